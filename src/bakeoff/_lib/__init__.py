@@ -1,0 +1,1 @@
+"""Tools with no domain knowledge; the standard library only."""

@@ -1,0 +1,1 @@
+"""Adapters that solve tasks with a model."""

@@ -1,0 +1,33 @@
+"""The bare model: one prompt, one completion."""
+
+from dataclasses import dataclass
+
+from bakeoff.core.outcome import Outcome, Request
+from bakeoff.core.ports import Kit
+from bakeoff.core.task import Message, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Direct:
+    """Sends the task's messages as they are and takes the answer as it comes."""
+
+    async def solve(self, task: Task, kit: Kit) -> Outcome:
+        """Ask once."""
+        completion = await kit.model.complete(
+            Request(
+                messages=task.messages,
+                parameters=task.parameters,
+                api_type=task.api_type,
+                rollout=kit.rollout,
+            )
+        )
+        reply = Message(
+            role="assistant", content=completion.text, reasoning=completion.reasoning
+        )
+        return Outcome(
+            answer=completion.text,
+            transcript=(reply,),
+            stop_reason=completion.stop_reason,
+            model=completion.model,
+            raw=completion.raw,
+        )

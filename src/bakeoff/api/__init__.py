@@ -1,0 +1,116 @@
+"""The Python API and the composition root: the only place that names concrete parts."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from bakeoff._lib.loops import run_sync
+from bakeoff.api.loop import new_event_loop
+from bakeoff.api.runs import DEFAULT_OUTPUT, Run, Start, execute, load_run, prepared_again
+from bakeoff.api.sources import Given, OwnFunction, Prepared, Wishes, prepare
+from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Listener, ignore
+from bakeoff.core.ports import Agent, Model, Scorer
+from bakeoff.core.stop import Stop
+from bakeoff.core.task import ScorerSpec
+from bakeoff.core.values import Json
+from bakeoff.planning.select import Selection
+from bakeoff.stats.summarize import Summary
+
+__all__ = [
+    "DEFAULT_OUTPUT",
+    "Given",
+    "Options",
+    "Run",
+    "load_run",
+    "plan",
+    "run",
+    "run_async",
+    "summarize",
+]
+
+
+class Options(TypedDict, total=False):
+    """What may be said about a run beyond its files."""
+
+    models: Sequence[str | ModelSpec | Model | OwnFunction]
+    agents: Sequence[str | AgentSpec | Agent | OwnFunction]
+    scorers: Sequence[str | ScorerSpec | Scorer | OwnFunction]
+    base_url: str | None
+    rollouts: int | None
+    parallel: int | None
+    categories: Sequence[str]
+    tests: Sequence[str]
+    limit: int | None
+    overrides: Mapping[str, str]
+    resume: str | None
+    output: str | Path
+    listener: Listener
+    stop: Stop
+    command: Sequence[str]
+
+
+def run(given: Given | None = None, **options: Unpack[Options]) -> Run:
+    """Run a suite, a run file or tasks, and return the finished run.
+
+    With `resume`, runs exactly what is missing of an earlier run; then *given* may be left out.
+    """
+    return run_sync(run_async(given, **options), loop_factory=new_event_loop)
+
+
+async def run_async(given: Given | None = None, **options: Unpack[Options]) -> Run:
+    """Run as `run` does, in the event loop that is running."""
+    start = Start(
+        output=Path(options.get("output", DEFAULT_OUTPUT)),
+        resume=options.get("resume"),
+        listener=options.get("listener", ignore),
+        stop=options.get("stop") or Stop(),
+        command=options.get("command", ()),
+        selection=_selection_as_data(options),
+    )
+    return await execute(_prepared(given, options), start)
+
+
+def plan(given: Given, **options: Unpack[Options]) -> Prepared:
+    """Return what `run` would run, without running it."""
+    return _prepared(given, options)
+
+
+def summarize(run: Run | str | Path, *, output: str | Path = DEFAULT_OUTPUT) -> Summary:
+    """Return the statistics of a run."""
+    return (run if isinstance(run, Run) else load_run(run, output=output)).summary()
+
+
+def _prepared(given: Given | None, options: Options) -> Prepared:
+    if given is None:
+        resume = options.get("resume")
+        if not resume:
+            raise UsageError("nothing to run: give a suite, a run file, or a run to resume")
+        return prepared_again(resume, Path(options.get("output", DEFAULT_OUTPUT)))
+    return prepare(
+        given,
+        Wishes(
+            models=options.get("models", ()),
+            agents=options.get("agents", ()),
+            scorers=options.get("scorers", ()),
+            base_url=options.get("base_url"),
+            rollouts=options.get("rollouts"),
+            parallel=options.get("parallel"),
+            overrides=options.get("overrides", {}),
+            selection=Selection(
+                categories=options.get("categories", ()),
+                tests=options.get("tests", ()),
+                limit=options.get("limit"),
+            ),
+        ),
+    )
+
+
+def _selection_as_data(options: Options) -> dict[str, Json]:
+    chosen: dict[str, Json] = {
+        "categories": list(options.get("categories", ())),
+        "tests": list(options.get("tests", ())),
+        "limit": options.get("limit"),
+    }
+    return {key: value for key, value in chosen.items() if value}

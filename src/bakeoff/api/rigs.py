@@ -1,0 +1,139 @@
+"""Live parts for trials: built once, shared by all trials that name them, closed together."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from bakeoff import registry
+from bakeoff._lib.digest import digest
+from bakeoff._lib.redact import Redactor
+from bakeoff.agents.function import FunctionAgent
+from bakeoff.api.model_names import OWN, with_secrets
+from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Plan, Trial
+from bakeoff.core.ports import Agent, Model, Rig, Scorer
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.models.function import FunctionModel
+from bakeoff.scorers.function import FunctionScorer
+
+
+@runtime_checkable
+class _Checks(Protocol):
+    def check(self, task: Task) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Where live parts come from: the environment, folders with a person's own Python, objects."""
+
+    redactor: Redactor
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    folders: tuple[Path, ...] = ()
+    own: Mapping[str, object] = field(default_factory=dict)
+
+    def find(self, kind: registry.Kind, name: str) -> object:
+        """Return the part called *name*: one given as an object, else one that can be imported."""
+        if name in self.own:
+            return self.own[name]
+        return registry.find(kind, name, folders=self.folders)
+
+    def model(self, spec: ModelSpec) -> Model:
+        """Return a live model."""
+        if spec.provider == OWN:
+            return _own_model(self.find("models", spec.name), spec.name)
+        build = self.find("models", spec.provider)
+        if not callable(build):
+            raise UsageError(f"model provider {spec.provider!r} is not something that can be built")
+        model: Model = build(with_secrets(spec, self.environ, self.redactor))
+        return model
+
+    def agent(self, spec: AgentSpec) -> Agent:
+        """Return a live agent."""
+        part = self.find("agents", spec.name)
+        built = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
+        if hasattr(built, "solve"):
+            return built  # it has the one method of the port
+        return FunctionAgent(_function(built, f"agent {spec.name!r}"), spec.settings)
+
+    def scorer(self, spec: ScorerSpec) -> Scorer:
+        """Return a live scorer."""
+        part = self.find("scorers", spec.name)
+        built = registry.build(part, spec.settings, what=f"scorer {spec.name!r}")
+        if hasattr(built, "score"):
+            return built  # it has the one method of the port
+        return FunctionScorer(_function(built, f"scorer {spec.name!r}"), settings=spec.settings)
+
+
+def _own_model(part: object, name: str) -> Model:
+    if isinstance(part, type):
+        part = part()
+    if hasattr(part, "complete"):
+        return part  # type: ignore[return-value]  # it has the method of the port
+    return FunctionModel(_function(part, f"model {name!r}"))
+
+
+def _function(part: object, what: str) -> Callable[..., object]:
+    if not callable(part):
+        raise UsageError(f"{what} is a {type(part).__name__}; give a function or an object")
+    return part
+
+
+class SharedRigs:
+    """Builds every part that a plan names before the plan runs, so that mistakes come first."""
+
+    def __init__(self, plan: Plan, parts: Parts) -> None:
+        self._parts = parts
+        self._models: dict[str, Model] = {}
+        self._scorers: dict[str, Scorer] = {}
+        self._of_task: dict[str, tuple[Scorer, ...]] = {}
+        self._seats: dict[str, tuple[Agent, Model]] = {}
+        self._roles = {name: self._model(spec) for name, spec in plan.conditions.roles.items()}
+        for candidate in plan.candidates:
+            self._seats[candidate.digest] = (
+                parts.agent(candidate.agent),
+                self._model(candidate.model),
+            )
+        for task in plan.tasks:
+            self._check(task, set(plan.conditions.roles))
+
+    def rig(self, trial: Trial) -> Rig:
+        """Return the parts of *trial*."""
+        agent, model = self._seats[trial.candidate.digest]
+        return Rig(
+            agent=agent,
+            model=model,
+            scorers=self._of_task[trial.task.digest],
+            roles=self._roles,
+        )
+
+    async def close(self) -> None:
+        """Close every model."""
+        for model in self._models.values():
+            if hasattr(model, "close"):
+                await model.close()
+
+    def _model(self, spec: ModelSpec) -> Model:
+        key = digest([spec.identity(), dict(spec.settings), dict(spec.headers)])
+        if key not in self._models:
+            self._models[key] = self._parts.model(spec)
+        return self._models[key]
+
+    def _check(self, task: Task, roles: set[str]) -> None:
+        self._of_task[task.digest] = tuple(self._scorer(spec) for spec in task.scorers)
+        for spec, scorer in zip(task.scorers, self._of_task[task.digest], strict=True):
+            if isinstance(scorer, _Checks):
+                scorer.check(task)
+            if spec.name == "judge" and "judge" not in roles:
+                raise UsageError(
+                    f"task {task.id!r} is scored by a judge: say which model with [roles.judge] "
+                    "in the run file"
+                )
+
+    def _scorer(self, spec: ScorerSpec) -> Scorer:
+        key = digest([spec.name, dict(spec.settings)])
+        if key not in self._scorers:
+            self._scorers[key] = self._parts.scorer(spec)
+        return self._scorers[key]

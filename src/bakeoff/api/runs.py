@@ -1,0 +1,180 @@
+"""Runs: started, resumed, found again, read."""
+
+import platform
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from bakeoff._lib.clock import now
+from bakeoff._lib.redact import Redactor
+from bakeoff.api.rigs import Parts, SharedRigs
+from bakeoff.api.sources import Prepared
+from bakeoff.core.brief import Brief
+from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Listener, Notice, RunEnded, RunStarted, ignore
+from bakeoff.core.manifest import Manifest
+from bakeoff.core.plan import Plan
+from bakeoff.core.record import TrialRecord
+from bakeoff.core.stop import Stop
+from bakeoff.core.values import Json
+from bakeoff.engine.run import run_plan
+from bakeoff.executors.local import LocalExecutor
+from bakeoff.planning.differences import differences
+from bakeoff.reports.files import write_summary
+from bakeoff.stats.summarize import Summary, summarize
+from bakeoff.stores.folders import find_run, new_folder, read_manifest, write_manifest
+from bakeoff.stores.reader import SqliteLedger
+from bakeoff.stores.sqlite import SqliteStore
+
+DEFAULT_OUTPUT = Path("runs")
+DEFAULT_PARALLEL = 8
+VERSION = version("bakeoff")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """How and where a plan is run."""
+
+    output: Path = DEFAULT_OUTPUT
+    resume: str | None = None
+    listener: Listener = ignore
+    stop: Stop = field(default_factory=Stop)
+    command: Sequence[str] = ()
+    selection: Mapping[str, Json] = field(default_factory=dict)
+
+
+class Run:
+    """A run that was started here or found again; reads its ledger, never writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ledger = SqliteLedger(folder)
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    @property
+    def id(self) -> str:
+        """The name of the run: that of its folder."""
+        return self.folder.name
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the run promised."""
+        return read_manifest(self.folder)
+
+    @property
+    def plan(self) -> Plan:
+        """Every trial of the run."""
+        return self._ledger.planned()
+
+    def trials(self) -> Iterator[TrialRecord]:
+        """Yield each recorded trial with the attempt that counts."""
+        return self._ledger.records()
+
+    def attempts(self, name: str) -> Sequence[TrialRecord]:
+        """Return all attempts at a trial, by its name or its task's id."""
+        return self._ledger.attempts(name)
+
+    def summary(self) -> Summary:
+        """Return the statistics of what is recorded so far."""
+        return summarize(self.plan, self._ledger.rows(), run=self.id)
+
+
+def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_OUTPUT) -> Run:
+    """Return a run by id, by path, or the newest one in *output*."""
+    return Run(find_run(str(reference), Path(output)))
+
+
+def prepared_again(reference: str, output: Path) -> Prepared:
+    """Return the plan of an earlier run as the ledger keeps it; its files are not needed."""
+    run = load_run(reference, output=output)
+    plan, manifest = run.plan, run.manifest
+    brief = Brief(
+        name=manifest.name, tasks=(), conditions=plan.conditions, sources=manifest.sources
+    )
+    return Prepared(brief=brief, plan=plan, own={}, folders=())
+
+
+async def execute(prepared: Prepared, start: Start) -> Run:
+    """Run what is due of *prepared*, into a new folder or one that is resumed."""
+    redactor = Redactor()
+    parts = Parts(redactor=redactor, own=prepared.own, folders=prepared.folders)
+    rigs = SharedRigs(prepared.plan, parts)
+    try:
+        folder = _folder(prepared, start)
+        return await _execute(prepared, start, folder, rigs, redactor)
+    finally:
+        await rigs.close()
+
+
+async def _execute(
+    prepared: Prepared, start: Start, folder: Path, rigs: SharedRigs, redactor: Redactor
+) -> Run:
+    plan, brief = prepared.plan, prepared.brief
+    store = SqliteStore(folder, redactor=redactor, version=VERSION)
+    try:
+        if start.resume:
+            _tell_differences(plan, folder, start.listener)
+        store.freeze(plan)
+        write_manifest(folder, _manifest(prepared, start, folder), redactor)
+        done = SqliteLedger(folder).finished() if start.resume else 0
+        start.listener(RunStarted(folder.name, str(folder), len(plan), done))
+        await run_plan(
+            plan,
+            store=store,
+            rigs=rigs,
+            executor=LocalExecutor(brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s),
+            stop=start.stop,
+            tell=start.listener,
+        )
+    finally:
+        await store.close()
+    run = Run(folder)
+    write_summary(folder, run.summary())
+    start.listener(RunEnded(folder.name, start.stop.requested))
+    return run
+
+
+def _folder(prepared: Prepared, start: Start) -> Path:
+    if start.resume:
+        return find_run(start.resume, start.output)
+    return new_folder(start.output, prepared.brief.name, now())
+
+
+def _tell_differences(plan: Plan, folder: Path, tell: Listener) -> None:
+    tasks, seats = SqliteLedger(folder).known()
+    known = {
+        name: {**seat.candidate.identity(), **seat.conditions.identity()}
+        for name, seat in seats.items()
+    }
+    for line in differences(plan, tasks, known):
+        tell(Notice(f"{line}: its recorded trials cannot be reused"))
+
+
+def _manifest(prepared: Prepared, start: Start, folder: Path) -> Manifest:
+    plan = prepared.plan
+    manifest = Manifest(
+        run=folder.name,
+        name=prepared.brief.name,
+        created_at=now().isoformat(),
+        bakeoff=VERSION,
+        python=sys.version.split()[0],
+        platform=platform.platform(),
+        planned=len(plan),
+        tasks=sum(1 for _ in plan.tasks),
+        plan=plan.digest,
+        candidates=tuple(plan.candidates),
+        conditions=plan.conditions,
+        sources=prepared.brief.sources,
+        command=tuple(start.command),
+        selection=start.selection,
+    )
+    if not start.resume:
+        return manifest
+    try:
+        return replace(manifest, created_at=read_manifest(folder).created_at)
+    except UsageError:
+        return manifest  # killed before its first manifest was written

@@ -1,0 +1,128 @@
+"""What a person brings, made into a brief."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bakeoff.api.model_names import OWN, resolve
+from bakeoff.core.brief import Brief
+from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Plan
+from bakeoff.core.ports import Agent, Model, Scorer
+from bakeoff.core.task import ScorerSpec, Suite, Task
+from bakeoff.planning.expand import expand
+from bakeoff.planning.select import Selection, select
+from bakeoff.suites.bakeoff_toml import read_run_file, read_suite_file
+
+Given = str | Path | Suite | Sequence[Task] | Brief
+OwnFunction = Callable[..., object]
+
+_READERS = {".toml": read_run_file, ".json": read_suite_file}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What was asked for beyond the files; whatever is set here wins over them."""
+
+    models: Sequence[str | ModelSpec | Model | OwnFunction] = ()
+    agents: Sequence[str | AgentSpec | Agent | OwnFunction] = ()
+    scorers: Sequence[str | ScorerSpec | Scorer | OwnFunction] = ()
+    base_url: str | None = None
+    rollouts: int | None = None
+    parallel: int | None = None
+    selection: Selection = field(default_factory=Selection)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A plan, ready to run, with the live objects it was given and where it came from."""
+
+    brief: Brief
+    plan: Plan
+    own: Mapping[str, object]
+    folders: tuple[Path, ...]
+
+
+def prepare(given: Given, wishes: Wishes) -> Prepared:
+    """Return the plan for what was *given* under these *wishes*."""
+    own: dict[str, object] = {}
+    brief = _wished(read(given, wishes.overrides), wishes, own)
+    folders = (Path(given).resolve().parent,) if isinstance(given, str | Path) else ()
+    return Prepared(brief=brief, plan=expand(brief), own=own, folders=folders)
+
+
+def read(given: Given, overrides: Mapping[str, str]) -> Brief:
+    """Return what was *given* as a brief: a file by its ending, tasks as they are."""
+    if isinstance(given, Brief):
+        return given
+    if isinstance(given, Suite):
+        return Brief(name=given.name, tasks=given.tasks)
+    if not isinstance(given, str | Path):
+        return Brief(name="tasks", tasks=tuple(given))
+    path = Path(given)
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise UsageError(
+            f"{path}: what kind of file is this? A suite ends in .json, a run file in .toml"
+        )
+    return reader(path, overrides)
+
+
+def _wished(brief: Brief, wishes: Wishes, own: dict[str, object]) -> Brief:
+    tasks = select(brief.tasks, wishes.selection)
+    if wishes.scorers:
+        scorers = tuple(_scorer(s, own) for s in wishes.scorers)
+        tasks = tuple(replace(task, scorers=scorers) for task in tasks)
+    models = tuple(_model(m, own) for m in wishes.models) or brief.models
+    if not models:
+        raise UsageError(
+            "no model is named: add --model provider/name, for example --model embedded, or "
+            "--model NAME --base-url http://localhost:8000/v1"
+        )
+    roles = brief.conditions.roles
+    return replace(
+        brief,
+        tasks=tasks,
+        models=tuple(resolve(m, base_url=wishes.base_url) for m in models),
+        agents=tuple(_agent(a, own) for a in wishes.agents) or brief.agents,
+        rollouts=brief.rollouts if wishes.rollouts is None else wishes.rollouts,
+        parallel=wishes.parallel or brief.parallel,
+        conditions=replace(
+            brief.conditions, roles={name: resolve(spec) for name, spec in roles.items()}
+        ),
+    )
+
+
+def _model(given: str | ModelSpec | Model | OwnFunction, own: dict[str, object]) -> ModelSpec:
+    if isinstance(given, ModelSpec):
+        return given
+    if isinstance(given, str):
+        return ModelSpec(provider="", name=given)
+    name = _adopt(given, own)
+    return ModelSpec(provider=OWN, name=name, label=name.rpartition(":")[2])
+
+
+def _agent(given: str | AgentSpec | Agent | OwnFunction, own: dict[str, object]) -> AgentSpec:
+    if isinstance(given, AgentSpec):
+        return given
+    if isinstance(given, str):
+        return AgentSpec(name=given)
+    name = _adopt(given, own)
+    return AgentSpec(name=name, label=name.rpartition(":")[2])
+
+
+def _scorer(given: str | ScorerSpec | Scorer | OwnFunction, own: dict[str, object]) -> ScorerSpec:
+    if isinstance(given, ScorerSpec):
+        return given
+    return ScorerSpec(name=given if isinstance(given, str) else _adopt(given, own))
+
+
+def _adopt(part: object, own: dict[str, object]) -> str:
+    """Keep a live object under the name that stands for it in the plan."""
+    named = part if hasattr(part, "__qualname__") else type(part)
+    name = f"{named.__module__}:{named.__qualname__}"
+    if own.setdefault(name, part) is not part:
+        raise UsageError(f"two different parts are called {name!r}; give them different names")
+    return name

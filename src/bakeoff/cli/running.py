@@ -1,0 +1,136 @@
+"""A run with a person in front of it: progress while it goes, signals, and the word at the end."""
+
+import asyncio
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+import click
+
+from bakeoff import api
+from bakeoff.api.loop import new_event_loop
+from bakeoff.cli.live import LiveView
+from bakeoff.cli.plain import PlainLines
+from bakeoff.cli.tables import print_summary
+from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Event, Listener, RunStarted
+from bakeoff.core.stop import Stop
+from bakeoff.reports.files import as_json as summary_as_json
+
+EXIT_FAULTED = 3
+EXIT_INTERRUPTED = 130
+
+
+def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> None:
+    """Print what would be run."""
+    if source is None:
+        raise UsageError("--dry-run needs a suite or a run file")
+    prepared = api.plan(source, **_options(options))
+    plan = prepared.plan
+    tasks = list(plan.tasks)
+    shown = {
+        "name": prepared.brief.name,
+        "trials": len(plan),
+        "tasks": len(tasks),
+        "rollouts": prepared.brief.rollouts,
+        "candidates": [c.id for c in plan.candidates],
+        "categories": sorted({t.category for t in tasks if t.category}),
+        "unchecked_tasks": sum(1 for t in tasks if not t.scorers),
+        "plan": plan.digest,
+    }
+    if as_json:
+        click.echo(json.dumps(shown, indent=2))
+        return
+    for key, value in shown.items():
+        text = ", ".join(value) if isinstance(value, list) else value
+        click.echo(f"{key.replace('_', ' '):16} {text}")
+
+
+def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> int:
+    """Run, show how it goes, print what came of it; return the exit code."""
+    view = LiveView() if sys.stderr.isatty() else PlainLines()
+    stop, seen = Stop(), _Seen()
+
+    def listen(event: Event) -> None:
+        seen(event)
+        view(event)
+
+    given = _options(options)
+    work = _interruptible(source, given, stop=stop, listener=listen, say=view.say)
+    with view, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        finished = runner.run(work)
+    if stop.requested or finished is None:
+        _print_resume(seen.run_id)
+        return EXIT_INTERRUPTED
+    summary = finished.summary()
+    if as_json:
+        click.echo(json.dumps(summary_as_json(summary), indent=2))
+    else:
+        print_summary(summary, folder=finished.folder)
+    return EXIT_FAULTED if summary.buckets.faults else 0
+
+
+class _Seen:
+    """Remembers which run this is, for the resume command."""
+
+    def __init__(self) -> None:
+        self.run_id: str | None = None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            self.run_id = event.run_id
+
+
+async def _interruptible(
+    source: Path | None,
+    options: api.Options,
+    *,
+    stop: Stop,
+    listener: Listener,
+    say: Callable[[str], None],
+) -> api.Run | None:
+    """Run; the first Ctrl-C finishes what is under way, the second stops now (None)."""
+    task = asyncio.current_task()
+
+    def interrupt() -> None:
+        if stop.requested and task is not None:
+            task.cancel()
+            return
+        stop.request()
+        say("stopping: the trials under way are finished first; Ctrl-C again to stop now")
+
+    def terminate() -> None:
+        stop.request()
+        if task is not None:
+            task.cancel()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    options = {**options, "listener": listener, "stop": stop, "command": tuple(sys.argv[1:])}
+    try:
+        return await api.run_async(source, **options)
+    except asyncio.CancelledError:
+        if not stop.requested:
+            raise
+        return None
+
+
+def _options(options: Mapping[str, object]) -> api.Options:
+    return cast("api.Options", dict(options))
+
+
+def _print_resume(run_id: str | None) -> None:
+    if run_id is None:
+        click.echo("stopped before the run had started", err=True)
+        return
+    words = sys.argv[1:]
+    while "--resume" in words:
+        at = words.index("--resume")
+        del words[at : at + 2]
+    words = [w for w in words if not w.startswith("--resume=")]
+    click.echo(f"stopped; go on with: {shlex.join(['bakeoff', *words, '--resume', run_id])}", err=True)

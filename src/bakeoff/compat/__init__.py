@@ -1,0 +1,1 @@
+"""The surfaces of older tools, thin, on the same api."""

@@ -1,0 +1,1 @@
+"""Files become validated values; errors carry file, line and key."""

@@ -1,0 +1,80 @@
+"""Plain data into typed values; a mistake is told with file, line, key and the nearest right key."""
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.core.errors import UsageError
+from bakeoff.core.values import Json
+
+T = TypeVar("T")
+KeyPath = tuple[str | int, ...]
+
+_WHERE = re.compile(r" - at `(?:key in )?\$(.*?)`$")
+_STEP = re.compile(r"\.([\w-]+)|\[(\d+)\]|\[\.\.\.\]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
+
+
+def convert(
+    data: Json, kind: type[T], *, source: str, line_of: Callable[[KeyPath], int | None]
+) -> T:
+    """Return *data* as a *kind*, or raise an error that says where it is wrong and what is right."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        where = _WHERE.search(message)
+        path = _steps(where[1]) if where else ()
+        message = _WHERE.sub("", message)
+        if unknown := _UNKNOWN.search(message):
+            keys = _keys_at(kind, path)
+            path = (*path, unknown[1])
+            message = f"unknown key {unknown[1]!r}; {did_you_mean(unknown[1], keys)}"
+        else:
+            key = f"key {dotted(path)!r}: " if path else ""
+            message = f"{key}{message[0].lower()}{message[1:]}"
+        line = line_of(path)
+        raise UsageError(f"{source}{f':{line}' if line else ''}: {message}") from error
+
+
+def dotted(path: KeyPath) -> str:
+    """Return a key path as a person writes it: `models[0].name`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _steps(text: str) -> KeyPath:
+    return tuple(int(m[2]) if m[2] else m[1] for m in _STEP.finditer(text) if m[1] or m[2])
+
+
+def _keys_at(kind: type, path: KeyPath) -> list[str]:
+    """Return the keys that may stand at *path*."""
+    here: list[inspect.Type] = [inspect.type_info(kind)]
+    for step in path:
+        here = [inner for t in here for inner in _inside(t, step)]
+    return [f.encode_name for t in _flat(here) if isinstance(t, inspect.StructType) for f in t.fields]
+
+
+def _flat(types: list[inspect.Type]) -> list[inspect.Type]:
+    flat: list[inspect.Type] = []
+    for t in types:
+        flat += _flat(list(t.types)) if isinstance(t, inspect.UnionType) else [t]
+    return flat
+
+
+def _inside(outer: inspect.Type, step: str | int) -> list[inspect.Type]:
+    found: list[inspect.Type] = []
+    for t in _flat([outer]):
+        if isinstance(t, inspect.StructType):
+            found += [f.type for f in t.fields if f.encode_name == step]
+        elif isinstance(t, inspect.ListType):
+            found.append(t.item_type)
+        elif isinstance(t, inspect.DictType):
+            found.append(t.value_type)
+    return found

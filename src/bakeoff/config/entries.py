@@ -1,0 +1,72 @@
+"""The tables that several formats share: scorers and messages as people write them."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Message, ScorerSpec
+from bakeoff.core.values import Json
+
+
+class ScorerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A scorer with more than its name."""
+
+    scorer: str
+    weight: float = 1.0
+    settings: dict[str, Json] = {}
+
+
+class MessageTable(msgspec.Struct, kw_only=True):
+    """A message; content is text, or parts of text."""
+
+    role: str
+    content: str | list[dict[str, Json]]
+
+
+ScorerEntry = str | ScorerTable
+
+
+def scorer_specs(entries: Sequence[ScorerEntry]) -> tuple[ScorerSpec, ...]:
+    """Return the scorers that *entries* name."""
+    return tuple(_scorer_spec(entry) for entry in entries)
+
+
+def _scorer_spec(entry: ScorerEntry) -> ScorerSpec:
+    if isinstance(entry, str):
+        return ScorerSpec(name=entry)
+    if not 0 <= entry.weight < float("inf"):
+        raise UsageError(f"scorer {entry.scorer!r}: weight must be 0 or more, not {entry.weight}")
+    return ScorerSpec(name=entry.scorer, settings=entry.settings, weight=entry.weight)
+
+
+def conversation(
+    prompt: str | None, messages: Sequence[MessageTable] | None, *, what: str
+) -> tuple[Message, ...]:
+    """Return the messages of a task that has either a prompt or messages."""
+    if (prompt is None) == (messages is None):
+        raise UsageError(f"{what}: write either `prompt` or `messages`")
+    if prompt is not None:
+        return (Message(role="user", content=prompt),)
+    if not messages:
+        raise UsageError(f"{what}: `messages` is empty")
+    return tuple(Message(role=m.role, content=_text(m.content, what)) for m in messages)
+
+
+def _text(content: str | Sequence[Mapping[str, Json]], what: str) -> str:
+    if isinstance(content, str):
+        return content
+    texts = [part.get("text") for part in content]
+    if not all(isinstance(t, str) for t in texts):
+        raise UsageError(f"{what}: only text parts are supported in `messages`")
+    return "".join(str(t) for t in texts)
+
+
+def default_scorers(target: Json) -> tuple[ScorerSpec, ...]:
+    """Return how an answer is checked where a target is given and no scorer named."""
+    if target is None:
+        return ()
+    if isinstance(target, Mapping):
+        return (ScorerSpec(name="json"),)
+    number = isinstance(target, int | float) and not isinstance(target, bool)
+    return (ScorerSpec(name="numeric" if number else "includes"),)

@@ -1,0 +1,53 @@
+"""JSON, with a message a person can act on."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+
+from bakeoff._lib.digest import digest_bytes
+from bakeoff.core.brief import Source
+from bakeoff.core.errors import UsageError
+from bakeoff.core.values import Json
+
+
+_LONE_SURROGATE = re.compile(
+    r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..)"
+)
+
+
+def read_json(path: Path) -> tuple[Json, Source]:
+    """Return the content of *path*, and what to remember of it."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        value: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(_explain(path, data, error)) from error
+    return value, Source(path=str(path), digest=digest_bytes(data))
+
+
+def _explain(path: Path, data: bytes, error: Exception) -> str:
+    """Say where the JSON breaks; the fast decoder gives a byte, a person wants a line."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as bad:
+        line = data[: bad.start].count(b"\n") + 1
+        return f"{path}:{line}: not UTF-8 text (byte {bad.start})"
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as bad:
+        return f"{path}:{bad.lineno}: not valid JSON: {bad.msg} (column {bad.colno})"
+    except (ValueError, RecursionError) as bad:
+        return f"{path}: not valid JSON: {bad}"
+    if lone := _LONE_SURROGATE.search(text):
+        line = text.count("\n", 0, lone.start()) + 1
+        return f"{path}:{line}: {lone[0]} is half a character and cannot be sent; write it whole"
+    return f"{path}: not valid JSON: {error}"
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a JSON value; write null or a number")

@@ -1,0 +1,86 @@
+"""Bakeoff's own TOML: its tables, and what they may hold."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from bakeoff.config.entries import MessageTable, ScorerEntry
+from bakeoff.core.values import Json
+
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class ModelTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A model: `model = "provider/name"`, and where it is reached.
+
+    `base_url`, `api_key` and `headers` may refer to the environment as `${NAME}`.
+    """
+
+    model: str
+    name: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    headers: dict[str, str] = {}
+    parameters: dict[str, Json] = {}
+    settings: dict[str, Json] = {}
+
+
+class AgentTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An agent: `agent = "direct"`, or `module:attr` of your own."""
+
+    agent: str
+    name: str | None = None
+    version: str | None = None
+    settings: dict[str, Json] = {}
+
+
+class TaskTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A task written into the run file itself."""
+
+    id: str
+    prompt: str | None = None
+    messages: list[MessageTable] | None = None
+    name: str | None = None
+    category: str | None = None
+    parameters: dict[str, Json] = {}
+    expected: Json = None
+    scorers: list[ScorerEntry] | None = None
+    pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    time_s: Positive | None = None
+    metadata: dict[str, Json] = {}
+
+
+class LimitsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What one attempt at a trial may spend, and how many attempts a transient fault may cost."""
+
+    time_s: Positive | None = None
+    requests: Count | None = None
+    output_tokens: Count | None = None
+    attempts: Count = 2
+
+
+class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A run: what is asked, of whom, how often, and how it is checked."""
+
+    name: str | None = None
+    description: str | None = None
+    suites: list[str] = []
+    tasks: list[TaskTable] = []
+    models: list[str | ModelTable] = []
+    agents: list[str | AgentTable] = []
+    rollouts: Count = 1
+    parallel: Count | None = None
+    pause_s: Annotated[float, Meta(ge=0)] = 0.0
+    parameters: dict[str, Json] = {}
+    scorers: list[ScorerEntry] = []
+    pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    limits: LimitsTable = msgspec.field(default_factory=LimitsTable)
+    roles: dict[str, str | ModelTable] = {}
+
+
+def json_schema() -> dict[str, Json]:
+    """Return the JSON Schema of a run file, for editors."""
+    schema: dict[str, Json] = msgspec.json.schema(RunFile)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Bakeoff run", **schema}

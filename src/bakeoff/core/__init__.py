@@ -1,0 +1,1 @@
+"""The nouns, the ports and the errors; the standard library only."""

@@ -1,0 +1,32 @@
+"""What a front door understood of the files a person brought."""
+
+from dataclasses import dataclass, field
+
+from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
+from bakeoff.core.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file that was read, and what was in it."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """Tasks, and where they were given: who is to solve them, how often, under which conditions.
+
+    A model is named as the person named it; `api` finds out what it means.
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    models: tuple[ModelSpec, ...] = ()
+    agents: tuple[AgentSpec, ...] = ()
+    rollouts: int = 1
+    parallel: int | None = None
+    pause_s: float = 0.0
+    conditions: Conditions = field(default_factory=Conditions)
+    sources: tuple[Source, ...] = ()

@@ -1,0 +1,121 @@
+"""Who is measured: models, agents, and the two together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from bakeoff._lib.digest import digest
+from bakeoff.core.values import Json
+
+TRANSPORT_SETTINGS = frozenset(
+    {"timeout_s", "max_retries", "retry_delay_s", "retry_backoff", "keep_raw", "stream"}
+)
+"""Settings of a model that say how it is reached, not what it answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """An endpoint by name, with its settings.
+
+    `base_url`, `api_key` and `headers` may refer to the environment as `${NAME}`; the value is
+    read just before it is used and never kept.
+    """
+
+    provider: str
+    name: str
+    base_url: str | None = None
+    api_key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    label: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """`provider/name`."""
+        return f"{self.provider}/{self.name}" if self.name else self.provider
+
+    def identity(self) -> dict[str, Json]:
+        """Return what decides the answers; keys, headers and retries do not."""
+        return {
+            "provider": self.provider,
+            "name": self.name,
+            "base_url": self.base_url,
+            "parameters": dict(self.parameters),
+            "settings": {k: v for k, v in self.settings.items() if k not in TRANSPORT_SETTINGS},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSpec:
+    """An agent by name, with its version and settings."""
+
+    name: str = "direct"
+    version: str | None = None
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    label: str | None = None
+
+    def identity(self) -> dict[str, Json]:
+        """Return what decides how the agent works."""
+        return {"name": self.name, "version": self.version, "settings": dict(self.settings)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """Agent × model × settings: one row of a ranking. `id` is its unique name in the plan."""
+
+    id: str
+    model: ModelSpec
+    agent: AgentSpec = field(default_factory=AgentSpec)
+
+    @property
+    def scripted(self) -> bool:
+        """Whether the answers come from a script: such a candidate is never ranked."""
+        return self.model.provider == "scripted"
+
+    def identity(self) -> dict[str, Json]:
+        """Return what makes this candidate this one and no other; its name is not part of it."""
+        return {"model": self.model.identity(), "agent": self.agent.identity()}
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the candidate."""
+        return digest(self.identity())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one attempt may spend; None is no limit."""
+
+    time_s: float | None = None
+    requests: int | None = None
+    output_tokens: int | None = None
+
+    def identity(self) -> dict[str, Json]:
+        """Return the limits as plain data."""
+        return {
+            "time_s": self.time_s,
+            "requests": self.requests,
+            "output_tokens": self.output_tokens,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Limits and supporting roles, equal for every candidate."""
+
+    limits: Limits = field(default_factory=Limits)
+    roles: Mapping[str, ModelSpec] = field(default_factory=dict)
+    attempts: int = 2
+
+    def identity(self) -> dict[str, Json]:
+        """Return what the conditions change about an answer or its score."""
+        return {
+            "limits": self.limits.identity(),
+            "roles": {name: model.identity() for name, model in sorted(self.roles.items())},
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the conditions."""
+        return digest(self.identity())

@@ -1,0 +1,79 @@
+"""What can go wrong, and who gets to see it.
+
+* BakeoffError
+  x UsageError        the user can fix it: bad config, unknown name; shown without traceback
+  x LedgerError       the ledger cannot be written; the run stops, nothing acknowledged is lost
+  x LimitReached      a budget ran out; ends the attempt, which is then scored as it stands
+  x TrialError        one trial broke at a boundary; recorded, never stops the run
+    + ProviderError
+    + AgentError
+    + SandboxError
+    + ScorerError
+
+Adapters raise plain Python errors or one of the four; `boundary` names the rest.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+
+class BakeoffError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class UsageError(BakeoffError):
+    """The user can fix this one; the message says how."""
+
+
+class LedgerError(BakeoffError):
+    """The ledger cannot be written. The run stops; what was acknowledged is kept."""
+
+
+class LimitReached(BakeoffError):  # noqa: N818 -- not an error of anybody
+    """A budget ran out. Not a fault: the candidate spent it."""
+
+
+class TrialError(BakeoffError):
+    """A trial broke. Subclasses name the boundary it broke at."""
+
+    boundary: ClassVar[str] = "engine"
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
+
+
+class ProviderError(TrialError):
+    """A model endpoint did not answer as it should."""
+
+    boundary = "provider"
+
+
+class AgentError(TrialError):
+    """The agent itself crashed."""
+
+    boundary = "agent"
+
+
+class SandboxError(TrialError):
+    """The sandbox could not start, execute or move files."""
+
+    boundary = "sandbox"
+
+
+class ScorerError(TrialError):
+    """A scorer crashed or gave no usable verdict, so the trial has no score."""
+
+    boundary = "scorer"
+
+
+@contextmanager
+def boundary(kind: type[TrialError], what: str) -> Iterator[None]:
+    """Attribute any error that escapes the block to *kind*, keeping the cause."""
+    try:
+        yield
+    except BakeoffError:
+        raise  # it already carries its meaning
+    except Exception as error:
+        raise kind(f"{what}: {type(error).__name__}: {error}") from error

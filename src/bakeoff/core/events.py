@@ -1,0 +1,56 @@
+"""What a run tells the world. Events go out; nothing comes back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bakeoff.core.plan import Trial
+from bakeoff.core.record import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The plan is fixed and the ledger is open."""
+
+    run_id: str
+    folder: str
+    planned: int
+    finished_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStarted:
+    """A worker took a trial."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded:
+    """An attempt that counts is durable. `last` is False where another attempt follows."""
+
+    trial: Trial
+    attempt: Attempt
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should read, such as what differs on resume."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """No more events of this run follow."""
+
+    run_id: str
+    stopped_early: bool
+
+
+Event = RunStarted | TrialStarted | TrialEnded | Notice | RunEnded
+Listener = Callable[[Event], None]
+
+
+def ignore(_: Event) -> None:
+    """Listen to nothing."""

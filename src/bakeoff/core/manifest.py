@@ -1,0 +1,28 @@
+"""What a run promised."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bakeoff.core.brief import Source
+from bakeoff.core.candidate import Candidate, Conditions
+from bakeoff.core.values import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Everything about a run that was known before it started; secrets by name, never by value."""
+
+    run: str
+    name: str
+    created_at: str
+    bakeoff: str
+    python: str
+    platform: str
+    planned: int
+    tasks: int
+    plan: str
+    candidates: tuple[Candidate, ...]
+    conditions: Conditions
+    sources: tuple[Source, ...] = ()
+    command: tuple[str, ...] = ()
+    selection: Mapping[str, Json] = field(default_factory=dict)

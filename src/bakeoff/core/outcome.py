@@ -1,0 +1,102 @@
+"""What was asked of a model, what came back, and what an agent left."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from bakeoff.core.task import Message
+from bakeoff.core.values import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens and money; None is unknown, and unknown plus anything is unknown."""
+
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    reasoning_tokens: int | None = 0
+    cached_tokens: int | None = 0
+    cost_usd: float | None = None
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=_sum(self.input_tokens, other.input_tokens),
+            output_tokens=_sum(self.output_tokens, other.output_tokens),
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
+            cost_usd=None
+            if self.cost_usd is None or other.cost_usd is None
+            else self.cost_usd + other.cost_usd,
+        )
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+UNKNOWN_USAGE = Usage(
+    input_tokens=None, output_tokens=None, reasoning_tokens=None, cached_tokens=None
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One question to a model.
+
+    `rollout` lets a deterministic model vary its answers. `on_retry` hears why a try failed.
+    """
+
+    messages: tuple[Message, ...]
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    api_type: str | None = None
+    schema: Mapping[str, Json] | None = None
+    rollout: int = 0
+    on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One answer of a model."""
+
+    text: str
+    reasoning: str | None = None
+    stop_reason: str | None = None
+    model: str | None = None
+    usage: Usage = UNKNOWN_USAGE
+    elapsed_s: float = 0.0
+    first_token_s: float | None = None
+    retries: int = 0
+    raw: Json = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What one party (the candidate, or a role) used up during an attempt."""
+
+    requests: int = 0
+    usage: Usage = field(default_factory=Usage)
+    model_s: float = 0.0
+    first_token_s: float | None = None
+    retries: int = 0
+
+    def plus(self, completion: Completion) -> "Spent":
+        """Return this with one more completion booked."""
+        first = self.first_token_s if self.requests else completion.first_token_s
+        return Spent(
+            requests=self.requests + 1,
+            usage=completion.usage if not self.requests else self.usage + completion.usage,
+            model_s=self.model_s + completion.elapsed_s,
+            first_token_s=first,
+            retries=self.retries + completion.retries,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the agent left. The transcript goes on from the task's own messages."""
+
+    answer: str
+    transcript: tuple[Message, ...] = ()
+    stop_reason: str | None = None
+    model: str | None = None
+    raw: Json = None
+    notes: Mapping[str, Json] = field(default_factory=dict)

@@ -1,0 +1,108 @@
+"""Every trial of a run, known before it starts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from bakeoff._lib.digest import digest
+from bakeoff.core.candidate import Candidate, Conditions
+from bakeoff.core.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Task × candidate × rollout: the unit of work. Names and settings only, no live parts."""
+
+    task: Task
+    candidate: Candidate
+    conditions: Conditions
+    rollout: int
+
+    @property
+    def id(self) -> str:
+        """Identity by content: equal trials have equal ids, wherever and whenever they run."""
+        return digest(
+            [self.task.digest, self.candidate.digest, self.conditions.digest, self.rollout]
+        )
+
+    @property
+    def name(self) -> str:
+        """How a person refers to this trial within its run."""
+        return trial_name(self.task.id, self.candidate.id, self.rollout)
+
+
+def trial_name(task_id: str, candidate_id: str, rollout: int) -> str:
+    """Return the name of a trial, as `show` takes it."""
+    return f"{task_id}@{candidate_id}#{rollout}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Tasks × candidates × rollouts."""
+
+    tasks: tuple[Task, ...]
+    candidates: tuple[Candidate, ...]
+    rollouts: int = 1
+
+    def __len__(self) -> int:
+        return len(self.tasks) * len(self.candidates) * self.rollouts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All blocks of a run under one set of conditions."""
+
+    blocks: tuple[Block, ...]
+    conditions: Conditions = field(default_factory=Conditions)
+
+    def __len__(self) -> int:
+        return sum(len(block) for block in self.blocks)
+
+    def __iter__(self) -> Iterator[Trial]:
+        # rollout-major: a run cut short still covers all tasks;
+        # candidates innermost: what is finished can be compared pair by pair
+        for rollout in range(max((b.rollouts for b in self.blocks), default=0)):
+            for block in self.blocks:
+                if rollout >= block.rollouts:
+                    continue
+                for task in block.tasks:
+                    for candidate in block.candidates:
+                        yield Trial(
+                            task=task,
+                            candidate=candidate,
+                            conditions=self.conditions,
+                            rollout=rollout,
+                        )
+
+    @property
+    def tasks(self) -> Iterator[Task]:
+        """Each task once, in plan order."""
+        seen: set[str] = set()
+        for block in self.blocks:
+            for task in block.tasks:
+                if task.digest not in seen:
+                    seen.add(task.digest)
+                    yield task
+
+    @property
+    def candidates(self) -> Iterator[Candidate]:
+        """Each candidate once, in plan order."""
+        seen: set[str] = set()
+        for block in self.blocks:
+            for candidate in block.candidates:
+                if candidate.digest not in seen:
+                    seen.add(candidate.digest)
+                    yield candidate
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of everything that is planned."""
+        return digest(
+            [
+                self.conditions.digest,
+                [
+                    [[t.digest for t in b.tasks], [c.digest for c in b.candidates], b.rollouts]
+                    for b in self.blocks
+                ],
+            ]
+        )

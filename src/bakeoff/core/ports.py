@@ -1,0 +1,98 @@
+"""The shapes an adapter may take. Implement one by having its methods; do not inherit."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.plan import Plan, Trial
+from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
+from bakeoff.core.stop import Stop
+from bakeoff.core.task import Task
+
+
+class Model(Protocol):
+    """Turns messages into one completion."""
+
+    async def complete(self, request: Request) -> Completion: ...
+    async def close(self) -> None: ...
+
+
+class Asks(Protocol):
+    """A model as an agent or a scorer sees it: metered, and not theirs to close."""
+
+    async def complete(self, request: Request) -> Completion: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What an agent or a scorer is given to work with."""
+
+    model: Asks
+    roles: Mapping[str, Asks] = field(default_factory=dict)
+    rollout: int = 0
+
+
+class Agent(Protocol):
+    """Solves a task with what is in the kit."""
+
+    async def solve(self, task: Task, kit: Kit) -> Outcome: ...
+
+
+class Scorer(Protocol):
+    """Judges an outcome."""
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rig:
+    """The live parts of one trial. Scorers stand in the order of the task's specs."""
+
+    agent: Agent
+    model: Model
+    scorers: tuple[Scorer, ...]
+    roles: Mapping[str, Model] = field(default_factory=dict)
+
+
+class Rigs(Protocol):
+    """Builds the parts a trial names, and closes what it opened."""
+
+    def rig(self, trial: Trial) -> Rig: ...
+    async def close(self) -> None: ...
+
+
+class Ledger(Protocol):
+    """What was planned and what is known of one run; read only."""
+
+    def planned(self) -> Plan: ...
+    def rows(self) -> Iterator[TrialRow]: ...
+    def records(self) -> Iterator[TrialRecord]: ...
+    def attempts(self, name: str) -> Sequence[TrialRecord]: ...
+
+
+class Store(Protocol):
+    """Keeps one run. Append-only; an attempt is durable when `append` returns."""
+
+    def freeze(self, plan: Plan) -> None: ...
+    def next_attempts(self, trials: Sequence[Trial]) -> Sequence[int | None]: ...
+    async def append(self, trial: Trial, attempt: Attempt) -> None: ...
+    async def rescore(self, trial: Trial, attempt: Attempt) -> None: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A trial that is due, and the number its next attempt gets."""
+
+    trial: Trial
+    attempt: int
+
+
+Work = Callable[[Job], Awaitable[None]]
+
+
+class Executor(Protocol):
+    """Decides where and when trials run; knows nothing about what they do."""
+
+    async def run(self, jobs: Iterable[Job], work: Work, stop: Stop) -> None: ...

@@ -1,0 +1,119 @@
+"""How an attempt ended: statuses, scores, faults."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from bakeoff.core.errors import TrialError
+from bakeoff.core.outcome import Outcome, Spent
+from bakeoff.core.plan import trial_name
+from bakeoff.core.values import Json
+
+
+class Status(StrEnum):
+    """How a trial ended, not whether it was right."""
+
+    COMPLETED = "completed"
+    LIMITED = "limited"
+    FAULTED = "faulted"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether a resume leaves the trial alone."""
+        return self in {Status.COMPLETED, Status.LIMITED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One verdict, 0 to 1."""
+
+    scorer: str
+    value: float
+    weight: float = 1.0
+    explanation: str | None = None
+    details: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An error as data. Never a score of zero."""
+
+    boundary: str
+    message: str
+    transient: bool = False
+
+    @classmethod
+    def of(cls, error: TrialError) -> "Fault":
+        """Return *error* as data."""
+        return cls(boundary=error.boundary, message=str(error), transient=error.transient)
+
+    @property
+    def is_model_error(self) -> bool:
+        """Whether the endpoint itself said no for good; anything else is infrastructure."""
+        return self.boundary == "provider" and not self.transient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try at a trial."""
+
+    number: int
+    status: Status
+    started_at: float
+    elapsed_s: float
+    outcome: Outcome | None = None
+    scores: tuple[Score, ...] = ()
+    score: float | None = None
+    passed: bool | None = None
+    fault: Fault | None = None
+    spent: Spent = field(default_factory=Spent)
+    roles: Mapping[str, Spent] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """A trial as the ledger knows it: whose it is, and the attempt that counts."""
+
+    task_id: str
+    category: str | None
+    candidate_id: str
+    rollout: int
+    attempt: Attempt
+
+    @property
+    def name(self) -> str:
+        """How a person refers to this trial."""
+        return trial_name(self.task_id, self.candidate_id, self.rollout)
+
+
+class TrialRow(NamedTuple):
+    """A trial without its body: what statistics need, cheap at a million."""
+
+    task_id: str
+    category: str | None
+    candidate_id: str
+    rollout: int
+    status: str
+    score: float | None
+    passed: bool | None
+    fault_boundary: str | None
+    fault_transient: bool | None
+    attempts: int
+    elapsed_s: float
+    model_s: float
+    first_token_s: float | None
+    requests: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+
+
+def total_score(scores: tuple[Score, ...]) -> float | None:
+    """Return the weighted mean; None where nothing with a weight was scored."""
+    weight = sum(s.weight for s in scores)
+    if weight <= 0:
+        return None
+    mean = sum(s.value * s.weight for s in scores) / weight
+    return min(max(mean, 0.0), 1.0)  # rounding must not leave the range

@@ -1,0 +1,1 @@
+"""Runs trials through ports; knows no adapter and no display."""

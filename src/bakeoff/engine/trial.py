@@ -1,0 +1,130 @@
+"""The life of one attempt, top to bottom."""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bakeoff._lib.clock import monotonic, now
+from bakeoff.core.candidate import Limits
+from bakeoff.core.errors import AgentError, LimitReached, ProviderError, ScorerError, TrialError, boundary
+from bakeoff.core.outcome import Outcome, Spent
+from bakeoff.core.plan import Trial
+from bakeoff.core.ports import Kit, Rig
+from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
+from bakeoff.core.task import Task
+from bakeoff.engine.meter import Meter
+
+_ROUNDING = 1e-9  # weights such as .7 + .3 must still reach a threshold of 1
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far an attempt has come; filled in as it goes, so that a cut leaves what there was."""
+
+    outcome: Outcome | None = None
+    scores: tuple[Score, ...] = ()
+    status: Status = Status.COMPLETED
+    fault: Fault | None = None
+    meter: Meter | None = None
+    roles: Mapping[str, Meter] = field(default_factory=dict)
+
+
+async def run_attempt(trial: Trial, rig: Rig, *, number: int) -> Attempt:
+    """Solve and score once. A broken trial is a record, not an exception.
+
+    Only a cancellation escapes, after which nobody may say the trial was tried.
+    """
+    started_at, began = now().timestamp(), monotonic()
+    course = _Course()
+    try:
+        await _solve(trial, rig, course)
+        await _score(trial.task, rig, course)
+    except TrialError as error:
+        course.status, course.fault = Status.FAULTED, Fault.of(error)
+    return _close(trial.task, course, number, started_at, monotonic() - began)
+
+
+async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
+    limits = _effective_limits(trial)
+    course.meter = Meter(rig.model, limits)
+    course.roles = {name: Meter(model) for name, model in rig.roles.items()}
+    kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
+    try:
+        async with asyncio.timeout(limits.time_s):
+            with boundary(AgentError, f"agent {trial.candidate.agent.name!r}"):
+                course.outcome = await rig.agent.solve(trial.task, kit)
+    except (TimeoutError, LimitReached) as error:
+        # Only the deadline can raise TimeoutError here: `boundary` renamed any other.
+        if course.meter.trouble:
+            # the endpoint spent that time, not the candidate
+            raise ProviderError(
+                f"the time limit ran out while trying again after: {course.meter.trouble}",
+                transient=True,
+            ) from error
+        course.status = Status.LIMITED
+        reason = str(error) or f"the time limit of {limits.time_s:g} s ran out"
+        course.outcome = _cut_short(course.meter, reason)
+
+
+async def _score(task: Task, rig: Rig, course: _Course) -> None:
+    if course.outcome is None or course.meter is None:
+        return
+    kit = Kit(model=course.meter, roles=course.roles)
+    scores = []
+    for spec, scorer in zip(task.scorers, rig.scorers, strict=True):
+        with boundary(ScorerError, f"scorer {spec.name!r}"):
+            verdict = await scorer.score(task, course.outcome, kit)
+        if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
+            raise ScorerError(f"scorer {spec.name!r} gave {verdict.value}, not a value from 0 to 1")
+        scores.append(
+            Score(
+                scorer=spec.name,
+                value=float(verdict.value),
+                weight=spec.weight,
+                explanation=verdict.explanation,
+                details=verdict.details,
+            )
+        )
+    course.scores = tuple(scores)
+
+
+def _effective_limits(trial: Trial) -> Limits:
+    limits = trial.conditions.limits
+    own = trial.task.time_s
+    if own is None:
+        return limits
+    return Limits(
+        time_s=own if limits.time_s is None else min(own, limits.time_s),
+        requests=limits.requests,
+        output_tokens=limits.output_tokens,
+    )
+
+
+def _cut_short(meter: Meter, reason: str) -> Outcome:
+    last = meter.last
+    return Outcome(
+        answer=last.text if last else "",
+        stop_reason=reason,
+        model=last.model if last else None,
+    )
+
+
+def _close(
+    task: Task, course: _Course, number: int, started_at: float, elapsed_s: float
+) -> Attempt:
+    score = total_score(course.scores)
+    roles = {name: m.spent for name, m in course.roles.items() if m.spent.requests}
+    return Attempt(
+        number=number,
+        status=course.status,
+        started_at=started_at,
+        elapsed_s=elapsed_s,
+        outcome=course.outcome,
+        scores=course.scores,
+        score=score,
+        passed=None if score is None else score >= task.pass_threshold - _ROUNDING,
+        fault=course.fault,
+        spent=course.meter.spent if course.meter else Spent(),
+        roles=roles,
+    )

@@ -1,0 +1,1 @@
+"""Adapters that decide where and when trials run."""

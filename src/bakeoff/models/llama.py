@@ -1,0 +1,185 @@
+"""llama.cpp in this process: generations in threads of their own, stoppable between two tokens.
+
+What was learned about the library and shaped this module: only a streaming call can be stopped,
+by a callback that returns True; errors raised in a callback are swallowed; a daemon thread inside
+a call at interpreter exit aborts the process; the server object must be dropped before the
+interpreter goes down; its constructor always opens a listener.
+"""
+
+import asyncio
+import atexit
+import os
+import secrets
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from bakeoff._lib.clock import monotonic
+from bakeoff.core.values import Json
+
+T = TypeVar("T")
+Chunk = dict[str, Json]
+
+
+class Generation:
+    """One call under way: collects its chunks, and ends it when asked to."""
+
+    def __init__(self) -> None:
+        self.stop = False
+        self.chunks: list[Chunk] = []
+        self.first_token_s: float | None = None
+        self.began = monotonic()
+
+    def take(self, chunk: Chunk) -> bool:
+        """Keep *chunk*; called in the generating thread. True ends the generation."""
+        if self.stop or not threading.main_thread().is_alive():
+            self.stop = True
+            return True
+        self.chunks.append(chunk)
+        if self.first_token_s is None and _has_text(chunk):
+            self.first_token_s = monotonic() - self.began
+        return "error" in chunk
+
+
+class LlamaServer:
+    """A loaded model with *slots* generations at once; made by `load`, ended by `close`."""
+
+    def __init__(self, gguf: Path, *, slots: int, threads: int, context: int, alias: str) -> None:
+        self._gguf, self._slots, self._threads = gguf, slots, threads
+        self._context, self._alias = context, alias
+        self._free = asyncio.Semaphore(slots)
+        self._server: object | None = None
+        self._loading: asyncio.Future[None] | None = None
+        self._running: dict[asyncio.Future[None], Generation] = {}
+
+    async def generate(self, body: dict[str, Json]) -> Generation:
+        """Run one chat completion to its end; cancelling the caller ends it and frees the slot."""
+        await self._free.acquire()
+        generation = Generation()
+        try:
+            await self._load()
+            request = {
+                **body,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "return_progress": True,  # chunks, and so a chance to stop, while it reads
+            }
+            generation.began = monotonic()
+            done = _in_thread(lambda: self._call(request, generation))
+        except BaseException:
+            self._free.release()
+            raise
+        self._running[done] = generation
+        done.add_done_callback(self._ended)
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError:
+            generation.stop = True
+            raise
+        return generation
+
+    async def close(self) -> None:
+        """Stop what runs, wait for it, and free the model."""
+        for generation in self._running.values():
+            generation.stop = True
+        if self._running:
+            await asyncio.wait(list(self._running))
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
+        await _in_thread(self.drop)
+
+    def drop(self) -> None:
+        """Let go of the model; llama.cpp's threads are joined in here."""
+        _alive.discard(self)
+        self._server = None
+
+    async def _load(self) -> None:
+        if self._loading is None:
+            self._loading = _in_thread(self._open)
+        await asyncio.shield(self._loading)
+
+    def _open(self) -> None:
+        # read when the library is loaded: its threads must not spin on cores that others use
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        os.environ.setdefault("GOMP_SPINCOUNT", "0")
+        import xllamacpp
+
+        params = xllamacpp.CommonParams()
+        params.verbosity = -1
+        params.model.path = str(self._gguf)
+        params.model_alias = {self._alias}
+        params.n_parallel, params.n_ctx = self._slots, self._context * self._slots
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+        params.n_batch = params.n_ubatch = 64  # a stop is seen between two batches of the prompt
+        params.cache_prompt = False  # an answer must not depend on the request before it
+        params.cache_ram_mib = 0
+        params.warmup = params.fit_params = False  # the constructor holds the interpreter
+        params.chat_template = "chatml"  # the model's own adds a system prompt nobody asked for
+        params.n_threads_http, params.ui, params.endpoint_slots = 1, False, False
+        params.offline = True
+        # A listener is always opened. Nobody needs it: a unix socket behind a key that nobody
+        # knows, in a folder that is gone at once.
+        params.api_keys = [secrets.token_hex(32)]
+        with tempfile.TemporaryDirectory(prefix="bakeoff-") as folder:
+            params.hostnames, params.port = [f"{folder}/s.sock"], 0
+            self._server = xllamacpp.Server(params)
+        _alive.add(self)
+
+    def _call(self, request: dict[str, Json], generation: Generation) -> None:
+        # no local name for the server: a kept traceback would keep it alive
+        self._server.handle_chat_completions(request, generation.take)  # type: ignore[union-attr]
+
+    def _ended(self, done: asyncio.Future[None]) -> None:
+        # a slot is free when its thread is done, not when its caller has gone
+        self._running.pop(done, None)
+        self._free.release()
+        if not done.cancelled():
+            done.exception()  # seen; whoever waits for it gets it
+
+
+def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run *work* in a thread of its own.
+
+    Not in a pool: a pool is joined at exit while the main thread still counts as alive, so a
+    forgotten generation would run to its end.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def deliver(deliver_it: Callable[[], None]) -> None:
+        if not future.done():
+            deliver_it()
+
+    def run() -> None:
+        try:
+            value = work()
+        except BaseException as error:  # noqa: BLE001 -- the awaiting side decides
+            outcome: Callable[[], None] = _partial(future.set_exception, error)
+        else:
+            outcome = _partial(future.set_result, value)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(deliver, outcome)
+
+    threading.Thread(target=run, name="bakeoff-embedded").start()
+    return future
+
+
+def _partial(function: Callable[[T], None], value: T) -> Callable[[], None]:
+    return lambda: function(value)
+
+
+def _has_text(chunk: Chunk) -> bool:
+    choices = chunk.get("choices")
+    return isinstance(choices, list) and any(c.get("delta", {}).get("content") for c in choices)
+
+
+_alive: "weakref.WeakSet[LlamaServer]" = weakref.WeakSet()
+
+
+@atexit.register
+def _drop_all() -> None:
+    for server in list(_alive):
+        server.drop()

@@ -1,0 +1,1 @@
+"""What is to be run, decided before anything runs; pure."""

@@ -1,0 +1,51 @@
+"""From a brief to a plan."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from bakeoff._lib.digest import digest
+from bakeoff.core.brief import Brief
+from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Block, Plan
+
+
+def expand(brief: Brief) -> Plan:
+    """Return every trial that *brief* asks for."""
+    if not brief.tasks:
+        raise UsageError(f"{brief.name!r} has no tasks to run")
+    if brief.rollouts < 1:
+        raise UsageError(f"rollouts must be 1 or more, not {brief.rollouts}")
+    candidates = _candidates(brief.agents or (AgentSpec(),), brief.models)
+    block = Block(tasks=brief.tasks, candidates=candidates, rollouts=brief.rollouts)
+    return Plan(blocks=(block,), conditions=brief.conditions)
+
+
+def _candidates(
+    agents: Iterable[AgentSpec], models: Iterable[ModelSpec]
+) -> tuple[Candidate, ...]:
+    pairs: dict[str, Candidate] = {}
+    for agent in agents:
+        for model in models:
+            candidate = Candidate(id=_label(agent, model), model=model, agent=agent)
+            pairs.setdefault(candidate.digest, candidate)  # the same one twice is one
+    uses = Counter(c.id for c in pairs.values())
+    return tuple(
+        c if uses[c.id] == 1 else Candidate(id=_told_apart(c), model=c.model, agent=c.agent)
+        for c in pairs.values()
+    )
+
+
+def _label(agent: AgentSpec, model: ModelSpec) -> str:
+    name = model.label or model.full_name
+    if agent.name == "direct" and not agent.label:
+        return name
+    return f"{agent.label or agent.name}+{name}"
+
+
+def _told_apart(candidate: Candidate) -> str:
+    """Return an id for one of several candidates with the same label."""
+    parameters = candidate.model.parameters
+    what = ",".join(f"{k}={v}" for k, v in sorted(parameters.items()) if v is not None)
+    short = digest(candidate.identity())[:4]
+    return f"{candidate.id}({what or 'default'})~{short}"

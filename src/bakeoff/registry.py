@@ -1,0 +1,96 @@
+"""Names become parts: built-ins by dotted path, plugins by entry point, your own by `module:attr`.
+
+Nothing is imported before it is asked for by name.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Literal
+
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.config.convert import convert
+from bakeoff.core.errors import UsageError
+from bakeoff.core.values import Json
+
+Kind = Literal["models", "agents", "scorers"]
+
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "models": {
+        "embedded": "bakeoff.models.embedded:build",
+        "openai": "bakeoff.models.openai_compatible:build",
+        "openai-compatible": "bakeoff.models.openai_compatible:build",
+        "scripted": "bakeoff.models.scripted:build",
+    },
+    "agents": {"direct": "bakeoff.agents.direct:Direct"},
+    "scorers": {
+        "choice": "bakeoff.scorers.choice:Choice",
+        "exact": "bakeoff.scorers.text:Exact",
+        "includes": "bakeoff.scorers.text:Includes",
+        "json": "bakeoff.scorers.json_answer:JsonAnswer",
+        "judge": "bakeoff.scorers.judge:Judge",
+        "numeric": "bakeoff.scorers.numeric:Numeric",
+        "pattern": "bakeoff.scorers.text:Pattern",
+        "reasoning": "bakeoff.scorers.reasoning:Reasoning",
+    },
+}
+
+_REFERENCE = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
+
+
+def is_reference(name: str) -> bool:
+    """Whether *name* has the form `module:attr` or `path/file.py:attr`."""
+    return _REFERENCE.fullmatch(name) is not None
+
+
+def names(kind: Kind) -> list[str]:
+    """Return every name that `find` knows."""
+    return sorted({*BUILT_IN[kind], *(e.name for e in entry_points(group=f"bakeoff.{kind}"))})
+
+
+def find(kind: Kind, name: str, *, folders: Iterable[Path] = ()) -> object:
+    """Return the part called *name*; *folders* are searched for a `module:attr` first."""
+    if path := BUILT_IN[kind].get(name):
+        return _load(path)
+    for plugin in entry_points(group=f"bakeoff.{kind}"):
+        if plugin.name == name:
+            return plugin.load()
+    if is_reference(name):
+        return _load_own(name, folders)
+    raise UsageError(f"no {kind[:-1]} is called {name!r}: {did_you_mean(name, names(kind))}")
+
+
+def build(part: object, settings: Mapping[str, Json], *, what: str) -> object:
+    """Return *part* ready to use: a class is made with *settings*, anything else is ready."""
+    if not isinstance(part, type):
+        return part
+    if not is_dataclass(part):
+        return part(**settings)
+    known = [f.name for f in fields(part) if f.init]
+    for key in settings:
+        if key not in known:
+            raise UsageError(f"{what}: unknown setting {key!r}; {did_you_mean(key, known)}")
+    return convert(dict(settings), part, source=what, line_of=lambda _: None)
+
+
+def _load(path: str) -> object:
+    module, _, attr = path.partition(":")
+    return getattr(import_module(module), attr)
+
+
+def _load_own(reference: str, folders: Iterable[Path]) -> object:
+    place, _, attr = reference.rpartition(":")
+    module = place.removesuffix(".py").replace("/", ".").lstrip(".")
+    for folder in (*folders, Path.cwd()):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    try:
+        return getattr(import_module(module), attr)
+    except ImportError as error:
+        raise UsageError(f"{reference!r} cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise UsageError(f"{reference!r}: module {module!r} has no {attr!r}") from error

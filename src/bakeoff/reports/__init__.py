@@ -1,0 +1,1 @@
+"""Summaries rendered; no arithmetic here."""

@@ -1,0 +1,23 @@
+"""The summary as a file in the run's folder."""
+
+from pathlib import Path
+
+import msgspec
+
+from bakeoff._lib.atomic import write_atomic
+from bakeoff.core.values import Json
+from bakeoff.stats.summarize import Summary
+
+SUMMARY = "summary.json"
+
+
+def as_json(summary: Summary) -> dict[str, Json]:
+    """Return *summary* as plain data; what is unknown is null."""
+    data: dict[str, Json] = msgspec.to_builtins(summary)
+    return data
+
+
+def write_summary(folder: Path, summary: Summary) -> None:
+    """Write *summary* into *folder*."""
+    text = msgspec.json.format(msgspec.json.encode(summary), indent=2)
+    write_atomic(folder / SUMMARY, text + b"\n")

@@ -1,0 +1,123 @@
+"""A plain Python function as a scorer."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from numbers import Real
+
+from bakeoff._lib.untrusted import one_line
+from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Kit
+from bakeoff.core.record import Score
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+
+_OFFERED = ("answer", "target", "task", "outcome")
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class FunctionScorer:
+    """Calls *function* with those of answer, target, task and outcome that it names.
+
+    A function that names none of them gets the answer and, where it takes two, the target. The
+    settings are passed by name. It may be async, and returns a bool, a number from 0 to 1, a
+    `Score`, or a mapping with "score" or "value", maybe "explanation", and details.
+    """
+
+    def __init__(
+        self, function: Callable[..., object], *, settings: Mapping[str, Json] | None = None
+    ) -> None:
+        self._function = function
+        self._settings = dict(settings or {})
+        self._name = str(getattr(function, "__name__", "function"))
+        self._by_name, self._by_place = _parameters(function, self._name, self._settings)
+
+    def check(self, task: Task) -> None:
+        """Accept any task: what it needs is the function's own business."""
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+        """Call the function and read what it returned."""
+        offered = {
+            "answer": outcome.answer, "target": task.target, "task": task, "outcome": outcome
+        }  # fmt: skip
+        places = [offered[name] for name in self._by_place]
+        names = {name: offered[name] for name in self._by_name}
+        result = self._function(*places, **names, **self._settings)
+        if inspect.isawaitable(result):
+            result = await result
+        return _score(self._name, result)
+
+
+def _parameters(
+    function: Callable[..., object], name: str, settings: Mapping[str, Json]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what to pass by name and what by place, or say why it cannot be called."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some built-ins do not say
+        return (), ("answer", "target")
+    _check_settings(parameters, name, settings)
+    by_name = tuple(p.name for p in parameters if p.name in _OFFERED and p.kind in _NAMED)
+    open_ones = [
+        p for p in parameters
+        if p.name not in (*by_name, *settings) and p.kind not in _REST and p.default is p.empty
+    ]  # fmt: skip
+    if not open_ones and (by_name or settings):
+        return by_name, ()
+    placed = not by_name and len(open_ones) <= 2
+    if not placed or any(p.kind is p.KEYWORD_ONLY for p in open_ones):
+        raise UsageError(
+            f"scorer function {name!r} wants {', '.join(p.name for p in open_ones)}; "
+            f"there are: {', '.join(_OFFERED)}, and the scorer's settings"
+        )
+    return (), ("answer", "target")[: len(open_ones)]
+
+
+def _check_settings(
+    parameters: list[inspect.Parameter], name: str, settings: Mapping[str, Json]
+) -> None:
+    known = {p.name for p in parameters if p.kind in _NAMED} - set(_OFFERED)
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for key in settings:
+        if key in _OFFERED or (key not in known and not takes_all):
+            there_are = ", ".join(sorted(known)) or "none"
+            raise UsageError(
+                f"scorer function {name!r} has no setting {key!r}; there are: {there_are}"
+            )
+
+
+def _score(name: str, result: object) -> Score:
+    if isinstance(result, Score):
+        return replace(result, details=_plain(name, result.details))
+    if isinstance(result, Real):
+        return Score(scorer=name, value=float(result))
+    if isinstance(result, Mapping):
+        rest = dict(result)
+        value = rest.pop("value", None) if "value" in rest else rest.pop("score", None)
+        explanation = rest.pop("explanation", None)
+        if isinstance(value, Real):
+            return Score(
+                scorer=name,
+                value=float(value),
+                explanation=None if explanation is None else str(explanation),
+                details=_plain(name, rest),
+            )
+    raise ScorerError(
+        f"scorer function {name!r} returned {one_line(repr(result))}; return a bool, a number from "
+        '0 to 1, a Score, or a mapping with "score"'
+    )
+
+
+def _plain(name: str, details: Mapping[str, object]) -> dict[str, Json]:
+    """Return *details* as plain data, since they are stored with the score."""
+    try:
+        plain: dict[str, Json] = json.loads(json.dumps(dict(details), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ScorerError(
+            f"scorer function {name!r} returned details that are not plain data: {error}; "
+            "keep to texts, finite numbers, lists and mappings"
+        ) from error
+    return plain

@@ -1,0 +1,70 @@
+"""JSON taken out of what a model wrote, in time proportional to its length."""
+
+import json
+import re
+
+from bakeoff.core.values import Json
+
+_FENCED = re.compile(r"^[ \t]*```[\w-]*[ \t\r]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+
+
+class NoJsonError(ValueError):
+    """The text holds no JSON; the message says why."""
+
+
+def read_json(text: str) -> Json:
+    """Return the JSON value that *text* is, as RFC 8259 has it: NaN and infinity are refused."""
+    try:
+        value: Json = _DECODER.decode(text.strip())
+    except RecursionError as error:
+        raise NoJsonError("it is nested too deep") from error
+    except ValueError as error:
+        raise NoJsonError(str(error)) from error
+    return value
+
+
+def find_json(text: str, *, starts: str = "{[") -> Json:
+    """Return the JSON in *text*: all of it, a fenced block, or the first that *starts* so."""
+    for candidate in (text, *(match[1] for match in _FENCED.finditer(text))):
+        try:
+            return read_json(candidate)
+        except NoJsonError:
+            continue
+    return _first_in_prose(text, re.compile(f"[{re.escape(starts)}]"))
+
+
+def _first_in_prose(text: str, starts: re.Pattern[str]) -> Json:
+    """Decode at each bracket until it works.
+
+    What one try has read is not tried again: it bounds the time, and no part of a broken value is
+    taken for the whole.
+    """
+    why, start = "there is none", starts.search(text)
+    while start:
+        try:
+            value: Json = _DECODER.raw_decode(text, start.start())[0]
+        except json.JSONDecodeError as error:
+            why = str(error)
+            start = starts.search(text, max(error.pos, start.end()))
+        except RecursionError as error:
+            raise NoJsonError("it is nested too deep") from error
+        except ValueError as error:
+            raise NoJsonError(str(error)) from error
+        else:
+            return value
+    raise NoJsonError(why)
+
+
+def _constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if number in {float("inf"), float("-inf")}:
+        raise ValueError("a number in it is too large")
+    # 1.0 is 1 in JSON, so that equality and uniqueness need no cases
+    return int(number) if number.is_integer() else number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float)

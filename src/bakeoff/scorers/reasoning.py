@@ -1,0 +1,229 @@
+"""The scorer `reasoning`: a heuristic about style. It never says whether an answer is right."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import msgspec
+
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.core.errors import UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Kit
+from bakeoff.core.record import Score
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+
+LABEL = "style heuristic: it never says whether an answer is right"
+
+WEIGHTS: Mapping[str, float] = {
+    "step_clarity": 0.15,
+    "logical_consistency": 0.20,
+    "evidence_integration": 0.15,
+    "analysis_depth": 0.15,
+    "verification_effort": 0.10,
+    "comprehensive_coverage": 0.10,
+    "reasoning_pattern": 0.15,
+}
+
+# metric: the points of each distinct indicator, and the indicators
+_INDICATORS: Mapping[str, tuple[float, tuple[str, ...]]] = {
+    "step_clarity": (
+        10,
+        ("first", "second", "third", "next", "then", "finally", "step 1", "step 2", "step 3"),
+    ),
+    "logical_consistency": (
+        8,
+        ("because", "therefore", "consequently", "thus", "hence", "as a result", "due to", "since",
+         "given that"),
+    ),
+    "evidence_integration": (
+        12,
+        ("according to", "based on", "evidence shows", "data indicates", "studies show",
+         "research suggests"),
+    ),
+    "analysis_depth": (
+        10,
+        ("analyze", "synthesize", "evaluate", "interpret", "assess", "examine", "investigate"),
+    ),
+    "verification_effort": (
+        15,
+        ("verify", "validate", "confirm", "double-check", "review", "examine", "challenge",
+         "question"),
+    ),
+}  # fmt: skip
+
+# reasoning_pattern: five distinct indicators of the type make a full pattern
+_PATTERN_POINTS = 20.0
+_PATTERNS: Mapping[str, tuple[str, ...]] = {
+    "chain_of_thought": (
+        "step by step", "let me", "first", "then", "next", "therefore", "finally"),
+    "multi_step": (
+        "step 1", "step 2", "step 3", "first", "second", "next", "finally"),
+    "verification": (
+        "verify", "check", "confirm", "validate", "correct", "consistent", "error"),
+    "mathematical": (
+        "equation", "calculate", "formula", "solve", "substitute", "simplify", "="),
+    "multi_hop": (
+        "which means", "leads to", "from this", "connect", "combin", "relate", "together"),
+    "scaffolded": (
+        "break down", "part", "build on", "framework", "start with", "structure", "summary"),
+    "backward": (
+        "backward", "goal", "from the end", "required", "in order to", "before that", "reverse"),
+}  # fmt: skip
+TYPES = (*_PATTERNS, "general")
+
+_ADVICE: Mapping[str, str] = {
+    "step_clarity": "Number or name the steps (first, then, finally).",
+    "logical_consistency": "Say what follows from what (because, therefore).",
+    "evidence_integration": "Say what each claim is based on (according to, based on).",
+    "analysis_depth": "Examine and interpret the facts instead of listing them.",
+    "verification_effort": "Check the result and question the assumptions.",
+    "comprehensive_coverage": "Cover more of the problem; the text is short.",
+    "reasoning_pattern": "Follow the kind of reasoning that was asked for.",
+}
+_SHORTEST = 50
+_ENOUGH = 60
+_ENOUGH_WORDS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningReport:
+    """How a text reads. Metrics and scores go from 0 to 100."""
+
+    reasoning_type: str
+    metrics: Mapping[str, float]
+    overall_score: float
+    confidence_score: float
+    word_count: int
+    recommendations: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reasoning:
+    """How much an answer reads like careful reasoning: the overall score / 100.
+
+    A setting that is None comes from `evaluation_config` in the task's metadata, if it is there.
+    """
+
+    reasoning_type: str | None = None
+    custom_weights: dict[str, float] | None = None
+    expected_indicators: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        _check("scorer 'reasoning'", self.reasoning_type, self.custom_weights)
+
+    def check(self, task: Task) -> None:
+        """Refuse a task whose `evaluation_config` makes no sense."""
+        self._for(task)
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+        """Measure the style of the answer."""
+        own = self._for(task)
+        report = evaluate_reasoning(
+            outcome.answer,
+            reasoning_type=own.reasoning_type or "general",
+            custom_weights=own.custom_weights,
+            expected_indicators=own.expected_indicators,
+        )
+        return Score(
+            scorer="reasoning",
+            value=min(report.overall_score / 100, 1.0),
+            explanation=LABEL,
+            details={
+                "label": LABEL,
+                "reasoning_type": report.reasoning_type,
+                **report.metrics,
+                "overall_score": report.overall_score,
+                "confidence_score": report.confidence_score,
+                "word_count": report.word_count,
+                "recommendations": list(report.recommendations),
+            },
+        )
+
+    def _for(self, task: Task) -> "Reasoning":
+        """Return these settings, completed by those of the task."""
+        config = task.metadata.get("evaluation_config")
+        if not config:
+            return self
+        own = {name: value for name, value in vars(self).items() if value is not None}
+        try:
+            return msgspec.convert({**_known(config), **own}, Reasoning)
+        except (msgspec.ValidationError, UsageError) as error:
+            raise UsageError(f"task {task.id!r}: `evaluation_config`: {error}") from error
+
+
+def _known(config: Json) -> dict[str, Json]:
+    if not isinstance(config, Mapping):
+        raise UsageError("it is not an object; write its keys in braces")
+    names = [field.name for field in fields(Reasoning)]
+    return {name: config[name] for name in names if config.get(name) is not None}
+
+
+def evaluate_reasoning(
+    text: str,
+    reasoning_type: str = "general",
+    custom_weights: Mapping[str, float] | None = None,
+    expected_indicators: Sequence[str] | None = None,
+) -> ReasoningReport:
+    """Measure the style of *text*.
+
+    `custom_weights` replace the weights of the metrics they name; all are then scaled to sum to 1.
+    `expected_indicators` replace the pattern of the type: reasoning_pattern is then the share of
+    them that occurs, in percent.
+    """
+    _check("reasoning", reasoning_type, custom_weights)
+    words = len(text.split())
+    metrics = _metrics(text, words, reasoning_type, expected_indicators or ())
+    weights = {**WEIGHTS, **(custom_weights or {})}
+    total = sum(weights.values()) if custom_weights else 1.0
+    overall = sum(weights[name] * value for name, value in metrics.items()) / total
+    certain = 0.6 * min(words / _ENOUGH_WORDS, 1) + 0.4 * overall / 100
+    return ReasoningReport(
+        reasoning_type=reasoning_type,
+        metrics=metrics,
+        overall_score=overall,
+        confidence_score=round(certain * 100, 1),
+        word_count=words,
+        recommendations=tuple(_ADVICE[name] for name in metrics if metrics[name] < _ENOUGH),
+    )
+
+
+def _metrics(text: str, words: int, kind: str, expected: Sequence[str]) -> dict[str, float]:
+    if len(text.strip()) < _SHORTEST:
+        return dict.fromkeys(WEIGHTS, 0.0)
+    text = text.lower()
+    metrics = {
+        name: min(points * _distinct(text, indicators), 100.0)
+        for name, (points, indicators) in _INDICATORS.items()
+    }
+    metrics["comprehensive_coverage"] = min(words / 50, 100.0)
+    metrics["reasoning_pattern"] = _pattern(text, kind, expected)
+    return metrics
+
+
+def _pattern(text: str, kind: str, expected: Sequence[str]) -> float:
+    if expected:
+        wanted = {indicator.lower() for indicator in expected}
+        return 100 * _distinct(text, wanted) / len(wanted)
+    if kind not in _PATTERNS:
+        return 50.0
+    return min(_PATTERN_POINTS * _distinct(text, _PATTERNS[kind]), 100.0)
+
+
+def _distinct(text: str, indicators: Collection[str]) -> int:
+    return sum(indicator in text for indicator in indicators)
+
+
+def _check(where: str, kind: str | None, weights: Mapping[str, float] | None) -> None:
+    if kind is not None and kind not in TYPES:
+        raise UsageError(f"{where}: no reasoning type {kind!r}; {did_you_mean(kind, TYPES)}")
+    if weights is None:
+        return
+    for name, weight in weights.items():
+        if name not in WEIGHTS:
+            raise UsageError(f"{where}: no metric {name!r} to weigh; {did_you_mean(name, WEIGHTS)}")
+        if not math.isfinite(weight) or weight < 0:
+            raise UsageError(f"{where}: the weight of {name!r} is {weight}; use 0 or more")
+    if not any({**WEIGHTS, **weights}.values()):
+        raise UsageError(f"{where}: every weight is 0; give one metric a weight")

@@ -1,0 +1,206 @@
+"""Scorers that compare the answer as text: exact, includes, pattern."""
+
+import asyncio
+import re
+from collections import deque
+from dataclasses import dataclass
+from functools import cached_property
+from unicodedata import category
+
+import regex
+
+from bakeoff._lib.untrusted import one_line
+from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Kit
+from bakeoff.core.record import Score
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.scorers.normal import normal
+from bakeoff.scorers.target import as_text, expected_values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact:
+    """1 where the answer is the target, or one of a list of targets.
+
+    Both are compared in NFKC, stripped, with runs of whitespace as one space.
+    """
+
+    ignore_case: bool = False
+    ignore_punctuation: bool = False
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without a target."""
+        expected_values(task, "exact")
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+        """Compare the whole answer."""
+        targets = [self._plain(as_text(v)) for v in expected_values(task, "exact")]
+        right = self._plain(outcome.answer) in targets
+        return Score(
+            scorer="exact",
+            value=float(right),
+            explanation=None
+            if right
+            else f"expected {_any_of(targets)}, got {_shown(outcome.answer)}",
+        )
+
+    def _plain(self, text: str) -> str:
+        text = normal(text, ignore_case=self.ignore_case)
+        if self.ignore_punctuation:
+            marks = {ord(c): None for c in set(text) if category(c).startswith("P")}
+            text = " ".join(text.translate(marks).split())
+        return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Includes:
+    """1 where the answer contains the target, or any (`all`: every one) of a list of targets.
+
+    A number as a target must stand alone as a number: 3 is not in 13, 3.5, x3 or -3, but it is in
+    "3." and "3%". It is looked for as written (1234 is not in "1,234"); values are for `numeric`.
+    """
+
+    ignore_case: bool = True
+    all: bool = False
+    whole_words: bool = False
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without a target, and a blank one, which every answer contains."""
+        for value in expected_values(task, "includes"):
+            if not as_text(value).strip():
+                raise UsageError(
+                    f"task {task.id!r}: `expected` is blank, and scorer 'includes' would find it "
+                    "in every answer; write what the answer must contain"
+                )
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+        """Look for every target."""
+        answer = normal(outcome.answer, ignore_case=self.ignore_case)
+        targets = expected_values(task, "includes")
+        missing = [as_text(target) for target in targets if not self._found(target, answer)]
+        right = not missing if self.all else len(missing) < len(targets)
+        return Score(
+            scorer="includes",
+            value=float(right),
+            explanation=None if right else f"not in the answer: {_any_of(missing)}",
+            details={"missing": missing},
+        )
+
+    def _found(self, target: str | float, answer: str) -> bool:
+        text = normal(as_text(target), ignore_case=self.ignore_case)
+        literal = re.escape(text)
+        if not isinstance(target, str | bool):
+            alone = rf"(?<!\w)(?<!\d[.,])(?<!(?<!\w)[-−]){literal}(?!\w|[.,]\d)"
+            return re.search(alone, answer) is not None
+        if self.whole_words:
+            return re.search(rf"(?<!\w){literal}(?!\w)", answer) is not None
+        return text in answer
+
+
+_INLINE_S = 0.02  # nearly every search ends within it; a longer one must not stall the event loop
+_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pattern:
+    """1 where the pattern is found; with `group`, where what the group took is as expected.
+
+    The syntax is that of the `regex` package, a superset of `re`. `multiline` (on) lets ^ and $
+    match at every line; other flags can be written inline, such as (?s). With a group, the last
+    match in which it took part counts; the text it took, stripped, must equal `expected` or, where
+    that is not set, the task's target (or one of a list). A search that takes more than two
+    seconds is a fault of the pattern, not a wrong answer.
+    """
+
+    pattern: str
+    group: int | str | None = None
+    expected: Json = None
+    ignore_case: bool = False
+    multiline: bool = True
+
+    def __post_init__(self) -> None:
+        if self.group is None:
+            if self.expected is not None:
+                raise UsageError(
+                    "scorer 'pattern': `expected` is compared with a group; set `group` as well"
+                )
+            _ = self._compiled
+            return
+        named = isinstance(self.group, str)
+        groups = self._compiled.groupindex if named else range(self._compiled.groups + 1)
+        if self.group not in groups:
+            there_are = ", ".join(map(str, groups)) or "none"
+            raise UsageError(
+                f"scorer 'pattern': no group {self.group!r} in {self.pattern!r}; "
+                f"there are: {there_are}"
+            )
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without a target where a group is to be compared with it."""
+        if self.group is not None:
+            expected_values(task, "pattern", self.expected)
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+        """Search the answer."""
+        try:
+            found = self._search(outcome.answer, _INLINE_S)
+        except TimeoutError:
+            found = await self._search_aside(outcome.answer)
+        if found is None:
+            why = f"no match of {self.pattern!r} in the answer"
+            return Score(scorer="pattern", value=0.0, explanation=why)
+        if self.group is None:
+            return Score(scorer="pattern", value=1.0, details={"found": one_line(found)})
+        targets = [as_text(v) for v in expected_values(task, "pattern", self.expected)]
+        right = self._folded(found) in map(self._folded, targets)
+        return Score(
+            scorer="pattern",
+            value=float(right),
+            explanation=None if right else f"expected {_any_of(targets)}, got {_shown(found)}",
+            details={"found": one_line(found)},
+        )
+
+    @cached_property
+    def _compiled(self) -> regex.Pattern[str]:
+        flags = regex.VERSION0
+        flags |= regex.IGNORECASE if self.ignore_case else 0
+        flags |= regex.MULTILINE if self.multiline else 0
+        try:
+            return regex.compile(self.pattern, flags)
+        except (regex.error, RecursionError) as error:
+            raise UsageError(
+                f"scorer 'pattern': {self.pattern!r} is not a regular expression ({error}); "
+                "correct it, or escape what is meant literally with a backslash"
+            ) from error
+
+    async def _search_aside(self, answer: str) -> str | None:
+        try:
+            return await asyncio.to_thread(self._search, answer, _TIMEOUT_S)
+        except TimeoutError as error:
+            raise ScorerError(
+                f"pattern {self.pattern!r} took more than {_TIMEOUT_S:g} s on an answer of "
+                f"{len(answer)} characters; write it without nested repetition"
+            ) from error
+
+    def _search(self, answer: str, timeout_s: float) -> str | None:
+        if self.group is None:
+            match = self._compiled.search(answer, timeout=timeout_s, concurrent=True)
+            return match.group() if match else None
+        matches = self._compiled.finditer(answer, timeout=timeout_s, concurrent=True)
+        taken = (match.group(self.group) for match in matches)
+        last = deque((text for text in taken if text is not None), maxlen=1)
+        return last[0] if last else None
+
+    def _folded(self, text: str) -> str:
+        text = text.strip()
+        return text.casefold() if self.ignore_case else text
+
+
+def _any_of(texts: list[str]) -> str:
+    return " or ".join(_shown(text) for text in texts[:5]) + (" or …" if len(texts) > 5 else "")
+
+
+def _shown(text: str) -> str:
+    return repr(one_line(text, width=80))

@@ -1,0 +1,329 @@
+"""From ledger rows to a summary: one pass, memory in the number of tasks."""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bakeoff.core.plan import Plan
+from bakeoff.core.record import Status, TrialRow
+from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
+from bakeoff.stats.passk import mean_pass, pass_at_k, pass_hat_k
+from bakeoff.stats.percentile import quantile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """Every planned trial is in exactly one of them."""
+
+    scored: int = 0
+    unchecked: int = 0
+    limited: int = 0
+    model_error: int = 0
+    infrastructure_fault: int = 0
+    cancelled: int = 0
+    not_run: int = 0
+
+    @property
+    def planned(self) -> int:
+        """All of them together."""
+        return (
+            self.scored
+            + self.unchecked
+            + self.limited
+            + self.model_error
+            + self.infrastructure_fault
+            + self.cancelled
+            + self.not_run
+        )
+
+    @property
+    def faults(self) -> int:
+        """What broke, on either side."""
+        return self.model_error + self.infrastructure_fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassRates:
+    """pass@k and pass^k for one k; None where some task has fewer rollouts."""
+
+    k: int
+    pass_at: float | None
+    pass_hat: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Totals over the trials that told them; None is unknown."""
+
+    input: int | None
+    output: int | None
+    output_per_s: float | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Seconds; of the requests to the model, not of queues or scoring."""
+
+    p50_s: float | None
+    p95_s: float | None
+    first_token_p50_s: float | None
+    first_token_p95_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What is known of one candidate, in one category or in all (None)."""
+
+    category: str | None
+    buckets: Buckets
+    score: Estimate
+    score_bounds: tuple[float, float] | None
+    coverage: float
+    passed: int
+    passes: tuple[PassRates, ...]
+    tokens: Tokens
+    latency: Latency
+    extra_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateSummary:
+    """One candidate: everything, then by category."""
+
+    candidate: str
+    scripted: bool
+    total: Group
+    categories: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a run says."""
+
+    run: str
+    tasks: int
+    rollouts: int
+    buckets: Buckets
+    candidates: tuple[CandidateSummary, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _TaskTally:
+    n: int = 0
+    total: float = 0.0
+    passed: int = 0
+    low: float = float("inf")
+    high: float = float("-inf")
+    binary: bool = True
+
+    def scores(self) -> TaskScores:
+        return TaskScores(
+            n=self.n, total=self.total, low=self.low, high=self.high, binary=self.binary
+        )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What is counted while rows go by, for one candidate in one category."""
+
+    planned: int = 0
+    tasks: dict[str, _TaskTally] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    latency: "array[float]" = field(default_factory=lambda: array("d"))
+    first_token: "array[float]" = field(default_factory=lambda: array("d"))
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    timed_tokens: int = 0
+    timed_s: float = 0.0
+    cost_usd: float | None = None
+    cost_known: bool = True
+    extra_attempts: int = 0
+
+    def add(self, row: TrialRow) -> None:
+        bucket = _bucket(row)
+        self.counts[bucket] = self.counts.get(bucket, 0) + 1
+        self.extra_attempts += row.attempts - 1
+        if row.score is not None:
+            self._add_score(row.task_id, row.score, passed=bool(row.passed))
+        if row.requests:
+            self._add_usage(row)
+
+    def _add_score(self, task_id: str, score: float, *, passed: bool) -> None:
+        task = self.tasks.get(task_id)
+        if task is None:
+            task = self.tasks[task_id] = _TaskTally()
+        task.n += 1
+        task.total += score
+        task.passed += passed
+        task.low = min(task.low, score)
+        task.high = max(task.high, score)
+        task.binary = task.binary and score in (0.0, 1.0)
+
+    def _add_usage(self, row: TrialRow) -> None:
+        self.latency.append(row.model_s / row.requests)
+        if row.first_token_s is not None:
+            self.first_token.append(row.first_token_s)
+        if row.input_tokens is not None:
+            self.input_tokens = (self.input_tokens or 0) + row.input_tokens
+        if row.output_tokens is not None:
+            self.output_tokens = (self.output_tokens or 0) + row.output_tokens
+            if row.model_s > 0:
+                self.timed_tokens += row.output_tokens
+                self.timed_s += row.model_s
+        if row.cost_usd is None:
+            self.cost_known = False
+        else:
+            self.cost_usd = (self.cost_usd or 0.0) + row.cost_usd
+
+
+def summarize(plan: Plan, rows: Iterable[TrialRow], *, run: str = "") -> Summary:
+    """Return what *rows* say about *plan*; the unit of every estimate is the task."""
+    tallies = _planned(plan)
+    for row in rows:
+        tallies[row.candidate_id][row.category or ""].add(row)
+    candidates = tuple(
+        _candidate(c.id, tallies[c.id], scripted=c.scripted) for c in plan.candidates
+    )
+    rollouts = max((b.rollouts for b in plan.blocks), default=0)
+    return Summary(
+        run=run,
+        tasks=sum(1 for _ in plan.tasks),
+        rollouts=rollouts,
+        buckets=_merged(c.total.buckets for c in candidates),
+        candidates=candidates,
+        notes=_notes(candidates),
+    )
+
+
+def _planned(plan: Plan) -> dict[str, dict[str, _Tally]]:
+    tallies: dict[str, dict[str, _Tally]] = {c.id: {} for c in plan.candidates}
+    for block in plan.blocks:
+        for candidate in block.candidates:
+            mine = tallies[candidate.id]
+            for task in block.tasks:
+                tally = mine.get(task.category or "")
+                if tally is None:
+                    tally = mine[task.category or ""] = _Tally()
+                tally.planned += block.rollouts
+    return tallies
+
+
+def _bucket(row: TrialRow) -> str:
+    if row.status == Status.COMPLETED:
+        return "scored" if row.score is not None else "unchecked"
+    if row.status == Status.FAULTED:
+        own_fault = row.fault_boundary == "provider" and not row.fault_transient
+        return "model_error" if own_fault else "infrastructure_fault"
+    return row.status
+
+
+def _candidate(
+    candidate: str, tallies: Mapping[str, _Tally], *, scripted: bool
+) -> CandidateSummary:
+    named = {name: tally for name, tally in tallies.items() if name}
+    return CandidateSummary(
+        candidate=candidate,
+        scripted=scripted,
+        total=_group(None, list(tallies.values())),
+        categories=tuple(_group(name, [named[name]]) for name in sorted(named)),
+    )
+
+
+def _group(category: str | None, tallies: list[_Tally]) -> Group:
+    buckets = _buckets(tallies)
+    tasks = [task for tally in tallies for task in tally.tasks.values()]
+    scored = sum(task.n for task in tasks)
+    checked = buckets.planned - buckets.unchecked
+    bounds = fault_bounds(
+        sum(task.total for task in tasks), scored=scored, faulted=max(checked - scored, 0)
+    )
+    return Group(
+        category=category,
+        buckets=buckets,
+        score=estimate(task.scores() for task in tasks),
+        score_bounds=bounds,
+        coverage=scored / checked if checked else 0.0,
+        passed=sum(task.passed for task in tasks),
+        passes=_pass_rates(tasks),
+        tokens=_tokens(tallies),
+        latency=_latency(tallies),
+        extra_attempts=sum(t.extra_attempts for t in tallies),
+    )
+
+
+def _buckets(tallies: list[_Tally]) -> Buckets:
+    counts: dict[str, int] = {}
+    for tally in tallies:
+        for bucket, count in tally.counts.items():
+            counts[bucket] = counts.get(bucket, 0) + count
+    planned = sum(t.planned for t in tallies)
+    return Buckets(**counts, not_run=planned - sum(counts.values()))
+
+
+def _merged(all_buckets: Iterable[Buckets]) -> Buckets:
+    total = dict.fromkeys(Buckets.__slots__, 0)
+    for buckets in all_buckets:
+        for name in total:
+            total[name] += getattr(buckets, name)
+    return Buckets(**total)
+
+
+def _pass_rates(tasks: list[_TaskTally]) -> tuple[PassRates, ...]:
+    counts = [(task.n, task.passed) for task in tasks]
+    most = min((n for n, _ in counts), default=0)
+    return tuple(
+        PassRates(
+            k=k,
+            pass_at=mean_pass(counts, k, measure=pass_at_k).value,
+            pass_hat=mean_pass(counts, k, measure=pass_hat_k).value,
+        )
+        for k in _ks(most)
+    )
+
+
+def _ks(most: int) -> list[int]:
+    """Return every k up to 10, then only the powers of two: nobody reads a thousand columns."""
+    return [k for k in range(1, most + 1) if k <= 10 or k & (k - 1) == 0 or k == most]
+
+
+def _tokens(tallies: list[_Tally]) -> Tokens:
+    timed_s = sum(t.timed_s for t in tallies)
+    costs = [t.cost_usd for t in tallies if t.cost_usd is not None]
+    return Tokens(
+        input=_total(t.input_tokens for t in tallies),
+        output=_total(t.output_tokens for t in tallies),
+        output_per_s=sum(t.timed_tokens for t in tallies) / timed_s if timed_s else None,
+        cost_usd=sum(costs) if costs and all(t.cost_known for t in tallies) else None,
+    )
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    known = [c for c in counts if c is not None]
+    return sum(known) if known else None
+
+
+def _latency(tallies: list[_Tally]) -> Latency:
+    whole = sorted(value for t in tallies for value in t.latency)
+    first = sorted(value for t in tallies for value in t.first_token)
+    return Latency(
+        p50_s=quantile(whole, 0.5),
+        p95_s=quantile(whole, 0.95),
+        first_token_p50_s=quantile(first, 0.5),
+        first_token_p95_s=quantile(first, 0.95),
+    )
+
+
+def _notes(candidates: Iterable[CandidateSummary]) -> tuple[str, ...]:
+    notes = []
+    for c in candidates:
+        if c.scripted:
+            notes.append(f"{c.candidate} follows a script: its numbers are not a measurement")
+        faults, planned = c.total.buckets.faults, c.total.buckets.planned
+        if planned and faults / planned > 0.02:
+            notes.append(f"{c.candidate}: {faults} of {planned} trials faulted (over 2 %)")
+        if c.total.score.tasks > 1 and c.total.score.mean in (0.0, 1.0):
+            which = "all" if c.total.score.mean else "none"
+            notes.append(f"{c.candidate} solves {which} of the tasks: they do not separate anybody")
+    return tuple(notes)

@@ -1,0 +1,97 @@
+"""Where runs are kept: one folder each."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from bakeoff._lib.atomic import write_atomic
+from bakeoff._lib.clock import stamp
+from bakeoff._lib.redact import Redactor
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.core.errors import UsageError
+from bakeoff.core.manifest import Manifest
+from bakeoff.stores.sqlite import LEDGER
+
+MANIFEST = "manifest.json"
+LATEST = "latest"
+
+_NOT_A_SLUG = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """A run that was found."""
+
+    folder: Path
+    manifest: Manifest
+
+
+def new_folder(output: Path, name: str, moment: datetime) -> Path:
+    """Make a folder of its own for a run; two started in the same second never share one."""
+    slug = _NOT_A_SLUG.sub("-", name.lower()).strip("-")[:40]
+    base = f"{stamp(moment)}-{slug or 'run'}"
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 1000):
+            folder = output / (base if number == 1 else f"{base}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as error:
+        raise UsageError(f"no run can be kept in {output}: {error.strerror}") from error
+    raise UsageError(f"there are too many runs called {base} in {output}")
+
+
+def write_manifest(folder: Path, manifest: Manifest, redactor: Redactor) -> None:
+    """Write *manifest*, readable and whole."""
+    data = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    write_atomic(folder / MANIFEST, redactor.data(data) + b"\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return the manifest of the run in *folder*."""
+    path = folder / MANIFEST
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except OSError as error:
+        raise UsageError(f"{folder} is not the folder of a run: no {MANIFEST}") from error
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+
+
+def list_runs(output: Path) -> list[RunEntry]:
+    """Return every run in *output*, the oldest first."""
+    if not output.is_dir():
+        return []
+    found = [
+        RunEntry(folder, read_manifest(folder))
+        for folder in output.iterdir()
+        if (folder / MANIFEST).is_file() and (folder / LEDGER).is_file()
+    ]
+    return sorted(found, key=lambda entry: entry.manifest.created_at)
+
+
+def find_run(reference: str, output: Path) -> Path:
+    """Return the folder of a run: by id, by the start of its id, by path, or `latest`."""
+    path = Path(reference)
+    if reference != LATEST:
+        for folder in (output / reference, path):
+            if reference and (folder / LEDGER).is_file():
+                return folder
+    runs = list_runs(output)
+    if not runs:
+        raise UsageError(f"there are no runs in {output}; start one with: bakeoff run SUITE")
+    if reference == LATEST:
+        return runs[-1].folder
+    names = [entry.folder.name for entry in runs]
+    near = [entry.folder for entry in runs if reference and entry.folder.name.startswith(reference)]
+    if len(near) == 1:
+        return near[0]
+    if near:
+        raise UsageError(f"{reference!r} is short for {len(near)} runs in {output}: write more of it")
+    raise UsageError(f"no run {reference!r} in {output}: {did_you_mean(reference, names[-20:])}")

@@ -1,0 +1,44 @@
+"""One writer per run folder."""
+
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+
+from bakeoff._lib.clock import now
+from bakeoff.core.errors import UsageError
+
+
+class FolderLock:
+    """Held while this process writes to a folder; the system releases it when the process ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._descriptor = os.open(folder / "writer.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(self._descriptor, 4096).decode("utf-8", "replace")
+            os.close(self._descriptor)
+            raise UsageError(
+                f"{folder} is being written by another process ({_describe(holder)}); "
+                "wait until it ends, or stop it"
+            ) from error
+        os.ftruncate(self._descriptor, 0)
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": now().isoformat()}
+        os.pwrite(self._descriptor, json.dumps(owner).encode(), 0)
+
+    def release(self) -> None:
+        """Let others write."""
+        os.close(self._descriptor)
+
+
+def _describe(holder: str) -> str:
+    try:
+        owner = json.loads(holder)
+        from datetime import datetime
+
+        age_s = (now() - datetime.fromisoformat(owner["since"])).total_seconds()
+    except (ValueError, KeyError, TypeError):
+        return "it has not said which"
+    return f"pid {owner.get('pid')} on {owner.get('host')}, for {age_s:.0f} s"

@@ -1,0 +1,153 @@
+"""The ledger, read: while the run goes on, or long after."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from bakeoff.core.candidate import Candidate, Conditions
+from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Block, Plan
+from bakeoff.core.record import Attempt, Status, TrialRecord, TrialRow
+from bakeoff.core.task import Task
+from bakeoff.stores.schema import VERSION, unpack
+from bakeoff.stores.sqlite import BLOBS, LEDGER
+
+# Of all that is recorded, what the plan of today asks for; an earlier plan may have asked for more.
+_PLANNED_ATTEMPTS = """
+FROM attempt a
+JOIN task t ON t.row = a.task
+JOIN candidate c ON c.row = a.candidate
+WHERE EXISTS (
+  SELECT 1 FROM block b
+  JOIN planned_task bt ON bt.block = b.block AND bt.task = a.task
+  JOIN planned_candidate bc ON bc.block = b.block AND bc.candidate = a.candidate
+  WHERE a.rollout < b.rollouts)
+"""
+_ROW = (
+    "SELECT t.id, t.category, c.id, a.rollout, a.status, a.score, a.passed, a.fault_boundary,"
+    " a.fault_transient, a.number, a.elapsed_s, a.model_s, a.first_token_s, a.requests,"
+    f" a.input_tokens, a.output_tokens, a.cost_usd {_PLANNED_ATTEMPTS} AND NOT a.superseded"
+    " ORDER BY a.rowid"
+)
+_RECORD = (
+    f"SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body {_PLANNED_ATTEMPTS}"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """A candidate under its conditions, as the ledger keeps it."""
+
+    candidate: Candidate
+    conditions: Conditions
+
+
+class SqliteLedger:
+    """Reads one run folder; several may read while one writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / LEDGER
+        if not self._path.is_file():
+            raise UsageError(f"{folder} holds no {LEDGER}: it is not the folder of a run")
+
+    def planned(self) -> Plan:
+        """Return the plan of the run, whole."""
+        with closing(self._open()) as db:
+            tasks = {row: unpack(body, Task) for row, body in db.execute("SELECT row, body FROM task")}
+            seats = {
+                row: unpack(body, Seat) for row, body in db.execute("SELECT row, body FROM candidate")
+            }
+            blocks = []
+            conditions = Conditions()
+            for number, rollouts in db.execute("SELECT block, rollouts FROM block ORDER BY block"):
+                members = [seats[r] for r in _members(db, "candidate", number)]
+                if members:
+                    conditions = members[0].conditions
+                blocks.append(
+                    Block(
+                        tasks=tuple(tasks[r] for r in _members(db, "task", number)),
+                        candidates=tuple(s.candidate for s in members),
+                        rollouts=rollouts,
+                    )
+                )
+        return Plan(blocks=tuple(blocks), conditions=conditions)
+
+    def known(self) -> tuple[dict[str, Task], dict[str, Seat]]:
+        """Return every task and every candidate ever planned here, the newest of each id."""
+        with closing(self._open()) as db:
+            tasks = (unpack(b, Task) for (b,) in db.execute("SELECT body FROM task ORDER BY row"))
+            seats = (
+                unpack(b, Seat) for (b,) in db.execute("SELECT body FROM candidate ORDER BY row")
+            )
+            return {t.id: t for t in tasks}, {s.candidate.id: s for s in seats}
+
+    def finished(self) -> int:
+        """Return how many trials of the plan a resume would leave alone."""
+        final = tuple(status.value for status in Status if status.final)
+        with closing(self._open()) as db:
+            query = f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status IN (?, ?)"
+            (count,) = db.execute(query, final).fetchone()
+            return int(count)
+
+    def rows(self) -> Iterator[TrialRow]:
+        """Yield each recorded trial without its body."""
+        with closing(self._open()) as db:
+            for row in db.execute(_ROW):
+                yield TrialRow(*row)
+
+    def records(self) -> Iterator[TrialRecord]:
+        """Yield each recorded trial with the attempt that counts."""
+        with closing(self._open()) as db:
+            for row in db.execute(f"{_RECORD} AND NOT a.superseded ORDER BY a.rowid"):
+                yield self._record(row)
+
+    def attempts(self, name: str) -> Sequence[TrialRecord]:
+        """Return all attempts of the trials called *name*: in full, or only by task id."""
+        with closing(self._open()) as db:
+            found = db.execute(
+                f"{_RECORD} AND (t.id = :name OR t.id || '@' || c.id || '#' || a.rollout = :name"
+                " OR t.id || '@' || c.id = :name) ORDER BY a.rollout, a.candidate, a.number",
+                {"name": name},
+            )
+            return [self._record(row) for row in found]
+
+    def _record(self, row: tuple[str, str | None, str, int, str | None, bytes | None]) -> TrialRecord:
+        task_id, category, candidate_id, rollout, blob, body = row
+        if body is None:
+            body = (self._folder / BLOBS / str(blob)).read_bytes()
+        return TrialRecord(
+            task_id=task_id,
+            category=category,
+            candidate_id=candidate_id,
+            rollout=rollout,
+            attempt=unpack(body, Attempt),
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        uri = f"file:{quote(str(self._path.resolve()))}?mode=ro"
+        db = sqlite3.connect(uri, uri=True)
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found != VERSION:
+            db.close()
+            raise UsageError(
+                f"{self._path} is in ledger format {found}; this version of bakeoff reads {VERSION}"
+            )
+        # by task and by candidate, so that the plan can be looked up at each attempt
+        db.execute(
+            "CREATE TEMP TABLE planned_task AS SELECT block, task FROM main.block_task"
+        )
+        db.execute("CREATE UNIQUE INDEX temp.by_task ON planned_task (task, block)")
+        db.execute(
+            "CREATE TEMP TABLE planned_candidate AS SELECT block, candidate FROM main.block_candidate"
+        )
+        db.execute("CREATE UNIQUE INDEX temp.by_candidate ON planned_candidate (candidate, block)")
+        return db
+
+
+def _members(db: sqlite3.Connection, kind: str, block: int) -> list[int]:
+    query = f"SELECT {kind} FROM block_{kind} WHERE block = ? ORDER BY position"  # noqa: S608
+    return [row for (row,) in db.execute(query, (block,))]

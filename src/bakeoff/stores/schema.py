@@ -1,0 +1,86 @@
+"""The shape of the ledger, and how values become its bytes."""
+
+import zlib
+from typing import TypeVar
+
+import msgspec
+
+from bakeoff._lib.redact import Redactor
+from bakeoff._lib.untrusted import well_formed
+
+VERSION = 1
+
+DDL = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE task (
+  row INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE,
+  id TEXT NOT NULL, category TEXT, body BLOB NOT NULL);
+
+-- a candidate under its conditions
+CREATE TABLE candidate (
+  row INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE,
+  id TEXT NOT NULL, body BLOB NOT NULL);
+
+-- the plan: in each block, its tasks × its candidates × its rollouts
+CREATE TABLE block (block INTEGER PRIMARY KEY, rollouts INTEGER NOT NULL);
+CREATE TABLE block_task (
+  block INTEGER NOT NULL, position INTEGER NOT NULL, task INTEGER NOT NULL REFERENCES task,
+  PRIMARY KEY (block, position)) WITHOUT ROWID;
+CREATE TABLE block_candidate (
+  block INTEGER NOT NULL, position INTEGER NOT NULL,
+  candidate INTEGER NOT NULL REFERENCES candidate,
+  PRIMARY KEY (block, position)) WITHOUT ROWID;
+
+-- task, candidate and rollout name a trial: the first two by content, through their digests
+CREATE TABLE attempt (
+  rollout INTEGER NOT NULL, task INTEGER NOT NULL REFERENCES task,
+  candidate INTEGER NOT NULL REFERENCES candidate, number INTEGER NOT NULL,
+  superseded INTEGER NOT NULL DEFAULT 0,
+  status TEXT NOT NULL, score REAL, passed INTEGER,
+  fault_boundary TEXT, fault_transient INTEGER,
+  elapsed_s REAL NOT NULL, model_s REAL NOT NULL, first_token_s REAL,
+  requests INTEGER NOT NULL, input_tokens INTEGER, output_tokens INTEGER, cost_usd REAL,
+  blob TEXT, body BLOB);
+CREATE UNIQUE INDEX attempt_once ON attempt (rollout, task, candidate, number);
+CREATE UNIQUE INDEX one_attempt_counts ON attempt (rollout, task, candidate) WHERE NOT superseded;
+
+CREATE TABLE session (
+  row INTEGER PRIMARY KEY, started_at TEXT NOT NULL, ended_at TEXT, host TEXT, pid INTEGER,
+  version TEXT, planned INTEGER NOT NULL);
+"""
+
+_PLAIN, _DEFLATED = b"p", b"z"
+_WORTH_DEFLATING = 400
+
+T = TypeVar("T")
+_encoder = msgspec.json.Encoder()
+
+
+def pack(value: object, redactor: Redactor | None = None) -> bytes:
+    """Return *value* as compact bytes without secrets."""
+    try:
+        data = _encoder.encode(value)
+    except UnicodeEncodeError:
+        data = _encoder.encode(_clean(msgspec.to_builtins(value)))
+    if redactor is not None:
+        data = redactor.data(data)
+    if len(data) < _WORTH_DEFLATING:
+        return _PLAIN + data
+    return _DEFLATED + zlib.compress(data, 1)
+
+
+def unpack(data: bytes, kind: type[T]) -> T:
+    """Return the value that `pack` made *data* from."""
+    plain = zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:]
+    return msgspec.json.decode(plain, type=kind)
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        return {well_formed(str(k)): _clean(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(v) for v in value]
+    return value

@@ -1,0 +1,269 @@
+"""The ledger: one SQLite file per run, written by one process, in groups."""
+
+import asyncio
+import os
+import socket
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from bakeoff._lib.atomic import sync_folder, write_atomic
+from bakeoff._lib.clock import now
+from bakeoff._lib.digest import digest, digest_bytes
+from bakeoff._lib.redact import Redactor
+from bakeoff.core.candidate import Candidate, Conditions
+from bakeoff.core.errors import LedgerError, UsageError
+from bakeoff.core.plan import Plan, Trial
+from bakeoff.core.record import Attempt, Status
+from bakeoff.core.task import Task
+from bakeoff.stores.lock import FolderLock
+from bakeoff.stores.schema import DDL, VERSION, pack
+
+LEDGER = "ledger.sqlite"
+BLOBS = "blobs"
+_LARGEST_IN_ROW = 256 * 1024
+
+_Row = tuple[str | int | float | bytes | None, ...]
+
+_INSERT = f"INSERT INTO attempt VALUES ({', '.join('?' * 19)})"  # noqa: S608 -- no user text
+_SUPERSEDE = (
+    "UPDATE attempt SET superseded = 1"
+    " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
+)
+_NEXT = (
+    "SELECT number, status FROM attempt"
+    " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
+)
+
+
+def seat(candidate: Candidate, conditions: Conditions) -> str:
+    """Return the identity of a candidate under its conditions."""
+    return digest([candidate.digest, conditions.digest])
+
+
+class SqliteStore:
+    """Writes one run folder. An attempt is on the disk when `append` returns."""
+
+    def __init__(
+        self, folder: Path, *, redactor: Redactor | None = None, version: str = ""
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._redactor = redactor or Redactor()
+        self._version = version
+        self._lock = FolderLock(folder)
+        try:
+            self._db = _open(folder / LEDGER)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._task_rows: dict[str, int] = dict(self._db.execute("SELECT digest, row FROM task"))
+        self._seats: dict[str, int] = {}  # of the frozen plan, by the candidate's digest
+        self._fresh = not self._db.execute("SELECT 1 FROM attempt LIMIT 1").fetchone()
+        self._pending: list[tuple[_Row, asyncio.Future[None]]] = []
+        self._flusher: asyncio.Task[None] | None = None
+        self._session: int | None = None
+
+    def freeze(self, plan: Plan) -> None:
+        """Make *plan* the plan of this run; what is already recorded of it stays."""
+        with _writing(self._db) as db:
+            for task in plan.tasks:
+                self._put_task(db, task)
+            for candidate in plan.candidates:
+                self._put_candidate(db, candidate, plan.conditions)
+            self._put_blocks(db, plan)
+            self._session = db.execute(
+                "INSERT INTO session (started_at, host, pid, version, planned)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (now().isoformat(), socket.gethostname(), os.getpid(), self._version, len(plan)),
+            ).lastrowid
+
+    def next_attempts(self, trials: Sequence[Trial]) -> Sequence[int | None]:
+        """Return for each trial the number of its next attempt, None where it is finished."""
+        if self._fresh:
+            return [1] * len(trials)
+        return [self._next_attempt(trial) for trial in trials]
+
+    async def append(self, trial: Trial, attempt: Attempt) -> None:
+        """Keep *attempt*; return when it cannot be lost any more."""
+        row = self._row(trial, attempt)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pending.append((row, done))
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._flush())
+        await done
+
+    async def rescore(self, trial: Trial, attempt: Attempt) -> None:
+        """Replace the verdict of the attempt that counts; its outcome stays what it was."""
+        row = self._row(trial, attempt)
+        with _writing(self._db) as db:
+            db.execute(
+                "UPDATE attempt SET status = ?, score = ?, passed = ?, fault_boundary = ?,"
+                " fault_transient = ?, blob = ?, body = ?"
+                " WHERE rollout = ? AND task = ? AND candidate = ? AND number = ?",
+                (*row[5:10], *row[17:19], *row[0:4]),
+            )
+
+    async def close(self) -> None:
+        """Write what is pending, close the session and let others write."""
+        if self._flusher is not None:
+            await self._flusher
+        try:
+            with _writing(self._db) as db:
+                db.execute(
+                    "UPDATE session SET ended_at = ? WHERE row = ?",
+                    (now().isoformat(), self._session),
+                )
+        finally:
+            self._db.close()
+            self._lock.release()
+
+    async def _flush(self) -> None:
+        """Commit whatever has gathered, and again while more has gathered meanwhile."""
+        try:
+            while self._pending:
+                await asyncio.sleep(0)  # let those who end in this very tick come along
+                group, self._pending = self._pending, []
+                error = await self._commit([row for row, _ in group])
+                for _, done in group:
+                    if not done.done():
+                        done.set_exception(error) if error else done.set_result(None)
+        finally:
+            self._flusher = None
+
+    async def _commit(self, rows: list[_Row]) -> LedgerError | None:
+        # The inserts run here: a thread would fight for the interpreter at each row.
+        # Only the wait for the disk, one long call, is worth a thread.
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for row in rows:
+                if row[3] != 1:
+                    self._db.execute(_SUPERSEDE, row[0:3])
+            self._db.executemany(_INSERT, rows)
+            await asyncio.to_thread(self._db.execute, "COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            return LedgerError(
+                f"{self._folder / LEDGER} cannot be written: {error}; "
+                "what was shown as done is kept: make room and resume the run"
+            )
+        return None
+
+    def _next_attempt(self, trial: Trial) -> int | None:
+        found = self._db.execute(_NEXT, self._key(trial)).fetchone()
+        if found is None:
+            return 1
+        number, status = found
+        return None if Status(status).final else int(number) + 1
+
+    def _key(self, trial: Trial) -> tuple[int, int, int]:
+        return (
+            trial.rollout,
+            self._task_rows[trial.task.digest],
+            self._seats[trial.candidate.digest],
+        )
+
+    def _row(self, trial: Trial, attempt: Attempt) -> _Row:
+        body: bytes | None = pack(attempt, self._redactor)
+        blob = None
+        if body and len(body) > _LARGEST_IN_ROW:
+            blob, body = self._write_blob(body), None
+        spent, fault = attempt.spent, attempt.fault
+        return (
+            *self._key(trial),
+            attempt.number,
+            0,
+            attempt.status.value,
+            attempt.score,
+            attempt.passed,
+            fault.boundary if fault else None,
+            fault.transient if fault else None,
+            attempt.elapsed_s,
+            spent.model_s,
+            spent.first_token_s,
+            spent.requests,
+            spent.usage.input_tokens,
+            spent.usage.output_tokens,
+            spent.usage.cost_usd,
+            blob,
+            body,
+        )
+
+    def _write_blob(self, data: bytes) -> str:
+        """Write *data* as a file named by its content, before any row names it."""
+        name = digest_bytes(data)
+        folder = self._folder / BLOBS
+        folder.mkdir(exist_ok=True)
+        if not (folder / name).exists():
+            write_atomic(folder / name, data)
+            sync_folder(self._folder)
+        return name
+
+    def _put_task(self, db: sqlite3.Connection, task: Task) -> None:
+        # the labels of a known task may have changed; its content cannot have
+        db.execute(
+            "INSERT INTO task (digest, id, category, body) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (digest) DO UPDATE SET category = excluded.category, body = excluded.body",
+            (task.digest, task.id, task.category, pack(task, self._redactor)),
+        )
+        if task.digest not in self._task_rows:
+            found = db.execute("SELECT row FROM task WHERE digest = ?", (task.digest,)).fetchone()
+            self._task_rows[task.digest] = found[0]
+
+    def _put_candidate(
+        self, db: sqlite3.Connection, candidate: Candidate, conditions: Conditions
+    ) -> None:
+        name = seat(candidate, conditions)
+        body = pack({"candidate": candidate, "conditions": conditions}, self._redactor)
+        db.execute(
+            "INSERT INTO candidate (digest, id, body) VALUES (?, ?, ?)"
+            " ON CONFLICT (digest) DO UPDATE SET id = excluded.id, body = excluded.body",
+            (name, candidate.id, body),
+        )
+        found = db.execute("SELECT row FROM candidate WHERE digest = ?", (name,)).fetchone()
+        self._seats[candidate.digest] = found[0]
+
+    def _put_blocks(self, db: sqlite3.Connection, plan: Plan) -> None:
+        for table in ("block", "block_task", "block_candidate"):
+            db.execute(f"DELETE FROM {table}")  # noqa: S608 -- no user text
+        for number, block in enumerate(plan.blocks):
+            db.execute("INSERT INTO block VALUES (?, ?)", (number, block.rollouts))
+            db.executemany(
+                "INSERT INTO block_task VALUES (?, ?, ?)",
+                ((number, i, self._task_rows[t.digest]) for i, t in enumerate(block.tasks)),
+            )
+            db.executemany(
+                "INSERT INTO block_candidate VALUES (?, ?, ?)",
+                ((number, i, self._seats[c.digest]) for i, c in enumerate(block.candidates)),
+            )
+
+
+class _writing:  # noqa: N801 -- reads as a word at its place: `with _writing(db)`
+    """A transaction: all of the block or nothing of it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._db.execute("BEGIN IMMEDIATE")
+        return self._db
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")  # durable also when the power fails
+    found = db.execute("PRAGMA user_version").fetchone()[0]
+    if found == 0:
+        db.executescript(f"BEGIN IMMEDIATE; {DDL} PRAGMA user_version = {VERSION}; COMMIT;")
+    elif found != VERSION:
+        db.close()
+        raise UsageError(
+            f"{path} was written in ledger format {found}; this version of bakeoff writes "
+            f"{VERSION}: use the version that wrote it, or start a new run"
+        )
+    return db

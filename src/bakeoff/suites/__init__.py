@@ -1,0 +1,1 @@
+"""The front doors: files that become tasks."""
