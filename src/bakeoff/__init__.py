@@ -1,11 +1,11 @@
 """A benchmark runner for LLMs and AI agents.
 
-    import bakeoff
+import bakeoff
 
-    run = bakeoff.run("suite.json", models=["embedded"], rollouts=3)
-    for trial in run.trials():
-        print(trial.name, trial.attempt.score)
-    print(bakeoff.summarize(run).candidates[0].total.score)
+run = bakeoff.run("suite.json", models=["embedded"], rollouts=3)
+for trial in run.trials():
+print(trial.name, trial.attempt.score)
+print(bakeoff.summarize(run).candidates[0].total.score)
 """
 
 from typing import TYPE_CHECKING

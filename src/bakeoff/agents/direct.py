@@ -21,9 +21,7 @@ class Direct:
                 rollout=kit.rollout,
             )
         )
-        reply = Message(
-            role="assistant", content=completion.text, reasoning=completion.reasoning
-        )
+        reply = Message(role="assistant", content=completion.text, reasoning=completion.reasoning)
         return Outcome(
             answer=completion.text,
             transcript=(reply,),

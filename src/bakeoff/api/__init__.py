@@ -6,8 +6,16 @@ from typing import TypedDict, Unpack
 
 from bakeoff._lib.loops import run_sync
 from bakeoff.api.loop import new_event_loop
-from bakeoff.api.runs import DEFAULT_OUTPUT, Run, Start, execute, load_run, prepared_again
-from bakeoff.api.sources import Given, OwnFunction, Prepared, Wishes, prepare
+from bakeoff.api.runs import (
+    DEFAULT_OUTPUT,
+    Run,
+    Start,
+    execute,
+    load_run,
+    prepared_again,
+    score_again,
+)
+from bakeoff.api.sources import Given, OwnFunction, Prepared, Wishes, prepare, read
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
@@ -25,6 +33,9 @@ __all__ = [
     "Run",
     "load_run",
     "plan",
+    "read",
+    "rescore",
+    "rescore_async",
     "run",
     "run_async",
     "summarize",
@@ -70,6 +81,28 @@ async def run_async(given: Given | None = None, **options: Unpack[Options]) -> R
         selection=_selection_as_data(options),
     )
     return await execute(_prepared(given, options), start)
+
+
+def rescore(run: Run | str, given: Given | None = None, **options: Unpack[Options]) -> Run:
+    """Score the stored answers of a run again, without asking any candidate.
+
+    With *given* (a suite or a run file), its targets and scorers take the place of the stored ones.
+    """
+    return run_sync(rescore_async(run, given, **options), loop_factory=new_event_loop)
+
+
+async def rescore_async(
+    run: Run | str, given: Given | None = None, **options: Unpack[Options]
+) -> Run:
+    """Score again as `rescore` does, in the event loop that is running."""
+    start = Start(
+        output=Path(options.get("output", DEFAULT_OUTPUT)),
+        listener=options.get("listener", ignore),
+        stop=options.get("stop") or Stop(),
+    )
+    tasks = read(given, options.get("overrides", {})).tasks if given is not None else ()
+    reference = str(run.folder) if isinstance(run, Run) else run
+    return await score_again(reference, start, tasks=tasks)
 
 
 def plan(given: Given, **options: Unpack[Options]) -> Prepared:

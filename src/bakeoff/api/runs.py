@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,10 +18,13 @@ from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.stop import Stop
+from bakeoff.core.task import Task
 from bakeoff.core.values import Json
+from bakeoff.engine.rescore import rescore_plan
 from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.planning.differences import differences
+from bakeoff.planning.rescored import rescored
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.summarize import Summary, summarize
 from bakeoff.stores.folders import find_run, new_folder, read_manifest, write_manifest
@@ -48,8 +51,9 @@ class Start:
 class Run:
     """A run that was started here or found again; reads its ledger, never writes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, ended_with: Summary | None = None) -> None:
         self.folder = folder
+        self._ended_with = ended_with
         self._ledger = SqliteLedger(folder)
 
     def __repr__(self) -> str:
@@ -80,7 +84,7 @@ class Run:
 
     def summary(self) -> Summary:
         """Return the statistics of what is recorded so far."""
-        return summarize(self.plan, self._ledger.rows(), run=self.id)
+        return self._ended_with or summarize(self.plan, self._ledger.rows(), run=self.id)
 
 
 def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_OUTPUT) -> Run:
@@ -132,10 +136,43 @@ async def _execute(
         )
     finally:
         await store.close()
-    run = Run(folder)
-    write_summary(folder, run.summary())
     start.listener(RunEnded(folder.name, start.stop.requested))
-    return run
+    return _summarized(folder)
+
+
+async def score_again(reference: str, start: Start, *, tasks: Iterable[Task] = ()) -> Run:
+    """Score the stored answers of a run again, with the scoring of *tasks* where they are given."""
+    folder = find_run(reference, start.output)
+    ledger = SqliteLedger(folder)
+    before = ledger.planned()
+    plan = rescored(before, tasks)
+    redactor = Redactor()
+    rigs = SharedRigs(plan, Parts(redactor=redactor))
+    store = SqliteStore(folder, redactor=redactor, version=VERSION)
+    try:
+        store.freeze(before)
+        start.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
+        adopted = await rescore_plan(
+            plan,
+            ledger=ledger,
+            store=store,
+            rigs=rigs,
+            executor=LocalExecutor(DEFAULT_PARALLEL),
+            stop=start.stop,
+            tell=start.listener,
+        )
+    finally:
+        await store.close()
+        await rigs.close()
+    start.listener(RunEnded(folder.name, stopped_early=not adopted))
+    return _summarized(folder)
+
+
+def _summarized(folder: Path) -> Run:
+    """Return the run that has just ended, with its summary written and at hand."""
+    summary = Run(folder).summary()
+    write_summary(folder, summary)
+    return Run(folder, ended_with=summary)
 
 
 def _folder(prepared: Prepared, start: Start) -> Path:

@@ -1,23 +1,35 @@
-"""The command line: one module per command, each parses, calls the api and prints."""
+"""The command line: one module per command, each parses, calls the api and prints.
+
+argparse, because it is there: the usual alternatives cost several times the start-up of Python
+itself, and help must feel instant.
+"""
 
 import sys
-from importlib import import_module
-
-import click
+from collections.abc import Sequence
 
 COMMANDS = {
-    "run": "Run a suite or a run file, or resume a run.",
-    "list": "List runs, tasks, models, agents or scorers.",
-    "show": "Show a run, or one trial of it.",
-    "summarize": "Print the statistics of a run.",
-    "eval": "Score the stored answers of a run again.",
-    "init": "Write a run file and a suite to start from.",
-    "validate": "Check a run file or a suite without running it.",
-    "schema": "Print the JSON Schema of run files, for editors.",
+    "run": "run a suite or a run file, or resume a run",
+    "list": "list runs, tasks, models, agents or scorers",
+    "show": "show a run, or one trial of it",
+    "summarize": "print the statistics of a run",
+    "eval": "score the stored answers of a run again",
+    "init": "write a run file and a suite to start from",
+    "validate": "check a run file or a suite without running it",
+    "schema": "print the JSON Schema of run files, for editors",
 }
 
-EXIT_CODES = """\b
-Exit codes:
+_HELP = """\
+usage: bakeoff COMMAND ...
+
+Which model or agent is better at your work? Measured, with error bars, resumable.
+
+commands:
+{commands}
+
+  bakeoff COMMAND --help   what a command takes
+  bakeoff --version        which version this is
+
+exit codes:
   0    everything ran and was recorded
   1    an error; the message says what to do
   2    the command line itself is wrong
@@ -26,50 +38,47 @@ Exit codes:
 """
 
 
-class LazyCommands(click.Group):
-    """Imports a command only when it is used: help must feel instant."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order a person meets them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command called *cmd_name*."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(f"bakeoff.cli.{cmd_name}_command").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was probably meant."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from bakeoff._lib.suggest import did_you_mean
-
-            ctx.fail(f"no command {args[0]!r}; {did_you_mean(args[0], COMMANDS)}")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(
-    cls=LazyCommands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]}
-)
-@click.version_option(package_name="bakeoff", prog_name="bakeoff")
-def app() -> None:
-    """Which model or agent is better at your work? Measured, with error bars, resumable."""
+def help_text() -> str:
+    """Return what `bakeoff --help` prints."""
+    return _HELP.format(commands="\n".join(f"  {c:11}{what}" for c, what in COMMANDS.items()))
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one message, never a traceback."""
+    """Run the command line and exit with its code."""
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(argv: Sequence[str]) -> int:
+    """Run one command; a user's mistake is one message, never a traceback."""
+    if not argv or argv[0] in {"-h", "--help", "help"}:
+        print(help_text(), end="")
+        return 0
+    if argv[0] in {"-V", "--version"}:
+        from importlib.metadata import version
+
+        print(f"bakeoff {version('bakeoff')}")
+        return 0
+    if argv[0] not in COMMANDS:
+        from bakeoff._lib.suggest import did_you_mean
+
+        hint = did_you_mean(argv[0], COMMANDS)
+        print(f"bakeoff: no command {argv[0]!r}; {hint}", file=sys.stderr)
+        return 2
+    return _run(argv[0], argv[1:])
+
+
+def _run(name: str, argv: Sequence[str]) -> int:
+    from importlib import import_module
+
     from bakeoff.core.errors import BakeoffError
 
+    command = import_module(f"bakeoff.cli.{name}_command")
     try:
-        app(prog_name="bakeoff")
+        code: int = command.main(command.parser().parse_args(argv))
     except BakeoffError as error:
-        click.echo(f"bakeoff: error: {error}", err=True)
-        sys.exit(1)
+        print(f"bakeoff: error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read us has gone; so does the rest of what we had to say
+        return 1
+    return code

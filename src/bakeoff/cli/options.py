@@ -1,15 +1,54 @@
-"""Options that several commands share."""
+"""Parsers, and the options that several commands share."""
 
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from pathlib import Path
 
-import click
 
-output_option = click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs"),
-    show_default=True,
-    help="Where runs are kept.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-run_argument = click.argument("run", default="latest")
+def new_parser(name: str, description: str) -> ArgumentParser:
+    """Return a parser for one command."""
+    return ArgumentParser(
+        prog=f"bakeoff {name}",
+        description=description,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """Let the command take a run."""
+    parser.add_argument(
+        "run", nargs="?", default="latest", metavar="RUN",
+        help="an id, the start of one, a folder, or `latest` (the default)",
+    )  # fmt: skip
+
+
+def add_output(parser: ArgumentParser) -> None:
+    """Let the command be told where runs are kept."""
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs"), metavar="DIR",
+        help="where runs are kept (default: runs)",
+    )  # fmt: skip
+
+
+def add_json(parser: ArgumentParser) -> None:
+    """Let the command print JSON."""
+    parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
+
+
+def count(text: str) -> int:
+    """Read a whole number that is 1 or more."""
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is not a whole number") from error
+    if number < 1:
+        raise ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Read KEY=VALUE."""
+    key, sign, value = text.partition("=")
+    if not sign or not key.strip():
+        raise ArgumentTypeError(f"{text!r}: write KEY=VALUE, such as limits.time_s=30")
+    return key.strip(), value.strip()

@@ -58,7 +58,9 @@ class Progress:
             return None
         self.faults += 1
         name = one_line(event.trial.name, width=80)
-        return f"fault ({attempt.fault.boundary}) {name}: {one_line(attempt.fault.message, width=300)}"
+        return (
+            f"fault ({attempt.fault.boundary}) {name}: {one_line(attempt.fault.message, width=300)}"
+        )
 
     @property
     def elapsed_s(self) -> float:

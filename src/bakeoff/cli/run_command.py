@@ -1,48 +1,46 @@
 """`bakeoff run`."""
 
-import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-import click
-
-from bakeoff.cli.options import json_option, output_option
+from bakeoff.cli.options import add_json, add_output, count, new_parser, setting
 
 
-def _overrides(
-    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
-) -> dict[str, str]:
-    pairs = {}
-    for text in value:
-        key, sign, setting = text.partition("=")
-        if not sign or not key:
-            raise click.BadParameter(f"{text!r}: write KEY=VALUE, such as limits.time_s=30")
-        pairs[key.strip()] = setting.strip()
-    return pairs
+def parser() -> ArgumentParser:
+    """Return what the command takes."""
+    p = new_parser(
+        "run",
+        "Run SOURCE: a JSON suite, or a run file in TOML.\n"
+        "With --resume only what is missing is run, and SOURCE may be left out.",
+    )
+    p.add_argument("source", nargs="?", type=Path, metavar="SOURCE", help="a .json or .toml file")
+    p.add_argument("-m", "--model", action="append", default=[], dest="models", metavar="M",
+                   help="provider/name; may be repeated")  # fmt: skip
+    p.add_argument("--base-url", metavar="URL",
+                   help="where the models are: http://host:port/v1, or a full URL")  # fmt: skip
+    p.add_argument("--rollouts", type=count, metavar="N", help="repetitions of each task")
+    p.add_argument("--parallel", type=count, metavar="N", help="trials at once")
+    p.add_argument("--category", action="append", default=[], dest="categories", metavar="C",
+                   help="only this category; may be repeated")  # fmt: skip
+    p.add_argument("--test", action="append", default=[], dest="tests", metavar="ID",
+                   help="only this test (* and ? work); may be repeated")  # fmt: skip
+    p.add_argument("--limit", type=count, metavar="N", help="at most so many tests")
+    p.add_argument("--resume", metavar="RUN", help="an id, a folder, or `latest`")
+    add_output(p)
+    p.add_argument("--set", action="append", default=[], type=setting, dest="overrides",
+                   metavar="KEY=VALUE",
+                   help="override a key of the run file, such as limits.time_s=30")  # fmt: skip
+    p.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    add_json(p)
+    return p
 
 
-@click.command("run")
-@click.argument("source", required=False, type=click.Path(path_type=Path))
-@click.option("--model", "-m", "models", multiple=True, help="provider/name; may be repeated.")
-@click.option("--base-url", help="Where the models are: http://host:port/v1, or a full URL.")
-@click.option("--rollouts", type=click.IntRange(min=1), help="Repetitions of each task.")
-@click.option("--parallel", type=click.IntRange(min=1), help="Trials at once.")
-@click.option("--category", "categories", multiple=True, help="Only this category; repeatable.")
-@click.option("--test", "tests", multiple=True, help="Only this test id (* and ? work).")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many tests.")
-@click.option("--resume", help="Run what is missing of this run: an id, a folder, or `latest`.")
-@output_option
-@click.option("--set", "overrides", multiple=True, callback=_overrides, metavar="KEY=VALUE",
-              help="Override a key of the run file, such as limits.time_s=30.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
-@json_option
-def command(source: Path | None, dry_run: bool, as_json: bool, **options: object) -> None:
-    """Run SOURCE: a JSON suite, or a run file in TOML.
-
-    With --resume, only what is missing is run; SOURCE may then be left out.
-    """
+def main(args: Namespace) -> int:
+    """Run, or print what would be run."""
     from bakeoff.cli import running
 
-    if dry_run:
-        running.print_plan(source, options, as_json=as_json)
-        return
-    sys.exit(running.run(source, options, as_json=as_json))
+    options = {k: v for k, v in vars(args).items() if k not in {"source", "dry_run", "as_json"}}
+    options["overrides"] = dict(args.overrides)
+    if args.dry_run:
+        return running.print_plan(args.source, options, as_json=args.as_json)
+    return running.run(args.source, options, as_json=args.as_json)

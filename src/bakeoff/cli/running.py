@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
-import click
-
 from bakeoff import api
 from bakeoff.api.loop import new_event_loop
 from bakeoff.cli.live import LiveView
@@ -25,7 +23,7 @@ EXIT_FAULTED = 3
 EXIT_INTERRUPTED = 130
 
 
-def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> None:
+def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> int:
     """Print what would be run."""
     if source is None:
         raise UsageError("--dry-run needs a suite or a run file")
@@ -43,11 +41,12 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
         "plan": plan.digest,
     }
     if as_json:
-        click.echo(json.dumps(shown, indent=2))
-        return
+        print(json.dumps(shown, indent=2))
+        return 0
     for key, value in shown.items():
         text = ", ".join(value) if isinstance(value, list) else value
-        click.echo(f"{key.replace('_', ' '):16} {text}")
+        print(f"{key.replace('_', ' '):16} {text}")
+    return 0
 
 
 def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> int:
@@ -66,11 +65,32 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
     if stop.requested or finished is None:
         _print_resume(seen.run_id)
         return EXIT_INTERRUPTED
-    summary = finished.summary()
+    return _print_result(finished, as_json=as_json)
+
+
+def score_again(run: str, source: Path | None, output: Path, *, as_json: bool) -> int:
+    """Score the stored answers of a run again; return the exit code."""
+    view = LiveView() if sys.stderr.isatty() else PlainLines()
+    stop = Stop()
+
+    async def work() -> api.Run:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.request)
+        return await api.rescore_async(run, source, output=output, listener=view, stop=stop)
+
+    with view, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        finished = runner.run(work())
+    if stop.requested:
+        print("stopped; the verdicts are as they were before", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return _print_result(finished, as_json=as_json)
+
+
+def _print_result(run: api.Run, *, as_json: bool) -> int:
+    summary = run.summary()
     if as_json:
-        click.echo(json.dumps(summary_as_json(summary), indent=2))
+        print(json.dumps(summary_as_json(summary), indent=2))
     else:
-        print_summary(summary, folder=finished.folder)
+        print_summary(summary, folder=run.folder)
     return EXIT_FAULTED if summary.buckets.faults else 0
 
 
@@ -126,11 +146,14 @@ def _options(options: Mapping[str, object]) -> api.Options:
 
 def _print_resume(run_id: str | None) -> None:
     if run_id is None:
-        click.echo("stopped before the run had started", err=True)
+        print("stopped before the run had started", file=sys.stderr)
         return
     words = sys.argv[1:]
     while "--resume" in words:
         at = words.index("--resume")
         del words[at : at + 2]
     words = [w for w in words if not w.startswith("--resume=")]
-    click.echo(f"stopped; go on with: {shlex.join(['bakeoff', *words, '--resume', run_id])}", err=True)
+    print(
+        f"stopped; go on with: {shlex.join(['bakeoff', *words, '--resume', run_id])}",
+        file=sys.stderr,
+    )

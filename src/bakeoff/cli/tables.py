@@ -38,10 +38,21 @@ def print_summary(summary: Summary, *, folder: Path | None = None) -> None:
 
 def _main_table(summary: Summary) -> Table:
     rollouts = f" × {summary.rollouts} rollouts" if summary.rollouts > 1 else ""
-    table = Table(title=Text(f"{summary.run}: {summary.tasks} tasks{rollouts}"), title_justify="left")
+    table = Table(
+        title=Text(f"{summary.run}: {summary.tasks} tasks{rollouts}"), title_justify="left"
+    )
     table.add_column("candidate", overflow="fold")
-    for name in ("score", "95 % interval", "coverage", "faults", "tokens in/out", "tok/s",
-                 "latency p50/p95", "first token", "cost"):
+    for name in (
+        "score",
+        "95 % interval",
+        "coverage",
+        "faults",
+        "tokens in/out",
+        "tok/s",
+        "latency p50/p95",
+        "first token",
+        "cost",
+    ):
         table.add_column(name, justify="right", no_wrap=True)
     for c in summary.candidates:
         group = c.total
@@ -101,9 +112,13 @@ def _pass_table(candidates: Iterable[CandidateSummary]) -> Table:
 
 def _conservation(b: Buckets) -> str:
     parts = {
-        "scored": b.scored, "unchecked": b.unchecked, "limited": b.limited,
-        "model error": b.model_error, "infrastructure fault": b.infrastructure_fault,
-        "cancelled": b.cancelled, "not run": b.not_run,
+        "scored": b.scored,
+        "unchecked": b.unchecked,
+        "limited": b.limited,
+        "model error": b.model_error,
+        "infrastructure fault": b.infrastructure_fault,
+        "cancelled": b.cancelled,
+        "not run": b.not_run,
     }
     told = " + ".join(f"{n} {name}" for name, n in parts.items() if n or name == "scored")
     return f"{b.planned} planned = {told}"
@@ -114,13 +129,16 @@ def _reasons(summary: Summary) -> list[str]:
     for c in summary.candidates:
         score, bounds = c.total.score, c.total.score_bounds
         if score.interval is not None:
-            lines.append(f"{one_line(c.candidate)}: interval by {score.interval.method}, "
-                         f"{score.tasks} tasks")
+            lines.append(
+                f"{one_line(c.candidate)}: interval by {score.interval.method}, {score.tasks} tasks"
+            )
         elif score.reason:
             lines.append(f"{one_line(c.candidate)}: {score.reason}")
         if bounds and c.total.coverage < 1 and score.mean is not None:
-            lines.append(f"{one_line(c.candidate)}: with what is missing, the mean of trials lies "
-                         f"between {bounds[0]:.3f} and {bounds[1]:.3f}")
+            lines.append(
+                f"{one_line(c.candidate)}: with what is missing, the mean of trials lies "
+                f"between {bounds[0]:.3f} and {bounds[1]:.3f}"
+            )
     return lines
 
 

@@ -58,7 +58,9 @@ def _keys_at(kind: type, path: KeyPath) -> list[str]:
     here: list[inspect.Type] = [inspect.type_info(kind)]
     for step in path:
         here = [inner for t in here for inner in _inside(t, step)]
-    return [f.encode_name for t in _flat(here) if isinstance(t, inspect.StructType) for f in t.fields]
+    return [
+        f.encode_name for t in _flat(here) if isinstance(t, inspect.StructType) for f in t.fields
+    ]
 
 
 def _flat(types: list[inspect.Type]) -> list[inspect.Type]:

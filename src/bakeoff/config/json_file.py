@@ -11,7 +11,6 @@ from bakeoff.core.brief import Source
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 
-
 _LONE_SURROGATE = re.compile(
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..)"
 )

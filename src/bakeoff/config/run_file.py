@@ -83,4 +83,8 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 def json_schema() -> dict[str, Json]:
     """Return the JSON Schema of a run file, for editors."""
     schema: dict[str, Json] = msgspec.json.schema(RunFile)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Bakeoff run", **schema}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Bakeoff run",
+        **schema,
+    }

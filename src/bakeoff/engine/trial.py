@@ -3,11 +3,18 @@
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bakeoff._lib.clock import monotonic, now
 from bakeoff.core.candidate import Limits
-from bakeoff.core.errors import AgentError, LimitReached, ProviderError, ScorerError, TrialError, boundary
+from bakeoff.core.errors import (
+    AgentError,
+    LimitReached,
+    ProviderError,
+    ScorerError,
+    TrialError,
+    boundary,
+)
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import Kit, Rig
@@ -43,6 +50,26 @@ async def run_attempt(trial: Trial, rig: Rig, *, number: int) -> Attempt:
     except TrialError as error:
         course.status, course.fault = Status.FAULTED, Fault.of(error)
     return _close(trial.task, course, number, started_at, monotonic() - began)
+
+
+async def rescore_attempt(task: Task, rig: Rig, old: Attempt) -> Attempt:
+    """Score the outcome of *old* again; no agent runs, and what it spent stays as it was."""
+    course = _Course(outcome=old.outcome, status=_status_before_scoring(old))
+    course.meter = Meter(rig.model)
+    course.roles = {name: Meter(model) for name, model in rig.roles.items()}
+    try:
+        await _score(task, rig, course)
+    except TrialError as error:
+        course.status, course.fault = Status.FAULTED, Fault.of(error)
+    again = _close(task, course, old.number, old.started_at, old.elapsed_s)
+    return replace(again, spent=old.spent, roles=again.roles or old.roles)
+
+
+def _status_before_scoring(attempt: Attempt) -> Status:
+    """Return how the agent ended; only a scorer's fault came after it."""
+    if attempt.fault is not None and attempt.fault.boundary == ScorerError.boundary:
+        return Status.COMPLETED
+    return attempt.status
 
 
 async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:

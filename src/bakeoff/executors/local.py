@@ -39,5 +39,5 @@ class LocalExecutor:
 async def _pause(seconds: float, stop: Stop) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    while not stop.requested and (left := end - loop.time()) > 0:
+    while not stop.requested and (left := end - loop.time()) > 0:  # noqa: ASYNC110 -- any thread may set it
         await asyncio.sleep(min(left, _HEED_S))

@@ -21,9 +21,7 @@ def expand(brief: Brief) -> Plan:
     return Plan(blocks=(block,), conditions=brief.conditions)
 
 
-def _candidates(
-    agents: Iterable[AgentSpec], models: Iterable[ModelSpec]
-) -> tuple[Candidate, ...]:
+def _candidates(agents: Iterable[AgentSpec], models: Iterable[ModelSpec]) -> tuple[Candidate, ...]:
     pairs: dict[str, Candidate] = {}
     for agent in agents:
         for model in models:

@@ -93,5 +93,7 @@ def find_run(reference: str, output: Path) -> Path:
     if len(near) == 1:
         return near[0]
     if near:
-        raise UsageError(f"{reference!r} is short for {len(near)} runs in {output}: write more of it")
+        raise UsageError(
+            f"{reference!r} is short for {len(near)} runs in {output}: write more of it"
+        )
     raise UsageError(f"no run {reference!r} in {output}: {did_you_mean(reference, names[-20:])}")

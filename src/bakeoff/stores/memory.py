@@ -13,6 +13,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._plan = Plan(blocks=())
         self._attempts: dict[str, list[TrialRecord]] = {}
+        self._verdicts: dict[str, TrialRecord] = {}
 
     def freeze(self, plan: Plan) -> None:
         """Make *plan* the plan of this run; what is already recorded of it stays."""
@@ -36,9 +37,17 @@ class MemoryStore:
             raise UsageError(f"attempt {attempt.number} of {trial.name!r} is already recorded")
         known.append(_record(trial, attempt))
 
-    async def rescore(self, trial: Trial, attempt: Attempt) -> None:
-        """Replace the verdict of the attempt that counts."""
-        self._attempts[trial.id][-1] = _record(trial, attempt)
+    def rescore(self, trial: Trial, attempt: Attempt) -> None:
+        """Put the new verdict on the attempt that counts aside; `adopt` makes it the verdict."""
+        self._verdicts[trial.id] = _record(trial, attempt)
+
+    def adopt(self, plan: Plan) -> None:
+        """Make *plan* and every verdict put aside what counts."""
+        today = {trial.name: trial for trial in plan}
+        for old_id, record in self._verdicts.items():
+            known = self._attempts.pop(old_id)
+            self._attempts[today[record.name].id] = [*known[:-1], record]
+        self._plan, self._verdicts = plan, {}
 
     async def close(self) -> None:
         """Do nothing: what is in memory stays as long as this object."""
@@ -60,9 +69,7 @@ class MemoryStore:
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts of the trials called *name*: in full, or only by task id."""
         everything = (record for known in self._attempts.values() for record in known)
-        return [
-            r for r in everything if name in {r.name, r.task_id, r.name.rpartition("#")[0]}
-        ]
+        return [r for r in everything if name in {r.name, r.task_id, r.name.rpartition("#")[0]}]
 
 
 def _record(trial: Trial, attempt: Attempt) -> TrialRecord:

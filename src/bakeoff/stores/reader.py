@@ -32,9 +32,7 @@ _ROW = (
     f" a.input_tokens, a.output_tokens, a.cost_usd {_PLANNED_ATTEMPTS} AND NOT a.superseded"
     " ORDER BY a.rowid"
 )
-_RECORD = (
-    f"SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body {_PLANNED_ATTEMPTS}"
-)
+_RECORD = f"SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body {_PLANNED_ATTEMPTS}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +55,12 @@ class SqliteLedger:
     def planned(self) -> Plan:
         """Return the plan of the run, whole."""
         with closing(self._open()) as db:
-            tasks = {row: unpack(body, Task) for row, body in db.execute("SELECT row, body FROM task")}
+            tasks = {
+                row: unpack(body, Task) for row, body in db.execute("SELECT row, body FROM task")
+            }
             seats = {
-                row: unpack(body, Seat) for row, body in db.execute("SELECT row, body FROM candidate")
+                row: unpack(body, Seat)
+                for row, body in db.execute("SELECT row, body FROM candidate")
             }
             blocks = []
             conditions = Conditions()
@@ -89,9 +90,15 @@ class SqliteLedger:
         """Return how many trials of the plan a resume would leave alone."""
         final = tuple(status.value for status in Status if status.final)
         with closing(self._open()) as db:
-            query = f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status IN (?, ?)"
+            query = (
+                f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status IN (?, ?)"
+            )
             (count,) = db.execute(query, final).fetchone()
             return int(count)
+
+    def answered(self) -> int:
+        """Return how many recorded trials have an outcome that could be scored again."""
+        return sum(1 for record in self.records() if record.attempt.outcome is not None)
 
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body."""
@@ -115,7 +122,9 @@ class SqliteLedger:
             )
             return [self._record(row) for row in found]
 
-    def _record(self, row: tuple[str, str | None, str, int, str | None, bytes | None]) -> TrialRecord:
+    def _record(
+        self, row: tuple[str, str | None, str, int, str | None, bytes | None]
+    ) -> TrialRecord:
         task_id, category, candidate_id, rollout, blob, body = row
         if body is None:
             body = (self._folder / BLOBS / str(blob)).read_bytes()
@@ -137,9 +146,7 @@ class SqliteLedger:
                 f"{self._path} is in ledger format {found}; this version of bakeoff reads {VERSION}"
             )
         # by task and by candidate, so that the plan can be looked up at each attempt
-        db.execute(
-            "CREATE TEMP TABLE planned_task AS SELECT block, task FROM main.block_task"
-        )
+        db.execute("CREATE TEMP TABLE planned_task AS SELECT block, task FROM main.block_task")
         db.execute("CREATE UNIQUE INDEX temp.by_task ON planned_task (task, block)")
         db.execute(
             "CREATE TEMP TABLE planned_candidate AS SELECT block, candidate FROM main.block_candidate"

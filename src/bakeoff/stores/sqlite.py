@@ -34,6 +34,20 @@ _NEXT = (
     "SELECT number, status FROM attempt"
     " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
 )
+_VERDICTS = """
+CREATE TEMP TABLE IF NOT EXISTS verdict (
+  rollout, task, candidate, number, status, score, passed, fault_boundary, fault_transient,
+  blob, body, PRIMARY KEY (rollout, task, candidate)) WITHOUT ROWID
+"""
+_ASIDE = f"INSERT OR REPLACE INTO temp.verdict VALUES ({', '.join('?' * 11)})"  # noqa: S608
+_ADOPT = """
+UPDATE attempt SET task = :row, status = v.status, score = v.score, passed = v.passed,
+  fault_boundary = v.fault_boundary, fault_transient = v.fault_transient,
+  blob = v.blob, body = v.body
+FROM temp.verdict v
+WHERE v.rollout = attempt.rollout AND v.task = attempt.task AND v.candidate = attempt.candidate
+  AND v.number = attempt.number AND v.task IN (SELECT row FROM task WHERE id = :id)
+"""
 
 
 def seat(candidate: Candidate, conditions: Conditions) -> str:
@@ -67,11 +81,7 @@ class SqliteStore:
     def freeze(self, plan: Plan) -> None:
         """Make *plan* the plan of this run; what is already recorded of it stays."""
         with _writing(self._db) as db:
-            for task in plan.tasks:
-                self._put_task(db, task)
-            for candidate in plan.candidates:
-                self._put_candidate(db, candidate, plan.conditions)
-            self._put_blocks(db, plan)
+            self._freeze(db, plan)
             self._session = db.execute(
                 "INSERT INTO session (started_at, host, pid, version, planned)"
                 " VALUES (?, ?, ?, ?, ?)",
@@ -93,16 +103,25 @@ class SqliteStore:
             self._flusher = asyncio.create_task(self._flush())
         await done
 
-    async def rescore(self, trial: Trial, attempt: Attempt) -> None:
-        """Replace the verdict of the attempt that counts; its outcome stays what it was."""
+    def rescore(self, trial: Trial, attempt: Attempt) -> None:
+        """Put the new verdict on the attempt that counts aside; `adopt` makes it the verdict."""
+        self._db.execute(_VERDICTS)
         row = self._row(trial, attempt)
+        self._db.execute(_ASIDE, (*row[0:4], *row[5:10], *row[17:19]))
+
+    def adopt(self, plan: Plan) -> None:
+        """Make *plan* and every verdict put aside what counts: all of it, or nothing.
+
+        Tasks of *plan* have the ids of those that were planned, and may be scored differently.
+        """
+        self._db.execute(_VERDICTS)
         with _writing(self._db) as db:
-            db.execute(
-                "UPDATE attempt SET status = ?, score = ?, passed = ?, fault_boundary = ?,"
-                " fault_transient = ?, blob = ?, body = ?"
-                " WHERE rollout = ? AND task = ? AND candidate = ? AND number = ?",
-                (*row[5:10], *row[17:19], *row[0:4]),
-            )
+            self._freeze(db, plan)
+            moved = dict(db.execute("SELECT id, row FROM task ORDER BY row"))
+            moved |= {task.id: self._task_rows[task.digest] for task in plan.tasks}
+            for task_id, row in moved.items():
+                db.execute(_ADOPT, {"id": task_id, "row": row})
+            db.execute("DELETE FROM temp.verdict")
 
     async def close(self) -> None:
         """Write what is pending, close the session and let others write."""
@@ -149,6 +168,13 @@ class SqliteStore:
                 "what was shown as done is kept: make room and resume the run"
             )
         return None
+
+    def _freeze(self, db: sqlite3.Connection, plan: Plan) -> None:
+        for task in plan.tasks:
+            self._put_task(db, task)
+        for candidate in plan.candidates:
+            self._put_candidate(db, candidate, plan.conditions)
+        self._put_blocks(db, plan)
 
     def _next_attempt(self, trial: Trial) -> int | None:
         found = self._db.execute(_NEXT, self._key(trial)).fetchone()

@@ -35,9 +35,7 @@ def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> B
     brief = read_suite(path)
     if not overrides:
         return brief
-    run = convert(
-        with_overrides({}, overrides), RunFile, source="--set", line_of=lambda _: None
-    )
+    run = convert(with_overrides({}, overrides), RunFile, source="--set", line_of=lambda _: None)
     return _under(run, brief)
 
 

@@ -189,7 +189,7 @@ def model_of(api: ApiConfig, settings: GlobalSettings) -> ModelSpec:
 def _read_object(path: Path) -> tuple[dict[str, Json], Source]:
     data, source = read_json(path)
     if not isinstance(data, dict):
-        raise UsageError(f"{path}: a JSON object is expected, such as {{\"tests\": [...]}}")
+        raise UsageError(f'{path}: a JSON object is expected, such as {{"tests": [...]}}')
     return data, source
 
 

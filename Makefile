@@ -1,0 +1,39 @@
+# Two commands: `make demo` shows a real result, `make test` proves the rest. Both set up what they need.
+.PHONY: demo test lint bench soak setup docs clean
+
+PYTHON ?= python3
+UV := .tools/bin/uv
+RUN := $(UV) run --no-sync
+export UV_PYTHON := $(PYTHON)
+export UV_PYTHON_DOWNLOADS := never
+
+demo: setup
+	$(RUN) bakeoff run examples/quick/suite.json --model embedded
+
+test: setup lint
+	$(RUN) pytest -m "not soak"
+
+lint: setup
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+	$(RUN) lint-imports --no-logo
+
+bench: setup
+	$(RUN) python -m benchmarks
+
+soak: setup
+	$(RUN) pytest -m soak --timeout 1800
+
+docs: setup
+	$(RUN) python -m docs.generate
+
+setup: $(UV)
+	@$(UV) sync --quiet --locked --all-extras
+
+$(UV):
+	@$(PYTHON) -m venv .tools
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
+
+clean:
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

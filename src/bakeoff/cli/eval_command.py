@@ -1,0 +1,29 @@
+"""`bakeoff eval`."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+
+
+def parser() -> ArgumentParser:
+    """Return what the command takes."""
+    p = new_parser(
+        "eval",
+        "Score the stored answers of a run again; no candidate is asked.\n"
+        "The new verdicts count all at once or, where this is stopped on the way, not at all.",
+    )
+    add_run(p)
+    p.add_argument("--source", type=Path, metavar="FILE",
+                   help="take targets and scorers from this suite or run file "
+                   "(default: those of the run)")  # fmt: skip
+    add_output(p)
+    add_json(p)
+    return p
+
+
+def main(args: Namespace) -> int:
+    """Score again and print what came of it."""
+    from bakeoff.cli import running
+
+    return running.score_again(args.run, args.source, args.output, as_json=args.as_json)

@@ -1,0 +1,65 @@
+"""What there is, as rows."""
+
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from bakeoff import api, registry
+from bakeoff._lib.untrusted import one_line
+from bakeoff.api import inspection
+from bakeoff.cli.tables import console
+from bakeoff.core.errors import UsageError
+
+Row = dict[str, str | int | None]
+
+
+def rows(kind: str, source: Path | None, output: Path) -> list[Row]:
+    """Return one row for each thing of *kind*."""
+    if kind == "runs":
+        return [_run_row(entry) for entry in inspection.runs(output)]
+    if kind == "tasks":
+        return _task_rows(source)
+    if kind == "models":
+        return [{"model": name, "what": what} for name, what in inspection.models()]
+    names = registry.names("agents") if kind == "agents" else registry.names("scorers")
+    describe = inspection.agent_line if kind == "agents" else inspection.scorer_line
+    return [{kind[:-1]: name, "what": describe(name)} for name in names]
+
+
+def print_rows(kind: str, found: list[Row]) -> None:
+    """Print *found* as a table."""
+    out = console()
+    if not found:
+        out.print(Text(f"there are no {kind}"))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in found[0]:
+        table.add_column(name, overflow="fold")
+    for row in found:
+        table.add_row(*(Text(one_line(str("" if v is None else v))) for v in row.values()))
+    out.print(table)
+
+
+def _run_row(entry: inspection.RunLine) -> Row:
+    return {
+        "run": entry.id,
+        "started": entry.started,
+        "planned": entry.planned,
+        "done": entry.done,
+        "candidates": ", ".join(entry.candidates),
+    }
+
+
+def _task_rows(source: Path | None) -> list[Row]:
+    if source is None:
+        raise UsageError("whose tasks? Write: bakeoff list tasks SUITE")
+    return [
+        {
+            "task": task.id,
+            "category": task.category,
+            "scorers": ", ".join(s.name for s in task.scorers) or "unchecked",
+            "asks": one_line(task.messages[-1].content, width=70),
+        }
+        for task in api.read(source, {}).tasks
+    ]

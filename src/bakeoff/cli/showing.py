@@ -1,0 +1,106 @@
+"""A run, or one trial of it, as a person reads it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bakeoff._lib.untrusted import for_terminal, one_line
+from bakeoff.api import Run
+from bakeoff.cli.tables import console
+from bakeoff.core.errors import UsageError
+from bakeoff.core.record import Attempt, TrialRecord
+from bakeoff.core.task import Message, Task
+from bakeoff.core.values import Json
+
+_STYLES = {"completed": "green", "limited": "yellow", "faulted": "red", "cancelled": "dim"}
+
+
+def as_data(run: Run, name: str | None) -> Json:
+    """Return the run's trials, or all attempts of those called *name*, as plain data."""
+    records = list(run.trials()) if name is None else _attempts(run, name)
+    data: Json = msgspec.to_builtins(records)
+    return data
+
+
+def print_run(run: Run) -> None:
+    """Print a line for each recorded trial."""
+    out = console()
+    manifest = run.manifest
+    out.print(Text(f"{run.id}: {manifest.planned} trials planned, {manifest.tasks} tasks", "bold"))
+    for candidate in manifest.candidates:
+        out.print(Text(f"candidate {one_line(candidate.id)}"))
+    table = Table(box=None, pad_edge=False)
+    for heading in ("trial", "status", "score", "time", "answer or fault"):
+        table.add_column(heading, overflow="fold")
+    for record in run.trials():
+        attempt = record.attempt
+        table.add_row(
+            Text(one_line(record.name, width=60)),
+            Text(attempt.status.value, style=_STYLES[attempt.status.value]),
+            "–" if attempt.score is None else f"{attempt.score:.2f}",
+            f"{attempt.elapsed_s:.2f} s",
+            Text(one_line(_gist(attempt), width=60)),
+        )
+    out.print(table)
+
+
+def print_trial(run: Run, name: str) -> None:
+    """Print every attempt at the trials called *name*, whole."""
+    out = console()
+    records = _attempts(run, name)
+    tasks = {task.id: task for task in run.plan.tasks}
+    _print_task(out, tasks[records[0].task_id])
+    for record in records:
+        _print_attempt(out, record)
+
+
+def _attempts(run: Run, name: str) -> Sequence[TrialRecord]:
+    records = run.attempts(name)
+    if not records:
+        raise UsageError(f"no trial {name!r} is recorded in {run.id}; see: bakeoff show {run.id}")
+    return records
+
+
+def _print_task(out: Console, task: Task) -> None:
+    for message in task.messages:
+        _print_message(out, message)
+    if task.target is not None:
+        out.print(Text(f"expected: {one_line(str(task.target))}", style="dim"))
+
+
+def _print_attempt(out: Console, record: TrialRecord) -> None:
+    attempt = record.attempt
+    when = datetime.fromtimestamp(attempt.started_at, UTC).isoformat(timespec="seconds")
+    out.rule(Text(f"{one_line(record.name)}, attempt {attempt.number}"))
+    out.print(Text(f"{attempt.status.value}, {attempt.elapsed_s:.2f} s, started {when}", "dim"))
+    if attempt.outcome is not None:
+        for message in attempt.outcome.transcript:
+            _print_message(out, message)
+        if attempt.outcome.stop_reason:
+            out.print(Text(f"stopped: {one_line(attempt.outcome.stop_reason)}", style="dim"))
+    if attempt.fault is not None:
+        out.print(
+            Text(f"fault ({attempt.fault.boundary}): {for_terminal(attempt.fault.message)}", "red")
+        )
+    for score in attempt.scores:
+        why = f": {one_line(score.explanation, width=300)}" if score.explanation else ""
+        out.print(Text(f"score {score.scorer} {score.value:.3f} (weight {score.weight:g}){why}"))
+    usage = attempt.spent.usage
+    out.print(Text(f"tokens in/out {usage.input_tokens}/{usage.output_tokens}", style="dim"))
+
+
+def _print_message(out: Console, message: Message) -> None:
+    out.print(Text(message.role, style="bold cyan"))
+    if message.reasoning:
+        out.print(Text(for_terminal(message.reasoning), style="dim"))
+    out.print(Text(for_terminal(message.content)))
+
+
+def _gist(attempt: Attempt) -> str:
+    if attempt.fault is not None:
+        return attempt.fault.message
+    return attempt.outcome.answer if attempt.outcome else ""

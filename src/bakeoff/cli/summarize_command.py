@@ -1,0 +1,30 @@
+"""`bakeoff summarize`."""
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+
+
+def parser() -> ArgumentParser:
+    """Return what the command takes."""
+    p = new_parser("summarize", "Print the statistics of a run.")
+    add_run(p)
+    add_output(p)
+    add_json(p)
+    return p
+
+
+def main(args: Namespace) -> int:
+    """Print the statistics of what is recorded so far."""
+    from bakeoff import api
+    from bakeoff.cli.tables import print_summary
+    from bakeoff.reports.files import as_json
+
+    run = api.load_run(args.run, output=args.output)
+    summary = run.summary()
+    if args.as_json:
+        print(json.dumps(as_json(summary), indent=2))
+    else:
+        print_summary(summary, folder=run.folder)
+    return 0

@@ -1,0 +1,128 @@
+"""kill -9 at any moment: nothing acknowledged is lost, and everything is counted once."""
+
+import random
+import sqlite3
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.cli import BAKEOFF, Running, acknowledging, bakeoff, only_run, started, summary, until
+from support.loopback import Asked, Loopback, Reply, chat
+from support.plans import write_suite
+
+from bakeoff.api import load_run
+
+PARALLEL = 8
+
+
+def slow_echo(seed: int) -> Loopback:
+    """A server that repeats the prompt after a little while, never the same while twice."""
+    chance = random.Random(seed)
+
+    def answer(asked: Asked) -> Reply:
+        time.sleep(chance.uniform(0.05, 0.25))
+        return chat(asked.prompt)
+
+    return Loopback(answer)
+
+
+def recorded(output: Path) -> list[tuple[str, int]]:
+    """Every trial that counts, as the ledger itself has it."""
+    with closing(sqlite3.connect(only_run(output) / "ledger.sqlite")) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return db.execute(
+            "SELECT t.id, a.rollout FROM attempt a JOIN task t ON t.row = a.task"
+            " WHERE NOT a.superseded AND a.status = 'completed'"
+        ).fetchall()
+
+
+def known_runs(output: Path) -> int:
+    return sum(1 for _ in output.glob("*/manifest.json"))
+
+
+def kill_sometime(running: Running, server: Loopback, chance: random.Random) -> bool:
+    """Kill -9: now and then while it starts, mostly while it works; whether it hit."""
+    if chance.random() < 0.3:
+        return running.kill_after(chance.uniform(0.15, 0.8))
+    seen = len(server.requests)
+    until(lambda: len(server.requests) > seen or running.process.poll() is not None)
+    return running.kill_after(chance.uniform(0.0, 0.6))
+
+
+def counted_once_after_kills(tmp_path: Path, *, kills: int, count: int) -> None:
+    suite = write_suite(tmp_path / "suite.json", count)
+    output, chance, hits = tmp_path / "runs", random.Random(11), 0
+    with slow_echo(11) as server:
+        words = ["run", suite, "--model", "m", "--base-url", server.url, "--rollouts", "2",
+                 "--parallel", str(PARALLEL), "--output", output]  # fmt: skip
+        for _ in range(kills):
+            resume = ["--resume", "latest"] if known_runs(output) else []
+            with started([*BAKEOFF, *words, *resume], folder=tmp_path / "io") as running:
+                hits += kill_sometime(running, server, chance)
+        last = bakeoff(*words, "--resume", "latest", folder=tmp_path / "io", timeout_s=170)
+        asked = len(server.requests)
+    assert last.code == 0, last.err
+    assert hits >= kills * 0.8
+    run = load_run(output=output)
+    trials = Counter((record.task_id, record.rollout) for record in run.trials())
+    assert trials == {(f"t{n:04}", rollout): 1 for n in range(count) for rollout in (0, 1)}
+    buckets = summary(run.folder, folder=tmp_path / "io")["buckets"]
+    assert {name: n for name, n in buckets.items() if n} == {"scored": 2 * count}
+    assert asked <= 2 * count + PARALLEL * kills, "a kill costs what was under way, no more"
+    assert not list(run.folder.glob(".*")), "half-written files were left behind"
+
+
+def nothing_acknowledged_lost(tmp_path: Path, *, kills: int, count: int) -> None:
+    suite = write_suite(tmp_path / "suite.json", count)
+    output, chance = tmp_path / "runs", random.Random(12)
+    acknowledged: set[str] = set()
+    prompts: dict[str, str] = {f"t{n:04}@m#0": f"say number {n:04}" for n in range(count)}
+    mid_work = 0
+    with slow_echo(12) as server:
+        for _ in range(kills):
+            resume = "latest" if known_runs(output) else ""
+            seen = len(server.requests)
+            words = acknowledging(suite, server.url, output, resume=resume, parallel=PARALLEL)
+            with started(words, folder=tmp_path / "io") as running:
+                kill_sometime(running, server, chance)
+                shown = set(running.out.split())
+            again = {prompts[name] for name in acknowledged} & {
+                asked.prompt for asked in server.requests[seen:]
+            }
+            assert not again, "what was acknowledged was asked again"
+            acknowledged |= shown
+            mid_work += bool(shown)
+            if acknowledged:
+                done = {f"{task}@m#{rollout}" for task, rollout in recorded(output)}
+                assert acknowledged <= done, "what was acknowledged is lost"
+        seen = len(server.requests)
+        words = acknowledging(suite, server.url, output, resume="latest", parallel=PARALLEL)
+        with started(words, folder=tmp_path / "io") as running:
+            last = running.wait(170)
+        final = {asked.prompt for asked in server.requests[seen:]}
+    assert last.code == 0, last.err
+    assert mid_work >= kills // 3, "too few kills hit a run at work to show anything"
+    assert not final & {prompts[name] for name in acknowledged}
+    assert sorted(recorded(output)) == [(f"t{n:04}", 0) for n in range(count)]
+
+
+def test_after_many_kills_every_planned_trial_is_counted_exactly_once(tmp_path: Path) -> None:
+    counted_once_after_kills(tmp_path, kills=12, count=150)
+
+
+def test_a_kill_neither_loses_nor_repeats_what_was_shown_as_done(tmp_path: Path) -> None:
+    nothing_acknowledged_lost(tmp_path, kills=12, count=300)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_fifty_kills_leave_every_trial_counted_once(tmp_path: Path) -> None:
+    counted_once_after_kills(tmp_path, kills=50, count=800)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_fifty_kills_lose_nothing_that_was_shown_as_done(tmp_path: Path) -> None:
+    nothing_acknowledged_lost(tmp_path, kills=50, count=1600)
