@@ -49,8 +49,16 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
     """Return the plan for what was *given* under these *wishes*."""
     own: dict[str, object] = {}
     brief = _wished(read(given, wishes.overrides), wishes, own)
-    folders = (Path(given).resolve().parent,) if isinstance(given, str | Path) else ()
-    return Prepared(brief=brief, plan=expand(brief), own=own, folders=folders)
+    return Prepared(brief=brief, plan=expand(brief), own=own, folders=_folders(given))
+
+
+def _folders(given: Given) -> tuple[Path, ...]:
+    """Return where a person's own Python may lie: beside the files that were read."""
+    if isinstance(given, str | Path):
+        return (Path(given).resolve().parent,)
+    if isinstance(given, Brief):
+        return tuple(dict.fromkeys(Path(s.path).resolve().parent for s in given.sources))
+    return ()
 
 
 def read(given: Given, overrides: Mapping[str, str]) -> Brief:

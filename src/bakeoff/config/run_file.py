@@ -58,6 +58,7 @@ class LimitsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     time_s: Positive | None = None
     requests: Count | None = None
     output_tokens: Count | None = None
+    scoring_s: Positive = 1800.0
     attempts: Count = 2
 
 

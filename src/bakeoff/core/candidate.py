@@ -85,14 +85,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one attempt may spend; None is no limit."""
+    """What one attempt may spend; None is no limit. Scoring has its own deadline."""
 
     time_s: float | None = None
     requests: int | None = None
     output_tokens: int | None = None
+    scoring_s: float | None = 1800.0
 
     def identity(self) -> dict[str, Json]:
-        """Return the limits as plain data."""
+        """Return the limits that a candidate feels."""
         return {
             "time_s": self.time_s,
             "requests": self.requests,

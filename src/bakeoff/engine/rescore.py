@@ -37,7 +37,9 @@ async def rescore_plan(
     async def work(job: Job) -> None:
         tell(TrialStarted(job.trial))
         record = taken.pop(job.trial.name)
-        attempt = await rescore_attempt(job.trial.task, rigs.rig(job.trial), record.attempt)
+        attempt = await rescore_attempt(
+            job.trial, rigs.rig(job.trial), record.attempt, number=job.attempt
+        )
         store.rescore(before(record), attempt)
         tell(TrialEnded(job.trial, attempt, last=True))
 

@@ -1,11 +1,15 @@
 """One run: what is due, through the executor, into the store."""
 
+import asyncio
+
+from bakeoff._lib.clock import monotonic, now
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import Listener, TrialEnded, TrialStarted
-from bakeoff.core.plan import Plan
-from bakeoff.core.ports import Executor, Job, Rigs, Store
+from bakeoff.core.plan import Plan, Trial
+from bakeoff.core.ports import Executor, Job, Rig, Rigs, Store
+from bakeoff.core.record import Attempt, Status
 from bakeoff.core.stop import Stop
-from bakeoff.engine.trial import run_attempt
+from bakeoff.engine.trial import rescore_attempt, run_attempt
 from bakeoff.planning.resume import remaining
 
 
@@ -15,23 +19,45 @@ async def run_plan(
     """Run every trial of *plan* that *store* does not hold yet; announce what is durable."""
 
     async def work(job: Job) -> None:
-        trial = job.trial
+        trial, before = job.trial, None
         tell(TrialStarted(trial))
         rig = rigs.rig(trial)
-        last_number = job.attempt + trial.conditions.attempts - 1
-        for number in range(job.attempt, last_number + 1):
-            attempt = await run_attempt(trial, rig, number=number)
+        for number in range(job.attempt, job.attempt + trial.conditions.attempts):
+            attempt = await _attempt(trial, rig, number, before, store)
             await store.append(trial, attempt)
             again = attempt.fault is not None and attempt.fault.transient
-            last = not again or number == last_number or stop.requested
+            spent = number == job.attempt + trial.conditions.attempts - 1
+            last = not again or spent or stop.requested
             tell(TrialEnded(trial, attempt, last))
             if last:
                 return
+            before = attempt
 
     try:
         await executor.run(remaining(plan, store.next_attempts), work, stop)
     except BaseExceptionGroup as group:
         raise _first_cause(group) from group
+
+
+async def _attempt(
+    trial: Trial, rig: Rig, number: int, before: Attempt | None, store: Store
+) -> Attempt:
+    """Try once; where only the scoring of the attempt before broke, score that again."""
+    started_at, began = now().timestamp(), monotonic()
+    try:
+        if before is not None and before.outcome is not None:
+            return await rescore_attempt(trial, rig, before, number=number)
+        return await run_attempt(trial, rig, number=number)
+    except asyncio.CancelledError:
+        # stopped for good: say so in the ledger, then let the cancellation go on
+        cut = Attempt(
+            number=number,
+            status=Status.CANCELLED,
+            started_at=started_at,
+            elapsed_s=monotonic() - began,
+        )
+        await store.append(trial, cut)
+        raise
 
 
 def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

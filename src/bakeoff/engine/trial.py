@@ -17,9 +17,9 @@ from bakeoff.core.errors import (
 )
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Kit, Rig
+from bakeoff.core.ports import Kit, Rig, Scorer
 from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
-from bakeoff.core.task import Task
+from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.engine.meter import Meter
 
 _ROUNDING = 1e-9  # weights such as .7 + .3 must still reach a threshold of 1
@@ -46,22 +46,22 @@ async def run_attempt(trial: Trial, rig: Rig, *, number: int) -> Attempt:
     course = _Course()
     try:
         await _solve(trial, rig, course)
-        await _score(trial.task, rig, course)
+        await _score(trial.task, rig, course, trial.conditions.limits.scoring_s)
     except TrialError as error:
         course.status, course.fault = Status.FAULTED, Fault.of(error)
     return _close(trial.task, course, number, started_at, monotonic() - began)
 
 
-async def rescore_attempt(task: Task, rig: Rig, old: Attempt) -> Attempt:
+async def rescore_attempt(trial: Trial, rig: Rig, old: Attempt, *, number: int) -> Attempt:
     """Score the outcome of *old* again; no agent runs, and what it spent stays as it was."""
     course = _Course(outcome=old.outcome, status=_status_before_scoring(old))
     course.meter = Meter(rig.model)
     course.roles = {name: Meter(model) for name, model in rig.roles.items()}
     try:
-        await _score(task, rig, course)
+        await _score(trial.task, rig, course, trial.conditions.limits.scoring_s)
     except TrialError as error:
         course.status, course.fault = Status.FAULTED, Fault.of(error)
-    again = _close(task, course, old.number, old.started_at, old.elapsed_s)
+    again = _close(trial.task, course, number, old.started_at, old.elapsed_s)
     return replace(again, spent=old.spent, roles=again.roles or old.roles)
 
 
@@ -94,26 +94,33 @@ async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
         course.outcome = _cut_short(course.meter, reason)
 
 
-async def _score(task: Task, rig: Rig, course: _Course) -> None:
+async def _score(task: Task, rig: Rig, course: _Course, deadline_s: float | None) -> None:
     if course.outcome is None or course.meter is None:
         return
     kit = Kit(model=course.meter, roles=course.roles)
     scores = []
-    for spec, scorer in zip(task.scorers, rig.scorers, strict=True):
-        with boundary(ScorerError, f"scorer {spec.name!r}"):
-            verdict = await scorer.score(task, course.outcome, kit)
-        if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
-            raise ScorerError(f"scorer {spec.name!r} gave {verdict.value}, not a value from 0 to 1")
-        scores.append(
-            Score(
-                scorer=spec.name,
-                value=float(verdict.value),
-                weight=spec.weight,
-                explanation=verdict.explanation,
-                details=verdict.details,
-            )
-        )
+    try:
+        async with asyncio.timeout(deadline_s):
+            for spec, scorer in zip(task.scorers, rig.scorers, strict=True):
+                scores.append(await _verdict(spec, scorer, task, course.outcome, kit))
+    except TimeoutError as error:
+        raise ScorerError(f"scoring took longer than {deadline_s:g} s") from error
     course.scores = tuple(scores)
+
+
+async def _verdict(
+    spec: ScorerSpec, scorer: Scorer, task: Task, outcome: Outcome, kit: Kit
+) -> Score:
+    what = f"scorer {spec.name!r}"
+    try:
+        with boundary(ScorerError, what):
+            verdict = await scorer.score(task, outcome, kit)
+    except ProviderError as error:
+        # the judge's endpoint, not the candidate's: it must not count against the candidate
+        raise ScorerError(f"{what}: {error}", transient=error.transient) from error
+    if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
+        raise ScorerError(f"{what} gave {verdict.value}, not a value from 0 to 1")
+    return replace(verdict, scorer=spec.name, value=float(verdict.value), weight=spec.weight)
 
 
 def _effective_limits(trial: Trial) -> Limits:
@@ -125,6 +132,7 @@ def _effective_limits(trial: Trial) -> Limits:
         time_s=own if limits.time_s is None else min(own, limits.time_s),
         requests=limits.requests,
         output_tokens=limits.output_tokens,
+        scoring_s=limits.scoring_s,
     )
 
 

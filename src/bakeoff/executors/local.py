@@ -21,16 +21,16 @@ class LocalExecutor:
         source = iter(jobs)
 
         async def worker() -> None:
+            pause_s = 0.0  # between jobs: not before the first, not after the last
             # shared iterator: a worker that is free takes what is next
             for job in source:
-                await work(job)
-                if self._pause_s:
-                    await _pause(self._pause_s, stop)
+                if pause_s:
+                    await _pause(pause_s, stop)
                 if stop.requested:
                     return
+                await work(job)
+                pause_s = self._pause_s
 
-        if stop.requested:
-            return
         async with asyncio.TaskGroup() as group:
             for _ in range(self._parallel):
                 group.create_task(worker())

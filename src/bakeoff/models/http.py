@@ -4,137 +4,149 @@ aiohttp, because of what was measured (`benchmarks/README.md`): a fifth of the c
 common client, and it lets go of a connection the moment its request is cancelled.
 """
 
+import asyncio
 import ssl
-import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from yarl import URL
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
-from bakeoff.models.retry import TryAgain, retry_after
+from bakeoff.models.intake import Intake
+from bakeoff.models.retry import TryAgain, may_pass, retry_after
 
-LARGEST_BODY = 64 * 1024 * 1024
 _LARGEST_LINE = 4 * 1024 * 1024
-_PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+_LINGER_S = 0.1
+_HINTS = {
+    401: "is the API key right?",
+    403: "is the API key right, and may it use this model?",
+    404: "is the base URL right (most end in /v1), and is there such a model?",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer with status 200."""
+    """A whole answer with a status of success."""
 
     body: bytes
     content_type: str
 
 
 class HttpClient:
-    """One pool of connections; belongs to the event loop that uses it first."""
+    """One pool of connections to one server; belongs to the event loop that uses it first."""
 
-    def __init__(self, *, connect_s: float = 10.0) -> None:
+    def __init__(self, headers: Mapping[str, str], *, connect_s: float = 10.0) -> None:
+        self._headers = {"Accept-Encoding": "identity", "User-Agent": "bakeoff", **headers}
         self._connect_s = connect_s
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def post(self, url: str, body: bytes) -> Answer:
         """Return the answer, whole and not larger than it should be."""
         with _faults(url):
-            async with self._open().post(
-                url, data=body, headers=headers, allow_redirects=False
-            ) as response:
+            async with self._open(url).post(url, data=body, allow_redirects=False) as response:
                 data = await _read(response)
-                _check_status(response, data)
-                return Answer(body=data, content_type=response.content_type)
+                if not 200 <= response.status < 300:
+                    raise _no(response, data)
+                return Answer(data, response.headers.get("Content-Type", ""))
 
     @asynccontextmanager
-    async def stream(
-        self, url: str, headers: Mapping[str, str], body: bytes
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, url: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open the answer as lines that come while it is being written."""
         with _faults(url):
-            async with self._open().post(
-                url, data=body, headers=headers, allow_redirects=False
-            ) as response:
-                if response.status != 200:
-                    _check_status(response, await _read(response))
+            async with self._open(url).post(url, data=body, allow_redirects=False) as response:
+                if not 200 <= response.status < 300:
+                    raise _no(response, await _read(response))
+                lines = _lines(response)
                 try:
-                    yield _lines(response)
+                    yield lines
                 finally:
-                    if not response.content.at_eof():
-                        response.close()  # never reuse a connection that was read by half
+                    await lines.aclose()
+                await _linger(response)
 
     async def close(self) -> None:
         """Close every connection."""
         if self._session is not None:
             await self._session.close()
+            self._session = None
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open(self, url: str) -> aiohttp.ClientSession:
         if self._session is None:
+            proxy, proxy_auth = _proxy(url)
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,  # `parallel` is the limit
-                    keepalive_timeout=30,
-                    ssl=ssl.create_default_context(),
-                ),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),  # `parallel` limits
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
-                headers={"Accept-Encoding": "identity", "User-Agent": "bakeoff"},
-                auto_decompress=False,  # `_inflate` knows when to stop
-                trust_env=True,
+                headers=self._headers,
+                auto_decompress=False,  # `Intake` knows when to stop
+                proxy=proxy,
+                proxy_auth=proxy_auth,
             )
         return self._session
 
 
+def _proxy(url: str) -> tuple[URL | None, aiohttp.BasicAuth | None]:
+    """Return the proxy that the environment names for *url*.
+
+    aiohttp's own `trust_env` would ask a thread for it at every request, and send what is in
+    ~/.netrc to a server that was given no key.
+    """
+    with suppress(ValueError):
+        target = URL(url)
+        named = getproxies().get(target.scheme)
+        if named and target.host and not proxy_bypass(target.host):
+            proxy = URL(named if "://" in named else f"http://{named}")
+            auth = aiohttp.BasicAuth(proxy.user, proxy.password or "") if proxy.user else None
+            return proxy.with_user(None), auth
+    return None, None
+
+
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    size, parts = 0, []
+    intake = Intake(response.headers)
+    if intake.exact:
+        return await response.content.read()
+    parts = [intake.take(part) async for part in response.content.iter_any()]
+    intake.end()
+    return b"".join(parts)
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+    intake, rest = Intake(response.headers), b""
     async for part in response.content.iter_any():
-        size += len(part)
-        if size > LARGEST_BODY:
-            response.close()
-            raise ProviderError(f"the answer is larger than {LARGEST_BODY >> 20} MiB")
-        parts.append(part)
-    body = b"".join(parts)
-    encoding = response.headers.get("Content-Encoding", "identity").lower()
-    return body if encoding == "identity" else _inflate(body, encoding)
-
-
-def _inflate(body: bytes, encoding: str) -> bytes:
-    """Return *body* decompressed, but never more of it than an answer may have."""
-    if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise ProviderError(f"the answer is encoded as {encoding!r}, which was not asked for")
-    stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    try:
-        data = stream.decompress(body, LARGEST_BODY)
-    except zlib.error as error:
-        raise ProviderError(f"the answer is not valid {encoding}: {error}") from error
-    if stream.unconsumed_tail:
-        raise ProviderError(f"the answer is larger than {LARGEST_BODY >> 20} MiB when unpacked")
-    return data
-
-
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    size, rest = 0, b""
-    async for part in response.content.iter_any():
-        size += len(part)
-        *lines, rest = (rest + part).split(b"\n")
-        if size > LARGEST_BODY or len(rest) > _LARGEST_LINE:
-            raise ProviderError("the stream is larger than an answer may be")
+        *lines, rest = (rest + intake.take(part)).split(b"\n")
+        if len(rest) > _LARGEST_LINE:
+            raise ProviderError(f"a line of the stream is larger than {_LARGEST_LINE >> 20} MiB")
         for line in lines:
             yield line
+    intake.end()
     if rest:
         yield rest
 
 
-def _check_status(response: aiohttp.ClientResponse, body: bytes) -> None:
-    if response.status == 200:
-        return
+async def _linger(response: aiohttp.ClientResponse) -> None:
+    """Wait a moment for the end behind the last word: then the connection can be used again."""
+    if not response.content.at_eof():
+        with suppress(TimeoutError, aiohttp.ClientError):
+            async with asyncio.timeout(_LINGER_S):
+                await response.content.readany()
+
+
+def _no(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
+    """Return the fault that a status other than success means."""
     said = one_line(body[:1000].decode("utf-8", "replace"), width=300)
     message = f"HTTP {response.status} from {response.url.host}: {said or response.reason}"
-    if response.status not in _PASSING:
-        raise ProviderError(message)
+    if location := response.headers.get("Location"):
+        message += f"; it points to {one_line(location)!r}, which is not followed: is that the URL?"
+    if hint := _HINTS.get(response.status):
+        message += f"; {hint}"
+    if not may_pass(response.status):
+        return ProviderError(message)
     after = response.headers.get("Retry-After")
     after_ms = response.headers.get("Retry-After-Ms")
-    raise TryAgain(message, after_s=retry_after(after, milliseconds=after_ms))
+    return TryAgain(message, after_s=retry_after(after, milliseconds=after_ms))
 
 
 @contextmanager
@@ -142,15 +154,22 @@ def _faults(url: str) -> Iterator[None]:
     """Name what the client raises: what may pass, and what will not."""
     try:
         yield
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
-        raise ProviderError(f"{url!r} is not a URL that can be asked: {error}") from error
-    except (aiohttp.ClientSSLError, ssl.SSLError) as error:
-        raise ProviderError(f"no secure connection: {error}") from error
-    except aiohttp.ClientConnectorError as error:
-        raise TryAgain(f"cannot connect: {error}") from error
-    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-        raise TryAgain(f"the connection was lost: {error}") from error
-    except aiohttp.ClientPayloadError as error:
-        raise TryAgain(f"the answer was cut: {error}") from error
-    except aiohttp.ClientError as error:
-        raise ProviderError(f"not HTTP as it should be: {type(error).__name__}: {error}") from error
+    except (aiohttp.ClientError, ValueError, OSError) as error:
+        raise _named(error, url) from error
+
+
+def _named(error: Exception, url: str) -> ProviderError:
+    said = one_line(str(error), width=300)
+    match error:
+        case ssl.CertificateError():  # before ValueError, which it is too
+            return ProviderError(f"the certificate of {url!r} is not to be trusted: {said}")
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
+            return ProviderError(f"{url!r} is not a URL that can be asked: {said}")
+        case aiohttp.ClientConnectorError() | aiohttp.ServerTimeoutError():
+            return TryAgain(f"cannot connect: {said}")
+        case aiohttp.ClientPayloadError():
+            return TryAgain(f"the answer was cut: {said}")
+        case aiohttp.ServerDisconnectedError() | OSError():
+            return TryAgain(f"the connection was lost: {said}")
+        case _:
+            return ProviderError(f"not HTTP as it should be: {type(error).__name__}: {said}")

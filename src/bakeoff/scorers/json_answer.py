@@ -55,8 +55,7 @@ class JsonAnswer:
         expected = task.target if self.fields is None else self.fields
         try:
             # a citation such as [1] is no answer where an object is due
-            starts = "{" if isinstance(expected, Mapping) else "{["
-            value = find_json(outcome.answer, starts=starts)
+            value = find_json(outcome.answer, only_object=isinstance(expected, Mapping))
         except NoJsonError as error:
             return _wrong(f"no JSON in the answer: {one_line(str(error))}")
         if fault := await self._schema_fault(value, len(outcome.answer)):

@@ -8,6 +8,11 @@ from bakeoff.core.values import Json
 _FENCED = re.compile(r"^[ \t]*```[\w-]*[ \t\r]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 
 
+_OBJECT = re.compile(r"""\{\s*["}]""")
+_OBJECT_OR_ARRAY = re.compile(r"""\{\s*["}]|\[\s*["{\[\]\dtfn-]""")
+_TRIES = 200  # an error counts the lines before it, so many of them would be quadratic
+
+
 class NoJsonError(ValueError):
     """The text holds no JSON; the message says why."""
 
@@ -23,29 +28,30 @@ def read_json(text: str) -> Json:
     return value
 
 
-def find_json(text: str, *, starts: str = "{[") -> Json:
-    """Return the JSON in *text*: all of it, a fenced block, or the first that *starts* so."""
+def find_json(text: str, *, only_object: bool = False) -> Json:
+    """Return the JSON in *text*: all of it, a fenced block, or the first object or array."""
     for candidate in (text, *(match[1] for match in _FENCED.finditer(text))):
         try:
             return read_json(candidate)
         except NoJsonError:
             continue
-    return _first_in_prose(text, re.compile(f"[{re.escape(starts)}]"))
+    return _first_in_prose(text, _OBJECT if only_object else _OBJECT_OR_ARRAY)
 
 
 def _first_in_prose(text: str, starts: re.Pattern[str]) -> Json:
-    """Decode at each bracket until it works.
+    """Decode at each plausible bracket until it works.
 
-    What one try has read is not tried again: it bounds the time, and no part of a broken value is
-    taken for the whole.
+    What one try has read is not tried again, so no part of a broken value is taken for the whole.
     """
-    why, start = "there is none", starts.search(text)
-    while start:
+    why, end = "there is none", 0
+    for _ in range(_TRIES):
+        start = starts.search(text, end)
+        if start is None:
+            break
         try:
             value: Json = _DECODER.raw_decode(text, start.start())[0]
         except json.JSONDecodeError as error:
-            why = str(error)
-            start = starts.search(text, max(error.pos, start.end()))
+            why, end = str(error), max(error.pos, start.end())
         except RecursionError as error:
             raise NoJsonError("it is nested too deep") from error
         except ValueError as error:

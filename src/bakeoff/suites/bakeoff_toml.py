@@ -134,7 +134,10 @@ def _agent_spec(entry: str | AgentTable) -> AgentSpec:
 def _conditions(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) -> Conditions:
     return Conditions(
         limits=Limits(
-            time_s=limits.time_s, requests=limits.requests, output_tokens=limits.output_tokens
+            time_s=limits.time_s,
+            requests=limits.requests,
+            output_tokens=limits.output_tokens,
+            scoring_s=limits.scoring_s,
         ),
         roles={name: model_spec(entry) for name, entry in roles.items()},
         attempts=limits.attempts,

@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from bakeoff.config.convert import convert
 from bakeoff.config.entries import (
@@ -27,6 +28,8 @@ CATEGORIES_FILE = "categories.json"
 METADATA_FILE = "test_suite_metadata.json"
 
 S = TypeVar("S", bound=msgspec.Struct)
+OverZero = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
 
 
 class TestEntry(msgspec.Struct, kw_only=True):
@@ -55,16 +58,16 @@ class ApiConfig(msgspec.Struct, kw_only=True):
     model: str = ""
     headers: dict[str, str] = {}
     type: str | None = None
-    timeout: float | None = None
+    timeout: OverZero | None = None
     api_key: str | None = None
 
 
 class GlobalSettings(msgspec.Struct, kw_only=True):
     """Defaults for every test; other keys are for people."""
 
-    default_timeout_seconds: float | None = None
-    default_retry_attempts: int | None = None
-    delay_between_tests: float | None = None
+    default_timeout_seconds: OverZero | None = None
+    default_retry_attempts: Annotated[int, Meta(ge=0)] | None = None
+    delay_between_tests: Annotated[float, Meta(ge=0)] | None = None
     output_directory: str | None = None
     save_raw_responses: bool | None = None
 
@@ -72,8 +75,8 @@ class GlobalSettings(msgspec.Struct, kw_only=True):
 class ConcurrentMode(msgspec.Struct, kw_only=True):
     """How many tests at once."""
 
-    default_workers: int | None = None
-    max_workers: int | None = None
+    default_workers: Count | None = None
+    max_workers: Count | None = None
 
 
 class ExecutionModes(msgspec.Struct, kw_only=True):
@@ -113,11 +116,26 @@ class CategoriesFile(msgspec.Struct, kw_only=True):
     categories: dict[str, CategoryEntry] = {}
 
 
+@dataclass(frozen=True, kw_only=True)
+class SuiteFiles:
+    """A suite and what lay beside it; the metadata is not yet applied to the brief."""
+
+    brief: Brief
+    metadata: Metadata
+    categories: Mapping[str, CategoryEntry]
+
+
 _KNOWN = frozenset(TestEntry.__struct_fields__)
 
 
 def read_suite(path: Path, *, beside: bool = True) -> Brief:
     """Return what the suite at *path* asks for, with the files beside it unless told otherwise."""
+    files = read_suite_files(path, beside=beside)
+    return with_metadata(files.brief, files.metadata)
+
+
+def read_suite_files(path: Path, *, beside: bool = True) -> SuiteFiles:
+    """Return the suite at *path* and the files beside it, each for itself."""
     data, source = _read_object(path)
     suite = _convert(data, SuiteFile, path)
     metadata: Metadata = suite
@@ -128,7 +146,8 @@ def read_suite(path: Path, *, beside: bool = True) -> Brief:
         categories = {**more, **categories}
         sources.append(found)
     if beside and not suite.api_config and (extra := path.with_name(METADATA_FILE)).is_file():
-        metadata, found = read_metadata(extra)
+        below, found = read_metadata(extra)
+        metadata = filled(suite, below)
         sources.append(found)
     defaults = _Defaults(
         path=path,
@@ -139,7 +158,7 @@ def read_suite(path: Path, *, beside: bool = True) -> Brief:
     )
     tasks = _tasks(suite.tests, data["tests"], defaults)
     brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources))
-    return with_metadata(brief, metadata)
+    return SuiteFiles(brief=brief, metadata=metadata, categories=categories)
 
 
 def read_metadata(path: Path) -> tuple[Metadata, Source]:
@@ -152,6 +171,27 @@ def read_categories(path: Path) -> tuple[dict[str, CategoryEntry], Source]:
     """Return the categories file at *path*."""
     data, source = _read_object(path)
     return _convert(data, CategoriesFile, path).categories, source
+
+
+def filled(above: Metadata, below: Metadata) -> Metadata:
+    """Return *above* with its gaps filled from *below*; an endpoint comes whole, with its headers."""
+    return Metadata(
+        api_config=above.api_config or below.api_config,
+        global_settings=_without_gaps(above.global_settings, below.global_settings),
+        execution_modes=ExecutionModes(
+            sequential={**below.execution_modes.sequential, **above.execution_modes.sequential},
+            concurrent=_without_gaps(
+                above.execution_modes.concurrent, below.execution_modes.concurrent
+            ),
+        ),
+    )
+
+
+def _without_gaps(above: S, below: S) -> S:
+    names = above.__struct_fields__
+    return msgspec.structs.replace(
+        above, **{name: getattr(below, name) for name in names if getattr(above, name) is None}
+    )
 
 
 def with_metadata(brief: Brief, metadata: Metadata) -> Brief:

@@ -1,0 +1,149 @@
+"""The files that results are written to: whole or not at all, and never outside their folder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from bakeoff._lib.atomic import write_atomic
+from bakeoff._lib.clock import now, stamp
+from bakeoff._lib.digest import digest_bytes
+from bakeoff._lib.names import safe_name
+from bakeoff._lib.redact import Redactor
+from bakeoff._lib.untrusted import well_formed
+from bakeoff.compat.results import TestResult
+from bakeoff.compat.runner_config import TEMPLATE_FIELD, OutputSettings
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+
+_RULE = "-" * 20
+_LONGEST = 200  # bytes of a file name; file systems take 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultFiles:
+    """One folder of results. `tasks` are the tests as they were asked, by id."""
+
+    folder: Path
+    style: OutputSettings
+    save_raw: bool
+    tasks: Mapping[str, Task]
+    redactor: Redactor = field(repr=False)
+
+    def write(self, result: TestResult) -> None:
+        """Write the files of one test; those of an earlier result of it are replaced."""
+        name = safe_name(result.test_id)
+        self._put(self.folder / self._json_name(result), self._json(self._data(result)))
+        self._put(self.folder / f"{name}_completion.txt", self._completion(result))
+
+    def write_batch(self, results: Sequence[TestResult]) -> Path:
+        """Write all *results* into one new file and return where it is."""
+        seconds = sum(result.execution_time for result in results)
+        successful = sum(result.success for result in results)
+        text = self._json(
+            {
+                "execution_summary": {
+                    "total_tests": len(results),
+                    "successful_tests": successful,
+                    "failed_tests": len(results) - successful,
+                    "total_execution_time": seconds,
+                    "average_test_time": seconds / len(results) if results else 0.0,
+                },
+                "individual_results": [self._data(result) for result in results],
+            }
+        )
+        path = self._claim(f"batch_results_{stamp(now())}")
+        try:
+            self._put(path, text)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+
+    def _claim(self, stem: str) -> Path:
+        """Return a name that is nobody else's, even where two save in the same second."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        number = 1
+        while True:
+            path = self.folder / f"{stem}{'' if number == 1 else f'-{number}'}.json"
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                number += 1
+            else:
+                return path
+
+    def _put(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, well_formed(self.redactor.text(text)).encode())
+
+    def _json(self, data: Json) -> str:
+        indent = 2 if self.style.pretty_print else None
+        return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n"
+
+    def _data(self, result: TestResult) -> dict[str, Json]:
+        data: dict[str, Json] = asdict(result)
+        if not self.save_raw:
+            data["api_response"] = {}
+        task = self.tasks.get(result.test_id)
+        if self.style.include_metadata and task is not None:
+            parameters = dict(task.parameters)
+            about = {"category": task.category, "parameters": parameters}
+            data["metadata"] = {**about, **task.metadata}
+        return data
+
+    def _json_name(self, result: TestResult) -> str:
+        template = self.style.filename_template
+        if template is None:
+            return f"{safe_name(result.test_id)}_result.json"
+        task = self.tasks.get(result.test_id)
+        return fill_template(
+            template,
+            {
+                "test_id": result.test_id,
+                "timestamp": _moment(result.timestamp),
+                "model": result.model or "none",
+                "category": (task.category if task else None) or "none",
+            },
+        )
+
+    def _completion(self, result: TestResult) -> str:
+        task = self.tasks.get(result.test_id)
+        return (
+            f"PROMPT:\n{_RULE}\n{_prompt(task) if task else ''}\n\n"
+            f"COMPLETION:\n{_RULE}\n{result.response_text}\n\n"
+            f"METRICS:\n{_RULE}\n"
+            f"Duration: {result.execution_time:.2f}s\n"
+            f"Prompt Tokens: {result.prompt_tokens}\n"
+            f"Completion Tokens: {result.completion_tokens}\n"
+            f"Tokens per Second: {result.tokens_per_second:.2f} T/s\n"
+        )
+
+
+def fill_template(template: str, fields: Mapping[str, str]) -> str:
+    """Return *template* with its fields; a value is made a plain name, so it cannot be a path."""
+    name = TEMPLATE_FIELD.sub(lambda found: safe_name(fields[found[1]]), template)
+    return "/".join(_short(part) for part in name.split("/"))
+
+
+def _short(part: str) -> str:
+    encoded = part.encode()
+    if len(encoded) <= _LONGEST:
+        return part
+    kept = encoded[: _LONGEST - 20].decode(errors="ignore")
+    return f"{kept}-{digest_bytes(encoded)[:8]}{Path(part).suffix[:10]}"
+
+
+def _moment(timestamp: str) -> str:
+    """Return *timestamp* for a file name, fine enough to tell two results of a second apart."""
+    try:
+        return datetime.fromisoformat(timestamp).strftime("%Y%m%d-%H%M%S-%f")
+    except ValueError:
+        return timestamp
+
+
+def _prompt(task: Task) -> str:
+    if len(task.messages) == 1:
+        return task.messages[0].content
+    return "\n\n".join(f"{m.role}: {m.content}" for m in task.messages)

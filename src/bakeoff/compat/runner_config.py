@@ -1,0 +1,104 @@
+"""`test_runner_config.json`: what may stand in it, and what holds where it says nothing."""
+
+import logging
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.config.convert import convert
+from bakeoff.config.json_file import read_json
+from bakeoff.core.errors import UsageError
+
+TEMPLATE_FIELD = re.compile(r"\{([^{}]*)\}")
+TEMPLATE_FIELDS = ("test_id", "timestamp", "model", "category")
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """A table of operator config: a key that is not known is a mistake."""
+
+
+class ApiDefaults(_Table):
+    """How the endpoint is asked where nobody says otherwise; seconds.
+
+    `timeout` bounds a test with all its tries. `retry_attempts` are further tries after the first.
+    """
+
+    timeout: Annotated[float, Meta(gt=0)] = 600.0
+    retry_attempts: Annotated[int, Meta(ge=0)] = 3
+    retry_delay: Annotated[float, Meta(ge=0)] = 1.0
+    retry_backoff: Annotated[float, Meta(ge=1)] = 1.5
+
+
+class ExecutionDefaults(_Table):
+    """How tests follow each other. `progress_reporting` is a log line for every test."""
+
+    sequential_delay: Annotated[float, Meta(ge=0)] = 1.0
+    concurrent_workers: Annotated[int, Meta(ge=1)] = 3
+    progress_reporting: bool = True
+    save_raw_responses: bool = True
+
+
+class OutputSettings(_Table):
+    """What is written, and where. Without a template, a result is `<test id>_result.json`."""
+
+    results_directory: str = "test_results"
+    filename_template: str | None = None
+    include_metadata: bool = True
+    pretty_print: bool = True
+
+
+class LoggingSettings(_Table):
+    """The logger `bakeoff.test_runner`; without a file, it speaks on standard error."""
+
+    level: str = "INFO"
+    format: str = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
+    file: str | None = None
+
+
+class RunnerConfig(_Table):
+    """The whole file; every table and every key may be left out."""
+
+    api_defaults: ApiDefaults = ApiDefaults()
+    execution_defaults: ExecutionDefaults = ExecutionDefaults()
+    output_settings: OutputSettings = OutputSettings()
+    logging: LoggingSettings = LoggingSettings()
+
+
+def read_config(path: Path) -> RunnerConfig:
+    """Return the config at *path*; a mistake is told with its key and the nearest right one."""
+    data, _ = read_json(path)
+    config = convert(data, RunnerConfig, source=str(path), line_of=lambda _: None)
+    _check_logging(config.logging, str(path))
+    if config.output_settings.filename_template is not None:
+        _check_template(config.output_settings.filename_template, str(path))
+    return config
+
+
+def _check_logging(settings: LoggingSettings, source: str) -> None:
+    levels = logging.getLevelNamesMapping()
+    if settings.level.upper() not in levels:
+        hint = did_you_mean(settings.level.upper(), levels)
+        raise UsageError(f"{source}: key 'logging.level': no level {settings.level!r}; {hint}")
+    try:
+        logging.Formatter(settings.format)
+    except ValueError as error:
+        raise UsageError(f"{source}: key 'logging.format': {error}") from error
+
+
+def _check_template(template: str, source: str) -> None:
+    what = f"{source}: key 'output_settings.filename_template': {template!r}"
+    used = TEMPLATE_FIELD.findall(template)
+    for name in used:
+        if name not in TEMPLATE_FIELDS:
+            raise UsageError(f"{what} has a field {name!r}; {did_you_mean(name, TEMPLATE_FIELDS)}")
+    if "test_id" not in used:
+        raise UsageError(f"{what} must have {{test_id}} in it, or results would share a file")
+    if not template.endswith(".json"):
+        raise UsageError(f"{what} must end in .json")
+    path = PurePosixPath(template.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or "\0" in template or ":" in template:
+        raise UsageError(f"{what} must stay inside the results directory")
