@@ -9,9 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
+from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.config.convert import convert
 from bakeoff.core.errors import UsageError
@@ -84,13 +87,33 @@ def _load(path: str) -> object:
 
 def _load_own(reference: str, folders: Iterable[Path]) -> object:
     place, _, attr = reference.rpartition(":")
-    module = place.removesuffix(".py").replace("/", ".").lstrip(".")
-    for folder in (*folders, Path.cwd()):
+    module = place.removesuffix(".py").replace("/", ".").strip(".")
+    places = (*folders, Path.cwd())
+    for folder in places:
         if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
+            sys.path.append(str(folder))  # last: a file of theirs must not hide a library of ours
     try:
-        return getattr(import_module(module), attr)
+        return getattr(_own_module(module, places), attr)
     except ImportError as error:
         raise UsageError(f"{reference!r} cannot be imported: {error}") from error
     except AttributeError as error:
         raise UsageError(f"{reference!r}: module {module!r} has no {attr!r}") from error
+
+
+def _own_module(module: str, places: Iterable[Path]) -> ModuleType:
+    """Return a module of the user's: a file in one of *places*, else whatever can be imported."""
+    for folder in places:
+        path = folder.joinpath(*module.split(".")).with_suffix(".py")
+        if not path.is_file():
+            continue
+        name = f"bakeoff_own_{digest_bytes(str(path.resolve()).encode())[:8]}_{module}"
+        if name in sys.modules:
+            return sys.modules[name]
+        spec = spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            continue
+        loaded = module_from_spec(spec)
+        sys.modules[name] = loaded
+        spec.loader.exec_module(loaded)
+        return loaded
+    return import_module(module)

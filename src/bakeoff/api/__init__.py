@@ -1,6 +1,7 @@
 """The Python API and the composition root: the only place that names concrete parts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -40,6 +41,12 @@ __all__ = [
     "run_async",
     "summarize",
 ]
+
+
+_SHAPE_THE_PLAN = (
+    "models", "agents", "scorers", "base_url", "rollouts", "categories", "tests", "limit",
+    "overrides",
+)  # fmt: skip
 
 
 class Options(TypedDict, total=False):
@@ -120,7 +127,14 @@ def _prepared(given: Given | None, options: Options) -> Prepared:
         resume = options.get("resume")
         if not resume:
             raise UsageError("nothing to run: give a suite, a run file, or a run to resume")
-        return prepared_again(resume, Path(options.get("output", DEFAULT_OUTPUT)))
+        changed = [name for name in _SHAPE_THE_PLAN if options.get(name)]
+        if changed:
+            raise UsageError(
+                f"without a source the plan is that of the run: {', '.join(changed)} cannot change "
+                "it; name the source as well"
+            )
+        again = prepared_again(resume, Path(options.get("output", DEFAULT_OUTPUT)))
+        return replace(again, brief=replace(again.brief, parallel=options.get("parallel")))
     return prepare(
         given,
         Wishes(

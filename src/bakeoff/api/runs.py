@@ -99,7 +99,7 @@ def prepared_again(reference: str, output: Path) -> Prepared:
     brief = Brief(
         name=manifest.name, tasks=(), conditions=plan.conditions, sources=manifest.sources
     )
-    return Prepared(brief=brief, plan=plan, own={}, folders=())
+    return Prepared(brief=brief, plan=plan, own={}, folders=_folders(manifest))
 
 
 async def execute(prepared: Prepared, start: Start) -> Run:
@@ -147,7 +147,8 @@ async def score_again(reference: str, start: Start, *, tasks: Iterable[Task] = (
     before = ledger.planned()
     plan = rescored(before, tasks)
     redactor = Redactor()
-    rigs = SharedRigs(plan, Parts(redactor=redactor))
+    parts = Parts(redactor=redactor, folders=_folders(read_manifest(folder)))
+    rigs = SharedRigs(plan, parts)
     store = SqliteStore(folder, redactor=redactor, version=VERSION)
     try:
         store.freeze(before)
@@ -166,6 +167,11 @@ async def score_again(reference: str, start: Start, *, tasks: Iterable[Task] = (
         await rigs.close()
     start.listener(RunEnded(folder.name, stopped_early=not adopted))
     return _summarized(folder)
+
+
+def _folders(manifest: Manifest) -> tuple[Path, ...]:
+    """Return where the files of a run were: a person's own Python may lie beside them."""
+    return tuple(dict.fromkeys(Path(source.path).resolve().parent for source in manifest.sources))
 
 
 def _summarized(folder: Path) -> Run:

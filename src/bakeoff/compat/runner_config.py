@@ -17,11 +17,7 @@ TEMPLATE_FIELD = re.compile(r"\{([^{}]*)\}")
 TEMPLATE_FIELDS = ("test_id", "timestamp", "model", "category")
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """A table of operator config: a key that is not known is a mistake."""
-
-
-class ApiDefaults(_Table):
+class ApiDefaults(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """How the endpoint is asked where nobody says otherwise; seconds.
 
     `timeout` bounds a test with all its tries. `retry_attempts` are further tries after the first.
@@ -33,7 +29,7 @@ class ApiDefaults(_Table):
     retry_backoff: Annotated[float, Meta(ge=1)] = 1.5
 
 
-class ExecutionDefaults(_Table):
+class ExecutionDefaults(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """How tests follow each other. `progress_reporting` is a log line for every test."""
 
     sequential_delay: Annotated[float, Meta(ge=0)] = 1.0
@@ -42,7 +38,7 @@ class ExecutionDefaults(_Table):
     save_raw_responses: bool = True
 
 
-class OutputSettings(_Table):
+class OutputSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """What is written, and where. Without a template, a result is `<test id>_result.json`."""
 
     results_directory: str = "test_results"
@@ -51,7 +47,7 @@ class OutputSettings(_Table):
     pretty_print: bool = True
 
 
-class LoggingSettings(_Table):
+class LoggingSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """The logger `bakeoff.test_runner`; without a file, it speaks on standard error."""
 
     level: str = "INFO"
@@ -59,8 +55,8 @@ class LoggingSettings(_Table):
     file: str | None = None
 
 
-class RunnerConfig(_Table):
-    """The whole file; every table and every key may be left out."""
+class RunnerConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """The whole file; every table and key may be left out, and one that is not known is an error."""
 
     api_defaults: ApiDefaults = ApiDefaults()
     execution_defaults: ExecutionDefaults = ExecutionDefaults()

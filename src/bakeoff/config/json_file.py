@@ -26,7 +26,7 @@ def read_json(path: Path) -> tuple[Json, Source]:
         value: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(_explain(path, data, error)) from error
-    return value, Source(path=str(path), digest=digest_bytes(data))
+    return value, Source(path=str(path.resolve()), digest=digest_bytes(data))
 
 
 def _explain(path: Path, data: bytes, error: Exception) -> str:

@@ -1,5 +1,6 @@
 """Every server that speaks OpenAI's chat or completions API."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -10,7 +11,7 @@ from msgspec import Meta
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.errors import UsageError
+from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
@@ -26,16 +27,20 @@ _SUFFIXES: tuple[tuple[str, ApiType], ...] = (
     ("/completions", "completions"),
 )
 _REASONING_OPTIONS = ("effort", "exclude")
+_STREAM_FIELDS = (b":", b"event:", b"id:", b"retry:")
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+_DEEPEST_RAW = 64
+_WEEK_S = 7 * 24 * 3600.0
 
-Positive = Annotated[float, Meta(gt=0)]
+_encode = msgspec.json.Encoder().encode
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """How the endpoint is asked. `timeout_s` bounds a request with all its tries."""
 
-    timeout_s: Positive = 600.0
+    timeout_s: Annotated[float, Meta(gt=0, le=_WEEK_S)] = 600.0
     max_retries: Annotated[int, Meta(ge=0)] = 5
-    retry_delay_s: Annotated[float, Meta(ge=0)] = 0.5
+    retry_delay_s: Annotated[float, Meta(ge=0, le=_WEEK_S)] = 0.5
     retry_backoff: Annotated[float, Meta(ge=1)] = 2.0
     stream: bool = False
     api_type: ApiType | None = None
@@ -47,20 +52,22 @@ class Endpoint:
     """Where a server is, and which of the two APIs its URL named, if any."""
 
     root: str
+    query: str = ""
     api_type: ApiType | None = None
 
     @classmethod
     def of(cls, url: str) -> "Endpoint":
-        """Read a base URL, or the full URL of either API."""
-        bare = url.rstrip("/")
+        """Read a base URL, or the full URL of either API; a query stays at the end."""
+        path, mark, query = url.strip().partition("?")
+        bare = path.rstrip("/")
         for suffix, kind in _SUFFIXES:
             if bare.endswith(suffix):
-                return cls(root=bare.removesuffix(suffix), api_type=kind)
-        return cls(root=bare)
+                return cls(root=bare.removesuffix(suffix), query=mark + query, api_type=kind)
+        return cls(root=bare, query=mark + query)
 
     def url(self, kind: ApiType) -> str:
         """Return the full URL of one API."""
-        return f"{self.root}/{'chat/' if kind == 'chat' else ''}completions"
+        return f"{self.root}/{'chat/' if kind == 'chat' else ''}completions{self.query}"
 
 
 def build(spec: ModelSpec) -> "OpenAICompatible":
@@ -70,20 +77,37 @@ def build(spec: ModelSpec) -> "OpenAICompatible":
             f"model {spec.full_name!r}: say where it is: --base-url http://host:port/v1, "
             "or `base_url` in the run file"
         )
-    return OpenAICompatible(spec, settings_of(spec, Settings), HttpClient())
+    if not re.match(r"\s*https?://[^/?#]", spec.base_url, re.IGNORECASE):
+        raise UsageError(
+            f"model {spec.full_name!r}: {spec.base_url!r} is no base URL: "
+            "write it as http://host:port/v1 or https://..."
+        )
+    return OpenAICompatible(spec, settings_of(spec, Settings), HttpClient(_headers(spec)))
+
+
+def _headers(spec: ModelSpec) -> dict[str, str]:
+    headers = {"Content-Type": "application/json", **spec.headers}
+    if spec.api_key and "authorization" not in {name.lower() for name in headers}:
+        # a key read from a file often brings its line end along
+        headers["Authorization"] = f"Bearer {spec.api_key.strip()}"
+    for name, value in headers.items():
+        if _CONTROL.search(name + value):
+            raise UsageError(
+                f"model {spec.full_name!r}: the header {name!r} holds a line end or another "
+                "control character, which HTTP does not allow"
+            )
+    return headers
 
 
 class OpenAICompatible:
     """Asks one model of one server."""
 
     def __init__(self, spec: ModelSpec, settings: Settings, client: HttpClient) -> None:
-        self._spec = spec
+        self._name = spec.name
+        self._parameters = spec.parameters
         self._settings = settings
         self._client = client
         self._endpoint = Endpoint.of(spec.base_url or "")
-        self._headers = {"Content-Type": "application/json", **spec.headers}
-        if spec.api_key and "authorization" not in {h.lower() for h in spec.headers}:
-            self._headers["Authorization"] = f"Bearer {spec.api_key}"
         self._policy = RetryPolicy(
             max_retries=settings.max_retries,
             delay_s=settings.retry_delay_s,
@@ -94,10 +118,9 @@ class OpenAICompatible:
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or the fault that outlived the retries."""
         kind = self._kind(request)
-        stream = bool(request.parameters.get("stream", self._settings.stream))
-        body = msgspec.json.encode(self._payload(request, kind, stream=stream))
-        url = self._endpoint.url(kind)
-        once = self._ask_stream if stream else self._ask
+        payload = self._payload(request, kind)
+        once = self._ask_stream if payload.get("stream") else self._ask
+        body, url = _encoded(payload), self._endpoint.url(kind)
         completion, retries = await with_retries(
             lambda: once(url, body), self._policy, on_retry=request.on_retry
         )
@@ -109,40 +132,45 @@ class OpenAICompatible:
 
     async def _ask(self, url: str, body: bytes) -> Completion:
         began = monotonic()
-        answer = await self._client.post(url, self._headers, body)
+        answer = await self._client.post(url, body)
+        elapsed_s = monotonic() - began
         reply = decode(answer.body, content_type=answer.content_type)
         raw = _plain(answer.body) if self._settings.keep_raw else None
-        return whole(reply, elapsed_s=monotonic() - began, raw=raw)
+        return whole(reply, elapsed_s=elapsed_s, raw=raw)
 
     async def _ask_stream(self, url: str, body: bytes) -> Completion:
         began = monotonic()
-        pieces = Pieces()
-        async with self._client.stream(url, self._headers, body) as lines:
+        pieces, stray = Pieces(), []
+        async with self._client.stream(url, body) as lines:
             async for line in lines:
                 event = line.strip()
-                if event == b"data: [DONE]":
-                    break
                 if event.startswith(b"data:"):
-                    pieces.take(decode(event[5:].strip()), at_s=monotonic() - began)
-                elif event.startswith(b"{"):
-                    pieces.take(decode(event), at_s=monotonic() - began)  # a bare error object
-        return pieces.completion(elapsed_s=monotonic() - began)
+                    data = event[5:].lstrip()
+                    if data == b"[DONE]":
+                        break
+                    pieces.take(decode(data), at_s=monotonic() - began)
+                elif event and not event.startswith(_STREAM_FIELDS):
+                    stray.append(line)
+            elapsed_s = monotonic() - began
+        if stray and not pieces.finished:
+            # no events: a whole answer all the same, an error as the last word, or a web page
+            return whole(decode(b"\n".join(stray)), elapsed_s=elapsed_s)
+        return pieces.completion(elapsed_s=elapsed_s)
 
     def _kind(self, request: Request) -> ApiType:
-        for wish in (request.api_type, self._settings.api_type, self._endpoint.api_type):
-            if wish is not None:
-                return "completions" if wish.startswith("completion") else "chat"
-        return "chat"
+        wish = request.api_type or self._settings.api_type or self._endpoint.api_type or "chat"
+        return "completions" if wish.startswith("completion") else "chat"
 
-    def _payload(self, request: Request, kind: ApiType, *, stream: bool) -> dict[str, Json]:
-        payload: dict[str, Json] = {"model": self._spec.name}
+    def _payload(self, request: Request, kind: ApiType) -> dict[str, Json]:
+        payload: dict[str, Json] = {"model": self._name}
         if kind == "chat":
             payload["messages"] = [m.wire() for m in request.messages]
         else:
             payload["prompt"] = _as_prompt(request.messages)
-        payload |= _parameters({**self._spec.parameters, **request.parameters})
-        payload.pop("stream", None)
-        if stream:
+        payload.update(self._parameters)
+        payload.update(request.parameters)
+        _gather_reasoning(payload)
+        if payload.pop("stream", self._settings.stream):
             payload["stream"] = True
             payload.setdefault("stream_options", {"include_usage": True})
         if request.schema is not None:
@@ -153,13 +181,21 @@ class OpenAICompatible:
         return payload
 
 
-def _parameters(given: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the parameters as they are sent; `effort` and `exclude` are reasoning options."""
-    sent = {key: value for key, value in given.items() if key not in _REASONING_OPTIONS}
-    options = {key: given[key] for key in _REASONING_OPTIONS if key in given}
+def _gather_reasoning(payload: dict[str, Json]) -> None:
+    """Move the options `effort` and `exclude` to where servers look for them."""
+    options = {key: payload.pop(key) for key in _REASONING_OPTIONS if key in payload}
     if options:
-        sent.setdefault("reasoning", options)
-    return sent
+        given = payload.get("reasoning")
+        payload["reasoning"] = {**given, **options} if isinstance(given, Mapping) else options
+
+
+def _encoded(payload: Mapping[str, Json]) -> bytes:
+    try:
+        return _encode(payload)
+    except UnicodeEncodeError as error:
+        raise ProviderError(
+            f"the request cannot be sent, it holds half a character: {error.reason}"
+        ) from error
 
 
 def _as_prompt(messages: Sequence[Message]) -> str:
@@ -171,8 +207,17 @@ def _as_prompt(messages: Sequence[Message]) -> str:
 
 
 def _plain(body: bytes) -> Json:
+    """Return an answer as data; as text where it is no strict JSON or too deep to be kept."""
     try:
         value: Json = msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return body.decode("utf-8", "replace")
-    return value
+    return body.decode("utf-8", "replace") if _deeper(value, _DEEPEST_RAW) else value
+
+
+def _deeper(value: Json, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(_deeper(item, levels - 1) for item in value)

@@ -11,7 +11,7 @@ from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.scorers.choice_forms import forms
 
-_READ = 300_000  # characters; enough for any answer, and a runaway one still costs little
+_READ = 200_000  # characters; enough for any answer, and a runaway one still costs little
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Choice:
 
     The words "a" and "I" are never taken for options: a lower-case letter, and A and I before
     another word, count only where brackets, punctuation or the end of the line set them apart.
-    Of a longer answer only the last 300 000 characters are read.
+    Of a longer answer only the last 200 000 characters are read.
     """
 
     options: list[str] = field(default_factory=lambda: ["A", "B", "C", "D"])

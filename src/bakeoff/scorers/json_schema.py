@@ -102,10 +102,15 @@ def _unique_items(
     from jsonschema.exceptions import ValidationError
 
     if unique and isinstance(instance, list):
-        # jsonschema compares every pair of mixed items; texts of them need one pass
-        texts = {json.dumps(item, sort_keys=True) for item in instance}
-        if len(texts) < len(instance):
+        # jsonschema compares every pair of mixed items; a set of them needs one pass
+        if len(set(map(_hashable, instance))) < len(instance):
             yield ValidationError("it has items that are not unique")
+
+
+def _hashable(item: Json) -> tuple[str, Json]:
+    if isinstance(item, dict | list):
+        return "nested", json.dumps(item, sort_keys=True)
+    return "bool" if isinstance(item, bool) else "plain", item
 
 
 def _strings(node: Json, key: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import chain, islice
 
 from bakeoff.core.values import Json
 
@@ -30,7 +31,8 @@ def read_json(text: str) -> Json:
 
 def find_json(text: str, *, only_object: bool = False) -> Json:
     """Return the JSON in *text*: all of it, a fenced block, or the first object or array."""
-    for candidate in (text, *(match[1] for match in _FENCED.finditer(text))):
+    fenced = (match[1] for match in islice(_FENCED.finditer(text), _TRIES))
+    for candidate in chain([text], fenced):
         try:
             return read_json(candidate)
         except NoJsonError:

@@ -34,7 +34,7 @@ _NUMBER = re.compile(
 _PLAIN = str.maketrans("−⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-+-0123456789")
 # The widest arithmetic there is, and nothing of it raises: digits come from the answer.
 _CONTEXT = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
-_READ = 300_000  # characters; enough for any answer, and a runaway one still costs little
+_READ = 200_000  # characters; enough for any answer, and a runaway one still costs little
 
 
 class Number(NamedTuple):
@@ -53,7 +53,7 @@ class Numeric:
     6e23, 6 × 10^23, 3/4, $5, 45%. Position alone decides which one counts; words around it do not.
     A dash after a letter or digit is a hyphen (GPT-4, 1-3), after anything else a minus. Where only
     one of answer and target has a percent sign, 45% is both 45 and 0.45. Of a longer answer only
-    the last (or first) 300 000 characters are read.
+    the last (or first) 200 000 characters are read.
     """
 
     tolerance: float = 0.0

@@ -20,11 +20,15 @@ from bakeoff.scorers.normal import normal
 from bakeoff.scorers.target import as_text, expected_values
 
 
+_RUNAWAY = 200_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exact:
     """1 where the answer is the target, or one of a list of targets.
 
-    Both are compared in NFKC, stripped, with runs of whitespace as one space.
+    Both are compared in NFKC, stripped, with runs of whitespace as one space. An answer that is
+    200 000 characters longer than every target is none of them, whatever it consists of.
     """
 
     ignore_case: bool = False
@@ -37,7 +41,9 @@ class Exact:
     async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
         """Compare the whole answer."""
         targets = [self._plain(as_text(v)) for v in expected_values(task, "exact")]
-        right = self._plain(outcome.answer) in targets
+        answer = outcome.answer.strip()
+        runaway = len(answer) > max(map(len, targets)) + _RUNAWAY
+        right = not runaway and self._plain(answer) in targets
         return Score(
             scorer="exact",
             value=float(right),
@@ -92,10 +98,11 @@ class Includes:
         text = normal(as_text(target), ignore_case=self.ignore_case)
         literal = re.escape(text)
         if not isinstance(target, str | bool):
-            alone = rf"(?<!\w)(?<!\d[.,])(?<!(?<!\w)[-−]){literal}(?!\w|[.,]\d)"
-            return re.search(alone, answer) is not None
+            # a literal at the front makes the search fast; what stands before it is asked after
+            alone = rf"(?<!\w{literal})(?<!\d[.,]{literal})(?<!(?<!\w)[-−]{literal})(?!\w|[.,]\d)"
+            return re.search(literal + alone, answer) is not None
         if self.whole_words:
-            return re.search(rf"(?<!\w){literal}(?!\w)", answer) is not None
+            return re.search(rf"{literal}(?<!\w{literal})(?!\w)", answer) is not None
         return text in answer
 
 

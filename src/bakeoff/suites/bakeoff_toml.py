@@ -26,7 +26,7 @@ def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Bri
         source=str(path),
         line_of=partial(line_of, text),
     )
-    source = Source(path=str(path), digest=digest_bytes(text.encode()))
+    source = Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
     return _brief(run, path, source)
 
 

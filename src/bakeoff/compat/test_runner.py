@@ -1,0 +1,285 @@
+"""The `TestRunner` class: a suite in, results out, through the same engine as the command line."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import ClassVar
+
+from bakeoff._lib.redact import Redactor
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.untrusted import one_line
+from bakeoff.compat.execution import Execution, Pace
+from bakeoff.compat.result_files import ResultFiles
+from bakeoff.compat.results import (
+    APIConfiguration,
+    ExecutionProgress,
+    TestResult,
+    failed_result,
+)
+from bakeoff.compat.runner_config import RunnerConfig, read_config
+from bakeoff.compat.runner_log import LOGGER, close_log, open_log
+from bakeoff.compat.runner_progress import ProgressBoard
+from bakeoff.compat.runner_settings import ApiOverride, Layers
+from bakeoff.core.brief import Brief
+from bakeoff.core.errors import UsageError
+from bakeoff.core.stop import Stop
+from bakeoff.core.task import Task
+from bakeoff.suites.json_suite import Metadata, SuiteFiles, filled, read_metadata, read_suite_files
+
+__all__ = ["APIConfiguration", "ExecutionProgress", "TestResult", "TestRunner"]
+
+DEFAULT_SUITE = Path("test_definitions") / "reasoning_tests_complete.json"
+
+ProgressCallback = Callable[[ExecutionProgress], None]
+
+
+class _Unsaid(int):
+    """A default that can be told from the same number said aloud."""
+
+
+_THREE = _Unsaid(3)
+
+
+class TestRunner:
+    """Flexible test execution engine for LLM benchmarking.
+
+    Settings are looked up in this order: what is said at run time (`configure_api`, arguments),
+    the test, the suite's metadata, the config file, the default. Nothing here raises for what a
+    test, a server or a setting did wrong: `load_*` return False, `execute_*` return results with
+    `success` False and an `error_message`, and the log (`bakeoff.test_runner`) says why. A broken
+    config file, a second execution at the same time and a ledger that cannot be written do raise.
+
+    Each result's files are in the results directory by the time its progress callback is called,
+    and the run's ledger is in `runs/` there: every `bakeoff` command can read it.
+    """
+
+    __test__: ClassVar[bool] = False  # not something for pytest to collect
+
+    def __init__(self, config_path: str | None = None) -> None:
+        """Initialize TestRunner with configuration; the log settings hold for the process."""
+        self._config = read_config(Path(config_path)) if config_path else RunnerConfig()
+        open_log(self._config.logging)
+        self._suite: SuiteFiles | None = None
+        self._metadata = Metadata()
+        self._override: ApiOverride | None = None
+        self._asked: dict[str, Task] = {}
+        self._redactor = Redactor()
+        self._board = ProgressBoard()
+        self._callbacks: list[ProgressCallback] = []
+        self._lock = Lock()
+        self._running: Stop | None = None
+        self.progress_callback: ProgressCallback | None = None
+
+    def load_test_suite(self, suite_path: str) -> bool:
+        """Load test suite from JSON file, with the metadata and the categories beside it."""
+        try:
+            self._suite = read_suite_files(Path(suite_path))
+        except UsageError as error:
+            LOGGER.error("no test suite loaded: %s", self._line(error))
+            return False
+        self._asked.update({task.id: task for task in self._suite.brief.tasks})
+        return True
+
+    def load_test_metadata(self, metadata_path: str) -> bool:
+        """Load suite metadata and API configuration; it wins over what the suite came with."""
+        try:
+            self._metadata, _ = read_metadata(Path(metadata_path))
+        except UsageError as error:
+            LOGGER.error("no metadata loaded: %s", self._line(error))
+            return False
+        return True
+
+    def configure_api(
+        self,
+        endpoint: str,
+        model: str,
+        headers: dict[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+        retry_attempts: int | None = None,
+        retry_delay: float | None = None,
+    ) -> None:
+        """Configure API connection settings, over everything that files and tests say.
+
+        *endpoint* is a full URL (`.../chat/completions`, `.../completions`) or a base URL.
+        Headers that the metadata gives for another endpoint are not sent to this one.
+        """
+        if not endpoint or (timeout is not None and timeout <= 0):
+            raise UsageError("configure_api needs an endpoint URL, and a timeout over 0 s if any")
+        self._override = ApiOverride(
+            endpoint=endpoint,
+            model=model,
+            headers=headers,
+            timeout=timeout,
+            retry_attempts=retry_attempts,
+            retry_delay=retry_delay,
+        )
+
+    @property
+    def api_configuration(self) -> APIConfiguration | None:
+        """The endpoint as it would be asked now; None where none is configured."""
+        return self._layers.api if self._layers.has_api else None
+
+    def execute_single_test(self, test_id: str) -> TestResult:
+        """Execute a single test case; an unknown id is a failed result that names the near ones."""
+        results = self._execute([test_id], Pace())
+        return results[0] if results else failed_result(test_id, None, "the test was cancelled")
+
+    def execute_sequential(
+        self, test_ids: list[str] | None = None, *, delay: float | None = None
+    ) -> list[TestResult]:
+        """Execute tests sequentially with delays between them; the results in suite order.
+
+        Without *test_ids*, all tests. Unknown ids come last, as failed results. After
+        `cancel_execution`, only what was finished is returned.
+        """
+        return self._execute(test_ids, Pace(pause_s=delay))
+
+    def execute_concurrent(
+        self, test_ids: list[str] | None = None, workers: int = _THREE
+    ) -> list[TestResult]:
+        """Execute tests concurrently; the results in suite order, as `execute_sequential` does.
+
+        Where *workers* is left out, the metadata's `default_workers` holds, then the config's
+        `concurrent_workers`, then 3. The metadata's `max_workers` caps each of them.
+        """
+        return self._execute(test_ids, Pace(workers=None if workers is _THREE else workers))
+
+    def execute_category(self, category: str, *, workers: int | None = None) -> list[TestResult]:
+        """Execute all tests in a specific category, concurrently; with *workers* 1, one by one.
+
+        A category is what `categories.json` lists under that name and every test that names it
+        itself. An unknown one gives an empty list, and the log says which there are.
+        """
+        suite = self._loaded()
+        if suite is None:
+            return []
+        listed = {name: set(entry.test_ids) for name, entry in suite.categories.items()}
+        for task in suite.brief.tasks:
+            if task.category:
+                listed.setdefault(task.category, set()).add(task.id)
+        if category not in listed:
+            names = ", ".join(sorted(listed)) or "none"
+            LOGGER.error("no category %r; there are: %s", self._line(category), self._line(names))
+            return []
+        ids = [task.id for task in suite.brief.tasks if task.id in listed[category]]
+        if missing := listed[category].difference(ids):
+            LOGGER.warning(
+                "category %s lists tests that the suite does not have: %s",
+                self._line(category),
+                self._line(", ".join(sorted(missing))),
+            )
+        return self._execute(ids, Pace(workers=workers))
+
+    def save_results(self, results: list[TestResult], output_dir: str | None = None) -> bool:
+        """Save raw test results to files: two for each test, and one for the whole batch."""
+        files = self._files(Path(output_dir) if output_dir else self._layers.results_directory)
+        try:
+            for result in results:
+                files.write(result)
+            path = files.write_batch(results)
+        except (OSError, TypeError, ValueError) as error:
+            LOGGER.error("the results cannot be saved: %s", self._line(error))
+            return False
+        LOGGER.info("%d results saved; all of them in %s", len(results), path)
+        return True
+
+    def get_progress(self) -> ExecutionProgress:
+        """Get current execution progress information; from any thread, at any time."""
+        return self._board.now()
+
+    def add_progress_callback(self, callback: ProgressCallback) -> None:
+        """Call *callback* after each test, as `progress_callback` is; what it raises is logged.
+
+        It is called where the tests run, between two steps of them: it should be quick.
+        """
+        self._callbacks.append(callback)
+
+    def cancel_execution(self) -> bool:
+        """Cancel running execution gracefully: tests under way are finished, none is started.
+
+        May be called from another thread or a callback. False where nothing was running.
+        """
+        with self._lock:
+            if self._running is None:
+                return False
+            self._running.request()
+        return True
+
+    def close(self) -> None:
+        """Close the log file; it is opened again by the next `TestRunner`."""
+        close_log()
+
+    def _execute(self, test_ids: list[str] | None, pace: Pace) -> list[TestResult]:
+        stop = Stop()
+        with self._lock:
+            if self._running is not None:
+                raise UsageError("this TestRunner is executing tests already; make another one")
+            self._running = stop
+        try:
+            wanted, strangers = self._chosen(test_ids)
+            execution = Execution(
+                layers=self._layers,
+                files=self._files(self._layers.results_directory),
+                board=self._board,
+                redactor=self._redactor,
+                stop=stop,
+                after_each=self._call_back,
+            )
+            return execution.run(wanted, strangers, pace)
+        finally:
+            self._board.end()
+            with self._lock:
+                self._running = None
+
+    def _chosen(self, test_ids: list[str] | None) -> tuple[Brief, list[TestResult]]:
+        """Return the tests that are meant, in suite order, and a result for each there is not."""
+        suite = self._loaded()
+        brief = suite.brief if suite else Brief(name="tests", tasks=())
+        if test_ids is None:
+            return brief, []
+        wanted, known = set(test_ids), {task.id: task for task in brief.tasks}
+        strangers = [
+            failed_result(
+                test_id, None, f"no test {test_id!r}; {did_you_mean(test_id, [*known][:100])}"
+            )
+            for test_id in dict.fromkeys(test_ids)
+            if test_id not in known
+        ]
+        tasks = tuple(task for task in brief.tasks if task.id in wanted)
+        return replace(brief, tasks=tasks), strangers
+
+    def _call_back(self) -> None:
+        progress = self._board.now()
+        for callback in (self.progress_callback, *self._callbacks):
+            try:
+                if callback is not None:
+                    callback(progress)
+            except Exception:  # noqa: BLE001 -- it is somebody else's code
+                LOGGER.exception("a progress callback failed; the run goes on")
+
+    @property
+    def _layers(self) -> Layers:
+        below = self._suite.metadata if self._suite else Metadata()
+        metadata = filled(self._metadata, below)
+        if self._override is None:
+            return Layers(config=self._config, metadata=metadata)
+        return Layers(config=self._config, metadata=metadata, override=self._override)
+
+    def _loaded(self) -> SuiteFiles | None:
+        if self._suite is None:
+            self.load_test_suite(str(DEFAULT_SUITE))
+        return self._suite
+
+    def _files(self, folder: Path) -> ResultFiles:
+        return ResultFiles(
+            folder=folder,
+            style=self._config.output_settings,
+            save_raw=self._layers.save_raw,
+            tasks=self._asked,
+            redactor=self._redactor,
+        )
+
+    def _line(self, what: object) -> str:
+        return one_line(self._redactor.text(str(what)), width=500)
