@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from bakeoff.api import load_run
+from bakeoff.core.record import Status
 from support.cli import BAKEOFF, Ended, acknowledging, started
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite
 
-from bakeoff.api import load_run
-
-COUNT = 12
+COUNT = 40
 
 
 def mount(*words: str) -> subprocess.CompletedProcess[bytes]:
@@ -59,6 +60,11 @@ def wordy(length: int) -> Loopback:
     return Loopback(answer)
 
 
+def completed(output: Path) -> set[str]:
+    trials = load_run(output=output).trials()
+    return {r.name for r in trials if r.attempt.status is Status.COMPLETED}
+
+
 def assert_stopped_clearly(ended: Ended) -> None:
     assert ended.code == 1, ended
     assert "Traceback" not in ended.err, ended.err
@@ -79,7 +85,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_acknowledged(
         assert_stopped_clearly(first)
         assert "ledger.sqlite cannot be written" in first.err
         acknowledged = set(first.out.split())
-        assert {r.name for r in load_run(output=output).trials()} >= acknowledged
+        assert acknowledged <= completed(output)
         disk.make_room()
         seen = len(server.requests)
         words = acknowledging(suite, server.url, output, parallel=2, resume="latest")
@@ -94,7 +100,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_acknowledged(
     assert all(len(r.attempt.outcome.answer) > length for r in run.trials() if r.attempt.outcome)
 
 
-@pytest.mark.parametrize("kib", [0, 4, 8, 40, 96, 160, 260, 400])
+@pytest.mark.parametrize("kib", [0, 96, 260])
 def test_wherever_the_disk_is_full_the_message_is_clear_and_the_run_can_be_finished(
     disk: SmallDisk, tmp_path: Path, kib: int
 ) -> None:

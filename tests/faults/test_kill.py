@@ -8,11 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from bakeoff.api import load_run
 from support.cli import BAKEOFF, Running, acknowledging, bakeoff, only_run, started, summary, until
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite
-
-from bakeoff.api import load_run
 
 PARALLEL = 8
 
@@ -109,11 +109,50 @@ def nothing_acknowledged_lost(tmp_path: Path, *, kills: int, count: int) -> None
 
 
 def test_after_many_kills_every_planned_trial_is_counted_exactly_once(tmp_path: Path) -> None:
-    counted_once_after_kills(tmp_path, kills=12, count=150)
+    counted_once_after_kills(tmp_path, kills=6, count=100)
 
 
 def test_a_kill_neither_loses_nor_repeats_what_was_shown_as_done(tmp_path: Path) -> None:
-    nothing_acknowledged_lost(tmp_path, kills=12, count=300)
+    nothing_acknowledged_lost(tmp_path, kills=12, count=220)
+
+
+def test_a_run_killed_before_it_began_is_no_run_and_says_so(tmp_path: Path) -> None:
+    suite, output = write_suite(tmp_path / "suite.json", 3), tmp_path / "runs"
+    with Loopback() as server:
+        words = ["run", suite, "--model", "m", "--base-url", server.url, "--output", output]
+        with started([*BAKEOFF, *words], folder=tmp_path / "io") as running:
+            until(lambda: list(output.glob("*")))  # the folder is there, hardly anything else
+            running.process.kill()
+            running.process.wait()
+        (folder,) = output.glob("*")
+        begun = (folder / "manifest.json").exists()
+        latest = bakeoff(*words, "--resume", "latest", folder=tmp_path / "io")
+        named = bakeoff(*words, "--resume", folder, folder=tmp_path / "io")
+    if not begun:
+        assert latest.code == 1
+        assert "there are no runs" in latest.err
+    for ended in (latest, named):
+        assert "Traceback" not in ended.err
+    if (folder / "ledger.sqlite").exists():
+        assert named.code == 0, named.err
+        assert sum(1 for _ in load_run(output=output).trials()) == 3
+    else:
+        assert named.code == 1
+
+
+def test_the_folder_of_a_run_killed_before_it_began_can_be_resumed_by_name(tmp_path: Path) -> None:
+    suite, folder = write_suite(tmp_path / "suite.json", 3), tmp_path / "runs" / "half-made"
+    folder.mkdir(parents=True)
+    (folder / "ledger.sqlite").touch()  # what SQLite leaves before its first transaction
+    with Loopback() as server:
+        words = ["--output", folder.parent, "--resume", "half-made"]
+        alone = bakeoff("run", *words, folder=tmp_path / "io")
+        given = ["run", suite, "--model", "m", "--base-url", server.url]
+        whole = bakeoff(*given, *words, folder=tmp_path / "io")
+    assert alone.code == 1
+    assert "start it again" in alone.err
+    assert whole.code == 0, whole.err
+    assert sum(1 for _ in load_run(output=folder.parent).trials()) == 3
 
 
 @pytest.mark.soak

@@ -6,11 +6,10 @@ import socket
 import threading
 from pathlib import Path
 
+from bakeoff.api import load_run
 from support.cli import BAKEOFF, bakeoff, only_run, started, until
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite
-
-from bakeoff.api import load_run
 
 
 def test_a_second_writer_is_refused_and_a_killed_one_leaves_no_lock(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from bakeoff.api import load_run
+from bakeoff.core.record import Status
 from support.cli import BAKEOFF, Ended, Running, bakeoff, processes_of_session, started, until
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite
-
-from bakeoff.api import load_run
 
 PARALLEL, COUNT = 4, 20
 
@@ -51,7 +52,8 @@ class Scene:
                 "--parallel", str(PARALLEL), "--output", self.output]  # fmt: skip
 
     def recorded(self) -> set[str]:
-        return {record.task_id for record in load_run(output=self.output).trials()}
+        trials = load_run(output=self.output).trials()
+        return {r.task_id for r in trials if r.attempt.status is Status.COMPLETED}
 
     def finish(self, ended: Ended, server: Loopback) -> None:
         """Run exactly the command that was printed, and see that it does the rest."""

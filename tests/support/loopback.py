@@ -1,10 +1,16 @@
 """A real HTTP server on loopback that answers as a test tells it to."""
 
 import json
+import socket
+import ssl
+import struct
+import sys
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
@@ -16,6 +22,8 @@ class Asked:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    connection: int = 0
+    """The client's port: equal for two requests that shared a connection."""
 
     @property
     def prompt(self) -> str:
@@ -26,14 +34,18 @@ class Asked:
 
 @dataclass(kw_only=True)
 class Reply:
-    """What the server sends. `chunks` go out one by one, chunked; `raw` replaces everything."""
+    """What the server sends. `chunks` go out one by one, chunked; `raw` replaces everything.
+
+    `then_close` breaks off without the last chunk; `then_reset` with a TCP reset.
+    """
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     chunks: Iterable[bytes] | None = None
-    raw: bytes | None = None
+    raw: bytes | Iterable[bytes] | None = None
     then_close: bool = False
+    then_reset: bool = False
 
 
 Answerer = Callable[[Asked], Reply]
@@ -73,22 +85,43 @@ def delta(text: str, finish: str | None = None) -> dict[str, Any]:
     return {"model": "loopback", "choices": [{"delta": {"content": text}, "finish_reason": finish}]}
 
 
-class Loopback:
-    """The server; `requests` is everything it was asked, in order."""
+def dripping(piece: bytes, *, every_s: float = 0.05, lasting_s: float = 20.0) -> Iterator[bytes]:
+    """The same piece again and again; over when the client goes, or after far too long."""
+    for _ in range(int(lasting_s / every_s)):
+        time.sleep(every_s)
+        yield piece
 
-    def __init__(self, answer: Answerer | None = None) -> None:
+
+def silence(*, lasting_s: float = 3.0) -> Iterator[bytes]:
+    """Nothing at all, for longer than anybody waits."""
+    time.sleep(lasting_s)
+    yield b""
+
+
+class Loopback:
+    """The server; `requests` is everything it was asked, in order.
+
+    With a *certificate* (a PEM file that holds the key too) it speaks TLS.
+    """
+
+    def __init__(self, answer: Answerer | None = None, *, certificate: Path | None = None) -> None:
         self.answer = answer or (lambda asked: chat(asked.prompt))
         self.requests: list[Asked] = []
         self.in_flight = 0
         self.peak_in_flight = 0
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._server = _Server(self)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self._scheme = "https"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def __enter__(self) -> "Loopback":
         self._thread.start()
@@ -99,13 +132,16 @@ class Loopback:
         self._server.server_close()
         self._thread.join()
 
-    def take(self, path: str, headers: dict[str, str], data: bytes) -> Asked:
+    def take(
+        self, path: str, headers: dict[str, str], data: bytes, *, connection: int = 0
+    ) -> Asked:
         with self._lock:
             asked = Asked(
                 number=len(self.requests),
                 path=path,
                 headers=headers,
                 body=json.loads(data or b"{}"),
+                connection=connection,
             )
             self.requests.append(asked)
             self.in_flight += 1
@@ -117,47 +153,72 @@ class Loopback:
             self.in_flight -= 1
 
 
-def _handler(server: Loopback) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
 
-        def do_POST(self) -> None:
-            data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            asked = server.take(self.path, dict(self.headers), data)
-            try:
-                self._send(server.answer(asked))
-            except (BrokenPipeError, ConnectionResetError):
-                self.close_connection = True  # the client went away, as some tests want it to
-            finally:
-                server.done()
+    def __init__(self, loopback: Loopback) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.loopback = loopback
 
-        def _send(self, reply: Reply) -> None:
-            if reply.raw is not None:
-                self.wfile.write(reply.raw)
-                self.close_connection = True
-                return
+    def handle_error(self, *about: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # clients leave: that is no news here
+            super().handle_error(*about)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: "_Server"
+
+    def do_POST(self) -> None:
+        loopback = self.server.loopback
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        port = self.client_address[1]
+        asked = loopback.take(self.path, dict(self.headers), data, connection=port)
+        try:
+            self._send(loopback.answer(asked))
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # the client went away, as some tests want it to
+        finally:
+            loopback.done()
+
+    def _send(self, reply: Reply) -> None:
+        if reply.raw is not None:
+            self._write([reply.raw] if isinstance(reply.raw, bytes) else reply.raw)
+        else:
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            if reply.chunks is None:
-                if "Content-Length" not in reply.headers:
-                    self.send_header("Content-Length", str(len(reply.body)))
-                self.end_headers()
-                self.wfile.write(reply.body)
-            else:
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                for chunk in reply.chunks:
-                    self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-                    self.wfile.flush()
-                if not reply.then_close:
-                    self.wfile.write(b"0\r\n\r\n")
+            self._send_body(reply)
+        cut = reply.then_close or reply.then_reset or reply.raw is not None
+        self.close_connection = self.close_connection or cut
+        if reply.then_reset:
+            self._reset()
+
+    def _send_body(self, reply: Reply) -> None:
+        if reply.chunks is None:
+            if "Content-Length" not in reply.headers:
+                self.send_header("Content-Length", str(len(reply.body)))
+            self.end_headers()
+            self._write([reply.body])
+            return
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self._write(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in reply.chunks)
+        if not (reply.then_close or reply.then_reset):
+            self._write([b"0\r\n\r\n"])
+
+    def _write(self, pieces: Iterable[bytes]) -> None:
+        for piece in pieces:
+            self.wfile.write(piece)
             self.wfile.flush()
-            if reply.then_close:
-                self.close_connection = True
 
-        def log_message(self, *_: object) -> None:
-            pass
+    def _reset(self) -> None:
+        time.sleep(0.05)  # what was written must arrive: a reset overtakes it
+        at_once = struct.pack("ii", 1, 0)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        self.connection.close()
 
-    return Handler
+    def log_message(self, *_: object) -> None:
+        pass

@@ -116,17 +116,21 @@ async def _interruptible(
     """Run; the first Ctrl-C finishes what is under way, the second stops now (None)."""
     task = asyncio.current_task()
 
-    def interrupt() -> None:
-        if stop.requested and task is not None:
+    def cancel_once() -> None:
+        # a third Ctrl-C must not cut the ledger off while it is being closed
+        if task is not None and not task.cancelling():
             task.cancel()
+
+    def interrupt() -> None:
+        if stop.requested:
+            cancel_once()
             return
         stop.request()
         say("stopping: the trials under way are finished first; Ctrl-C again to stop now")
 
     def terminate() -> None:
         stop.request()
-        if task is not None:
-            task.cancel()
+        cancel_once()
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupt)
@@ -138,6 +142,10 @@ async def _interruptible(
         if not stop.requested:
             raise
         return None
+    finally:
+        if stop.requested:  # nothing is left to be stopped, and the last words are to be read
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _options(options: Mapping[str, object]) -> api.Options:

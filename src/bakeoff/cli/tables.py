@@ -33,7 +33,8 @@ def print_summary(summary: Summary, *, folder: Path | None = None) -> None:
     for note in summary.notes:
         out.print(Text(f"note: {one_line(note)}", style="yellow"))
     if folder is not None:
-        out.print(Text(f"kept in {folder}; see bakeoff show {folder.name}", style="dim"))
+        where = "" if folder.parent == Path("runs") else f" --output {folder.parent}"
+        out.print(Text(f"kept in {folder}; see: bakeoff show {folder.name}{where}", style="dim"))
 
 
 def _main_table(summary: Summary) -> Table:

@@ -79,9 +79,8 @@ class Execution:
     def _prepared(self, wanted: Brief, pace: Pace) -> Brief:
         tasks = self.layers.tasks(wanted.tasks)
         model = self.layers.model(tasks)
-        with_secrets(
-            model, os.environ, self.redactor
-        )  # result files and the log must not tell them
+        # only for what the redactor learns: neither files nor log may tell a key
+        with_secrets(model, os.environ, self.redactor)
         workers = self.layers.workers(pace.workers)
         if pace.workers is not None and workers < pace.workers:
             LOGGER.warning("%d workers, not %d: the metadata allows no more", workers, pace.workers)

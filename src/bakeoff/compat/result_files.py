@@ -34,14 +34,14 @@ class ResultFiles:
     def write(self, result: TestResult) -> None:
         """Write the files of one test; those of an earlier result of it are replaced."""
         name = safe_name(result.test_id)
-        self._put(self.folder / self._json_name(result), self._json(self._data(result)))
-        self._put(self.folder / f"{name}_completion.txt", self._completion(result))
+        _put(self.folder / self._json_name(result), self._json(self._data(result)))
+        _put(self.folder / f"{name}_completion.txt", self._completion(result))
 
     def write_batch(self, results: Sequence[TestResult]) -> Path:
         """Write all *results* into one new file and return where it is."""
         seconds = sum(result.execution_time for result in results)
         successful = sum(result.success for result in results)
-        text = self._json(
+        data = self._json(
             {
                 "execution_summary": {
                     "total_tests": len(results),
@@ -55,7 +55,7 @@ class ResultFiles:
         )
         path = self._claim(f"batch_results_{stamp(now())}")
         try:
-            self._put(path, text)
+            _put(path, data)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -74,13 +74,10 @@ class ResultFiles:
             else:
                 return path
 
-    def _put(self, path: Path, text: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, well_formed(self.redactor.text(text)).encode())
-
-    def _json(self, data: Json) -> str:
+    def _json(self, data: Json) -> bytes:
         indent = 2 if self.style.pretty_print else None
-        return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n"
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n"
+        return self.redactor.data(well_formed(text).encode())
 
     def _data(self, result: TestResult) -> dict[str, Json]:
         data: dict[str, Json] = asdict(result)
@@ -108,9 +105,9 @@ class ResultFiles:
             },
         )
 
-    def _completion(self, result: TestResult) -> str:
+    def _completion(self, result: TestResult) -> bytes:
         task = self.tasks.get(result.test_id)
-        return (
+        text = (
             f"PROMPT:\n{_RULE}\n{_prompt(task) if task else ''}\n\n"
             f"COMPLETION:\n{_RULE}\n{result.response_text}\n\n"
             f"METRICS:\n{_RULE}\n"
@@ -119,12 +116,18 @@ class ResultFiles:
             f"Completion Tokens: {result.completion_tokens}\n"
             f"Tokens per Second: {result.tokens_per_second:.2f} T/s\n"
         )
+        return well_formed(self.redactor.text(text)).encode()
 
 
 def fill_template(template: str, fields: Mapping[str, str]) -> str:
     """Return *template* with its fields; a value is made a plain name, so it cannot be a path."""
     name = TEMPLATE_FIELD.sub(lambda found: safe_name(fields[found[1]]), template)
     return "/".join(_short(part) for part in name.split("/"))
+
+
+def _put(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, data)
 
 
 def _short(part: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bakeoff._lib.clock import now
 from bakeoff.core.plan import Trial
@@ -34,8 +34,8 @@ class TestResult:
     tokens_per_second: float
     error_message: str | None
     timestamp: str
-    api_response: dict[str, Json]
-    scores: list[dict[str, Json]] = field(default_factory=list)
+    api_response: dict[str, Any]
+    scores: list[dict[str, Any]] = field(default_factory=list)
     time_to_first_token: float | None = None
     model: str | None = None
 

@@ -21,17 +21,14 @@ _GRACE_S = 5.0  # the test's own limit must strike first: it says whose time ran
 
 @dataclass(frozen=True, kw_only=True)
 class ApiOverride:
-    """What `configure_api` was told; None where it was told nothing."""
+    """What `configure_api` was told; nothing, where it was never called."""
 
-    endpoint: str
-    model: str
+    endpoint: str = ""
+    model: str = ""
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     timeout: float | None = None
     retry_attempts: int | None = None
     retry_delay: float | None = None
-
-
-_SAID_NOTHING = ApiOverride(endpoint="", model="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +37,7 @@ class Layers:
 
     config: RunnerConfig
     metadata: Metadata
-    override: ApiOverride = _SAID_NOTHING
+    override: ApiOverride
 
     @property
     def api(self) -> APIConfiguration:

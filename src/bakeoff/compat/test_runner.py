@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import ClassVar
 
 from bakeoff._lib.redact import Redactor
@@ -62,12 +62,12 @@ class TestRunner:
         open_log(self._config.logging)
         self._suite: SuiteFiles | None = None
         self._metadata = Metadata()
-        self._override: ApiOverride | None = None
+        self._override = ApiOverride()
         self._asked: dict[str, Task] = {}
         self._redactor = Redactor()
         self._board = ProgressBoard()
         self._callbacks: list[ProgressCallback] = []
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may cancel, in the very thread that holds it
         self._running: Stop | None = None
         self.progress_callback: ProgressCallback | None = None
 
@@ -262,10 +262,11 @@ class TestRunner:
     @property
     def _layers(self) -> Layers:
         below = self._suite.metadata if self._suite else Metadata()
-        metadata = filled(self._metadata, below)
-        if self._override is None:
-            return Layers(config=self._config, metadata=metadata)
-        return Layers(config=self._config, metadata=metadata, override=self._override)
+        return Layers(
+            config=self._config,
+            metadata=filled(self._metadata, below),
+            override=self._override,
+        )
 
     def _loaded(self) -> SuiteFiles | None:
         if self._suite is None:

@@ -1,7 +1,7 @@
 """Plain data into typed values; a mistake is told with file, line, key and the nearest right key."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ T = TypeVar("T")
 KeyPath = tuple[str | int, ...]
 
 _WHERE = re.compile(r" - at `(?:key in )?\$(.*?)`$")
-_STEP = re.compile(r"\.([\w-]+)|\[(\d+)\]|\[\.\.\.\]")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
 
 
@@ -28,9 +28,11 @@ def convert(
     except msgspec.ValidationError as error:
         message = str(error)
         where = _WHERE.search(message)
-        path = _steps(where[1]) if where else ()
+        unknown = _UNKNOWN.search(message)
+        steps = _steps(where[1]) if where else []
+        path = _path(data, steps, holds=unknown[1] if unknown else None)
         message = _WHERE.sub("", message)
-        if unknown := _UNKNOWN.search(message):
+        if unknown:
             keys = _keys_at(kind, path)
             path = (*path, unknown[1])
             message = f"unknown key {unknown[1]!r}; {did_you_mean(unknown[1], keys)}"
@@ -49,8 +51,39 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
-def _steps(text: str) -> KeyPath:
-    return tuple(int(m[2]) if m[2] else m[1] for m in _STEP.finditer(text) if m[1] or m[2])
+def _steps(text: str) -> list[str | int | None]:
+    """Return the steps the decoder names; None where it says only that it is some key."""
+    return [int(m[2]) if m[2] else m[1] for m in _STEP.finditer(text)]
+
+
+def _path(data: Json, steps: list[str | int | None], *, holds: str | None) -> KeyPath:
+    """Return *steps* with the keys that are missing in them, as far as *data* tells which."""
+    if not steps:
+        return ()
+    step, *rest = steps
+    inside = _inside_of(data)
+    if step is None:
+        fits = [key for key, value in inside.items() if not holds or _holds(value, rest, holds)]
+        if not fits or (len(fits) > 1 and not holds):
+            return ()
+        step = fits[0]
+    return (step, *_path(inside.get(step), rest, holds=holds))
+
+
+def _holds(data: Json, steps: list[str | int | None], key: str) -> bool:
+    """Whether *steps* lead from *data* to a table with *key*."""
+    inside = _inside_of(data)
+    if not steps:
+        return key in inside
+    step, *rest = steps
+    values = inside.values() if step is None else [inside.get(step)]
+    return any(_holds(value, rest, key) for value in values)
+
+
+def _inside_of(data: Json) -> dict[str | int, Json]:
+    if isinstance(data, Mapping):
+        return {str(key): value for key, value in data.items()}
+    return dict(enumerate(data)) if isinstance(data, list | tuple) else {}
 
 
 def _keys_at(kind: type, path: KeyPath) -> list[str]:

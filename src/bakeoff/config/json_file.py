@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from bakeoff.core.brief import Source
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 
+_DEEPEST = 200  # whoever walks the data later needs room on the stack
 _LONE_SURROGATE = re.compile(
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..)"
 )
@@ -24,13 +26,30 @@ def read_json(path: Path) -> tuple[Json, Source]:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     try:
         value: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(_explain(path, data, error)) from error
+    if _is_deep(value):
+        raise UsageError(f"{path}: nested more than {_DEEPEST} levels deep")
     return value, Source(path=str(path.resolve()), digest=digest_bytes(data))
+
+
+def _is_deep(value: Json) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [inner for outer in level for inner in _inside(outer)]
+    return bool(level)
+
+
+def _inside(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _explain(path: Path, data: bytes, error: Exception) -> str:
     """Say where the JSON breaks; the fast decoder gives a byte, a person wants a line."""
+    if isinstance(error, RecursionError):
+        return f"{path}: nested more than {_DEEPEST} levels deep"
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as bad:
@@ -40,7 +59,7 @@ def _explain(path: Path, data: bytes, error: Exception) -> str:
         json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as bad:
         return f"{path}:{bad.lineno}: not valid JSON: {bad.msg} (column {bad.colno})"
-    except (ValueError, RecursionError) as bad:
+    except ValueError as bad:
         return f"{path}: not valid JSON: {bad}"
     if lone := _LONE_SURROGATE.search(text):
         line = text.count("\n", 0, lone.start()) + 1

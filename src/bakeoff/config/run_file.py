@@ -73,7 +73,7 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     agents: list[str | AgentTable] = []
     rollouts: Count = 1
     parallel: Count | None = None
-    pause_s: Annotated[float, Meta(ge=0)] = 0.0
+    pause_s: Annotated[float, Meta(ge=0)] | None = None
     parameters: dict[str, Json] = {}
     scorers: list[ScorerEntry] = []
     pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None

@@ -1,8 +1,9 @@
 """TOML, with the line of every key."""
 
+import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bakeoff.core.errors import UsageError
@@ -10,27 +11,55 @@ from bakeoff.core.values import Json
 
 KeyPath = tuple[str | int, ...]
 
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(
-    r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*="""
+_PART = re.compile(r"""[\w-]+|"(?:\\.|[^"\\])*"|'[^']*'""")
+_KEYS = rf"(?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*"
+_HEADER = re.compile(rf"\s*(\[\[?)\s*({_KEYS})\s*\]")
+_KEY = re.compile(rf"\s*({_KEYS})\s*=")
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|"(?:\\.|[^"\\\n])*"'
+    r"|'{3}.*?'{3,5}|'[^'\n]*'"
+    r"|#[^\n]*|[\[\]{}]|\n",
+    re.DOTALL,
 )
-_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+_DEEPEST = 200  # whoever walks the data later needs room on the stack
 
 
 def read_toml(path: Path) -> tuple[dict[str, Json], str]:
     """Return the content of *path* and its text."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
     try:
-        return tomllib.loads(text), text
+        data: dict[str, Json] = tomllib.loads(text)
+    except RecursionError as error:
+        raise UsageError(f"{path}: nested more than {_DEEPEST} levels deep") from error
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+)", str(error))
         line = f":{found[1]}" if found else ""
         raise UsageError(f"{path}{line}: not valid TOML: {error}") from error
+    if (wrong := _not_plain(data)) is not None:
+        key, why = wrong
+        line = f":{number}" if (number := line_of(text, key)) else ""
+        raise UsageError(f"{path}{line}: key {str(key[-1])!r}: {why}")
+    return data, text
+
+
+def _not_plain(value: object, at: KeyPath = ()) -> tuple[KeyPath, str] | None:
+    """Return where *value* holds what JSON has no word for, and what to do about it."""
+    if len(at) > _DEEPEST:
+        return at[:1], f"nested more than {_DEEPEST} levels deep"
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        found = (_not_plain(inner, (*at, key)) for key, inner in pairs)
+        return next((wrong for wrong in found if wrong), None)
+    if isinstance(value, float) and not math.isfinite(value):
+        return at, f"{value} cannot be recorded; write a finite number, or leave the key out"
+    if isinstance(value, str | int | float):
+        return None
+    return at, f"a {type(value).__name__} is not read here; write it in quotes"
 
 
 def line_of(text: str, key: KeyPath) -> int | None:
@@ -55,19 +84,27 @@ def _keys(text: str) -> list[tuple[int, KeyPath]]:
     found: list[tuple[int, KeyPath]] = []
     table: KeyPath = ()
     counts: dict[KeyPath, int] = {}
-    quote = None
-    for number, line in enumerate(text.splitlines(), 1):
-        if quote:
-            if quote in line:
-                quote = None
-            continue
-        if header := _HEADER.match(line):
+    for number, statement in _statements(text):
+        if header := _HEADER.match(statement):
             table = _table(header, counts)
             found.append((number, table))
-        elif key := _KEY.match(line):
+        elif key := _KEY.match(statement):
             found.append((number, table + _parts(key[1])))
-            quote = next((q for q in ('"""', "'''") if line.count(q) == 1), None)
     return found
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each statement with the line it begins on; a value may go on over many lines."""
+    number, begins, depth = 1, 0, 0
+    for token in _TOKEN.finditer(text + "\n"):
+        if token[0] in {"[", "{"}:
+            depth += 1
+        elif token[0] in {"]", "}"}:
+            depth -= 1
+        elif token[0] == "\n" and not depth:
+            yield number, text[begins : token.start()]
+            number += text.count("\n", begins, token.end())
+            begins = token.end()
 
 
 def _table(header: re.Match[str], counts: dict[KeyPath, int]) -> KeyPath:
@@ -83,7 +120,7 @@ def _table(header: re.Match[str], counts: dict[KeyPath, int]) -> KeyPath:
 
 
 def _parts(text: str) -> KeyPath:
-    return tuple(p.strip("\"'") for p in _PART.findall(text))
+    return tuple(p[1:-1] if p[0] in "\"'" else p for p in _PART.findall(text))
 
 
 def with_overrides(data: Mapping[str, Json], overrides: Mapping[str, str]) -> dict[str, Json]:
@@ -108,4 +145,4 @@ def _value(text: str) -> Json:
         parsed: Json = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-    return parsed
+    return text if _not_plain(parsed) else parsed  # a date is meant as text

@@ -73,7 +73,9 @@ def boundary(kind: type[TrialError], what: str) -> Iterator[None]:
     """Attribute any error that escapes the block to *kind*, keeping the cause."""
     try:
         yield
-    except BakeoffError:
+    except (TrialError, LimitReached):
         raise  # it already carries its meaning
+    except BakeoffError as error:
+        raise kind(f"{what}: {error}") from error  # one trial's trouble, not the run's
     except Exception as error:
         raise kind(f"{what}: {type(error).__name__}: {error}") from error

@@ -21,10 +21,14 @@ class Meter:
     async def complete(self, request: Request) -> Completion:
         """Ask the model, unless the limits say that there is nothing left to ask with."""
         self._check()
-        with boundary(ProviderError, "model"):
-            completion = await self._model.complete(replace(request, on_retry=self._on_retry))
+        try:
+            with boundary(ProviderError, "model"):
+                completion = await self._model.complete(replace(request, on_retry=self._on_retry))
+                self.spent = self.spent.plus(completion)
+        except ProviderError:
+            self.trouble = None  # it was told; only a request that was cut leaves its trouble here
+            raise
         self.trouble = None
-        self.spent = self.spent.plus(completion)
         self.last = completion
         return completion
 

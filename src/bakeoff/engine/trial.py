@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from bakeoff._lib.clock import monotonic, now
@@ -79,19 +80,26 @@ async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
     kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
     try:
         async with asyncio.timeout(limits.time_s):
-            with boundary(AgentError, f"agent {trial.candidate.agent.name!r}"):
-                course.outcome = await rig.agent.solve(trial.task, kit)
+            with _contained(AgentError, f"agent {trial.candidate.agent.name!r}"):
+                course.outcome = _checked(await rig.agent.solve(trial.task, kit))
     except (TimeoutError, LimitReached) as error:
         # Only the deadline can raise TimeoutError here: `boundary` renamed any other.
-        if course.meter.trouble:
+        troubles = (m.trouble for m in (course.meter, *course.roles.values()))
+        if trouble := next(filter(None, troubles), None):
             # the endpoint spent that time, not the candidate
             raise ProviderError(
-                f"the time limit ran out while trying again after: {course.meter.trouble}",
-                transient=True,
+                f"the time limit ran out while trying again after: {trouble}", transient=True
             ) from error
         course.status = Status.LIMITED
         reason = str(error) or f"the time limit of {limits.time_s:g} s ran out"
         course.outcome = _cut_short(course.meter, reason)
+
+
+def _checked(left: object) -> Outcome:
+    """Return what the agent left; anybody's code may leave something else than it should."""
+    if not isinstance(left, Outcome) or not isinstance(left.answer, str):
+        raise TypeError(f"it left {type(left).__name__}; leave an Outcome with a text as answer")
+    return left
 
 
 async def _score(task: Task, rig: Rig, course: _Course, deadline_s: float | None) -> None:
@@ -113,14 +121,34 @@ async def _verdict(
 ) -> Score:
     what = f"scorer {spec.name!r}"
     try:
-        with boundary(ScorerError, what):
+        with _contained(ScorerError, what):
             verdict = await scorer.score(task, outcome, kit)
+            if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
+                raise ScorerError(f"{what} gave {verdict.value}, not a value from 0 to 1")
+            return replace(
+                verdict, scorer=spec.name, value=float(verdict.value), weight=spec.weight
+            )
     except ProviderError as error:
         # the judge's endpoint, not the candidate's: it must not count against the candidate
         raise ScorerError(f"{what}: {error}", transient=error.transient) from error
-    if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
-        raise ScorerError(f"{what} gave {verdict.value}, not a value from 0 to 1")
-    return replace(verdict, scorer=spec.name, value=float(verdict.value), weight=spec.weight)
+    except LimitReached as error:
+        raise ScorerError(f"{what}: {error}") from error
+
+
+@contextmanager
+def _contained(kind: type[TrialError], what: str) -> Iterator[None]:
+    """Keep to one trial whatever a part of it does, also where it ends or cancels itself."""
+    task = asyncio.current_task()
+    asked_before = task.cancelling() if task else 0
+    try:
+        with boundary(kind, what):
+            yield
+    except SystemExit as error:
+        raise kind(f"{what}: it called exit({error.code})") from error
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling() > asked_before:
+            raise  # somebody asked for it: the deadline, or the end of the run
+        raise kind(f"{what}: it cancelled itself") from error
 
 
 def _effective_limits(trial: Trial) -> Limits:

@@ -9,10 +9,10 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from yarl import URL
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
@@ -75,33 +75,28 @@ class HttpClient:
 
     def _open(self, url: str) -> aiohttp.ClientSession:
         if self._session is None:
-            proxy, proxy_auth = _proxy(url)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),  # `parallel` limits
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
                 headers=self._headers,
                 auto_decompress=False,  # `Intake` knows when to stop
-                proxy=proxy,
-                proxy_auth=proxy_auth,
+                proxy=_proxy(url),
             )
         return self._session
 
 
-def _proxy(url: str) -> tuple[URL | None, aiohttp.BasicAuth | None]:
+def _proxy(url: str) -> str | None:
     """Return the proxy that the environment names for *url*.
 
     aiohttp's own `trust_env` would ask a thread for it at every request, and send what is in
     ~/.netrc to a server that was given no key.
     """
-    with suppress(ValueError):
-        target = URL(url)
-        named = getproxies().get(target.scheme)
-        if named and target.host and not proxy_bypass(target.host):
-            proxy = URL(named if "://" in named else f"http://{named}")
-            auth = aiohttp.BasicAuth(proxy.user, proxy.password or "") if proxy.user else None
-            return proxy.with_user(None), auth
-    return None, None
+    target = urlsplit(url)
+    if not target.hostname or proxy_bypass(target.hostname):
+        return None
+    named = getproxies().get(target.scheme)
+    return named if named is None or "://" in named else f"http://{named}"
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
@@ -159,7 +154,7 @@ def _faults(url: str) -> Iterator[None]:
 
 
 def _named(error: Exception, url: str) -> ProviderError:
-    said = one_line(str(error), width=300)
+    said = one_line(_text(error), width=300)
     match error:
         case ssl.CertificateError():  # before ValueError, which it is too
             return ProviderError(f"the certificate of {url!r} is not to be trusted: {said}")
@@ -172,4 +167,14 @@ def _named(error: Exception, url: str) -> ProviderError:
         case aiohttp.ServerDisconnectedError() | OSError():
             return TryAgain(f"the connection was lost: {said}")
         case _:
-            return ProviderError(f"not HTTP as it should be: {type(error).__name__}: {said}")
+            return ProviderError(f"not HTTP as it should be: {said}")
+
+
+def _text(error: Exception) -> str:
+    match error:
+        case aiohttp.ServerDisconnectedError():  # its own text may be half an answer's headers
+            return "the server closed it without an answer"
+        case aiohttp.ClientResponseError():  # its own text would claim a status of 400
+            return error.message
+        case _:
+            return str(error) or type(error).__name__

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bakeoff._lib.clock import monotonic
+from bakeoff.core.errors import ProviderError
 from bakeoff.core.values import Json
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class Generation:
 
 
 class LlamaServer:
-    """A loaded model with *slots* generations at once; made by `load`, ended by `close`."""
+    """A loaded model with *slots* generations at once; loaded by the first `generate`, ended by `close`."""
 
     def __init__(self, gguf: Path, *, slots: int, threads: int, context: int, alias: str) -> None:
         self._gguf, self._slots, self._threads = gguf, slots, threads
@@ -125,7 +126,10 @@ class LlamaServer:
         params.api_keys = [secrets.token_hex(32)]
         with tempfile.TemporaryDirectory(prefix="bakeoff-") as folder:
             params.hostnames, params.port = [f"{folder}/s.sock"], 0
-            self._server = xllamacpp.Server(params)
+            try:
+                self._server = xllamacpp.Server(params)
+            except RuntimeError as error:
+                raise ProviderError(f"llama.cpp cannot load {self._gguf}: {error}") from error
         _alive.add(self)
 
     def _call(self, request: dict[str, Json], generation: Generation) -> None:

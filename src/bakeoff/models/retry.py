@@ -18,7 +18,7 @@ _PASSING = frozenset({408, 409, 425, 429})
 _FOR_GOOD = frozenset({501, 505})
 
 
-class TryAgain(ProviderError):
+class TryAgain(ProviderError):  # noqa: N818 -- it says what to do
     """A fault that may pass. `after_s` is how long the endpoint asked to be left alone."""
 
     def __init__(self, message: str, *, after_s: float | None = None) -> None:

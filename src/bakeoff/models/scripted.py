@@ -6,8 +6,10 @@ uses it is marked everywhere and never ranked.
 
 import asyncio
 import re
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
@@ -31,8 +33,8 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=Tr
 
     rules: tuple[Rule, ...] = ()
     replies: tuple[str, ...] = ()
-    delay_s: float = 0.0
-    fault_every: int | None = None
+    delay_s: Annotated[float, Meta(ge=0)] = 0.0
+    fault_every: Annotated[int, Meta(ge=1)] | None = None
 
 
 def build(spec: ModelSpec) -> "ScriptedModel":

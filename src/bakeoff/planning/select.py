@@ -20,6 +20,8 @@ class Selection:
 
 def select(tasks: Sequence[Task], selection: Selection) -> tuple[Task, ...]:
     """Return the selected tasks in their order; a name that matches nothing is an error."""
+    if not tasks:
+        raise UsageError("there are no tests to run: write at least one")
     known = {t.category for t in tasks if t.category}
     for category in selection.categories:
         if category not in known:

@@ -53,7 +53,7 @@ def forms(options: tuple[str, ...]) -> Forms:
             _compiled(rf"^[^\w\n]{{0,12}} (?P<named> {label} ) [^\w\n]{{0,12}}$"),
             _compiled(
                 rf"""^[ \t>*_\#-]{{0,12}} [(\[]? (?P<named>
-                    {label}(?=[)\]])
+                    {label}(?=[)\]])(?! {_JOINED} {label} )
                   | {capital}(?= [.:](?=[\s*]) | ,\s | \s[-–—]\s | {_REASON} ) )"""
             ),
             _compiled(

@@ -16,6 +16,7 @@ from bakeoff.core.values import Json
 
 _OFFERED = ("answer", "target", "task", "outcome")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -60,20 +61,26 @@ def _parameters(
     except ValueError:  # some built-ins do not say
         return (), ("answer", "target")
     _check_settings(parameters, name, settings)
-    by_name = tuple(p.name for p in parameters if p.name in _OFFERED and p.kind in _NAMED)
-    open_ones = [
-        p for p in parameters
-        if p.name not in (*by_name, *settings) and p.kind not in _REST and p.default is p.empty
-    ]  # fmt: skip
-    if not open_ones and (by_name or settings):
+    free = [p for p in parameters if p.name not in settings]
+    by_name = tuple(p.name for p in free if p.name in _OFFERED and p.kind in _NAMED)
+    wanted = [p for p in free if p.name not in by_name and p.default is p.empty]
+    wanted = [p for p in wanted if p.kind not in _REST]
+    if by_name and not wanted:
         return by_name, ()
-    placed = not by_name and len(open_ones) <= 2
-    if not placed or any(p.kind is p.KEYWORD_ONLY for p in open_ones):
+    places = sum(p.kind in _PLACED for p in wanted) or _optional_places(free)
+    if by_name or not 1 <= places <= 2 or places < len(wanted):
+        wants = ", ".join(p.name for p in wanted) or "nothing"
         raise UsageError(
-            f"scorer function {name!r} wants {', '.join(p.name for p in open_ones)}; "
+            f"scorer function {name!r} wants {wants}; "
             f"there are: {', '.join(_OFFERED)}, and the scorer's settings"
         )
-    return (), ("answer", "target")[: len(open_ones)]
+    return (), ("answer", "target")[:places]
+
+
+def _optional_places(free: list[inspect.Parameter]) -> int:
+    if any(p.kind is p.VAR_POSITIONAL for p in free):
+        return 2
+    return min(2, sum(p.kind in _PLACED for p in free))
 
 
 def _check_settings(

@@ -52,7 +52,7 @@ def schema_fault(value: Json, schema: dict[str, Json]) -> str | None:
         raise ScorerError(
             f"scorer 'json': the schema refers to what is not in it: {error}"
         ) from error
-    return None if fault is None else f"{fault.json_path}: {one_line(fault.message)}"
+    return None if fault is None else one_line(f"{fault.json_path}: {fault.message}")
 
 
 def _validator(schema: dict[str, Json]) -> "Validator":
@@ -101,10 +101,11 @@ def _unique_items(
 ) -> Iterator[Exception]:
     from jsonschema.exceptions import ValidationError
 
-    if unique and isinstance(instance, list):
-        # jsonschema compares every pair of mixed items; a set of them needs one pass
-        if len(set(map(_hashable, instance))) < len(instance):
-            yield ValidationError("it has items that are not unique")
+    if not unique or not isinstance(instance, list):
+        return
+    # jsonschema compares every pair of mixed items; a set of them needs one pass
+    if len(set(map(_hashable, instance))) < len(instance):
+        yield ValidationError("it has items that are not unique")
 
 
 def _hashable(item: Json) -> tuple[str, Json]:

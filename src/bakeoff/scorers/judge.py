@@ -121,7 +121,7 @@ def _verdict(reply: str, scale: int) -> _Verdict:
         raise NoJsonError(f"its score is {one_line(repr(score))}, not a number")
     if not 1 <= score <= scale:
         raise NoJsonError(f"its score is {score}, not from 1 to {scale}")
-    return _Verdict(score, reasoning if isinstance(reasoning, str) else None)
+    return _Verdict(score, well_formed(reasoning) if isinstance(reasoning, str) else None)
 
 
 def _conversation(task: Task) -> str:

@@ -125,9 +125,10 @@ def _target(task: Task) -> Number:
     target = task.target
     if isinstance(target, str) and (match := _NUMBER.fullmatch(target.strip())):
         number = _read(match)
-    elif isinstance(target, int | float) and not isinstance(target, bool) and math.isfinite(target):
-        exact = Decimal(target) if isinstance(target, int) else Decimal(repr(target))
-        number = Number(exact, percent=False)
+    elif isinstance(target, int) and not isinstance(target, bool):
+        number = Number(Decimal(target), percent=False)
+    elif isinstance(target, float) and math.isfinite(target):
+        number = Number(Decimal(repr(target)), percent=False)
     else:
         number = None
     if number is None:

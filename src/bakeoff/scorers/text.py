@@ -19,7 +19,6 @@ from bakeoff.core.values import Json
 from bakeoff.scorers.normal import normal
 from bakeoff.scorers.target import as_text, expected_values
 
-
 _RUNAWAY = 200_000
 
 

@@ -10,6 +10,8 @@ from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
 from bakeoff.stats.passk import mean_pass, pass_at_k, pass_hat_k
 from bakeoff.stats.percentile import quantile
 
+_SHORTEST_S = 1e-9  # less than a clock can tell: not a measured time
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
@@ -169,7 +171,7 @@ class _Tally:
             self.input_tokens = (self.input_tokens or 0) + row.input_tokens
         if row.output_tokens is not None:
             self.output_tokens = (self.output_tokens or 0) + row.output_tokens
-            if row.model_s > 0:
+            if row.model_s >= _SHORTEST_S:
                 self.timed_tokens += row.output_tokens
                 self.timed_s += row.model_s
         if row.cost_usd is None:

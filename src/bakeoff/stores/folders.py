@@ -13,6 +13,7 @@ from bakeoff._lib.redact import Redactor
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
+from bakeoff.stores.disk import writing_to
 from bakeoff.stores.sqlite import LEDGER
 
 MANIFEST = "manifest.json"
@@ -50,7 +51,8 @@ def new_folder(output: Path, name: str, moment: datetime) -> Path:
 def write_manifest(folder: Path, manifest: Manifest, redactor: Redactor) -> None:
     """Write *manifest*, readable and whole."""
     data = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
-    write_atomic(folder / MANIFEST, redactor.data(data) + b"\n")
+    with writing_to(folder / MANIFEST):
+        write_atomic(folder / MANIFEST, redactor.data(data) + b"\n")
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -24,9 +24,13 @@ class FolderLock:
                 f"{folder} is being written by another process ({_describe(holder)}); "
                 "wait until it ends, or stop it"
             ) from error
-        os.ftruncate(self._descriptor, 0)
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": now().isoformat()}
-        os.pwrite(self._descriptor, json.dumps(owner).encode(), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(owner).encode(), 0)
+        except OSError:
+            os.close(self._descriptor)
+            raise
 
     def release(self) -> None:
         """Let others write."""

@@ -68,7 +68,8 @@ class MemoryStore:
 
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts of the trials called *name*: in full, or only by task id."""
-        everything = (record for known in self._attempts.values() for record in known)
+        planned = (self._attempts.get(trial.id, ()) for trial in self._plan)
+        everything = (record for known in planned for record in known)
         return [r for r in everything if name in {r.name, r.task_id, r.name.rpartition("#")[0]}]
 
 

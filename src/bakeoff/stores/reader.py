@@ -138,8 +138,16 @@ class SqliteLedger:
 
     def _open(self) -> sqlite3.Connection:
         uri = f"file:{quote(str(self._path.resolve()))}?mode=ro"
-        db = sqlite3.connect(uri, uri=True)
-        found = db.execute("PRAGMA user_version").fetchone()[0]
+        try:
+            db = sqlite3.connect(uri, uri=True)
+            found = db.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.Error as error:
+            raise UsageError(f"{self._path} cannot be read: {error}") from error
+        if found == 0:
+            db.close()
+            raise UsageError(
+                f"{self._path} is empty: the run was cut off before it had begun; start it again"
+            )
         if found != VERSION:
             db.close()
             raise UsageError(

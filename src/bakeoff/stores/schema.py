@@ -54,7 +54,7 @@ _PLAIN, _DEFLATED = b"p", b"z"
 _WORTH_DEFLATING = 400
 
 T = TypeVar("T")
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=str)  # what is no plain data is kept as its text
 
 
 def pack(value: object, redactor: Redactor | None = None) -> bytes:
@@ -62,7 +62,7 @@ def pack(value: object, redactor: Redactor | None = None) -> bytes:
     try:
         data = _encoder.encode(value)
     except UnicodeEncodeError:
-        data = _encoder.encode(_clean(msgspec.to_builtins(value)))
+        data = _encoder.encode(_clean(msgspec.to_builtins(value, enc_hook=str)))
     if redactor is not None:
         data = redactor.data(data)
     if len(data) < _WORTH_DEFLATING:

@@ -5,6 +5,7 @@ import os
 import socket
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bakeoff._lib.atomic import sync_folder, write_atomic
@@ -16,6 +17,7 @@ from bakeoff.core.errors import LedgerError, UsageError
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Task
+from bakeoff.stores.disk import not_written, writing_to
 from bakeoff.stores.lock import FolderLock
 from bakeoff.stores.schema import DDL, VERSION, pack
 
@@ -34,6 +36,7 @@ _NEXT = (
     "SELECT number, status FROM attempt"
     " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
 )
+_NEAR = "SELECT 1 FROM attempt WHERE rollout = ? AND task BETWEEN ? AND ? LIMIT 1"
 _VERDICTS = """
 CREATE TEMP TABLE IF NOT EXISTS verdict (
   rollout, task, candidate, number, status, score, passed, fault_boundary, fault_transient,
@@ -61,26 +64,27 @@ class SqliteStore:
     def __init__(
         self, folder: Path, *, redactor: Redactor | None = None, version: str = ""
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._path = folder / LEDGER
         self._redactor = redactor or Redactor()
         self._version = version
-        self._lock = FolderLock(folder)
-        try:
-            self._db = _open(folder / LEDGER)
-        except BaseException:
-            self._lock.release()
-            raise
+        with writing_to(self._path):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = FolderLock(folder)
+            try:
+                self._db = _open(self._path)
+            except BaseException:
+                self._lock.release()
+                raise
         self._task_rows: dict[str, int] = dict(self._db.execute("SELECT digest, row FROM task"))
         self._seats: dict[str, int] = {}  # of the frozen plan, by the candidate's digest
-        self._fresh = not self._db.execute("SELECT 1 FROM attempt LIMIT 1").fetchone()
         self._pending: list[tuple[_Row, asyncio.Future[None]]] = []
         self._flusher: asyncio.Task[None] | None = None
         self._session: int | None = None
 
     def freeze(self, plan: Plan) -> None:
         """Make *plan* the plan of this run; what is already recorded of it stays."""
-        with _writing(self._db) as db:
+        with writing_to(self._path), _writing(self._db) as db:
             self._freeze(db, plan)
             self._session = db.execute(
                 "INSERT INTO session (started_at, host, pid, version, planned)"
@@ -90,13 +94,15 @@ class SqliteStore:
 
     def next_attempts(self, trials: Sequence[Trial]) -> Sequence[int | None]:
         """Return for each trial the number of its next attempt, None where it is finished."""
-        if self._fresh:
-            return [1] * len(trials)
-        return [self._next_attempt(trial) for trial in trials]
+        keys = [self._key(trial) for trial in trials]
+        if not self._any_known(keys):
+            return [1] * len(keys)  # a run that is new, mostly: one question instead of hundreds
+        return [self._next_attempt(key) for key in keys]
 
     async def append(self, trial: Trial, attempt: Attempt) -> None:
         """Keep *attempt*; return when it cannot be lost any more."""
-        row = self._row(trial, attempt)
+        with writing_to(self._path):
+            row = self._row(trial, attempt)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending.append((row, done))
         if self._flusher is None:
@@ -115,7 +121,7 @@ class SqliteStore:
         Tasks of *plan* have the ids of those that were planned, and may be scored differently.
         """
         self._db.execute(_VERDICTS)
-        with _writing(self._db) as db:
+        with writing_to(self._path), _writing(self._db) as db:
             self._freeze(db, plan)
             moved = dict(db.execute("SELECT id, row FROM task ORDER BY row"))
             moved |= {task.id: self._task_rows[task.digest] for task in plan.tasks}
@@ -128,7 +134,8 @@ class SqliteStore:
         if self._flusher is not None:
             await self._flusher
         try:
-            with _writing(self._db) as db:
+            # a disk that is full has been complained about; the end of a session is not worth it
+            with suppress(sqlite3.Error), _writing(self._db) as db:
                 db.execute(
                     "UPDATE session SET ended_at = ? WHERE row = ?",
                     (now().isoformat(), self._session),
@@ -160,13 +167,9 @@ class SqliteStore:
                     self._db.execute(_SUPERSEDE, row[0:3])
             self._db.executemany(_INSERT, rows)
             await asyncio.to_thread(self._db.execute, "COMMIT")
-        except (sqlite3.Error, OSError) as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            return LedgerError(
-                f"{self._folder / LEDGER} cannot be written: {error}; "
-                "what was shown as done is kept: make room and resume the run"
-            )
+        except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait must hear it
+            _roll_back(self._db)
+            return not_written(self._path, error)
         return None
 
     def _freeze(self, db: sqlite3.Connection, plan: Plan) -> None:
@@ -176,8 +179,16 @@ class SqliteStore:
             self._put_candidate(db, candidate, plan.conditions)
         self._put_blocks(db, plan)
 
-    def _next_attempt(self, trial: Trial) -> int | None:
-        found = self._db.execute(_NEXT, self._key(trial)).fetchone()
+    def _any_known(self, keys: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether anything is recorded in the neighbourhood of *keys*."""
+        tasks = [task for _, task, _ in keys]
+        return any(
+            self._db.execute(_NEAR, (rollout, min(tasks), max(tasks))).fetchone()
+            for rollout in {rollout for rollout, _, _ in keys}
+        )
+
+    def _next_attempt(self, key: tuple[int, int, int]) -> int | None:
+        found = self._db.execute(_NEXT, key).fetchone()
         if found is None:
             return 1
         number, status = found
@@ -276,7 +287,17 @@ class _writing:  # noqa: N801 -- reads as a word at its place: `with _writing(db
         return self._db
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            if kind is None:
+                self._db.execute("COMMIT")
+        finally:
+            _roll_back(self._db)
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    """Leave the transaction that failed; SQLite itself may have done so already."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")
 
 
 def _open(path: Path) -> sqlite3.Connection:

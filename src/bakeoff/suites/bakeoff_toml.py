@@ -1,6 +1,6 @@
 """The front door for Bakeoff's own TOML."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,9 @@ from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
 from bakeoff.core.errors import UsageError
-from bakeoff.core.task import Task
-from bakeoff.suites.json_suite import read_suite
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.values import Json
+from bakeoff.suites.json_suite import Scoring, read_suite
 
 
 def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
@@ -32,11 +33,10 @@ def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Bri
 
 def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
     """Return what the suite at *path* asks for, as if a run file had named only it."""
-    brief = read_suite(path)
     if not overrides:
-        return brief
+        return read_suite(path)
     run = convert(with_overrides({}, overrides), RunFile, source="--set", line_of=lambda _: None)
-    return _under(run, brief)
+    return _under(run, read_suite(path, scoring=_scoring(run)))
 
 
 def model_spec(entry: str | ModelTable) -> ModelSpec:
@@ -56,20 +56,29 @@ def model_spec(entry: str | ModelTable) -> ModelSpec:
 
 
 def _brief(run: RunFile, path: Path, source: Source) -> Brief:
-    tasks: list[Task] = []
-    sources = [source]
-    models: tuple[ModelSpec, ...] = ()
+    scoring = _scoring(run)
+    brief = Brief(name=path.stem, tasks=(), sources=(source,))
     for name in run.suites:
-        suite = read_suite(path.parent / name)
-        tasks += suite.tasks
-        models = models or suite.models
-        sources += suite.sources
-    tasks += [_task(entry, path) for entry in run.tasks]
-    _refuse_twins(tasks, path)
-    brief = Brief(
-        name=run.name or path.stem, tasks=tuple(tasks), models=models, sources=tuple(sources)
-    )
+        suite = read_suite(path.parent / name, scoring=scoring)
+        brief = replace(
+            brief,
+            tasks=brief.tasks + suite.tasks,
+            models=brief.models or suite.models,
+            parallel=brief.parallel or suite.parallel,
+            pause_s=brief.pause_s or suite.pause_s,
+            sources=brief.sources + suite.sources,
+        )
+    own = tuple(_task(entry, path, scoring) for entry in run.tasks)
+    brief = replace(brief, tasks=brief.tasks + own)
+    _refuse_twins(brief.tasks, path)
     return _under(run, brief)
+
+
+def _scoring(run: RunFile) -> Scoring:
+    return Scoring(
+        scorers=scorer_specs(run.scorers) or None,
+        pass_threshold=1.0 if run.pass_threshold is None else run.pass_threshold,
+    )
 
 
 def _under(run: RunFile, brief: Brief) -> Brief:
@@ -77,37 +86,30 @@ def _under(run: RunFile, brief: Brief) -> Brief:
     return replace(
         brief,
         name=run.name or brief.name,
-        tasks=tuple(_with_defaults(task, run) for task in brief.tasks),
+        tasks=tuple(_with_parameters(task, run.parameters) for task in brief.tasks),
         models=tuple(model_spec(m) for m in run.models) or brief.models,
         agents=tuple(_agent_spec(a) for a in run.agents) or brief.agents,
         rollouts=run.rollouts,
         parallel=run.parallel or brief.parallel,
-        pause_s=run.pause_s or brief.pause_s,
+        pause_s=brief.pause_s if run.pause_s is None else run.pause_s,
         conditions=_conditions(run.limits, run.roles),
     )
 
 
-def _with_defaults(task: Task, run: RunFile) -> Task:
-    scorers = task.scorers or scorer_specs(run.scorers) or default_scorers(task.target)
-    if scorers == task.scorers and not run.parameters and run.pass_threshold is None:
-        return task
-    return replace(
-        task,
-        scorers=scorers,
-        parameters={**run.parameters, **task.parameters},
-        pass_threshold=task.pass_threshold if run.pass_threshold is None else run.pass_threshold,
-    )
+def _with_parameters(task: Task, parameters: Mapping[str, Json]) -> Task:
+    return replace(task, parameters={**parameters, **task.parameters}) if parameters else task
 
 
-def _task(entry: TaskTable, path: Path) -> Task:
+def _task(entry: TaskTable, path: Path, scoring: Scoring) -> Task:
     what = f"{path}: task {entry.id!r}"
+    threshold = entry.pass_threshold
     return Task(
         id=entry.id,
         messages=conversation(entry.prompt, entry.messages, what=what),
         parameters=entry.parameters,
         target=entry.expected,
-        scorers=scorer_specs(entry.scorers or ()),
-        pass_threshold=1.0 if entry.pass_threshold is None else entry.pass_threshold,
+        scorers=_scorers(entry, scoring),
+        pass_threshold=scoring.pass_threshold if threshold is None else threshold,
         time_s=entry.time_s,
         name=entry.name,
         category=entry.category,
@@ -115,7 +117,13 @@ def _task(entry: TaskTable, path: Path) -> Task:
     )
 
 
-def _refuse_twins(tasks: list[Task], path: Path) -> None:
+def _scorers(entry: TaskTable, scoring: Scoring) -> tuple[ScorerSpec, ...]:
+    if entry.scorers is not None:
+        return scorer_specs(entry.scorers)
+    return default_scorers(entry.expected) if scoring.scorers is None else scoring.scorers
+
+
+def _refuse_twins(tasks: Iterable[Task], path: Path) -> None:
     seen: set[str] = set()
     for task in tasks:
         if task.id in seen:

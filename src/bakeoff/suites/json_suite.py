@@ -30,6 +30,7 @@ METADATA_FILE = "test_suite_metadata.json"
 S = TypeVar("S", bound=msgspec.Struct)
 OverZero = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class TestEntry(msgspec.Struct, kw_only=True):
@@ -48,7 +49,7 @@ class TestEntry(msgspec.Struct, kw_only=True):
     api_type: str | None = None
     expected: Json = None
     scorers: list[ScorerEntry] | None = None
-    pass_threshold: float | None = None
+    pass_threshold: Share | None = None
 
 
 class ApiConfig(msgspec.Struct, kw_only=True):
@@ -107,7 +108,7 @@ class SuiteFile(Metadata, kw_only=True):
     suite_info: dict[str, Json] = {}
     test_categories: dict[str, CategoryEntry] | list[str] = {}
     scorers: list[ScorerEntry] | None = None
-    pass_threshold: float | None = None
+    pass_threshold: Share | None = None
 
 
 class CategoriesFile(msgspec.Struct, kw_only=True):
@@ -125,16 +126,28 @@ class SuiteFiles:
     categories: Mapping[str, CategoryEntry]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """How answers are checked where neither a test nor its suite says so."""
+
+    scorers: tuple[ScorerSpec, ...] | None = None
+    pass_threshold: float = 1.0
+
+
+_EVALUATION_KEYS = ("reasoning_type", "custom_weights", "expected_indicators")
 _KNOWN = frozenset(TestEntry.__struct_fields__)
+_BY_TARGET = Scoring()
 
 
-def read_suite(path: Path, *, beside: bool = True) -> Brief:
+def read_suite(path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET) -> Brief:
     """Return what the suite at *path* asks for, with the files beside it unless told otherwise."""
-    files = read_suite_files(path, beside=beside)
+    files = read_suite_files(path, beside=beside, scoring=scoring)
     return with_metadata(files.brief, files.metadata)
 
 
-def read_suite_files(path: Path, *, beside: bool = True) -> SuiteFiles:
+def read_suite_files(
+    path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET
+) -> SuiteFiles:
     """Return the suite at *path* and the files beside it, each for itself."""
     data, source = _read_object(path)
     suite = _convert(data, SuiteFile, path)
@@ -151,8 +164,10 @@ def read_suite_files(path: Path, *, beside: bool = True) -> SuiteFiles:
         sources.append(found)
     defaults = _Defaults(
         path=path,
-        scorers=None if suite.scorers is None else scorer_specs(suite.scorers),
-        pass_threshold=1.0 if suite.pass_threshold is None else suite.pass_threshold,
+        scorers=scoring.scorers if suite.scorers is None else scorer_specs(suite.scorers),
+        pass_threshold=scoring.pass_threshold
+        if suite.pass_threshold is None
+        else suite.pass_threshold,
         time_s=metadata.global_settings.default_timeout_seconds,
         category_of=_category_of(categories),
     )
@@ -305,6 +320,13 @@ def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults) ->
 
 
 def _scorers(entry: TestEntry, defaults: _Defaults) -> tuple[ScorerSpec, ...]:
+    specs = _named_scorers(entry, defaults)
+    if not entry.evaluation_config:
+        return specs
+    return tuple(_with_evaluation(spec, entry.evaluation_config) for spec in specs)
+
+
+def _named_scorers(entry: TestEntry, defaults: _Defaults) -> tuple[ScorerSpec, ...]:
     if entry.scorers is not None:
         return scorer_specs(entry.scorers)
     if defaults.scorers is not None:
@@ -313,6 +335,14 @@ def _scorers(entry: TestEntry, defaults: _Defaults) -> tuple[ScorerSpec, ...]:
         # a style heuristic informs; it never decides whether an answer is right
         return (ScorerSpec(name="reasoning", weight=0.0),)
     return default_scorers(entry.expected)
+
+
+def _with_evaluation(spec: ScorerSpec, config: Mapping[str, Json]) -> ScorerSpec:
+    """Return the `reasoning` scorer with what the test says about it: it is part of the scoring."""
+    if spec.name != "reasoning":
+        return spec
+    settings = {key: config[key] for key in _EVALUATION_KEYS if key in config}
+    return replace(spec, settings={**settings, **spec.settings})
 
 
 def _time_limit(entry: TestEntry, defaults: _Defaults, what: str) -> float | None:

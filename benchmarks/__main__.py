@@ -1,0 +1,45 @@
+"""Run every benchmark and print one table; leave with 1 where a bar is missed.
+
+    python -m benchmarks                       everything; takes minutes
+    BENCH_TRIALS=20000 python -m benchmarks    a quick look
+    python -m benchmarks --only startup trial_cost --json results.json
+"""
+
+import argparse
+import json
+import platform
+import sys
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.measure import Reading, report
+
+BENCHMARKS = ("startup", "trial_cost", "planning", "flat", "memory")
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the readings here")
+    given = parser.parse_args()
+    readings: list[Reading] = []
+    for name in given.only:
+        began = perf_counter()
+        readings += import_module(f"benchmarks.{name}").measure()
+        print(f"{name}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    if given.json:
+        data = {
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "readings": [reading.as_data() for reading in readings],
+        }
+        given.json.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    report(readings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""The documentation: links lead somewhere, examples are valid and print what they say."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import zip_longest
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import bakeoff
+from bakeoff.api import checks
+from bakeoff.compat.runner_config import read_config
+from bakeoff.suites.json_suite import read_categories, read_metadata
+from support.loopback import Loopback, completion
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+LINKED = [*PAGES, *(p for p in (ROOT / "README.md", ROOT / "examples/README.md") if p.is_file())]
+
+_BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+_MARK = "\x1e"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A fenced block: its language, what is said behind it, and the output that follows it."""
+
+    page: Path
+    line: int
+    language: str
+    kind: str
+    text: str
+    output: str | None
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = list(_BLOCK.finditer(text))
+    for match, after in zip_longest(found, found[1:]):
+        follows = after is not None and text[match.end() : after.start()] == "\n"
+        yield Block(
+            page=page,
+            line=text.count("\n", 0, match.start()) + 1,
+            language=match[1],
+            kind=match[2].strip(),
+            text=match[3],
+            output=after[3] if after is not None and follows and after[1] == "text" else None,
+        )
+
+
+ALL_BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+def blocks_of(language: str) -> list[Block]:
+    return [block for block in ALL_BLOCKS if block.language == language]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as `bakeoff init` leaves it, and the current one."""
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "-m", "bakeoff", "init"], check=True, capture_output=True)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# argparse words its help differently from 3.13 on
+NAMES = ["run-file.md", "bakeoff.schema.json", *(["cli.md"] if sys.version_info < (3, 13) else [])]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_generated_page_is_as_the_code_says(generator: ModuleType, name: str) -> None:
+    assert generator.stale([name]) == [], "run: make docs"
+
+
+def test_the_generator_says_which_page_is_stale(
+    generator: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(generator, "REFERENCE", tmp_path)
+    assert generator.main(["--check"]) == 1
+    assert "docs/reference/cli.md is stale" in capsys.readouterr().err
+    assert generator.main([]) == 0
+    assert generator.main(["--check"]) == 0
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    headings = _HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(_BLOCK.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        if anchor:
+            assert anchor in anchors(target), f"{link}: no such heading"
+
+
+def test_every_page_is_on_the_index() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    linked = {(DOCS / link).resolve() for link in _LINK.findall(index)}
+    assert [p for p in PAGES if p.resolve() not in linked and p.name != "README.md"] == []
+
+
+@pytest.mark.parametrize("block", blocks_of("toml"), ids=str)
+def test_a_run_file_in_the_docs_is_valid(block: Block, folder: Path) -> None:
+    if block.kind == "fragment":
+        return
+    path = folder / "example.toml"
+    path.write_text(block.text, encoding="utf-8")
+    assert checks.check(path)[0] == f"{path}: valid"
+
+
+@pytest.mark.parametrize("block", blocks_of("json"), ids=str)
+def test_json_in_the_docs_is_what_it_says(block: Block, folder: Path) -> None:
+    path = folder / "example.json"
+    path.write_text(block.text, encoding="utf-8")
+    readers = {
+        "suite": checks.check,
+        "categories": read_categories,
+        "metadata": read_metadata,
+        "config": read_config,
+    }
+    assert block.kind in {*readers, "fragment"}, "say what it is behind ```json"
+    json.loads(block.text)
+    if block.kind in readers:
+        readers[block.kind](path)
+
+
+def run_session(page: Path, folder: Path, **replaced: str) -> None:
+    """Run the Python blocks of *page* as one session; each must print what the page says."""
+    session = [b for b in blocks(page) if b.language == "python" and not b.kind]
+    assert session
+    code = "".join(f"{block.text}\nprint({_MARK!r}, flush=True)\n" for block in session)
+    for old, new in replaced.items():
+        code = code.replace(old, new)
+    (folder / "session.py").write_text(code, encoding="utf-8")
+    env = {**os.environ, "MY_API_KEY": "a-key-of-nobody"}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    ended = subprocess.run(
+        [sys.executable, "session.py"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    for block, printed in zip(session, ended.stdout.split(f"{_MARK}\n"), strict=False):
+        assert printed == (block.output or ""), str(block)
+
+
+def test_the_python_api_page_is_a_session_that_runs(folder: Path) -> None:
+    run_session(DOCS / "guides/python-api.md", folder)
+
+
+def test_the_summary_page_reads_a_summary(folder: Path) -> None:
+    bakeoff.run("suite.json", models=["scripted/echo"])
+    run_session(DOCS / "reference/summary-json.md", folder)
+
+
+def test_the_test_runner_page_is_a_session_that_runs(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples/reasoning", tmp_path, dirs_exist_ok=True)
+    with Loopback(lambda _: completion("Answer: 50")) as server:
+        run_session(
+            DOCS / "guides/test-runner.md", tmp_path, **{"http://localhost:8004/v1": server.url}
+        )
+
+
+def test_the_parts_on_the_page_of_own_parts_work(tmp_path: Path) -> None:
+    page = list(blocks(DOCS / "guides/own-parts.md"))
+    for block in page:
+        if block.kind.startswith("file="):
+            (tmp_path / block.kind.removeprefix("file=")).write_text(block.text, encoding="utf-8")
+    (run_file,) = [b for b in page if b.kind == "run"]
+    (tmp_path / "own.toml").write_text(run_file.text, encoding="utf-8")
+    code = (
+        "import bakeoff\n"
+        "run = bakeoff.run('own.toml')\n"
+        "print({t.name: round(t.attempt.score, 2) for t in run.trials()})\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    shown = (DOCS / "guides/own-parts.md").read_text(encoding="utf-8")
+    scores = eval(ended.stdout)
+    assert len(scores) == 6
+    for name, score in scores.items():
+        assert re.search(rf"^{re.escape(name)} +completed +{score:.2f} ", shown, re.MULTILINE)
+
+
+def test_python_on_other_pages_compiles() -> None:
+    for block in blocks_of("python"):
+        compile(block.text, str(block), "exec")
+
+
+def test_the_files_that_init_writes_are_valid(folder: Path) -> None:
+    assert checks.check(folder / "bakeoff.toml")[0].endswith(": valid")
+
+
+@pytest.mark.parametrize("command", ["run", "list", "show", "summarize", "eval", "validate"])
+def test_options_in_console_blocks_exist(command: str) -> None:
+    known = bakeoff_help(command)
+    for block in blocks_of("console"):
+        for line in block.text.splitlines():
+            if line.startswith(f"$ bakeoff {command} "):
+                for option in re.findall(r"(?<= )--[a-z-]+", line.split(" > ")[0]):
+                    assert option in known, f"{block}: {line}"
+
+
+def bakeoff_help(command: str) -> str:
+    text: str = import_module(f"bakeoff.cli.{command}_command").parser().format_help()
+    return text

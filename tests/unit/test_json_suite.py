@@ -1,0 +1,308 @@
+"""JSON suites: what is read, what is kept, and what is refused with the name of the test."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bakeoff.core.brief import Brief
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Message, ScorerSpec, Task
+from bakeoff.suites.json_suite import Scoring, read_suite
+
+
+def _write(tmp_path: Path, data: object, name: str = "suite.json") -> Path:
+    path = tmp_path / name
+    if isinstance(data, bytes):
+        path.write_bytes(data)
+    else:
+        path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
+    return path
+
+
+def _read(tmp_path: Path, data: object) -> Brief:
+    return read_suite(_write(tmp_path, data))
+
+
+def _task(tmp_path: Path, **keys: object) -> Task:
+    return _read(tmp_path, {"tests": [{"id": "a", "prompt": "p", **keys}]}).tasks[0]
+
+
+def test_only_tests_are_required(tmp_path: Path) -> None:
+    brief = _read(tmp_path, {"tests": [{"id": "a", "prompt": "hello"}]})
+    assert brief.name == "suite"
+    (task,) = brief.tasks
+    assert (task.id, task.messages) == ("a", (Message(role="user", content="hello"),))
+    assert (task.scorers, task.target, task.time_s, task.category) == ((), None, None, None)
+    assert brief.models == ()
+
+
+def test_every_documented_key_of_a_test_arrives_and_unknown_ones_are_kept(tmp_path: Path) -> None:
+    task = _task(
+        tmp_path,
+        name="N",
+        category="c",
+        reasoning_type="multi_step",
+        description="D",
+        parameters={"max_tokens": 5, "stream": True, "effort": "low"},
+        metadata={"domain": "d", "timeout_seconds": 7},
+        evaluation_config={"reasoning_type": "general", "custom_weights": {"x": 1}},
+        api_type="completions",
+        expected="e",
+        pass_threshold=0.5,
+        favourite_colour={"any": ["thing", None]},
+    )
+    assert (task.name, task.category, task.api_type, task.target) == ("N", "c", "completions", "e")
+    assert task.parameters == {"max_tokens": 5, "stream": True, "effort": "low"}
+    assert (task.time_s, task.pass_threshold) == (7.0, 0.5)
+    assert task.metadata == {
+        "favourite_colour": {"any": ["thing", None]},
+        "domain": "d",
+        "timeout_seconds": 7,
+        "description": "D",
+        "reasoning_type": "multi_step",
+        "evaluation_config": {"reasoning_type": "general", "custom_weights": {"x": 1}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ({"prompt": "p"}, r"key 'tests\[1\]': object missing required field `id`"),
+        ({"id": " ", "prompt": "p"}, r"tests\[1\]: `id` is empty"),
+        ({"id": 5, "prompt": "p"}, r"key 'tests\[1\]\.id': expected `str`, got `int`"),
+        ({"id": "ok", "prompt": "p"}, r"test 'ok' is there twice"),
+        ({"id": "x", "prompt": 5}, r"'tests\[1\]\.prompt': .*got `int` \(test 'x'\)"),
+        ({"id": "x", "prompt": "p", "parameters": []}, r"'tests\[1\]\.parameters'.*\(test 'x'\)"),
+        ({"id": "x", "prompt": "p", "category": 1}, r"'tests\[1\]\.category'.*\(test 'x'\)"),
+        ({"id": "x", "prompt": "p", "scorers": "exact"}, r"'tests\[1\]\.scorers'.*\(test 'x'\)"),
+        (
+            {"id": "x", "prompt": "p", "scorers": [{"scorer": "exact", "weigth": 1}]},
+            r"unknown key 'weigth'; did you mean 'weight'\?",
+        ),
+        ({"id": "x", "prompt": "p", "pass_threshold": 5}, r"'tests\[1\]\.pass_threshold'.*<= 1"),
+        ({"id": "x"}, r"test 'x': write either `prompt` or `messages`"),
+        ({"id": "x", "prompt": "p", "messages": []}, r"test 'x': write either `prompt` or"),
+        ({"id": "x", "messages": []}, r"test 'x': `messages` is empty"),
+        (
+            {"id": "x", "messages": [{"role": "user"}]},
+            r"'tests\[1\]\.messages\[0\]'.*`content`.*\(test 'x'\)",
+        ),
+        (
+            {"id": "x", "prompt": "p", "metadata": {"timeout_seconds": "5"}},
+            r"test 'x': `metadata.timeout_seconds` must be a number over 0, not '5'",
+        ),
+        ({"id": "x", "prompt": "p", "metadata": {"timeout_seconds": 0}}, r"over 0, not 0"),
+        ({"id": "x", "prompt": "p", "metadata": {"timeout_seconds": True}}, r"over 0, not True"),
+        (7, r"'tests\[1\]': expected `object`, got `int`"),
+    ],
+)
+def test_a_wrong_test_is_refused_with_its_name_and_the_key(
+    tmp_path: Path, test: object, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        _read(tmp_path, {"tests": [{"id": "ok", "prompt": "p"}, test]})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"suite\.json:1: not valid JSON"),
+        ('{"tests": [\n{"id": "a",}\n]}', r"suite\.json:2: not valid JSON"),
+        ("[]", r"a JSON object is expected"),
+        ("{}", r"object missing required field `tests`"),
+        ('{"tests": {}}', r"key 'tests': expected `array`"),
+        ('{"tests": [{"id": "a", "prompt": "p", "expected": NaN}]}', r"NaN is not a JSON value"),
+        ('{"tests": [{"id": "a", "prompt": "p", "expected": 1e999}]}', r"out of range"),
+        ('{"tests": [\n\n{"id": "a", "prompt": "\\ud83d"}]}', r"json:3: \\ud83d is half a char"),
+        ('{"tests": [{"id": "a", "prompt": "\\udc00x"}]}', r"json:1: \\udc00 is half a char"),
+        (b'{"tests":\n[{"id": "\xff"}]}', r"suite\.json:2: not UTF-8 text \(byte 19\)"),
+        ('{"tests": ' + "[" * 500 + "]" * 500 + "}", r"nested more than 200 levels deep"),
+        ('{"tests": ' + "[" * 50_000 + "]" * 50_000 + "}", r"nested more than 200 levels deep"),
+        ('{"tests": ' + "[" * 50_000, r"nested more than 200 levels deep|not valid JSON"),
+    ],
+)
+def test_what_is_no_suite_is_refused_with_the_place(
+    tmp_path: Path, text: str | bytes, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        _read(tmp_path, text)
+
+
+def test_a_whole_emoji_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
+    text = b'\xef\xbb\xbf{"tests": [{"id": "a", "prompt": "\\ud83d\\ude00 \\\\ud800"}]}'
+    assert _read(tmp_path, text).tasks[0].messages[0].content == "😀 \\ud800"
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.json cannot be read: No such file"):
+        read_suite(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("expected", "scorers"),
+    [
+        ("word", ["includes"]),
+        (["a", "b"], ["includes"]),
+        (4, ["numeric"]),
+        (0.5, ["numeric"]),
+        (True, ["includes"]),
+        ({"k": 1}, ["json"]),
+        (None, []),
+    ],
+)
+def test_an_answer_is_checked_by_the_type_of_its_target(
+    tmp_path: Path, expected: object, scorers: list[str]
+) -> None:
+    assert [s.name for s in _task(tmp_path, expected=expected).scorers] == scorers
+
+
+def test_scorers_come_from_the_test_then_the_suite_then_the_run_then_the_target(
+    tmp_path: Path,
+) -> None:
+    tests = [
+        {"id": "own", "prompt": "p", "expected": "e", "scorers": ["exact"]},
+        {"id": "none", "prompt": "p", "expected": "e", "scorers": []},
+        {"id": "rest", "prompt": "p", "expected": "e"},
+    ]
+
+    def names(suite: object, scoring: Scoring) -> dict[str, list[str]]:
+        brief = read_suite(_write(tmp_path, suite), scoring=scoring)
+        return {t.id: [s.name for s in t.scorers] for t in brief.tasks}
+
+    run = Scoring(scorers=(ScorerSpec(name="choice"),))
+    fixed: dict[str, list[str]] = {"own": ["exact"], "none": []}
+    with_suite = {"tests": tests, "scorers": ["numeric"]}
+    assert names(with_suite, run) == {**fixed, "rest": ["numeric"]}
+    assert names({"tests": tests}, run) == {**fixed, "rest": ["choice"]}
+    assert names({"tests": tests}, Scoring()) == {**fixed, "rest": ["includes"]}
+
+
+def test_a_style_heuristic_never_weighs(tmp_path: Path) -> None:
+    task = _task(tmp_path, evaluation_config={"reasoning_type": "general"})
+    assert [(s.name, s.weight) for s in task.scorers] == [("reasoning", 0.0)]
+    task = _task(tmp_path, evaluation_config={"reasoning_type": "general"}, expected="x")
+    assert task.scorers == (ScorerSpec(name="includes"),)
+
+
+def test_the_time_limit_of_a_test_wins_over_that_of_the_suite(tmp_path: Path) -> None:
+    suite = {
+        "global_settings": {"default_timeout_seconds": 30},
+        "tests": [
+            {"id": "own", "prompt": "p", "metadata": {"timeout_seconds": 5}},
+            {"id": "rest", "prompt": "p"},
+        ],
+    }
+    assert [t.time_s for t in _read(tmp_path, suite).tasks] == [5.0, 30.0]
+
+
+def test_the_metadata_file_beside_a_suite_says_where_it_is_sent(tmp_path: Path) -> None:
+    metadata = {
+        "api_config": {
+            "endpoint": "http://localhost:1/v1/completions",
+            "model": "m",
+            "headers": {"A": "b"},
+            "type": "completions",
+            "timeout": 60,
+            "note": "for people",
+        },
+        "global_settings": {
+            "default_timeout_seconds": 20,
+            "default_retry_attempts": 2,
+            "delay_between_tests": 0.5,
+            "anything": 1,
+        },
+        "execution_modes": {"concurrent": {"default_workers": 3, "max_workers": 8}},
+    }
+    _write(tmp_path, metadata, "test_suite_metadata.json")
+    brief = _read(tmp_path, {"tests": [{"id": "a", "prompt": "p"}]})
+    (model,) = brief.models
+    assert (model.base_url, model.name) == ("http://localhost:1/v1/completions", "m")
+    assert model.headers == {"A": "b"}
+    assert model.settings["max_retries"] == 2
+    assert model.settings["timeout_s"] == 60
+    assert model.settings["api_type"] == "completions"
+    assert (brief.pause_s, brief.parallel, brief.tasks[0].time_s) == (0.5, 3, 20.0)
+    assert [Path(s.path).name for s in brief.sources] == ["suite.json", "test_suite_metadata.json"]
+
+
+def test_one_file_may_hold_it_all_and_then_wins(tmp_path: Path) -> None:
+    _write(
+        tmp_path, {"api_config": {"endpoint": "http://other", "model": "o"}},
+        "test_suite_metadata.json",
+    )  # fmt: skip
+    suite = {
+        "api_config": {"endpoint": "http://x/v1", "model": "m"},
+        "global_settings": {"delay_between_tests": 0.1},
+        "test_categories": {"c": {"test_ids": ["a"]}},
+        "tests": [{"id": "a", "prompt": "p"}],
+    }
+    brief = _read(tmp_path, suite)
+    assert (brief.models[0].base_url, brief.pause_s) == ("http://x/v1", 0.1)
+    assert brief.tasks[0].category == "c"
+
+
+def test_categories_come_from_the_file_beside_for_tests_without_one(tmp_path: Path) -> None:
+    categories = {
+        "categories": {"logic": {"description": "d", "test_ids": ["a", "gone"]}},
+        "reasoning_type_mapping": {"x": ["a"]},
+    }
+    _write(tmp_path, categories, "categories.json")
+    suite = {"tests": [{"id": "a", "prompt": "p"}, {"id": "b", "prompt": "p", "category": "own"}]}
+    assert [t.category for t in _read(tmp_path, suite).tasks] == ["logic", "own"]
+    assert read_suite(tmp_path / "suite.json", beside=False).tasks[0].category is None
+
+
+def test_a_broken_file_beside_a_suite_is_told_by_its_own_name(tmp_path: Path) -> None:
+    _write(tmp_path, {"categories": {"c": {"test_ids": "a"}}}, "categories.json")
+    with pytest.raises(UsageError, match=r"categories\.json: key 'categories\.c\.test_ids'"):
+        _read(tmp_path, {"tests": [{"id": "a", "prompt": "p"}]})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"global_settings": {"default_timeout_seconds": 0}},
+        {"global_settings": {"default_timeout_seconds": "5"}},
+        {"global_settings": {"delay_between_tests": -1}},
+        {"execution_modes": {"concurrent": {"default_workers": 0}}},
+        {"api_config": {"model": "m"}},
+        {"scorers": [{"scorer": "exact", "weight": -1}]},
+    ],
+)
+def test_a_knob_out_of_range_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        _read(tmp_path, {"tests": [{"id": "a", "prompt": "p"}], **wrong})
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(_json)
+def test_any_file_is_read_or_refused_and_never_crashes(
+    tmp_path_factory: pytest.TempPathFactory, value: object
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    for data in (value, {"tests": value}, {"tests": [value]}, {"tests": [], "suite_info": value}):
+        try:
+            _read(folder, json.dumps(data))
+        except UsageError as error:
+            assert str(error).startswith(str(folder))  # noqa: PT017 -- either way is right
+
+
+@settings(deadline=None)
+@given(_json)
+def test_a_target_arrives_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, value: object
+) -> None:
+    folder = tmp_path_factory.mktemp("target")
+    assert _task(folder, expected=value, scorers=[]).target == json.loads(json.dumps(value))

@@ -1,0 +1,89 @@
+"""What a model's name means, and what its secrets are."""
+
+import pytest
+
+from bakeoff._lib.redact import MASK, Redactor
+from bakeoff.api.model_names import learn_literals, resolve, with_secrets
+from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import UsageError
+
+
+def _named(name: str, **rest: object) -> ModelSpec:
+    return ModelSpec(provider="", name=name, **rest)
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "model"),
+    [
+        ("embedded", "embedded", "smollm2-135m"),
+        ("embedded/other", "embedded", "other"),
+        ("scripted", "scripted", "echo"),
+        ("openai/gpt-x", "openai", "gpt-x"),
+        ("my_models:answer", "python", "my_models:answer"),
+        ("pkg/file.py:answer", "python", "pkg/file.py:answer"),
+    ],
+)
+def test_a_name_says_who_provides_it(name: str, provider: str, model: str) -> None:
+    found = resolve(_named(name))
+    assert (found.provider, found.name) == (provider, model)
+
+
+def test_with_a_base_url_a_name_is_sent_as_it_stands() -> None:
+    for name in ("org/model:8b", "embedded", "llama3:8b", "scripted/echo"):
+        found = resolve(_named(name), base_url="http://x/v1")
+        assert (found.provider, found.name, found.label) == ("openai-compatible", name, name)
+    assert resolve(_named("openai-compatible/m", base_url="http://x")).name == "m"
+
+
+def test_a_label_of_ones_own_stays() -> None:
+    assert resolve(_named("m", label="mine"), base_url="http://x").label == "mine"
+
+
+def test_openai_has_its_place_and_its_key_by_name() -> None:
+    found = resolve(_named("openai/m"))
+    assert (found.base_url, found.api_key) == ("https://api.openai.com/v1", "${OPENAI_API_KEY}")
+
+
+@pytest.mark.parametrize("name", ["gpt-4", "openay/x", "openai", "llama3:8b", ""])
+def test_a_name_that_says_too_little_is_refused_with_what_to_do(name: str) -> None:
+    with pytest.raises(UsageError, match=r"write it as provider/name, or .*--base-url; providers"):
+        resolve(_named(name))
+
+
+def test_secrets_are_read_late_and_the_redactor_learns_them() -> None:
+    redactor = Redactor()
+    spec = ModelSpec(
+        provider="openai-compatible",
+        name="m",
+        base_url="https://${HOST}/v1",
+        api_key="${KEY}",
+        headers={"X-Token": "t ${KEY}", "Accept": "json"},
+    )
+    read = with_secrets(spec, {"HOST": "example.org", "KEY": "sk-secret-1"}, redactor)
+    assert read.base_url == "https://example.org/v1"
+    assert read.api_key == "sk-secret-1"
+    assert read.headers == {"X-Token": "t sk-secret-1", "Accept": "json"}
+    assert spec.api_key == "${KEY}"
+    assert redactor.text("x sk-secret-1") == f"x {MASK}"
+
+
+def test_a_variable_that_is_not_set_is_named() -> None:
+    spec = _named("m", api_key="${NOT_SET_ANYWHERE}")
+    with pytest.raises(UsageError, match="environment variable NOT_SET_ANYWHERE is not set"):
+        with_secrets(spec, {}, Redactor())
+
+
+def test_a_key_that_was_written_out_is_redacted_too() -> None:
+    redactor = Redactor()
+    spec = _named(
+        "m", api_key="sk-literal-1", headers={"Authorization": "Bearer abc-literal-2", "X": "plain-1"}
+    )  # fmt: skip
+    learn_literals(spec, redactor)
+    assert redactor.text("sk-literal-1 abc-literal-2 plain-1 Bearer") == (
+        f"{MASK} {MASK} plain-1 Bearer"
+    )
+
+
+def test_a_masked_key_is_not_sent_as_if_it_were_one() -> None:
+    with pytest.raises(UsageError, match="was not kept"):
+        with_secrets(_named("m", api_key=MASK), {}, Redactor())

@@ -1,0 +1,60 @@
+"""What `import bakeoff` offers, and what it costs."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import bakeoff
+
+DOCUMENTED = [
+    "APIConfiguration",
+    "AgentSpec",
+    "BakeoffError",
+    "Completion",
+    "ExecutionProgress",
+    "Message",
+    "ModelSpec",
+    "Outcome",
+    "Request",
+    "Run",
+    "Score",
+    "ScorerSpec",
+    "Stop",
+    "Suite",
+    "Summary",
+    "Task",
+    "TestResult",
+    "TestRunner",
+    "TrialRecord",
+    "Usage",
+    "UsageError",
+    "load_run",
+    "run",
+    "run_async",
+    "summarize",
+]
+HEAVY = {"aiohttp", "asyncio", "jsonschema", "msgspec", "numpy", "regex", "rich", "scipy", "uvloop"}
+
+
+def test_the_public_names_are_the_documented_ones() -> None:
+    assert sorted(bakeoff.__all__) == sorted(DOCUMENTED)
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_each_public_name_is_there_and_knows_its_own_name(name: str) -> None:
+    assert getattr(bakeoff, name).__name__ == name
+
+
+def test_a_name_that_is_not_public_is_refused() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Runner'"):
+        importlib.import_module("bakeoff").Runner  # noqa: B018
+
+
+def test_importing_bakeoff_imports_nothing_heavy() -> None:
+    program = "import sys, bakeoff; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not HEAVY & set(done.stdout.split())

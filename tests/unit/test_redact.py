@@ -1,0 +1,70 @@
+"""Secrets, taken out by value."""
+
+import json
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bakeoff._lib.redact import MASK, Redactor
+
+secrets = st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=30).filter(
+    lambda s: s not in MASK and MASK not in s
+)
+
+
+def test_a_secret_is_replaced_wherever_it_stands() -> None:
+    redactor = Redactor(["sk-12345678"])
+    assert redactor.text("Bearer sk-12345678, sk-12345678!") == f"Bearer {MASK}, {MASK}!"
+    assert redactor.data(b'{"x":"sk-12345678"}') == b'{"x":"[redacted]"}'
+
+
+def test_text_without_a_secret_is_returned_as_it_is() -> None:
+    text = "nothing here"
+    assert Redactor(["sk-12345678"]).text(text) is text
+    assert Redactor().text(text) is text
+
+
+def test_a_value_too_short_to_be_a_secret_does_not_blank_out_words() -> None:
+    assert Redactor(["", "a", "key"]).text("a key is a key") == "a key is a key"
+
+
+def test_the_longest_is_replaced_first() -> None:
+    redactor = Redactor(["secret-1"])
+    redactor.add(["secret-1-and-more"])
+    assert redactor.text("secret-1-and-more") == MASK
+
+
+@settings(deadline=None)
+@given(secrets, st.text(max_size=20), st.text(max_size=20))
+def test_no_secret_is_left_in_text(secret: str, before: str, after: str) -> None:
+    assert secret not in Redactor([secret]).text(before + secret + after).replace(MASK, "\0")
+
+
+@settings(deadline=None)
+@given(secrets)
+def test_no_secret_is_left_in_json_however_it_is_escaped(secret: str) -> None:
+    redactor = Redactor([secret])
+    for encoded in (
+        json.dumps({"k": f"a {secret} b"}).encode(),
+        json.dumps({"k": f"a {secret} b"}, ensure_ascii=False).encode(),
+        msgspec.json.encode({"k": f"a {secret} b"}),
+    ):
+        cleaned = redactor.data(encoded)
+        assert json.loads(cleaned) == {"k": f"a {MASK} b"}
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["n00000", '"00000', "\\n00000", "\\\\", "\n", "0", "00000", "u0000"])))
+def test_what_was_json_is_json_afterwards(pieces: list[str]) -> None:
+    redactor = Redactor(["n00000", '"00000', "\\n00000", "u00000"])
+    data = msgspec.json.encode({"k": "".join(pieces)})
+    cleaned = json.loads(redactor.data(data))["k"]
+    assert "n00000" not in cleaned
+    assert '"00000' not in cleaned
+
+
+def test_a_secret_with_quotes_and_backslashes_does_not_slip_through_json() -> None:
+    secret = 'pa"ss\\wörd\n1'
+    data = json.dumps({"key": secret}).encode()
+    assert json.loads(Redactor([secret]).data(data)) == {"key": MASK}

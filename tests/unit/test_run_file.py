@@ -1,0 +1,209 @@
+"""Bakeoff's own TOML: every key, and what each does."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from bakeoff.config.run_file import RunFile, json_schema
+from bakeoff.core.brief import Brief
+from bakeoff.core.candidate import AgentSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Message, ScorerSpec
+from bakeoff.suites.bakeoff_toml import read_run_file, read_suite_file
+
+EVERY_KEY = """
+name = "all"
+description = "for people"
+suites = ["suite.json"]
+rollouts = 3
+parallel = 4
+pause_s = 0.25
+parameters = { temperature = 0.5, top_p = 0.9 }
+scorers = ["exact", { scorer = "includes", weight = 2, settings = { all = true } }]
+pass_threshold = 0.6
+models = ["scripted", { model = "m", name = "label", base_url = "http://x/v1", api_key = "${K}", headers = { A = "b" }, parameters = { seed = 1 }, settings = { max_retries = 0 } }]
+agents = ["direct", { agent = "mine:solve", name = "me", version = "2", settings = { n = 1 } }]
+
+[limits]
+time_s = 9
+requests = 8
+output_tokens = 7
+attempts = 6
+
+[roles]
+instructor = "openai/x"
+[roles.judge]
+model = "j"
+base_url = "http://y"
+
+[[tasks]]
+id = "own"
+prompt = "p"
+name = "Own"
+category = "c"
+parameters = { temperature = 0 }
+expected = ["a", "b"]
+scorers = ["numeric"]
+pass_threshold = 0.1
+time_s = 2
+metadata = { any = "thing" }
+
+[[tasks]]
+id = "talk"
+messages = [{ role = "system", content = "s" }, { role = "user", content = [{ type = "text", text = "u" }] }]
+"""
+
+
+def _brief(tmp_path: Path, text: str, **overrides: str) -> Brief:
+    suite = {
+        "tests": [
+            {"id": "s1", "prompt": "q", "expected": "a"},
+            {"id": "s2", "prompt": "q", "expected": 4, "scorers": [], "pass_threshold": 0.3},
+        ]
+    }
+    (tmp_path / "suite.json").write_text(json.dumps(suite))
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    return read_run_file(path, overrides)
+
+
+def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
+    brief = _brief(tmp_path, EVERY_KEY)
+    assert (brief.name, brief.rollouts, brief.parallel, brief.pause_s) == ("all", 3, 4, 0.25)
+    scripted, own = brief.models
+    assert (scripted.name, scripted.label) == ("scripted", None)
+    assert (own.name, own.label, own.base_url, own.api_key) == ("m", "label", "http://x/v1", "${K}")
+    assert (own.headers, own.parameters, own.settings) == (
+        {"A": "b"},
+        {"seed": 1},
+        {"max_retries": 0},
+    )
+    assert brief.agents == (
+        AgentSpec(name="direct"),
+        AgentSpec(name="mine:solve", version="2", settings={"n": 1}, label="me"),
+    )
+    limits = brief.conditions.limits
+    assert (limits.time_s, limits.requests, limits.output_tokens) == (9, 8, 7)
+    assert brief.conditions.attempts == 6
+    roles = brief.conditions.roles
+    assert {name: (r.name, r.base_url) for name, r in roles.items()} == {
+        "instructor": ("openai/x", None),
+        "judge": ("j", "http://y"),
+    }
+    tasks = {task.id: task for task in brief.tasks}
+    assert list(tasks) == ["s1", "s2", "own", "talk"]
+    task = tasks["own"]
+    assert (task.name, task.category, task.target) == ("Own", "c", ["a", "b"])
+    assert task.parameters == {"temperature": 0, "top_p": 0.9}
+    assert task.scorers == (ScorerSpec(name="numeric"),)
+    assert (task.pass_threshold, task.time_s, task.metadata) == (0.1, 2, {"any": "thing"})
+    assert tasks["talk"].messages == (
+        Message(role="system", content="s"),
+        Message(role="user", content="u"),
+    )
+    assert len(brief.sources) == 2
+
+
+def test_every_key_there_is_stands_in_the_test_above() -> None:
+    for key in RunFile.__struct_fields__:
+        assert f"\n{key} " in EVERY_KEY or f"[{key}]" in EVERY_KEY, key
+
+
+def test_scorers_of_the_run_hold_for_tests_that_name_none_of_their_own(tmp_path: Path) -> None:
+    tasks = {t.id: t for t in _brief(tmp_path, EVERY_KEY).tasks}
+    of_the_run = (
+        ScorerSpec(name="exact"),
+        ScorerSpec(name="includes", weight=2.0, settings={"all": True}),
+    )
+    assert tasks["s1"].scorers == of_the_run
+    assert tasks["talk"].scorers == of_the_run
+    assert tasks["s2"].scorers == ()  # it says: none
+
+
+def test_a_threshold_of_the_run_holds_for_tests_that_have_none_of_their_own(tmp_path: Path) -> None:
+    tasks = {t.id: t for t in _brief(tmp_path, EVERY_KEY).tasks}
+    assert {name: t.pass_threshold for name, t in tasks.items()} == {
+        "s1": 0.6,
+        "s2": 0.3,
+        "own": 0.1,
+        "talk": 0.6,
+    }
+
+
+def test_naming_a_suite_in_a_run_file_does_not_change_what_its_tests_are(tmp_path: Path) -> None:
+    through = _brief(tmp_path, 'suites = ["suite.json"]')
+    alone = read_suite_file(tmp_path / "suite.json")
+    assert [t.digest for t in through.tasks] == [t.digest for t in alone.tasks]
+
+
+def test_the_endpoint_the_pause_and_the_workers_of_a_suite_hold_under_a_run_file(
+    tmp_path: Path,
+) -> None:
+    suite = {
+        "api_config": {"endpoint": "http://x/v1", "model": "m"},
+        "global_settings": {"delay_between_tests": 0.5},
+        "execution_modes": {"concurrent": {"default_workers": 3}},
+        "tests": [{"id": "a", "prompt": "p"}],
+    }
+    (tmp_path / "with.json").write_text(json.dumps(suite))
+    brief = _brief(tmp_path, 'suites = ["with.json"]')
+    assert (brief.models[0].name, brief.pause_s, brief.parallel) == ("m", 0.5, 3)
+    brief = _brief(tmp_path, 'suites = ["with.json"]\npause_s = 0\nparallel = 1\nmodels = ["n"]')
+    assert (brief.models[0].name, brief.pause_s, brief.parallel) == ("n", 0.0, 1)
+
+
+def test_a_setting_can_switch_the_pause_of_a_suite_off(tmp_path: Path) -> None:
+    suite = {
+        "global_settings": {"delay_between_tests": 5},
+        "tests": [{"id": "a", "prompt": "p", "expected": "x"}],
+    }
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(suite))
+    brief = read_suite_file(path, {"pause_s": "0", "scorers": '["exact"]', "rollouts": "2"})
+    assert (brief.pause_s, brief.rollouts) == (0.0, 2)
+    assert brief.tasks[0].scorers == (ScorerSpec(name="exact"),)
+
+
+def test_settings_win_over_the_file(tmp_path: Path) -> None:
+    brief = _brief(tmp_path, "rollouts = 2\n[limits]\ntime_s = 5\n", **{"limits.time_s": "7"})
+    assert (brief.rollouts, brief.conditions.limits.time_s) == (2, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", r"run\.toml:1: unknown key 'x'"),
+        ("\n[limits]\n\ntime = 3\n", r"run\.toml:4: unknown key 'time'; did you mean 'time_s'\?"),
+        ("[roles.judge]\nmodle = 'x'\n", r"run\.toml:2: unknown key 'modle'; .*'model'"),
+        ("[[tasks]]\nid = 'a'\n", r"task 'a': write either `prompt` or `messages`"),
+        ("[[tasks]]\nid = 'a'\nprompt = 'x'\nmessages = []\n", r"either `prompt` or `messages`"),
+        ("[[tasks]]\nid = 'a'\nmessages = []\n", r"task 'a': `messages` is empty"),
+        ("[[tasks]]\nprompt = 'x'\n", r"run\.toml:1: key 'tasks\[0\]': .* field `id`"),
+        (
+            "[[tasks]]\nid = 's1'\nprompt = 'x'\n[[tasks]]\nid = 's1'\nprompt = 'y'\n",
+            r"task 's1' is there twice",
+        ),
+        ("suites = ['suite.json', 'suite.json']", r"task 's1' is there twice"),
+        ("suites = ['none.json']", r"none\.json cannot be read: No such file"),
+        ("scorers = [{ scorer = 'x', weight = -1 }]", r"weight must be 0 or more, not -1"),
+        (
+            "[[tasks]]\nid='a'\nmessages=[{role='user', content=[{type='image_url'}]}]",
+            r"only text parts are supported",
+        ),
+    ],
+)
+def test_a_wrong_run_file_is_refused_with_the_place(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        _brief(tmp_path, text)
+
+
+def test_the_schema_is_one_and_knows_every_key() -> None:
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    defined = schema["$defs"]["RunFile"]
+    assert set(defined["properties"]) == set(RunFile.__struct_fields__)
+    assert defined["additionalProperties"] is False

@@ -1,0 +1,85 @@
+"""Which tests are meant."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.plans import task
+
+from bakeoff.core.errors import UsageError
+from bakeoff.planning.select import Selection, select
+
+TASKS = (
+    task("math_01", category="math"),
+    task("math_02", category="math"),
+    task("read_01", category="reading"),
+    task("odd[1]"),
+)
+
+
+def _ids(**wish: object) -> list[str]:
+    return [t.id for t in select(TASKS, Selection(**wish))]
+
+
+def test_an_empty_selection_is_everything_in_order() -> None:
+    assert _ids() == ["math_01", "math_02", "read_01", "odd[1]"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "ids"),
+    [
+        ({"categories": ["math"]}, ["math_01", "math_02"]),
+        ({"categories": ["reading", "math"]}, ["math_01", "math_02", "read_01"]),
+        ({"tests": ["*_01"]}, ["math_01", "read_01"]),
+        ({"tests": ["math_0?"]}, ["math_01", "math_02"]),
+        ({"tests": ["odd[1]"]}, ["odd[1]"]),
+        ({"tests": ["read_01", "math_01"]}, ["math_01", "read_01"]),
+        ({"categories": ["math"], "tests": ["*_01"]}, ["math_01"]),
+        ({"limit": 2}, ["math_01", "math_02"]),
+        ({"limit": 99}, ["math_01", "math_02", "read_01", "odd[1]"]),
+        ({"categories": ["reading"], "limit": 1}, ["read_01"]),
+    ],
+)
+def test_wishes_narrow_it_down(wish: dict[str, object], ids: list[str]) -> None:
+    assert _ids(**wish) == ids
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"categories": ["maths"]}, r"no category 'maths': did you mean 'math'\?"),
+        ({"tests": ["math_1"]}, r"no test 'math_1': did you mean 'math_0"),
+        ({"tests": ["MATH_01"]}, r"no test 'MATH_01'"),
+        ({"tests": ["zzz*"]}, r"no test 'zzz\*': there are: "),
+        ({"limit": 0}, r"limit must be 1 or more, not 0"),
+        ({"categories": ["math"], "tests": ["read_01"]}, r"the selection leaves no test"),
+    ],
+)
+def test_a_wish_that_matches_nothing_is_an_error_with_a_hint(
+    wish: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        _ids(**wish)
+
+
+def test_a_suite_without_tests_is_told_as_that() -> None:
+    with pytest.raises(UsageError, match="there are no tests to run"):
+        select((), Selection())
+
+
+@settings(deadline=None)
+@given(
+    st.sets(st.sampled_from(["math", "reading"])),
+    st.sets(st.sampled_from([t.id for t in TASKS])),
+    st.none() | st.integers(1, 6),
+)
+def test_what_is_selected_is_a_part_of_the_whole_in_the_same_order(
+    categories: set[str], tests: set[str], limit: int | None
+) -> None:
+    try:
+        chosen = _ids(categories=categories, tests=tests, limit=limit)
+    except UsageError:
+        return
+    everything = _ids()
+    assert chosen == [i for i in everything if i in chosen]
+    assert limit is None or len(chosen) <= limit
+    assert not tests or set(chosen) <= tests
