@@ -11,7 +11,7 @@ print(bakeoff.summarize(run).candidates[0].total.score)
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bakeoff.api import Run, load_run, run, run_async, summarize
+    from bakeoff.api import Run, load_run, rescore, run, run_async, summarize
     from bakeoff.compat.test_runner import (
         APIConfiguration,
         ExecutionProgress,
@@ -49,13 +49,14 @@ __all__ = [
     "Usage",
     "UsageError",
     "load_run",
+    "rescore",
     "run",
     "run_async",
     "summarize",
 ]
 
 _HOMES = {
-    "bakeoff.api": ("Run", "load_run", "run", "run_async", "summarize"),
+    "bakeoff.api": ("Run", "load_run", "rescore", "run", "run_async", "summarize"),
     "bakeoff.compat.test_runner": (
         "APIConfiguration",
         "ExecutionProgress",

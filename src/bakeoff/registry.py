@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
@@ -48,6 +48,19 @@ _REFERENCE = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 def is_reference(name: str) -> bool:
     """Whether *name* has the form `module:attr` or `path/file.py:attr`."""
     return _REFERENCE.fullmatch(name) is not None
+
+
+def is_own(name: str) -> bool:
+    """Whether *name* is a `module:attr` whose module is there, without importing it."""
+    if not is_reference(name):
+        return False
+    module = name.partition(":")[0].removesuffix(".py").replace("/", ".").strip(".")
+    if Path(*module.split(".")).with_suffix(".py").is_file():
+        return True
+    try:
+        return find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def names(kind: Kind) -> list[str]:

@@ -1,12 +1,13 @@
 """A run file or a suite, checked without running it."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from bakeoff import registry
 from bakeoff._lib.redact import Redactor
-from bakeoff.api.rigs import Parts
+from bakeoff.api.model_names import OWN
+from bakeoff.api.rigs import Parts, about_task, check_scorer
 from bakeoff.api.sources import Wishes, prepare, read
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import ModelSpec
@@ -23,22 +24,33 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
     if without_models:  # a suite alone is fine; who solves it is said at run time
         brief = replace(brief, models=(ModelSpec(provider="scripted", name="echo"),))
     prepared = prepare(brief, Wishes(models=models, base_url=base_url))
-    for task in prepared.plan.tasks:
-        _check_scorers(task)
-    for agent in {c.agent.name for c in prepared.plan.candidates}:
-        if not registry.is_reference(agent):
-            registry.find("agents", agent)
-    return _lines(source, prepared.brief, trials=len(prepared.plan), without_models=without_models)
+    plan, parts = prepared.plan, Parts(redactor=Redactor(), environ=_AnyEnviron())
+    for spec in (*(c.model for c in plan.candidates), *plan.conditions.roles.values()):
+        if spec.provider != OWN:
+            parts.model(spec)
+    for agent in (c.agent for c in plan.candidates):
+        if not registry.is_reference(agent.name):
+            parts.agent(agent)
+    for task in plan.tasks:
+        with about_task(task):
+            _check_scorers(task, parts, plan.conditions.roles)
+    return _lines(source, prepared.brief, trials=len(plan), without_models=without_models)
 
 
-def _check_scorers(task: Task) -> None:
-    parts = Parts(redactor=Redactor(), environ={})
+class _AnyEnviron(dict[str, str]):
+    """An environment in which every variable is set: the keys are needed at run time, not here."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> str:
+        return f"${key}"
+
+
+def _check_scorers(task: Task, parts: Parts, roles: Container[str]) -> None:
     for spec in task.scorers:
-        if registry.is_reference(spec.name):
-            continue
-        scorer = parts.scorer(spec)
-        if hasattr(scorer, "check"):
-            scorer.check(task)
+        if not registry.is_reference(spec.name):
+            check_scorer(spec, parts.scorer(spec), task, roles)
 
 
 def _lines(source: Path, brief: Brief, *, trials: int, without_models: bool) -> list[str]:

@@ -32,7 +32,7 @@ def resolve(spec: ModelSpec, *, base_url: str | None = None) -> ModelSpec:
     provider, slash, name = text.partition("/")
     if provider in known and (slash or provider in _DEFAULT_NAMES):
         return _with_defaults(replace(spec, provider=provider, name=name))
-    if registry.is_reference(text):
+    if registry.is_own(text):
         return replace(spec, provider=OWN)
     raise UsageError(
         f"model {text!r}: write it as provider/name, or say where it is with --base-url; "

@@ -1,7 +1,8 @@
 """Live parts for trials: built once, shared by all trials that name them, closed together."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -43,7 +44,7 @@ class Parts:
     def model(self, spec: ModelSpec) -> Model:
         """Return a live model."""
         if spec.provider == OWN:
-            return _own_model(self.find("models", spec.name), spec.name)
+            return _own_model(self.find("models", spec.name), spec)
         build = self.find("models", spec.provider)
         if not callable(build):
             raise UsageError(f"model provider {spec.provider!r} is not something that can be built")
@@ -67,18 +68,37 @@ class Parts:
         return FunctionScorer(_function(built, f"scorer {spec.name!r}"), settings=spec.settings)
 
 
-def _own_model(part: object, name: str) -> Model:
-    if isinstance(part, type):
-        part = part()
+def _own_model(part: object, spec: ModelSpec) -> Model:
+    part = registry.build(part, spec.settings, what=f"model {spec.name!r}")
     if hasattr(part, "complete"):
         return part  # type: ignore[return-value]  # it has the method of the port
-    return FunctionModel(_function(part, f"model {name!r}"))
+    return FunctionModel(_function(part, f"model {spec.name!r}"), spec.settings)
 
 
 def _function(part: object, what: str) -> Callable[..., object]:
     if not callable(part):
         raise UsageError(f"{what} is a {type(part).__name__}; give a function or an object")
     return part
+
+
+def check_scorer(spec: ScorerSpec, scorer: Scorer, task: Task, roles: Container[str]) -> None:
+    """Raise where *scorer* could not judge *task*: better now than after the first answer."""
+    if isinstance(scorer, _Checks):
+        scorer.check(task)
+    if spec.name == "judge" and "judge" not in roles:
+        raise UsageError(
+            "it is scored by a judge: say which model with [roles.judge] in the run file"
+        )
+
+
+@contextmanager
+def about_task(task: Task) -> Iterator[None]:
+    """Say which task a mistake belongs to."""
+    try:
+        yield
+    except UsageError as error:
+        name = f"task {task.id!r}"
+        raise UsageError(str(error) if name in str(error) else f"{name}: {error}") from error
 
 
 class SharedRigs:
@@ -97,7 +117,7 @@ class SharedRigs:
                 self._model(candidate.model),
             )
         for task in plan.tasks:
-            self._check(task, set(plan.conditions.roles))
+            self._check(task, plan.conditions.roles)
 
     def rig(self, trial: Trial) -> Rig:
         """Return the parts of *trial*."""
@@ -116,21 +136,17 @@ class SharedRigs:
                 await model.close()
 
     def _model(self, spec: ModelSpec) -> Model:
-        key = digest([spec.identity(), dict(spec.settings), dict(spec.headers)])
+        key = digest([spec.identity(), dict(spec.settings), dict(spec.headers), spec.api_key])
         if key not in self._models:
             self._models[key] = self._parts.model(spec)
         return self._models[key]
 
-    def _check(self, task: Task, roles: set[str]) -> None:
-        self._of_task[task.digest] = tuple(self._scorer(spec) for spec in task.scorers)
-        for spec, scorer in zip(task.scorers, self._of_task[task.digest], strict=True):
-            if isinstance(scorer, _Checks):
-                scorer.check(task)
-            if spec.name == "judge" and "judge" not in roles:
-                raise UsageError(
-                    f"task {task.id!r} is scored by a judge: say which model with [roles.judge] "
-                    "in the run file"
-                )
+    def _check(self, task: Task, roles: Container[str]) -> None:
+        with about_task(task):
+            scorers = tuple(self._scorer(spec) for spec in task.scorers)
+            for spec, scorer in zip(task.scorers, scorers, strict=True):
+                check_scorer(spec, scorer, task, roles)
+        self._of_task[task.digest] = scorers
 
     def _scorer(self, spec: ScorerSpec) -> Scorer:
         key = digest([spec.name, dict(spec.settings)])

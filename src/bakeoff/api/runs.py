@@ -13,7 +13,15 @@ from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.sources import Prepared
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
-from bakeoff.core.events import Listener, Notice, RunEnded, RunStarted, ignore
+from bakeoff.core.events import (
+    Event,
+    Listener,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TrialEnded,
+    ignore,
+)
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord
@@ -132,7 +140,7 @@ async def _execute(
             rigs=rigs,
             executor=LocalExecutor(brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s),
             stop=start.stop,
-            tell=start.listener,
+            tell=_discreet(start.listener, redactor),
         )
     finally:
         await store.close()
@@ -160,13 +168,26 @@ async def score_again(reference: str, start: Start, *, tasks: Iterable[Task] = (
             rigs=rigs,
             executor=LocalExecutor(DEFAULT_PARALLEL),
             stop=start.stop,
-            tell=start.listener,
+            tell=_discreet(start.listener, redactor),
         )
     finally:
         await store.close()
         await rigs.close()
     start.listener(RunEnded(folder.name, stopped_early=not adopted))
     return _summarized(folder)
+
+
+def _discreet(listener: Listener, redactor: Redactor) -> Listener:
+    """Return a listener that is told what went wrong without the secrets in it."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.attempt.fault is not None:
+            fault = event.attempt.fault
+            fault = replace(fault, message=redactor.text(fault.message))
+            event = replace(event, attempt=replace(event.attempt, fault=fault))
+        listener(event)
+
+    return tell
 
 
 def _folders(manifest: Manifest) -> tuple[Path, ...]:

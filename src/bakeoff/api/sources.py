@@ -131,6 +131,10 @@ def _adopt(part: object, own: dict[str, object]) -> str:
     """Keep a live object under the name that stands for it in the plan."""
     named = part if hasattr(part, "__qualname__") else type(part)
     name = f"{named.__module__}:{named.__qualname__}"
+    if named is not part and isinstance(own_name := getattr(part, "name", None), str):
+        name += f":{own_name}"
     if own.setdefault(name, part) is not part:
-        raise UsageError(f"two different parts are called {name!r}; give them different names")
+        raise UsageError(
+            f"two different parts are called {name!r}; give each a `name` attribute of its own"
+        )
     return name

@@ -4,7 +4,7 @@ import sys
 from types import TracebackType
 
 from bakeoff._lib.clock import monotonic
-from bakeoff.cli.progress import Progress, duration
+from bakeoff.cli.progress import Progress, counted, duration
 from bakeoff.core.events import Event, RunEnded, RunStarted
 
 _EVERY_S = 5.0
@@ -39,11 +39,11 @@ class PlainLines:
             self.say(line)
         if isinstance(event, RunStarted):
             before = f", {progress.before} already done" if progress.before else ""
-            self.say(f"run {progress.run_id}: {progress.planned} trials{before}")
+            self.say(f"run {progress.run_id}: {counted(progress.planned, 'trial')}{before}")
             self._last = monotonic()
         elif isinstance(event, RunEnded):
             took = duration(progress.elapsed_s)
-            self.say(f"{progress.done} trials in {took} ({progress.figures()})")
+            self.say(f"{counted(progress.done, 'trial')} in {took} ({progress.figures()})")
         elif monotonic() - self._last >= _EVERY_S:
             self._last = monotonic()
             self.say(f"{progress.done + progress.before}/{progress.planned}: {progress.figures()}")

@@ -98,6 +98,11 @@ class Progress:
         return ", ".join(parts)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 task`, `3 tasks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """Return *seconds* as a person says it."""
     whole = round(seconds)

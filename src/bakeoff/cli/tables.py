@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from bakeoff._lib.untrusted import one_line
+from bakeoff.cli.progress import counted
 from bakeoff.stats.summarize import Buckets, CandidateSummary, Group, Summary
 
 _PIPE_WIDTH = 160
@@ -22,11 +24,12 @@ def console() -> Console:
 def print_summary(summary: Summary, *, folder: Path | None = None) -> None:
     """Print the statistics of a run."""
     out = console()
-    out.print(_main_table(summary))
+    out.print(_score_table(summary))
     if any(len(c.categories) > 1 for c in summary.candidates):
         out.print(_category_table(summary.candidates))
     if any(len(c.total.passes) > 1 for c in summary.candidates):
-        out.print(_pass_table(summary.candidates))
+        out.print(_pass_table(summary.candidates, width=out.width))
+    out.print(_speed_table(summary.candidates))
     out.print(Text(_conservation(summary.buckets), style="dim"))
     for reason in _reasons(summary):
         out.print(Text(reason, style="dim"))
@@ -37,77 +40,77 @@ def print_summary(summary: Summary, *, folder: Path | None = None) -> None:
         out.print(Text(f"kept in {folder}; see: bakeoff show {folder.name}{where}", style="dim"))
 
 
-def _main_table(summary: Summary) -> Table:
-    rollouts = f" × {summary.rollouts} rollouts" if summary.rollouts > 1 else ""
-    table = Table(
-        title=Text(f"{summary.run}: {summary.tasks} tasks{rollouts}"), title_justify="left"
-    )
-    table.add_column("candidate", overflow="fold")
-    for name in (
-        "score",
-        "95 % interval",
-        "coverage",
-        "faults",
-        "tokens in/out",
-        "tok/s",
-        "latency p50/p95",
-        "first token",
-        "cost",
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
-    for c in summary.candidates:
-        group = c.total
-        name = one_line(c.candidate) + (" (scripted)" if c.scripted else "")
-        table.add_row(Text(name), *_figures(group))
+def _table(title: str, names: Iterable[str], figures: Iterable[str]) -> Table:
+    """Return a table that fits 80 columns: names may fold, figures never."""
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for figure in figures:
+        table.add_column(figure, justify="right", no_wrap=True)
     return table
 
 
-def _figures(group: Group) -> list[str]:
-    tokens, latency = group.tokens, group.latency
+def _score_table(summary: Summary) -> Table:
+    rollouts = f" × {counted(summary.rollouts, 'rollout')}" if summary.rollouts > 1 else ""
+    title = f"{summary.run}: {counted(summary.tasks, 'task')}{rollouts}"
+    table = _table(title, ["candidate"], ["score", "95 % interval", "coverage", "faults"])
+    for c in summary.candidates:
+        table.add_row(_name(c), *_score_figures(c.total))
+    return table
+
+
+def _score_figures(group: Group) -> list[str]:
     return [
         _number(group.score.mean, 3),
         _interval(group),
         f"{group.coverage:.0%}",
         str(group.buckets.faults),
-        f"{_count(tokens.input)}/{_count(tokens.output)}",
-        _number(tokens.output_per_s, 1),
-        f"{_seconds(latency.p50_s)}/{_seconds(latency.p95_s)}",
-        _seconds(latency.first_token_p50_s),
-        "–" if tokens.cost_usd is None else f"${tokens.cost_usd:.4f}",
     ]
 
 
-def _category_table(candidates: Iterable[CandidateSummary]) -> Table:
-    table = Table(title="by category", title_justify="left")
-    table.add_column("category", overflow="fold")
-    table.add_column("candidate", overflow="fold")
-    for name in ("tasks", "score", "95 % interval", "coverage", "faults", "latency p50"):
-        table.add_column(name, justify="right", no_wrap=True)
-    rows = [(g.category or "", c.candidate, g) for c in candidates for g in c.categories]
-    for category, candidate, group in sorted(rows, key=lambda row: row[0]):
+def _speed_table(candidates: Iterable[CandidateSummary]) -> Table:
+    figures = ["tokens in/out", "tok/s", "latency p50/p95", "first token", "cost"]
+    table = _table("speed and cost", ["candidate"], figures)
+    for c in candidates:
+        tokens, latency = c.total.tokens, c.total.latency
         table.add_row(
-            Text(one_line(category)),
-            Text(one_line(candidate)),
-            str(group.score.tasks),
-            _number(group.score.mean, 3),
-            _interval(group),
-            f"{group.coverage:.0%}",
-            str(group.buckets.faults),
-            _seconds(group.latency.p50_s),
+            _name(c),
+            f"{_count(tokens.input)}/{_count(tokens.output)}",
+            _number(tokens.output_per_s, 1),
+            f"{_seconds(latency.p50_s)}/{_seconds(latency.p95_s)}",
+            _seconds(latency.first_token_p50_s),
+            "–" if tokens.cost_usd is None else f"${tokens.cost_usd:.4f}",
         )
     return table
 
 
-def _pass_table(candidates: Iterable[CandidateSummary]) -> Table:
-    table = Table(title="pass@k / pass^k (at least one, all of k rollouts)", title_justify="left")
-    table.add_column("candidate", overflow="fold")
+def _name(c: CandidateSummary) -> Text:
+    return Text(one_line(c.candidate) + (" (scripted)" if c.scripted else ""))
+
+
+def _category_table(candidates: Iterable[CandidateSummary]) -> Table:
+    figures = ["tasks", "score", "95 % interval", "coverage", "faults"]
+    table = _table("by category", ["category", "candidate"], figures)
+    rows = [(g.category or "", c.candidate, g) for c in candidates for g in c.categories]
+    for category, candidate, group in sorted(rows, key=lambda row: row[0]):
+        names = Text(one_line(category)), Text(one_line(candidate))
+        table.add_row(*names, str(group.score.tasks), *_score_figures(group))
+    return table
+
+
+def _pass_table(candidates: Iterable[CandidateSummary], *, width: int) -> Table:
     shown = list(candidates)
-    ks = sorted({p.k for c in shown for p in c.total.passes})[:10]
-    for k in ks:
-        table.add_column(f"k = {k}", justify="right", no_wrap=True)
+    ks = sorted({p.k for c in shown for p in c.total.passes})
+    fit = max((width - 24) // 15, 2)
+    if (
+        len(ks) > fit
+    ):  # the first ones and the last: what is between can be guessed, or read as JSON
+        ks = [*ks[: fit - 1], ks[-1]]
+    title = "pass@k / pass^k (at least one, all of k rollouts)"
+    table = _table(title, ["candidate"], [f"k = {k}" for k in ks])
     for c in shown:
-        rates = {p.k: f"{_number(p.pass_at, 3)} / {_number(p.pass_hat, 3)}" for p in c.total.passes}
-        table.add_row(Text(one_line(c.candidate)), *(rates.get(k, "–") for k in ks))
+        rates = {p.k: f"{_number(p.pass_at, 3)}/{_number(p.pass_hat, 3)}" for p in c.total.passes}
+        table.add_row(_name(c), *(rates.get(k, "–") for k in ks))
     return table
 
 
@@ -131,7 +134,7 @@ def _reasons(summary: Summary) -> list[str]:
         score, bounds = c.total.score, c.total.score_bounds
         if score.interval is not None:
             lines.append(
-                f"{one_line(c.candidate)}: interval by {score.interval.method}, {score.tasks} tasks"
+                f"{one_line(c.candidate)}: interval by {score.interval.method}, {counted(score.tasks, 'task')}"
             )
         elif score.reason:
             lines.append(f"{one_line(c.candidate)}: {score.reason}")

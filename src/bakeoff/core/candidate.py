@@ -95,7 +95,7 @@ class Limits:
     def identity(self) -> dict[str, Json]:
         """Return the limits that a candidate feels."""
         return {
-            "time_s": self.time_s,
+            "time_s": None if self.time_s is None else float(self.time_s),
             "requests": self.requests,
             "output_tokens": self.output_tokens,
         }

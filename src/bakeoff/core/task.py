@@ -57,11 +57,11 @@ class Task:
             "parameters": dict(self.parameters),
             "target": self.target,
             "scorers": [
-                {"name": s.name, "settings": dict(s.settings), "weight": s.weight}
+                {"name": s.name, "settings": dict(s.settings), "weight": float(s.weight)}
                 for s in self.scorers
             ],
-            "pass_threshold": self.pass_threshold,
-            "time_s": self.time_s,
+            "pass_threshold": float(self.pass_threshold),
+            "time_s": None if self.time_s is None else float(self.time_s),
             "api_type": self.api_type,
         }
 

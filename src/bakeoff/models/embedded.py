@@ -74,7 +74,7 @@ class EmbeddedModel:
 
     async def complete(self, request: Request) -> Completion:
         """Answer *request*; waiting for a free slot is our own queue and not timed."""
-        body: dict[str, Json] = {**self._parameters, **request.parameters}
+        body: dict[str, Json] = {**request.parameters, **self._parameters}
         body.pop("stream", None)
         if body.get("n", 1) != 1:
             raise ProviderError("the embedded model gives one choice a request: leave `n` out")

@@ -1,23 +1,27 @@
 """A plain Python function as a model."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.values import Json
 
 
 class FunctionModel:
-    """Calls `function(request)`; it returns the text or a Completion."""
+    """Calls `function(request, **settings)`; it returns the text or a Completion."""
 
-    def __init__(self, function: Callable[[Request], object]) -> None:
+    def __init__(
+        self, function: Callable[..., object], settings: Mapping[str, Json] | None = None
+    ) -> None:
         self._function = function
+        self._settings = dict(settings or {})
 
     async def complete(self, request: Request) -> Completion:
         """Let the function answer."""
         began = monotonic()
-        reply = self._function(request)
+        reply = self._function(request, **self._settings)
         if inspect.isawaitable(reply):
             reply = await reply
         if isinstance(reply, Completion):

@@ -167,8 +167,8 @@ class OpenAICompatible:
             payload["messages"] = [m.wire() for m in request.messages]
         else:
             payload["prompt"] = _as_prompt(request.messages)
-        payload.update(self._parameters)
         payload.update(request.parameters)
+        payload.update(self._parameters)  # they are what makes this candidate this one
         _gather_reasoning(payload)
         if payload.pop("stream", self._settings.stream):
             payload["stream"] = True

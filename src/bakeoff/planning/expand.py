@@ -26,7 +26,12 @@ def _candidates(agents: Iterable[AgentSpec], models: Iterable[ModelSpec]) -> tup
     for agent in agents:
         for model in models:
             candidate = Candidate(id=_label(agent, model), model=model, agent=agent)
-            pairs.setdefault(candidate.digest, candidate)  # the same one twice is one
+            twin = pairs.setdefault(candidate.digest, candidate)  # the same one twice is one
+            if twin.id != candidate.id:
+                raise UsageError(
+                    f"candidates {twin.id!r} and {candidate.id!r} are the same model with the same "
+                    "settings: leave one out, or give them different parameters"
+                )
     uses = Counter(c.id for c in pairs.values())
     return tuple(
         c if uses[c.id] == 1 else Candidate(id=_told_apart(c), model=c.model, agent=c.agent)

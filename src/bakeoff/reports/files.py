@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from bakeoff._lib.atomic import write_atomic
+from bakeoff.core.errors import LedgerError
 from bakeoff.core.values import Json
 from bakeoff.stats.summarize import Summary
 
@@ -20,4 +21,10 @@ def as_json(summary: Summary) -> dict[str, Json]:
 def write_summary(folder: Path, summary: Summary) -> None:
     """Write *summary* into *folder*."""
     text = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-    write_atomic(folder / SUMMARY, text + b"\n")
+    try:
+        write_atomic(folder / SUMMARY, text + b"\n")
+    except OSError as error:
+        raise LedgerError(
+            f"{folder / SUMMARY} cannot be written: {error.strerror}; the trials are kept: "
+            "make room there, then: bakeoff summarize"
+        ) from error

@@ -131,6 +131,7 @@ class _Tally:
     """What is counted while rows go by, for one candidate in one category."""
 
     planned: int = 0
+    checkable: int = 0
     tasks: dict[str, _TaskTally] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     latency: "array[float]" = field(default_factory=lambda: array("d"))
@@ -209,6 +210,8 @@ def _planned(plan: Plan) -> dict[str, dict[str, _Tally]]:
                 if tally is None:
                     tally = mine[task.category or ""] = _Tally()
                 tally.planned += block.rollouts
+                if any(scorer.weight for scorer in task.scorers):
+                    tally.checkable += block.rollouts
     return tallies
 
 
@@ -237,16 +240,16 @@ def _group(category: str | None, tallies: list[_Tally]) -> Group:
     buckets = _buckets(tallies)
     tasks = [task for tally in tallies for task in tally.tasks.values()]
     scored = sum(task.n for task in tasks)
-    checked = buckets.planned - buckets.unchecked
+    checkable = sum(tally.checkable for tally in tallies)
     bounds = fault_bounds(
-        sum(task.total for task in tasks), scored=scored, faulted=max(checked - scored, 0)
+        sum(task.total for task in tasks), scored=scored, faulted=max(checkable - scored, 0)
     )
     return Group(
         category=category,
         buckets=buckets,
         score=estimate(task.scores() for task in tasks),
         score_bounds=bounds,
-        coverage=scored / checked if checked else 0.0,
+        coverage=scored / checkable if checkable else 0.0,
         passed=sum(task.passed for task in tasks),
         passes=_pass_rates(tasks),
         tokens=_tokens(tallies),

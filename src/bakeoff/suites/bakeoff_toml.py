@@ -21,12 +21,9 @@ from bakeoff.suites.json_suite import Scoring, read_suite
 def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
     """Return what the run file at *path* asks for, with `key=value` *overrides* applied."""
     data, text = read_toml(path)
-    run = convert(
-        with_overrides(data, overrides or {}),
-        RunFile,
-        source=str(path),
-        line_of=partial(line_of, text),
-    )
+    run = convert(data, RunFile, source=str(path), line_of=partial(line_of, text))
+    if overrides:
+        run = _overridden(data, overrides)
     source = Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
     return _brief(run, path, source)
 
@@ -35,8 +32,12 @@ def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> B
     """Return what the suite at *path* asks for, as if a run file had named only it."""
     if not overrides:
         return read_suite(path)
-    run = convert(with_overrides({}, overrides), RunFile, source="--set", line_of=lambda _: None)
+    run = _overridden({}, overrides)
     return _under(run, read_suite(path, scoring=_scoring(run)))
+
+
+def _overridden(data: Mapping[str, Json], overrides: Mapping[str, str]) -> RunFile:
+    return convert(with_overrides(data, overrides), RunFile, source="--set", line_of=lambda _: None)
 
 
 def model_spec(entry: str | ModelTable) -> ModelSpec:
