@@ -38,7 +38,8 @@ class Redactor:
         """Return *data*, which is JSON, without any known secret, and still JSON."""
         if not any(head in data for head in self._heads):
             return data
-        return json.dumps(self._clean(json.loads(data)), ensure_ascii=False).encode()
+        clean = self._clean(json.loads(data))
+        return json.dumps(clean, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _clean(self, value: object) -> object:
         if isinstance(value, str):

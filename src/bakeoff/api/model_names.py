@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from bakeoff import registry
 from bakeoff._lib.redact import MASK, Redactor
@@ -87,4 +88,5 @@ def learn_literals(spec: ModelSpec, redactor: Redactor) -> None:
     values = [spec.api_key or ""]
     values += [v for name, v in spec.headers.items() if _SECRET_HEADERS.search(name)]
     words = [word for value in values for word in value.split()]
+    words.append(urlsplit(spec.base_url or "").password or "")
     redactor.add(word for word in words if not _VARIABLE.search(word) and word != "Bearer")

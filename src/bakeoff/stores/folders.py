@@ -50,9 +50,9 @@ def new_folder(output: Path, name: str, moment: datetime) -> Path:
 
 def write_manifest(folder: Path, manifest: Manifest, redactor: Redactor) -> None:
     """Write *manifest*, readable and whole."""
-    data = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    data = redactor.data(msgspec.json.encode(manifest))
     with writing_to(folder / MANIFEST):
-        write_atomic(folder / MANIFEST, redactor.data(data) + b"\n")
+        write_atomic(folder / MANIFEST, msgspec.json.format(data, indent=2) + b"\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
