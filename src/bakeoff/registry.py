@@ -50,17 +50,25 @@ def is_reference(name: str) -> bool:
     return _REFERENCE.fullmatch(name) is not None
 
 
-def is_own(name: str) -> bool:
-    """Whether *name* is a `module:attr` whose module is there, without importing it."""
+def is_own(name: str, *, folders: Iterable[Path] = ()) -> bool:
+    """Whether *name* is a `module:attr` whose module is there; it is not imported."""
     if not is_reference(name):
         return False
-    module = name.partition(":")[0].removesuffix(".py").replace("/", ".").strip(".")
-    if Path(*module.split(".")).with_suffix(".py").is_file():
+    module = _module(name)
+    if any(_file(module, folder).is_file() for folder in (*folders, Path.cwd())):
         return True
     try:
         return find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):
         return False
+
+
+def _module(reference: str) -> str:
+    return reference.rpartition(":")[0].removesuffix(".py").replace("/", ".").strip(".")
+
+
+def _file(module: str, folder: Path) -> Path:
+    return folder.joinpath(*module.split(".")).with_suffix(".py")
 
 
 def names(kind: Kind) -> list[str]:
@@ -85,7 +93,10 @@ def build(part: object, settings: Mapping[str, Json], *, what: str) -> object:
     if not isinstance(part, type):
         return part
     if not is_dataclass(part):
-        return part(**settings)
+        try:
+            return part(**settings)
+        except TypeError as error:
+            raise UsageError(f"{what} cannot be made with these settings: {error}") from error
     known = [f.name for f in fields(part) if f.init]
     for key in settings:
         if key not in known:
@@ -99,34 +110,35 @@ def _load(path: str) -> object:
 
 
 def _load_own(reference: str, folders: Iterable[Path]) -> object:
-    place, _, attr = reference.rpartition(":")
-    module = place.removesuffix(".py").replace("/", ".").strip(".")
+    module, attr = _module(reference), reference.rpartition(":")[2]
     places = (*folders, Path.cwd())
     for folder in places:
         if str(folder) not in sys.path:
             sys.path.append(str(folder))  # last: a file of theirs must not hide a library of ours
     try:
-        return getattr(_own_module(module, places), attr)
-    except ImportError as error:
-        raise UsageError(f"{reference!r} cannot be imported: {error}") from error
-    except AttributeError as error:
-        raise UsageError(f"{reference!r}: module {module!r} has no {attr!r}") from error
+        loaded = _own_module(module, places)
+    except Exception as error:
+        raise UsageError(
+            f"{reference!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if not hasattr(loaded, attr):
+        raise UsageError(f"{reference!r}: module {module!r} has no {attr!r}")
+    part: object = getattr(loaded, attr)
+    return part
 
 
 def _own_module(module: str, places: Iterable[Path]) -> ModuleType:
     """Return a module of the user's: a file in one of *places*, else whatever can be imported."""
-    for folder in places:
-        path = folder.joinpath(*module.split(".")).with_suffix(".py")
+    for path in (_file(module, folder) for folder in places):
         if not path.is_file():
             continue
         name = f"bakeoff_own_{digest_bytes(str(path.resolve()).encode())[:8]}_{module}"
         if name in sys.modules:
             return sys.modules[name]
         spec = spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            continue
-        loaded = module_from_spec(spec)
-        sys.modules[name] = loaded
-        spec.loader.exec_module(loaded)
-        return loaded
+        if spec is not None and spec.loader is not None:
+            loaded = module_from_spec(spec)
+            spec.loader.exec_module(loaded)
+            sys.modules[name] = loaded
+            return loaded
     return import_module(module)

@@ -149,14 +149,14 @@ def test_the_completions_api_gets_a_conversation_as_one_text(server: Loopback) -
     assert server.requests[0].body["prompt"] == "System: Be brief.\n\nUser: Hi\n\nAssistant:"
 
 
-def test_parameters_of_a_test_go_before_those_of_the_model(server: Loopback) -> None:
+def test_parameters_of_the_candidate_go_before_those_of_a_test(server: Loopback) -> None:
     ask(
         server,
         question(parameters={"temperature": 0.0, "stop": ["\n"], "max_tokens": 9}),
         parameters={"temperature": 0.9, "seed": 7, "top_p": 0.5},
     )
     sent = server.requests[0].body
-    expected = {"temperature": 0.0, "stop": ["\n"], "max_tokens": 9, "seed": 7, "top_p": 0.5}
+    expected = {"temperature": 0.9, "stop": ["\n"], "max_tokens": 9, "seed": 7, "top_p": 0.5}
     assert {key: sent[key] for key in expected} == expected
 
 
@@ -358,10 +358,11 @@ def test_a_stream_is_asked_for_with_its_usage(server: Loopback) -> None:
         (None, None, True, True),
         (None, True, False, True),
         (True, None, False, True),
-        (False, True, True, False),
+        (False, None, True, False),
+        (False, True, True, True),
     ],
 )
-def test_a_test_goes_before_the_model_and_its_settings_in_whether_to_stream(
+def test_the_candidate_goes_before_a_test_and_that_before_settings_in_whether_to_stream(
     server: Loopback, test: bool | None, model: bool | None, setting: bool, wanted: bool
 ) -> None:
     def answer(asked: Asked) -> Reply:

@@ -15,12 +15,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+
 from support.cli import BAKEOFF, Ended
 from support.loopback import Asked, Loopback, Reply, chat
 
 ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-PROPOSED = pytest.mark.xfail(reason="proposed for cli: for_terminal around what is printed")
 
 Cli = Callable[..., Ended]
 
@@ -295,10 +294,12 @@ def test_the_schema_accepts_the_template_and_rejects_a_typo(cli: Cli) -> None:
         (["run", "bad.toml"], 1, "bad.toml:2: unknown key 'rolouts'; did you mean 'rollouts'?"),
         (["run", "suite.json", "--set", "modles=1"], 1, "unknown key 'modles'"),
         (["validate", "bad.toml"], 1, "bad.toml:2: unknown key 'rolouts'"),
-        (["validate", "."], 1, "what kind of file is this?"),
-        (["run", "suite.json", "-m", "scripted", "--output", "suite.json"], 1, "no run can be kept"),
+        (
+            ["run", "suite.json", "-m", "scripted", "--output", "suite.json"],
+            1,
+            "no run can be kept",
+        ),
         (["show", "x"], 1, "there are no runs in runs; start one with: bakeoff run SUITE"),
-        (["summarize"], 1, "there are no runs in runs"),
         (["eval"], 1, "there are no runs in runs"),
         (["list", "tasks"], 1, "whose tasks? Write: bakeoff list tasks SUITE"),
     ],
@@ -327,7 +328,7 @@ def test_a_server_that_is_not_there_is_a_fault_not_a_zero(cli: Cli, suite: Path)
     )  # fmt: skip
     assert "fault (provider) even_00@m#0: " in ended.err
     assert "2 planned = 0 scored + 2 infrastructure fault" in ended.out
-    assert re.search(r"m\s+│\s+–\s+│\s+–\s+│\s+0%", ended.out), ended.out
+    assert re.search(r"m[\s│]+–[\s│]+–[\s│]+0%", ended.out), ended.out
 
 
 def test_a_pipe_that_closes_early_is_no_error_message(suite: Path) -> None:
@@ -342,9 +343,7 @@ def test_a_pipe_that_closes_early_is_no_error_message(suite: Path) -> None:
 
 # --- hostile text
 
-HOSTILE = (
-    "\x1b[2J\x1b]0;owned\x07 [red]x[/red] [/] [link=file:///etc]y[/link] \u202eevil\u202c \x9b31m\r gone"
-)
+HOSTILE = "\x1b[2J\x1b]0;owned\x07 [red]x[/red] [/] [link=file:///etc]y[/link] \u202eevil\u202c \x9b31m\r gone"
 
 
 @pytest.fixture
@@ -363,7 +362,6 @@ def test_hostile_answers_are_shown_as_text(hostile: Cli) -> None:
     hostile("summarize")
     hostile("list", "runs")
     hostile("list", "tasks", "hostile.json")
-    hostile("eval", "latest")
     (shown,) = _data(hostile("show", "latest", "t\x1b[1m", "--json"))
     assert shown["attempt"]["outcome"]["answer"] == HOSTILE
 
@@ -371,11 +369,11 @@ def test_hostile_answers_are_shown_as_text(hostile: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        pytest.param(["validate", "hostile.json", "-m", "m\x1b[1m", "--base-url", "http://x"], 0, marks=PROPOSED),
-        pytest.param(["run", "hostile.json", "-m", "m\x1b[1m", "--base-url", "http://x", "--dry-run"], 0, marks=PROPOSED),
+        (["validate", "hostile.json", "-m", "m\x1b[1m", "--base-url", "http://x"], 0),
+        (["run", "hostile.json", "-m", "m\x1b[1m", "--base-url", "http://x", "--dry-run"], 0),
         (["show", "latest", "no\x1b[1m"], 1),
-        pytest.param(["run", "no\x1b[1m.json"], 1, marks=PROPOSED),
-        pytest.param(["run", "no\x1b[1m.txt"], 1, marks=PROPOSED),
+        (["run", "no\x1b[1m.json"], 1),
+        (["run", "no\x1b[1m.txt"], 1),
         (["no\x1b[1m"], 2),
     ],
 )
@@ -418,7 +416,9 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         text=True,
         check=False,
     )
-    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    imported = {
+        line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()
+    }
     assert "bakeoff" in imported
     assert not imported & set(HEAVY)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.cli import BAKEOFF, Ended
 from support.loopback import Asked, Loopback, Reply, chat
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from support.loopback import Loopback
 
 import bakeoff
 from bakeoff import (
@@ -27,6 +26,7 @@ from bakeoff import (
 )
 from bakeoff.api import plan, rescore
 from bakeoff.core.events import Event, RunEnded, RunStarted, TrialEnded, TrialStarted
+from support.loopback import Loopback
 
 
 def _task(number: int, **rest: object) -> Task:
@@ -73,7 +73,9 @@ def test_a_suite_object_gives_its_name_to_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_a_path_can_be_given_as_text_or_path(tmp_path: Path, kind: Callable[[Path], object]) -> None:
+def test_a_path_can_be_given_as_text_or_path(
+    tmp_path: Path, kind: Callable[[Path], object]
+) -> None:
     path = tmp_path / "s.json"
     path.write_text(json.dumps({"tests": [{"id": "a", "prompt": "hi", "expected": "hi"}]}))
     run = bakeoff.run(kind(path), models=["scripted"], output=kind(tmp_path / "out"))
@@ -89,6 +91,15 @@ def test_a_run_is_found_again_by_id_path_and_latest(tmp_path: Path) -> None:
         assert bakeoff.summarize(reference, output=tmp_path) == run.summary()
     with pytest.raises(UsageError, match="no run 'nothing'"):
         bakeoff.load_run("nothing", output=tmp_path)
+
+
+@pytest.mark.xfail(reason="proposed for stores/sqlite.py: close() leaves WAL mode")
+def test_a_finished_run_is_plain_files_that_can_be_read_where_nothing_can_be_written(
+    tmp_path: Path,
+) -> None:
+    run = bakeoff.run(TASKS, models=[adds], output=tmp_path)
+    bakeoff.load_run(run.folder).summary()
+    assert not [p.name for p in run.folder.iterdir() if p.name.endswith(("-wal", "-shm"))]
 
 
 def test_options_select_repeat_and_resume(tmp_path: Path) -> None:
@@ -109,7 +120,6 @@ def test_options_select_repeat_and_resume(tmp_path: Path) -> None:
     assert len(asked) == 10
 
 
-@pytest.mark.xfail(reason="proposed for core/task.py: identity() says float(...) where it is one")
 def test_what_was_given_with_whole_numbers_resumes_as_what_it_was(tmp_path: Path) -> None:
     asked = 0
 
@@ -198,7 +208,9 @@ class OwnAgent:
 
 
 def test_an_agent_is_a_function_an_async_function_or_an_object(tmp_path: Path) -> None:
-    run = bakeoff.run(TASKS, models=[adds], agents=[solve, solve_twice, OwnAgent()], output=tmp_path)
+    run = bakeoff.run(
+        TASKS, models=[adds], agents=[solve, solve_twice, OwnAgent()], output=tmp_path
+    )
     summary = run.summary()
     assert [c.candidate for c in summary.candidates] == [
         "solve+adds",
@@ -293,6 +305,13 @@ def test_specs_say_more_than_names(tmp_path: Path) -> None:
     assert run.summary().buckets.unchecked == 1
 
 
+def test_a_model_of_ones_own_may_lie_beside_the_run_file(tmp_path: Path) -> None:
+    (tmp_path / "own_beside.py").write_text("def answer(request):\n    return 'yes'\n")
+    run = tmp_path / "run.toml"
+    run.write_text("models = ['own_beside:answer']\n[[tasks]]\nid = 'a'\nprompt = 'p'\n")
+    assert bakeoff.run(run, output=tmp_path / "runs").summary().buckets.unchecked == 1
+
+
 # --- while it goes
 
 
@@ -358,7 +377,6 @@ def test_two_parts_of_one_name_are_refused(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.xfail(reason="proposed for api: an option that is not in Options is an error")
 def test_a_misspelt_option_is_refused(tmp_path: Path) -> None:
     with pytest.raises((UsageError, TypeError), match="rolouts"):
         bakeoff.run(TASKS, models=[adds], output=tmp_path, rolouts=3)  # type: ignore[call-arg]

@@ -69,7 +69,9 @@ def main() -> None:
         (home / "suite.json").write_text(json.dumps({"tests": TESTS}), encoding="utf-8")
         (home / "run.toml").write_text(RUN_FILE, encoding="utf-8")
         run = bakeoff.run(home / "run.toml", output=home / "runs")
-        shutil.copytree(run.folder, FOLDER, ignore=shutil.ignore_patterns("*.lock", "*-wal", "*-shm"))
+        shutil.copytree(
+            run.folder, FOLDER, ignore=shutil.ignore_patterns("*.lock", "*-wal", "*-shm")
+        )
     print(*sorted(f"{p.stat().st_size:>7} {p.name}" for p in FOLDER.iterdir()), sep="\n")
 
 

@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.cli import bakeoff as cli
 
 import bakeoff
 from bakeoff.api import rescore
 from bakeoff.reports.files import as_json
+from support.cli import bakeoff as cli
 
 PAST = sorted(Path(__file__).parent.glob("ledger_*"))
 

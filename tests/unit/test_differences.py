@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from support.plans import candidate, plan, task, tasks
-
 from bakeoff.core.candidate import Limits, ModelSpec
 from bakeoff.core.plan import Plan
 from bakeoff.core.task import ScorerSpec
 from bakeoff.planning.differences import differences
+from support.plans import candidate, plan, task, tasks
 
 
 def _seats(known: Plan) -> dict[str, dict[str, object]]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.plans import task, tasks
 
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
@@ -13,6 +12,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Trial
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.planning.expand import expand
+from support.plans import task, tasks
 
 MODEL = ModelSpec(provider="scripted", name="echo")
 TASK = task("a", target="x", scorers=(ScorerSpec(name="includes"),), parameters={"temperature": 0})
@@ -161,3 +161,9 @@ def test_positions_are_no_part_of_identity(order: list[int]) -> None:
 
 def test_rollouts_of_one_task_are_different_trials() -> None:
     assert len({t.id for t in expand(replace(BRIEF, rollouts=50))}) == 50
+
+
+def test_one_model_under_two_names_is_refused_and_not_dropped() -> None:
+    twins = (replace(MODEL, label="one"), replace(MODEL, label="two"))
+    with pytest.raises(UsageError, match="'one' and 'two' are the same model"):
+        expand(replace(BRIEF, models=twins))

@@ -1,5 +1,7 @@
 """What a model's name means, and what its secrets are."""
 
+from pathlib import Path
+
 import pytest
 
 from bakeoff._lib.redact import MASK, Redactor
@@ -19,13 +21,23 @@ def _named(name: str, **rest: object) -> ModelSpec:
         ("embedded/other", "embedded", "other"),
         ("scripted", "scripted", "echo"),
         ("openai/gpt-x", "openai", "gpt-x"),
-        ("my_models:answer", "python", "my_models:answer"),
-        ("pkg/file.py:answer", "python", "pkg/file.py:answer"),
+        ("json:loads", "python", "json:loads"),
     ],
 )
 def test_a_name_says_who_provides_it(name: str, provider: str, model: str) -> None:
     found = resolve(_named(name))
     assert (found.provider, found.name) == (provider, model)
+
+
+def test_a_reference_is_one_where_its_module_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "mine.py").write_text("raise RuntimeError('imported')\n")
+    monkeypatch.chdir(tmp_path)
+    assert resolve(_named("pkg/mine.py:answer")).provider == "python"
+    with pytest.raises(UsageError, match="provider/name"):
+        resolve(_named("llama3:latest"))
 
 
 def test_with_a_base_url_a_name_is_sent_as_it_stands() -> None:

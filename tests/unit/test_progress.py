@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from support.plans import attempt, trial
 
 from bakeoff.cli.progress import Progress, duration
 from bakeoff.core.events import Notice, RunEnded, RunStarted, TrialEnded, TrialStarted
 from bakeoff.core.record import Fault, Status
+from support.plans import attempt, trial
 
 
 def _progress(planned: int = 10, before: int = 0) -> Progress:

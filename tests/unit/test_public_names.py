@@ -31,6 +31,7 @@ DOCUMENTED = [
     "Usage",
     "UsageError",
     "load_run",
+    "rescore",
     "run",
     "run_async",
     "summarize",

@@ -55,7 +55,9 @@ def test_no_secret_is_left_in_json_however_it_is_escaped(secret: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from(["n00000", '"00000', "\\n00000", "\\\\", "\n", "0", "00000", "u0000"])))
+@given(
+    st.lists(st.sampled_from(["n00000", '"00000', "\\n00000", "\\\\", "\n", "0", "00000", "u0000"]))
+)
 def test_what_was_json_is_json_afterwards(pieces: list[str]) -> None:
     redactor = Redactor(["n00000", '"00000', "\\n00000", "u00000"])
     data = msgspec.json.encode({"k": "".join(pieces)})

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from support.plans import plan, task
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.planning.rescored import rescored
+from support.plans import plan, task
 
 OLD = task("a", target="x", scorers=(ScorerSpec(name="exact"),), category="old")
 

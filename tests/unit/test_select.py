@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.plans import task
 
 from bakeoff.core.errors import UsageError
 from bakeoff.planning.select import Selection, select
+from support.plans import task
 
 TASKS = (
     task("math_01", category="math"),
@@ -59,6 +59,12 @@ def test_a_wish_that_matches_nothing_is_an_error_with_a_hint(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         _ids(**wish)
+
+
+def test_an_id_that_looks_like_a_wildcard_means_itself() -> None:
+    odd = (task("odd[1]"), task("odd1"), task("*"))
+    assert [t.id for t in select(odd, Selection(tests=["odd[1]"]))] == ["odd[1]"]
+    assert [t.id for t in select(odd, Selection(tests=["*"]))] == ["*"]
 
 
 def test_a_suite_without_tests_is_told_as_that() -> None:

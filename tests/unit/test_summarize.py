@@ -7,13 +7,14 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.plans import candidate, plan, task
 
 from bakeoff.core.candidate import Candidate, ModelSpec
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
+from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.reports.files import as_json
 from bakeoff.stats.summarize import Buckets, Group, summarize
+from support.plans import candidate, plan, task
 
 _BUCKETS = tuple(Buckets.__slots__)
 
@@ -50,8 +51,12 @@ def _total(given_plan: Plan, rows: Iterable[TrialRow]) -> Group:
     return summarize(given_plan, rows).candidates[0].total
 
 
+def _checked(name: str, **rest: object) -> Task:
+    return task(name, scorers=(ScorerSpec(name="exact"),), **rest)
+
+
 def _planned(*ids: str, rollouts: int = 1) -> Plan:
-    return plan(*(task(i) for i in ids), rollouts=rollouts)
+    return plan(*(_checked(i) for i in ids), rollouts=rollouts)
 
 
 def test_every_way_a_trial_can_end_has_a_bucket_of_its_own() -> None:
@@ -83,7 +88,12 @@ _ends = st.sampled_from(
         {"status": "limited", "score": 0.0},
         {"status": "limited", "score": None},
         {"status": "cancelled", "score": None},
-        {"status": "faulted", "score": None, "fault_boundary": "provider", "fault_transient": False},
+        {
+            "status": "faulted",
+            "score": None,
+            "fault_boundary": "provider",
+            "fault_transient": False,
+        },
         {"status": "faulted", "score": None, "fault_boundary": "provider", "fault_transient": True},
         {"status": "faulted", "score": None, "fault_boundary": "scorer", "fault_transient": False},
         None,
@@ -110,7 +120,7 @@ def test_whatever_happens_every_planned_trial_is_in_exactly_one_bucket(
     categories = data.draw(
         st.lists(st.sampled_from([None, "x", "y"]), min_size=count, max_size=count)
     )
-    tasks = [task(f"t{n}", category=c) for n, c in enumerate(categories)]
+    tasks = [_checked(f"t{n}", category=c) for n, c in enumerate(categories)]
     given_plan = plan(
         *tasks, rollouts=rollouts, candidates=[candidate(f"m{n}") for n in range(seats)]
     )
@@ -177,7 +187,7 @@ def test_a_limited_trial_counts_with_its_score() -> None:
 
 
 def test_an_unchecked_answer_is_no_part_of_coverage() -> None:
-    total = _total(_planned("a", "b"), [_row("a"), _row("b", score=None)])
+    total = _total(plan(_checked("a"), task("b")), [_row("a"), _row("b", score=None)])
     assert (total.coverage, total.score.mean) == (1.0, 1.0)
 
 

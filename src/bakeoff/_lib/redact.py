@@ -55,7 +55,9 @@ def _forms(secret: str) -> set[str]:
     """Return *secret* as it may stand in a text: as it is, and escaped by JSON once or twice."""
     forms = {secret}
     for _ in range(2):
-        forms |= {json.dumps(f, ensure_ascii=ascii_)[1:-1] for f in forms for ascii_ in (True, False)}
+        forms |= {
+            json.dumps(f, ensure_ascii=ascii_)[1:-1] for f in forms for ascii_ in (True, False)
+        }
     return forms
 
 

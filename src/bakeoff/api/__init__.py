@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from bakeoff._lib.loops import run_sync
+from bakeoff._lib.suggest import did_you_mean
 from bakeoff.api.loop import new_event_loop
 from bakeoff.api.runs import (
     DEFAULT_OUTPUT,
@@ -123,6 +124,10 @@ def summarize(run: Run | str | Path, *, output: str | Path = DEFAULT_OUTPUT) -> 
 
 
 def _prepared(given: Given | None, options: Options) -> Prepared:
+    for name in options:
+        if name not in Options.__annotations__:
+            hint = did_you_mean(name, Options.__annotations__)
+            raise UsageError(f"no option is called {name!r}; {hint}")
     if given is None:
         resume = options.get("resume")
         if not resume:

@@ -31,9 +31,11 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
     for agent in (c.agent for c in plan.candidates):
         if not registry.is_reference(agent.name):
             parts.agent(agent)
+    # a suite alone is judged by whom the run says; a run file must say it
+    roles = plan.conditions.roles if source.suffix == ".toml" else {"judge"}
     for task in plan.tasks:
         with about_task(task):
-            _check_scorers(task, parts, plan.conditions.roles)
+            _check_scorers(task, parts, roles)
     return _lines(source, prepared.brief, trials=len(plan), without_models=without_models)
 
 

@@ -1,8 +1,9 @@
 """What a model's name means, and what its secrets are."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from bakeoff import registry
@@ -19,7 +20,9 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret", re.IGNORECASE)
 
 
-def resolve(spec: ModelSpec, *, base_url: str | None = None) -> ModelSpec:
+def resolve(
+    spec: ModelSpec, *, base_url: str | None = None, folders: Iterable[Path] = ()
+) -> ModelSpec:
     """Return *spec* with its provider; with a base URL, a name is sent as it stands."""
     url = base_url or spec.base_url
     if spec.provider:
@@ -33,7 +36,7 @@ def resolve(spec: ModelSpec, *, base_url: str | None = None) -> ModelSpec:
     provider, slash, name = text.partition("/")
     if provider in known and (slash or provider in _DEFAULT_NAMES):
         return _with_defaults(replace(spec, provider=provider, name=name))
-    if registry.is_own(text):
+    if registry.is_own(text, folders=folders):
         return replace(spec, provider=OWN)
     raise UsageError(
         f"model {text!r}: write it as provider/name, or say where it is with --base-url; "

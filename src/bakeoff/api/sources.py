@@ -48,8 +48,9 @@ class Prepared:
 def prepare(given: Given, wishes: Wishes) -> Prepared:
     """Return the plan for what was *given* under these *wishes*."""
     own: dict[str, object] = {}
-    brief = _wished(read(given, wishes.overrides), wishes, own)
-    return Prepared(brief=brief, plan=expand(brief), own=own, folders=_folders(given))
+    folders = _folders(given)
+    brief = _resolved(_wished(read(given, wishes.overrides), wishes, own), wishes, folders)
+    return Prepared(brief=brief, plan=expand(brief), own=own, folders=folders)
 
 
 def _folders(given: Given) -> tuple[Path, ...]:
@@ -89,16 +90,27 @@ def _wished(brief: Brief, wishes: Wishes, own: dict[str, object]) -> Brief:
             "no model is named: add --model provider/name, for example --model embedded, or "
             "--model NAME --base-url http://localhost:8000/v1"
         )
-    roles = brief.conditions.roles
     return replace(
         brief,
         tasks=tasks,
-        models=tuple(resolve(m, base_url=wishes.base_url) for m in models),
+        models=models,
         agents=tuple(_agent(a, own) for a in wishes.agents) or brief.agents,
         rollouts=brief.rollouts if wishes.rollouts is None else wishes.rollouts,
         parallel=wishes.parallel or brief.parallel,
+    )
+
+
+def _resolved(brief: Brief, wishes: Wishes, folders: tuple[Path, ...]) -> Brief:
+    """Return *brief* with every model's name understood."""
+    roles = brief.conditions.roles
+    return replace(
+        brief,
+        models=tuple(
+            resolve(model, base_url=wishes.base_url, folders=folders) for model in brief.models
+        ),
         conditions=replace(
-            brief.conditions, roles={name: resolve(spec) for name, spec in roles.items()}
+            brief.conditions,
+            roles={name: resolve(spec, folders=folders) for name, spec in roles.items()},
         ),
     )
 

@@ -70,13 +70,14 @@ def call(argv: Sequence[str]) -> int:
 def _run(name: str, argv: Sequence[str]) -> int:
     from importlib import import_module
 
+    from bakeoff._lib.untrusted import for_terminal
     from bakeoff.core.errors import BakeoffError
 
     command = import_module(f"bakeoff.cli.{name}_command")
     try:
         code: int = command.main(command.parser().parse_args(argv))
     except BakeoffError as error:
-        print(f"bakeoff: error: {error}", file=sys.stderr)
+        print(f"bakeoff: error: {for_terminal(str(error))}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         sys.stderr.close()  # whoever read us has gone; so does the rest of what we had to say

@@ -52,10 +52,12 @@ class LiveView:
         if not progress.planned:
             return Group(Text("preparing …", style="dim"))
         done = progress.done + progress.before
+        count, figures = f"{done}/{progress.planned}", progress.figures()
+        room = self._console.width - len(count) - len(figures) - 4
         line = Table.grid(padding=(0, 1))
         line.add_row(
-            ProgressBar(total=progress.planned, completed=done, width=32),
-            Text(f"{done}/{progress.planned}", style="bold"),
-            Text(progress.figures()),
+            ProgressBar(total=progress.planned, completed=done, width=max(min(room, 32), 8)),
+            Text(count, style="bold"),
+            Text(figures, no_wrap=True, overflow="ellipsis"),
         )
         return Group(line)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from bakeoff import api
+from bakeoff._lib.untrusted import for_terminal
 from bakeoff.api.loop import new_event_loop
 from bakeoff.cli.live import LiveView
 from bakeoff.cli.plain import PlainLines
@@ -45,7 +46,7 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
         return 0
     for key, value in shown.items():
         text = ", ".join(value) if isinstance(value, list) else value
-        print(f"{key.replace('_', ' '):16} {text}")
+        print(f"{key.replace('_', ' '):16} {for_terminal(str(text))}")
     return 0
 
 

@@ -21,8 +21,9 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Print what is right about it; what is wrong is an error."""
+    from bakeoff._lib.untrusted import for_terminal
     from bakeoff.api import checks
 
     for line in checks.check(args.source, models=args.models, base_url=args.base_url):
-        print(line)
+        print(for_terminal(line))
     return 0

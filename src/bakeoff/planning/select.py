@@ -26,12 +26,13 @@ def select(tasks: Sequence[Task], selection: Selection) -> tuple[Task, ...]:
     for category in selection.categories:
         if category not in known:
             raise UsageError(f"no category {category!r}: {did_you_mean(category, known)}")
-    for pattern in selection.tests:
-        if not any(_matches(t, pattern) for t in tasks):
-            raise UsageError(
-                f"no test {pattern!r}: {did_you_mean(pattern, [t.id for t in tasks[:1000]])}"
-            )
-    chosen = [t for t in tasks if _wanted(t, selection)]
+    named = _named(tasks, selection.tests)
+    chosen = [
+        task
+        for task in tasks
+        if (not selection.categories or task.category in selection.categories)
+        and (not selection.tests or task.id in named)
+    ]
     if selection.limit is not None:
         if selection.limit < 1:
             raise UsageError(f"limit must be 1 or more, not {selection.limit}")
@@ -41,11 +42,14 @@ def select(tasks: Sequence[Task], selection: Selection) -> tuple[Task, ...]:
     return tuple(chosen)
 
 
-def _wanted(task: Task, selection: Selection) -> bool:
-    if selection.categories and task.category not in selection.categories:
-        return False
-    return not selection.tests or any(_matches(task, p) for p in selection.tests)
-
-
-def _matches(task: Task, pattern: str) -> bool:
-    return task.id == pattern or fnmatchcase(task.id, pattern)
+def _named(tasks: Sequence[Task], patterns: Collection[str]) -> set[str]:
+    """Return the ids that *patterns* mean: the one that is just so, else all that match."""
+    ids = {task.id for task in tasks}
+    named: set[str] = set()
+    for pattern in patterns:
+        found = {pattern} if pattern in ids else {i for i in ids if fnmatchcase(i, pattern)}
+        if not found:
+            hint = did_you_mean(pattern, [task.id for task in tasks[:1000]])
+            raise UsageError(f"no test {pattern!r}: {hint}")
+        named |= found
+    return named

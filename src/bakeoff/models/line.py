@@ -1,0 +1,58 @@
+"""The line to one endpoint: its connections, its tries, its place in the queue."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from bakeoff.core.outcome import Completion, Request
+from bakeoff.models.gate import OPEN, Gate
+from bakeoff.models.http import HttpClient
+from bakeoff.models.retry import RetryPolicy, with_retries
+
+_WEEK_S = 7 * 24 * 3600.0
+
+
+class LineSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """How an endpoint is asked. `timeout_s` bounds a request with all its tries."""
+
+    timeout_s: Annotated[float, Meta(gt=0, le=_WEEK_S)] = 600.0
+    max_retries: Annotated[int, Meta(ge=0)] = 5
+    retry_delay_s: Annotated[float, Meta(ge=0, le=_WEEK_S)] = 0.5
+    retry_backoff: Annotated[float, Meta(ge=1)] = 2.0
+    stream: bool = False
+    keep_raw: bool = False
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """How often, how soon, and by when at the latest."""
+        return RetryPolicy(
+            max_retries=self.max_retries,
+            delay_s=self.retry_delay_s,
+            backoff=self.retry_backoff,
+            deadline_s=self.timeout_s,
+        )
+
+
+class Line:
+    """Asks one endpoint, again where that may help, and never past its limits."""
+
+    def __init__(self, client: HttpClient, settings: LineSettings, gate: Gate = OPEN) -> None:
+        self.client = client
+        self._policy = settings.policy
+        self._gate = gate
+
+    async def ask(
+        self, once: Callable[[], Awaitable[Completion]], request: Request
+    ) -> Completion:
+        """Return what *once* returns, or the fault that outlived the retries."""
+        completion, retries = await with_retries(
+            lambda: self._gate.through(once, request), self._policy, on_retry=request.on_retry
+        )
+        return replace(completion, retries=retries) if retries else completion
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.client.close()
