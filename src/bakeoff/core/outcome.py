@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bakeoff.core.task import Message
+from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
 
 
@@ -33,9 +33,22 @@ def _sum(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else a + b
 
 
+def _known_sum(a: float | None, b: float | None) -> float | None:
+    return b if a is None else a if b is None else a + b
+
+
 UNKNOWN_USAGE = Usage(
     input_tokens=None, output_tokens=None, reasoning_tokens=None, cached_tokens=None
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something a model may ask to be run; `parameters` is a JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +62,30 @@ class Request:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     api_type: str | None = None
     schema: Mapping[str, Json] | None = None
+    tools: tuple[Tool, ...] = ()
     rollout: int = 0
     on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One answer of a model."""
+    """One answer of a model.
+
+    `elapsed_s` is generation as the endpoint was asked for it; `load_s` is what of it went into
+    loading the model. `flags` are things a reader of the result should know, such as `truncated`.
+    """
 
     text: str
     reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
     stop_reason: str | None = None
     model: str | None = None
     usage: Usage = UNKNOWN_USAGE
     elapsed_s: float = 0.0
     first_token_s: float | None = None
+    load_s: float | None = None
     retries: int = 0
+    flags: tuple[str, ...] = ()
     raw: Json = None
 
 
@@ -76,7 +97,9 @@ class Spent:
     usage: Usage = field(default_factory=Usage)
     model_s: float = 0.0
     first_token_s: float | None = None
+    load_s: float | None = None
     retries: int = 0
+    flags: tuple[str, ...] = ()
 
     def plus(self, completion: Completion) -> "Spent":
         """Return this with one more completion booked."""
@@ -86,7 +109,9 @@ class Spent:
             usage=completion.usage if not self.requests else self.usage + completion.usage,
             model_s=self.model_s + completion.elapsed_s,
             first_token_s=first,
+            load_s=_known_sum(self.load_s, completion.load_s),
             retries=self.retries + completion.retries,
+            flags=tuple(dict.fromkeys((*self.flags, *completion.flags))),
         )
 
 

@@ -9,16 +9,39 @@ from bakeoff.core.values import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool that a model wants to be run; `arguments` is the JSON it wrote, as it wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation; `tool_call_id` says which call a tool's message answers."""
 
     role: str
     content: str
     reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
 
     def wire(self) -> dict[str, Json]:
-        """Return the message as chat APIs take it."""
-        return {"role": self.role, "content": self.content}
+        """Return the message as OpenAI's chat API takes it."""
+        wire: dict[str, Json] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            wire["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in self.tool_calls
+            ]
+        if self.tool_call_id is not None:
+            wire["tool_call_id"] = self.tool_call_id
+        return wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

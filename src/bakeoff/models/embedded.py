@@ -13,6 +13,7 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.values import Json
+from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.llama import LlamaServer
 from bakeoff.models.openai_wire import Pieces, Reply, error_text
 from bakeoff.models.settings import settings_of
@@ -32,7 +33,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
     context: Count = 2048
 
 
-def build(spec: ModelSpec) -> "EmbeddedModel":
+def build(spec: ModelSpec, _: Gate = OPEN) -> "EmbeddedModel":
     """Return the model that *spec* names; it is loaded at its first request."""
     if find_spec("xllamacpp") is None:
         raise UsageError(f"the embedded model is not installed; install it with: {INSTALL}")

@@ -3,21 +3,20 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as changed
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
-from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
+from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
+from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.openai_wire import Pieces, decode, whole
-from bakeoff.models.retry import RetryPolicy, with_retries
 from bakeoff.models.settings import settings_of
 
 ApiType = Literal["chat", "completions"]
@@ -30,21 +29,14 @@ _REASONING_OPTIONS = ("effort", "exclude")
 _STREAM_FIELDS = (b":", b"event:", b"id:", b"retry:")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _DEEPEST_RAW = 64
-_WEEK_S = 7 * 24 * 3600.0
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """How the endpoint is asked. `timeout_s` bounds a request with all its tries."""
+class Settings(LineSettings, frozen=True):
+    """How the endpoint is asked, and which of its APIs where nothing else says so."""
 
-    timeout_s: Annotated[float, Meta(gt=0, le=_WEEK_S)] = 600.0
-    max_retries: Annotated[int, Meta(ge=0)] = 5
-    retry_delay_s: Annotated[float, Meta(ge=0, le=_WEEK_S)] = 0.5
-    retry_backoff: Annotated[float, Meta(ge=1)] = 2.0
-    stream: bool = False
     api_type: ApiType | None = None
-    keep_raw: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +62,7 @@ class Endpoint:
         return f"{self.root}/{'chat/' if kind == 'chat' else ''}completions{self.query}"
 
 
-def build(spec: ModelSpec) -> "OpenAICompatible":
+def build(spec: ModelSpec, gate: Gate = OPEN) -> "OpenAICompatible":
     """Return the model that *spec* names."""
     if not spec.base_url:
         raise UsageError(
@@ -82,7 +74,8 @@ def build(spec: ModelSpec) -> "OpenAICompatible":
             f"model {spec.full_name!r}: {spec.base_url!r} is no base URL: "
             "write it as http://host:port/v1 or https://..."
         )
-    return OpenAICompatible(spec, settings_of(spec, Settings), HttpClient(_headers(spec)))
+    settings = settings_of(spec, Settings)
+    return OpenAICompatible(spec, settings, Line(HttpClient(_headers(spec)), settings, gate))
 
 
 def _headers(spec: ModelSpec) -> dict[str, str]:
@@ -102,18 +95,12 @@ def _headers(spec: ModelSpec) -> dict[str, str]:
 class OpenAICompatible:
     """Asks one model of one server."""
 
-    def __init__(self, spec: ModelSpec, settings: Settings, client: HttpClient) -> None:
+    def __init__(self, spec: ModelSpec, settings: Settings, line: Line) -> None:
         self._name = spec.name
         self._parameters = spec.parameters
         self._settings = settings
-        self._client = client
+        self._line = line
         self._endpoint = Endpoint.of(spec.base_url or "")
-        self._policy = RetryPolicy(
-            max_retries=settings.max_retries,
-            delay_s=settings.retry_delay_s,
-            backoff=settings.retry_backoff,
-            deadline_s=settings.timeout_s,
-        )
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or the fault that outlived the retries."""
@@ -121,18 +108,15 @@ class OpenAICompatible:
         payload = self._payload(request, kind)
         once = self._ask_stream if payload.get("stream") else self._ask
         body, url = _encoded(payload), self._endpoint.url(kind)
-        completion, retries = await with_retries(
-            lambda: once(url, body), self._policy, on_retry=request.on_retry
-        )
-        return changed(completion, retries=retries) if retries else completion
+        return await self._line.ask(lambda: once(url, body), request)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._line.close()
 
     async def _ask(self, url: str, body: bytes) -> Completion:
         began = monotonic()
-        answer = await self._client.post(url, body)
+        answer = await self._line.client.post(url, body)
         elapsed_s = monotonic() - began
         reply = decode(answer.body, content_type=answer.content_type)
         raw = _plain(answer.body) if self._settings.keep_raw else None
@@ -141,7 +125,7 @@ class OpenAICompatible:
     async def _ask_stream(self, url: str, body: bytes) -> Completion:
         began = monotonic()
         pieces, stray = Pieces(), []
-        async with self._client.stream(url, body) as lines:
+        async with self._line.client.stream(url, body) as lines:
             async for line in lines:
                 event = line.strip()
                 if event.startswith(b"data:"):
@@ -173,12 +157,23 @@ class OpenAICompatible:
         if payload.pop("stream", self._settings.stream):
             payload["stream"] = True
             payload.setdefault("stream_options", {"include_usage": True})
+        if request.tools:
+            payload["tools"] = [_tool(tool) for tool in request.tools]
         if request.schema is not None:
             payload["response_format"] = {
                 "type": "json_schema",
                 "json_schema": {"name": "answer", "schema": request.schema, "strict": True},
             }
         return payload
+
+
+def _tool(tool: Tool) -> dict[str, Json]:
+    function: dict[str, Json] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
 
 
 def _gather_reasoning(payload: dict[str, Json]) -> None:

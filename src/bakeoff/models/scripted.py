@@ -14,6 +14,7 @@ from msgspec import Meta
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Usage
+from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.settings import settings_of
 
 
@@ -37,7 +38,7 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=Tr
     fault_every: Annotated[int, Meta(ge=1)] | None = None
 
 
-def build(spec: ModelSpec) -> "ScriptedModel":
+def build(spec: ModelSpec, _: Gate = OPEN) -> "ScriptedModel":
     """Return the model that *spec* names."""
     return ScriptedModel(spec.name or "echo", settings_of(spec, Script))
 

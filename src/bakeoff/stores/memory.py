@@ -104,4 +104,6 @@ def _row(record: TrialRecord) -> TrialRow:
         input_tokens=spent.usage.input_tokens,
         output_tokens=spent.usage.output_tokens,
         cost_usd=spent.usage.cost_usd,
+        load_s=spent.load_s,
+        flags=",".join(spent.flags) or None,
     )

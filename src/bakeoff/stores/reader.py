@@ -29,7 +29,7 @@ WHERE EXISTS (
 _ROW = (
     "SELECT t.id, t.category, c.id, a.rollout, a.status, a.score, a.passed, a.fault_boundary,"
     " a.fault_transient, a.number, a.elapsed_s, a.model_s, a.first_token_s, a.requests,"
-    f" a.input_tokens, a.output_tokens, a.cost_usd {_PLANNED_ATTEMPTS} AND NOT a.superseded"
+    f" a.input_tokens, a.output_tokens, a.cost_usd, a.load_s, a.flags {_PLANNED_ATTEMPTS} AND NOT a.superseded"
     " ORDER BY a.rowid"
 )
 _RECORD = f"SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body {_PLANNED_ATTEMPTS}"

@@ -41,6 +41,7 @@ CREATE TABLE attempt (
   fault_boundary TEXT, fault_transient INTEGER,
   elapsed_s REAL NOT NULL, model_s REAL NOT NULL, first_token_s REAL,
   requests INTEGER NOT NULL, input_tokens INTEGER, output_tokens INTEGER, cost_usd REAL,
+  load_s REAL, flags TEXT,
   blob TEXT, body BLOB);
 CREATE UNIQUE INDEX attempt_once ON attempt (rollout, task, candidate, number);
 CREATE UNIQUE INDEX one_attempt_counts ON attempt (rollout, task, candidate) WHERE NOT superseded;

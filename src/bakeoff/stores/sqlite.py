@@ -27,7 +27,7 @@ _LARGEST_IN_ROW = 256 * 1024
 
 _Row = tuple[str | int | float | bytes | None, ...]
 
-_INSERT = f"INSERT INTO attempt VALUES ({', '.join('?' * 19)})"  # noqa: S608 -- no user text
+_INSERT = f"INSERT INTO attempt VALUES ({', '.join('?' * 21)})"  # noqa: S608 -- no user text
 _SUPERSEDE = (
     "UPDATE attempt SET superseded = 1"
     " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
@@ -113,7 +113,7 @@ class SqliteStore:
         """Put the new verdict on the attempt that counts aside; `adopt` makes it the verdict."""
         self._db.execute(_VERDICTS)
         row = self._row(trial, attempt)
-        self._db.execute(_ASIDE, (*row[0:4], *row[5:10], *row[17:19]))
+        self._db.execute(_ASIDE, (*row[0:4], *row[5:10], *row[19:21]))
 
     def adopt(self, plan: Plan) -> None:
         """Make *plan* and every verdict put aside what counts: all of it, or nothing.
@@ -223,6 +223,8 @@ class SqliteStore:
             spent.usage.input_tokens,
             spent.usage.output_tokens,
             spent.usage.cost_usd,
+            spent.load_s,
+            ",".join(spent.flags) or None,
             blob,
             body,
         )
