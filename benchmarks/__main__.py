@@ -1,8 +1,8 @@
 """Run every benchmark and print one table; leave with 1 where a bar is missed.
 
-    python -m benchmarks                       everything; takes minutes
-    BENCH_TRIALS=20000 python -m benchmarks    a quick look
-    python -m benchmarks --only startup trial_cost --json results.json
+python -m benchmarks                       everything; takes minutes
+BENCH_TRIALS=20000 python -m benchmarks    a quick look
+python -m benchmarks --only startup trial_cost --json results.json
 """
 
 import argparse
@@ -21,7 +21,9 @@ BENCHMARKS = ("startup", "trial_cost", "planning", "flat", "memory")
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the readings here")

@@ -37,7 +37,8 @@ def measure() -> list[Reading]:
             value=median(ratios),
             unit="×",
             bar=BAR,
-            note="pairs: " + ", ".join(f"{r:.2f}" for r in ratios),
+            note=f"cheapest / cheapest {min(costs) / min(floors):.2f}; pairs: "
+            + ", ".join(f"{r:.2f}" for r in ratios),
         ),
     ]
 

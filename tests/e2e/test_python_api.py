@@ -93,7 +93,6 @@ def test_a_run_is_found_again_by_id_path_and_latest(tmp_path: Path) -> None:
         bakeoff.load_run("nothing", output=tmp_path)
 
 
-@pytest.mark.xfail(reason="proposed for stores/sqlite.py: close() leaves WAL mode")
 def test_a_finished_run_is_plain_files_that_can_be_read_where_nothing_can_be_written(
     tmp_path: Path,
 ) -> None:

@@ -255,6 +255,15 @@ def test_categories_come_from_the_file_beside_for_tests_without_one(tmp_path: Pa
     assert read_suite(tmp_path / "suite.json", beside=False).tasks[0].category is None
 
 
+def test_where_the_categories_file_lists_a_test_it_goes_before_the_tests_own_word(
+    tmp_path: Path,
+) -> None:
+    listed = {"one": {"test_ids": ["a", "b"]}, "two": {"test_ids": ["b"]}}
+    _write(tmp_path, {"categories": listed}, "categories.json")
+    tests = [{"id": i, "prompt": "p", "category": c} for i, c in (("a", "own"), ("b", "two"))]
+    assert [t.category for t in _read(tmp_path, {"tests": tests}).tasks] == ["one", "two"]
+
+
 def test_a_broken_file_beside_a_suite_is_told_by_its_own_name(tmp_path: Path) -> None:
     _write(tmp_path, {"categories": {"c": {"test_ids": "a"}}}, "categories.json")
     with pytest.raises(UsageError, match=r"categories\.json: key 'categories\.c\.test_ids'"):

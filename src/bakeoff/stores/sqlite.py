@@ -141,6 +141,10 @@ class SqliteStore:
                     (now().isoformat(), self._session),
                 )
         finally:
+            # one plain file, readable also where nothing can be written
+            with suppress(sqlite3.Error):  # a reader may be at it: then the log stays beside it
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
             self._db.close()
             self._lock.release()
 

@@ -169,7 +169,7 @@ def read_suite_files(
         if suite.pass_threshold is None
         else suite.pass_threshold,
         time_s=metadata.global_settings.default_timeout_seconds,
-        category_of=_category_of(categories),
+        listed_in=_listed_in(categories),
     )
     tasks = _tasks(suite.tests, data["tests"], defaults)
     brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources))
@@ -271,8 +271,13 @@ def _name(suite: SuiteFile, path: Path) -> str:
     return name if isinstance(name, str) and name else path.stem
 
 
-def _category_of(categories: Mapping[str, CategoryEntry]) -> dict[str, str]:
-    return {test: name for name, entry in categories.items() for test in entry.test_ids}
+def _listed_in(categories: Mapping[str, CategoryEntry]) -> dict[str, list[str]]:
+    """Return for each test the categories that list it."""
+    listed: dict[str, list[str]] = {}
+    for name, entry in categories.items():
+        for test in entry.test_ids:
+            listed.setdefault(test, []).append(name)
+    return listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +288,7 @@ class _Defaults:
     scorers: tuple[ScorerSpec, ...] | None
     pass_threshold: float
     time_s: float | None
-    category_of: Mapping[str, str]
+    listed_in: Mapping[str, list[str]]
 
 
 def _tasks(entries: Sequence[TestEntry], raw: Json, defaults: _Defaults) -> tuple[Task, ...]:
@@ -314,9 +319,15 @@ def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults) ->
         time_s=_time_limit(entry, defaults, what),
         api_type=entry.api_type,
         name=entry.name,
-        category=entry.category or defaults.category_of.get(entry.id),
+        category=_category(entry, defaults),
         metadata=_metadata(entry, unknown),
     )
+
+
+def _category(entry: TestEntry, defaults: _Defaults) -> str | None:
+    """Return where the test belongs: where the categories list it, else where it says itself."""
+    listed = defaults.listed_in.get(entry.id)
+    return listed[0] if listed and entry.category not in listed else entry.category
 
 
 def _scorers(entry: TestEntry, defaults: _Defaults) -> tuple[ScorerSpec, ...]:
