@@ -72,6 +72,9 @@ def main() -> None:
         shutil.copytree(
             run.folder, FOLDER, ignore=shutil.ignore_patterns("*.lock", "*-wal", "*-shm")
         )
+        manifest = FOLDER / "manifest.json"
+        text = manifest.read_text(encoding="utf-8")
+        manifest.write_text(text.replace(str(home.resolve()), "/somewhere"), encoding="utf-8")
     print(*sorted(f"{p.stat().st_size:>7} {p.name}" for p in FOLDER.iterdir()), sep="\n")
 
 

@@ -17,7 +17,7 @@ from bakeoff.api.runs import (
     prepared_again,
     score_again,
 )
-from bakeoff.api.sources import Given, OwnFunction, Prepared, Wishes, prepare, read
+from bakeoff.api.sources import Given, OwnFunction, Prepared, Wishes, prepare, read, read_for_scoring
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
@@ -108,9 +108,9 @@ async def rescore_async(
         listener=options.get("listener", ignore),
         stop=options.get("stop") or Stop(),
     )
-    tasks = read(given, options.get("overrides", {})).tasks if given is not None else ()
+    anew = None if given is None else read_for_scoring(given, options.get("overrides", {}))
     reference = str(run.folder) if isinstance(run, Run) else run
-    return await score_again(reference, start, tasks=tasks)
+    return await score_again(reference, start, anew=anew)
 
 
 def plan(given: Given, **options: Unpack[Options]) -> Prepared:

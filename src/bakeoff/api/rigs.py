@@ -10,10 +10,12 @@ from typing import Protocol, runtime_checkable
 from bakeoff import registry
 from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
+from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent
 from bakeoff.api.model_names import OWN, with_secrets
 from bakeoff.core.candidate import AgentSpec, ModelSpec
-from bakeoff.core.errors import UsageError
+from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Agent, Model, Rig, Scorer
 from bakeoff.core.task import ScorerSpec, Task
@@ -101,23 +103,36 @@ def about_task(task: Task) -> Iterator[None]:
         raise UsageError(str(error) if name in str(error) else f"{name}: {error}") from error
 
 
+def _nobody(_: Request) -> str:
+    raise ProviderError("no candidate is asked while answers are scored again")
+
+
 class SharedRigs:
     """Builds every part that a plan names before the plan runs, so that mistakes come first."""
 
-    def __init__(self, plan: Plan, parts: Parts) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        parts: Parts,
+        *,
+        roles: Mapping[str, ModelSpec] | None = None,
+        ask_candidates: bool = True,
+    ) -> None:
         self._parts = parts
         self._models: dict[str, Model] = {}
         self._scorers: dict[str, Scorer] = {}
         self._of_task: dict[str, tuple[Scorer, ...]] = {}
         self._seats: dict[str, tuple[Agent, Model]] = {}
-        self._roles = {name: self._model(spec) for name, spec in plan.conditions.roles.items()}
+        roles = plan.conditions.roles if roles is None else roles
+        self._roles = {name: self._model(spec) for name, spec in roles.items()}
         for candidate in plan.candidates:
             self._seats[candidate.digest] = (
-                parts.agent(candidate.agent),
-                self._model(candidate.model),
+                (parts.agent(candidate.agent), self._model(candidate.model))
+                if ask_candidates
+                else (Direct(), FunctionModel(_nobody))
             )
         for task in plan.tasks:
-            self._check(task, plan.conditions.roles)
+            self._check(task, roles)
 
     def rig(self, trial: Trial) -> Rig:
         """Return the parts of *trial*."""

@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +26,6 @@ from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.stop import Stop
-from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.engine.rescore import rescore_plan
 from bakeoff.engine.run import run_plan
@@ -148,15 +147,16 @@ async def _execute(
     return _summarized(folder)
 
 
-async def score_again(reference: str, start: Start, *, tasks: Iterable[Task] = ()) -> Run:
-    """Score the stored answers of a run again, with the scoring of *tasks* where they are given."""
+async def score_again(reference: str, start: Start, *, anew: Brief | None = None) -> Run:
+    """Score the stored answers of a run again, with the scoring and the roles of *anew*, if any."""
     folder = find_run(reference, start.output)
     ledger = SqliteLedger(folder)
     before = ledger.planned()
-    plan = rescored(before, tasks)
+    plan = rescored(before, anew.tasks if anew else ())
     redactor = Redactor()
     parts = Parts(redactor=redactor, folders=_folders(read_manifest(folder)))
-    rigs = SharedRigs(plan, parts)
+    roles = {**plan.conditions.roles, **(anew.conditions.roles if anew else {})}
+    rigs = SharedRigs(plan, parts, roles=roles, ask_candidates=False)
     store = SqliteStore(folder, redactor=redactor, version=VERSION)
     try:
         store.freeze(before)

@@ -79,6 +79,12 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
     return reader(path, overrides)
 
 
+def read_for_scoring(given: Given, overrides: Mapping[str, str]) -> Brief:
+    """Return what was *given* with its roles understood; who solves it does not matter here."""
+    brief = replace(read(given, overrides), models=())
+    return _resolved(brief, Wishes(), _folders(given))
+
+
 def _wished(brief: Brief, wishes: Wishes, own: dict[str, object]) -> Brief:
     tasks = select(brief.tasks, wishes.selection)
     if wishes.scorers:
