@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from bakeoff.core.events import Event, RunEnded, RunStarted, TrialEnded
+from bakeoff.core.events import Event, RunStarted, TrialEnded
 from benchmarks.measure import cpu_s, rss_mb
 
 MODEL = "fast-1"
@@ -32,14 +32,13 @@ def write_suite(folder: Path, tests: int) -> Path:
 
 
 class Books:
-    """Writes down CPU and memory when a run starts, every so many trials, and when it ends."""
+    """Writes down CPU and memory when a run starts, and every so many trials."""
 
     def __init__(self, every: int) -> None:
         self._every = every
         self.ended = self.passed = 0
         self.cpu: dict[int, float] = {}
         self.rss: dict[int, float] = {}
-        self.end_cpu_s = 0.0
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TrialEnded):
@@ -49,8 +48,6 @@ class Books:
                 self._note()
         elif isinstance(event, RunStarted):
             self._note()
-        elif isinstance(event, RunEnded):
-            self.end_cpu_s = cpu_s()
 
     def _note(self) -> None:
         self.cpu[self.ended] = cpu_s()

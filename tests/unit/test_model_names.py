@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bakeoff._lib.redact import MASK, Redactor
-from bakeoff.api.model_names import learn_literals, resolve, with_secrets
+from bakeoff.api.model_names import how_understood, learn_literals, resolve, with_secrets
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 
@@ -36,8 +36,7 @@ def test_a_reference_is_one_where_its_module_is_there(
     (tmp_path / "pkg" / "mine.py").write_text("raise RuntimeError('imported')\n")
     monkeypatch.chdir(tmp_path)
     assert resolve(_named("pkg/mine.py:answer")).provider == "python"
-    with pytest.raises(UsageError, match="provider/name"):
-        resolve(_named("llama3:latest"))
+    assert resolve(_named("llama3:latest")).full_name == "ollama/llama3:latest"
 
 
 def test_with_a_base_url_a_name_is_sent_as_it_stands() -> None:
@@ -56,7 +55,44 @@ def test_openai_has_its_place_and_its_key_by_name() -> None:
     assert (found.base_url, found.api_key) == ("https://api.openai.com/v1", "${OPENAI_API_KEY}")
 
 
-@pytest.mark.parametrize("name", ["gpt-4", "openay/x", "openai", "llama3:8b", ""])
+@pytest.mark.parametrize(
+    ("name", "full_name"),
+    [
+        ("gpt-4", "openai/gpt-4"),
+        ("o3", "openai/o3"),
+        ("claude-3-sonnet", "anthropic/claude-3-sonnet"),
+        ("gemini-pro", "google/gemini-pro"),
+        ("llama3:8b", "ollama/llama3:8b"),
+        ("mistral-nemo", "ollama/mistral-nemo"),
+    ],
+)
+def test_a_bare_name_is_understood_and_it_is_said_how(name: str, full_name: str) -> None:
+    found = resolve(_named(name))
+    assert found.full_name == full_name
+    assert full_name in (how_understood(_named(name), found) or "")
+
+
+def test_a_name_with_its_provider_needs_no_word_about_it() -> None:
+    for name in ("openai/gpt-4", "embedded", "scripted/echo"):
+        assert how_understood(_named(name), resolve(_named(name))) is None
+
+
+def test_another_dialect_keeps_its_provider_behind_another_url() -> None:
+    found = resolve(_named("anthropic/claude-x"), base_url="http://proxy:1")
+    assert (found.provider, found.name, found.base_url) == (
+        "anthropic",
+        "claude-x",
+        "http://proxy:1",
+    )
+
+
+def test_where_ollama_is_may_be_said_in_the_environment() -> None:
+    spec = resolve(_named("ollama/m"))
+    assert with_secrets(spec, {}, Redactor()).base_url == "http://127.0.0.1:11434"
+    assert with_secrets(spec, {"OLLAMA_HOST": "box:1"}, Redactor()).base_url == "box:1"
+
+
+@pytest.mark.parametrize("name", ["openay/x", "openai", "mistrall", ""])
 def test_a_name_that_says_too_little_is_refused_with_what_to_do(name: str) -> None:
     with pytest.raises(UsageError, match=r"write it as provider/name, or .*--base-url; providers"):
         resolve(_named(name))

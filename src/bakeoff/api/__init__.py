@@ -17,7 +17,15 @@ from bakeoff.api.runs import (
     prepared_again,
     score_again,
 )
-from bakeoff.api.sources import Given, OwnFunction, Prepared, Wishes, prepare, read, read_for_scoring
+from bakeoff.api.sources import (
+    Given,
+    OwnFunction,
+    Prepared,
+    Wishes,
+    prepare,
+    read,
+    read_for_scoring,
+)
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore

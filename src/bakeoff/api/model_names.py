@@ -1,8 +1,9 @@
 """What a model's name means, and what its secrets are."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,12 +12,17 @@ from bakeoff._lib.redact import MASK, Redactor
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.models.providers import PROVIDERS, Provider
 
 OWN = "python"  # the provider of models that are somebody's own Python
 
 _DEFAULT_NAMES = {"embedded": "smollm2-135m", "scripted": "echo"}
-_ENDPOINTS = {"openai": ("https://api.openai.com/v1", "${OPENAI_API_KEY}")}
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_FAMILIES = {
+    "openai": re.compile(r"(gpt|chatgpt|o[1-9])(-|$)"),
+    "anthropic": re.compile(r"claude-"),
+    "google": re.compile(r"gemini-"),
+}
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret", re.IGNORECASE)
 
 
@@ -26,64 +32,97 @@ def resolve(
     """Return *spec* with its provider; with a base URL, a name is sent as it stands."""
     url = base_url or spec.base_url
     if spec.provider:
-        return replace(spec, base_url=url, label=spec.label or _label(spec))
+        return _with_defaults(replace(spec, base_url=url))
     text = spec.name
-    if url:
-        name = text.removeprefix("openai-compatible/")
-        spec = replace(spec, provider="openai-compatible", name=name, base_url=url)
-        return replace(spec, label=spec.label or name)
-    known = registry.names("models")
     provider, slash, name = text.partition("/")
+    known = {*PROVIDERS, *registry.names("models")}
+    if url and not (slash and provider in _OTHER_DIALECTS):
+        name = text.removeprefix("openai-compatible/")
+        return replace(
+            spec,
+            provider="openai-compatible",
+            name=name,
+            base_url=url,
+            label=spec.label or name,
+        )
     if provider in known and (slash or provider in _DEFAULT_NAMES):
-        return _with_defaults(replace(spec, provider=provider, name=name))
+        return _with_defaults(replace(spec, provider=provider, name=name, base_url=url))
     if registry.is_own(text, folders=folders):
         return replace(spec, provider=OWN)
-    raise UsageError(
-        f"model {text!r}: write it as provider/name, or say where it is with --base-url; "
-        f"providers: {did_you_mean(provider, known)}"
-    )
+    return _with_defaults(replace(spec, provider=_guess(text, known)))
 
 
-def _label(spec: ModelSpec) -> str | None:
-    return spec.name if spec.provider == "openai-compatible" and spec.name else None
+_OTHER_DIALECTS = frozenset(
+    name for name, p in PROVIDERS.items() if p.base_url and p.adapter != "openai-compatible"
+)
+
+
+def _guess(text: str, known: Collection[str]) -> str:
+    """Return the provider of a model that was named without one."""
+    if not text or "/" in text or get_close_matches(text, known, n=1, cutoff=0.8):
+        raise UsageError(
+            f"model {text!r}: write it as provider/name, or say where it is with --base-url; "
+            f"providers: {did_you_mean(text.partition('/')[0], known)}"
+        )
+    for provider, family in _FAMILIES.items():
+        if family.match(text):
+            return provider
+    return "ollama"
+
+
+def how_understood(before: ModelSpec, after: ModelSpec) -> str | None:
+    """Return a line that says what a name without a provider was taken for."""
+    guessed = not before.provider and not before.base_url and "/" not in before.name
+    if not guessed or before.name in _DEFAULT_NAMES or after.provider in {OWN, "openai-compatible"}:
+        return None
+    return f"model {before.name!r} is taken as {after.full_name}; write that to be sure"
 
 
 def _with_defaults(spec: ModelSpec) -> ModelSpec:
-    url, key = _ENDPOINTS.get(spec.provider, (None, None))
+    provider = PROVIDERS.get(spec.provider, Provider())
+    url = spec.base_url or provider.base_url
+    if url and not spec.base_url and provider.host_variable:
+        url = f"${{{provider.host_variable}:-{url}}}"
     return replace(
         spec,
         name=spec.name or _DEFAULT_NAMES.get(spec.provider, ""),
-        base_url=spec.base_url or url,
-        api_key=spec.api_key or key,
+        base_url=url,
+        api_key=spec.api_key or (f"${{{provider.key}}}" if provider.key else None),
+        label=spec.label or (spec.name if spec.provider == "openai-compatible" else None),
     )
 
 
 def with_secrets(spec: ModelSpec, environ: Mapping[str, str], redactor: Redactor) -> ModelSpec:
-    """Return *spec* with every `${NAME}` read; the redactor learns each value first."""
-
-    def read(text: str) -> str:
-        def value(found: re.Match[str]) -> str:
-            if found[1] not in environ:
-                raise UsageError(
-                    f"model {spec.full_name!r}: the environment variable {found[1]} is not set"
-                )
-            redactor.add([environ[found[1]]])
-            return environ[found[1]]
-
-        return _VARIABLE.sub(value, text)
-
+    """Return *spec* with every `${NAME}` read; the redactor learns each secret first."""
     if spec.api_key and MASK in spec.api_key:
         raise UsageError(
             f"model {spec.full_name!r}: its key was written out in the config and so was not kept; "
             "give the config again, or name an environment variable in it"
         )
     learn_literals(spec, redactor)
+    for text in (spec.api_key or "", *spec.headers.values()):
+        redactor.add(environ[m[1]] for m in _VARIABLE.finditer(text) if m[1] in environ)
     return replace(
         spec,
-        base_url=read(spec.base_url) if spec.base_url else None,
-        api_key=read(spec.api_key) if spec.api_key else None,
-        headers={name: read(value) for name, value in spec.headers.items()},
+        base_url=_read(spec.base_url, spec, environ) if spec.base_url else None,
+        api_key=_read(spec.api_key, spec, environ) if spec.api_key else None,
+        headers={name: _read(value, spec, environ) for name, value in spec.headers.items()},
     )
+
+
+def _read(text: str, spec: ModelSpec, environ: Mapping[str, str]) -> str:
+    """Return *text* with `${NAME}` and `${NAME:-default}` replaced."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] in environ:
+            return environ[found[1]]
+        if found[2] is not None:
+            return found[2]
+        raise UsageError(
+            f"model {spec.full_name!r}: the environment variable {found[1]} is not set"
+        )
+
+    return _VARIABLE.sub(value, text)
 
 
 def learn_literals(spec: ModelSpec, redactor: Redactor) -> None:

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bakeoff._lib.clock import now
+from bakeoff._lib.collector import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.sources import Prepared
@@ -133,14 +134,15 @@ async def _execute(
         write_manifest(folder, _manifest(prepared, start, folder), redactor)
         done = SqliteLedger(folder).finished() if start.resume else 0
         start.listener(RunStarted(folder.name, str(folder), len(plan), done))
-        await run_plan(
-            plan,
-            store=store,
-            rigs=rigs,
-            executor=LocalExecutor(brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s),
-            stop=start.stop,
-            tell=_discreet(start.listener, redactor),
-        )
+        with rare_collections():
+            await run_plan(
+                plan,
+                store=store,
+                rigs=rigs,
+                executor=LocalExecutor(brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s),
+                stop=start.stop,
+                tell=_discreet(start.listener, redactor),
+            )
     finally:
         await store.close()
     start.listener(RunEnded(folder.name, start.stop.requested))

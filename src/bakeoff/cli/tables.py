@@ -21,9 +21,11 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(width=_PIPE_WIDTH)
 
 
-def print_summary(summary: Summary, *, folder: Path | None = None) -> None:
+def print_summary(
+    summary: Summary, *, folder: Path | None = None, out: Console | None = None
+) -> None:
     """Print the statistics of a run."""
-    out = console()
+    out = out or console()
     out.print(_score_table(summary))
     if any(len(c.categories) > 1 for c in summary.candidates):
         out.print(_category_table(summary.candidates))
@@ -89,12 +91,14 @@ def _name(c: CandidateSummary) -> Text:
 
 
 def _category_table(candidates: Iterable[CandidateSummary]) -> Table:
+    shown = list(candidates)
+    names = ["category", "candidate"] if len(shown) > 1 else ["category"]
     figures = ["tasks", "score", "95 % interval", "coverage", "faults"]
-    table = _table("by category", ["category", "candidate"], figures)
-    rows = [(g.category or "", c.candidate, g) for c in candidates for g in c.categories]
+    table = _table("by category", names, figures)
+    rows = [(g.category or "", c.candidate, g) for c in shown for g in c.categories]
     for category, candidate, group in sorted(rows, key=lambda row: row[0]):
-        names = Text(one_line(category)), Text(one_line(candidate))
-        table.add_row(*names, str(group.score.tasks), *_score_figures(group))
+        told = [Text(one_line(name)) for name in (category, candidate)[: len(names)]]
+        table.add_row(*told, str(group.score.tasks), *_score_figures(group))
     return table
 
 

@@ -1,12 +1,11 @@
 """The life of one attempt, top to bottom."""
 
-import asyncio
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bakeoff._lib.clock import monotonic, now
+from bakeoff._lib.deadline import within
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import (
     AgentError,
@@ -14,13 +13,13 @@ from bakeoff.core.errors import (
     ProviderError,
     ScorerError,
     TrialError,
-    boundary,
 )
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import Kit, Rig, Scorer
 from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
 from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.engine.contained import contained
 from bakeoff.engine.meter import Meter
 
 _ROUNDING = 1e-9  # weights such as .7 + .3 must still reach a threshold of 1
@@ -79,8 +78,8 @@ async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
     course.roles = {name: Meter(model) for name, model in rig.roles.items()}
     kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
     try:
-        async with asyncio.timeout(limits.time_s):
-            with _contained(AgentError, f"agent {trial.candidate.agent.name!r}"):
+        async with within(limits.time_s):
+            with contained(AgentError, f"agent {trial.candidate.agent.name!r}"):
                 course.outcome = _checked(await rig.agent.solve(trial.task, kit))
     except (TimeoutError, LimitReached) as error:
         # Only the deadline can raise TimeoutError here: `boundary` renamed any other.
@@ -108,7 +107,7 @@ async def _score(task: Task, rig: Rig, course: _Course, deadline_s: float | None
     kit = Kit(model=course.meter, roles=course.roles)
     scores = []
     try:
-        async with asyncio.timeout(deadline_s):
+        async with within(deadline_s):
             for spec, scorer in zip(task.scorers, rig.scorers, strict=True):
                 scores.append(await _verdict(spec, scorer, task, course.outcome, kit))
     except TimeoutError as error:
@@ -121,34 +120,22 @@ async def _verdict(
 ) -> Score:
     what = f"scorer {spec.name!r}"
     try:
-        with _contained(ScorerError, what):
+        with contained(ScorerError, what):
             verdict = await scorer.score(task, outcome, kit)
             if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
                 raise ScorerError(f"{what} gave {verdict.value}, not a value from 0 to 1")
-            return replace(
-                verdict, scorer=spec.name, value=float(verdict.value), weight=spec.weight
+            return Score(
+                scorer=spec.name,
+                value=float(verdict.value),
+                weight=spec.weight,
+                explanation=verdict.explanation,
+                details=verdict.details,
             )
     except ProviderError as error:
         # the judge's endpoint, not the candidate's: it must not count against the candidate
         raise ScorerError(f"{what}: {error}", transient=error.transient) from error
     except LimitReached as error:
         raise ScorerError(f"{what}: {error}") from error
-
-
-@contextmanager
-def _contained(kind: type[TrialError], what: str) -> Iterator[None]:
-    """Keep to one trial whatever a part of it does, also where it ends or cancels itself."""
-    task = asyncio.current_task()
-    asked_before = task.cancelling() if task else 0
-    try:
-        with boundary(kind, what):
-            yield
-    except SystemExit as error:
-        raise kind(f"{what}: it called exit({error.code})") from error
-    except asyncio.CancelledError as error:
-        if task is None or task.cancelling() > asked_before:
-            raise  # somebody asked for it: the deadline, or the end of the run
-        raise kind(f"{what}: it cancelled itself") from error
 
 
 def _effective_limits(trial: Trial) -> Limits:

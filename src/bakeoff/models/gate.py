@@ -1,17 +1,34 @@
 """Where requests wait before they go out."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
+from bakeoff._lib.clock import monotonic
 from bakeoff.core.outcome import Completion, Request
+from bakeoff.models.allowance import allowances
+from bakeoff.models.concurrency import AdaptiveConcurrency
+from bakeoff.models.pace import Pace, Spacing
+from bakeoff.models.retry import Strain, TryAgain
+from bakeoff.models.tokens import TokenEstimate
+
+WAITING = "a wait for its turn at the endpoint"
+"""What a request's `on_retry` hears while it waits; an empty text when it goes."""
+
+_LONGEST_PAUSE_S = 60.0
+_LONGEST_CAP_S = 60.0
+
+Try = Callable[[], Awaitable[Completion]]
 
 
 class Gate(Protocol):
     """Lets one try of a request through when its turn has come, and learns from how it went."""
 
-    async def through(
-        self, once: Callable[[], Awaitable[Completion]], request: Request
-    ) -> Completion: ...
+    async def through(self, once: Try, request: Request) -> Completion: ...
+    def heard(self, headers: Mapping[str, str]) -> None: ...
 
 
 class OpenGate:
@@ -19,11 +36,212 @@ class OpenGate:
 
     async def through(
         self,
-        once: Callable[[], Awaitable[Completion]],
+        once: Try,
         request: Request,  # noqa: ARG002 -- nothing about it matters here
     ) -> Completion:
         """Go."""
         return await once()
 
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """Nothing to learn."""
+
 
 OPEN = OpenGate()
+
+
+@dataclass(frozen=True, slots=True)
+class GateBehindGate:
+    """A model's gate with its endpoint's behind it: nobody holds a place there while waiting here."""
+
+    first: Gate
+    behind: Gate
+
+    async def through(self, once: Try, request: Request) -> Completion:
+        """Wait at both."""
+        return await self.first.through(lambda: self.behind.through(once, request), request)
+
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """Tell the endpoint's; the model's has fixed limits only."""
+        self.behind.heard(headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointLimits:
+    """What may go to an endpoint at most; None is no limit. `adaptive` finds how many at once."""
+
+    max_concurrency: int | None = None
+    rpm: float | None = None
+    tpm: float | None = None
+    adaptive: bool = True
+
+
+class EndpointGate:
+    """One queue for everybody who asks one endpoint; belongs to the event loop that uses it.
+
+    First come, first served. A request goes when there is a place for it (`max_concurrency`, or
+    as many as help) and the pace lets it (`rpm`, `tpm`, what refusals and headers have taught).
+    """
+
+    def __init__(
+        self, limits: EndpointLimits, *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._most = math.inf if limits.max_concurrency is None else limits.max_concurrency
+        self._adaptive = (
+            AdaptiveConcurrency(most=limits.max_concurrency) if limits.adaptive else None
+        )
+        self._pace = Pace()
+        self._requests = Spacing(limits.rpm / 60) if limits.rpm else None
+        self._tokens = Spacing(limits.tpm / 60 if limits.tpm else None)
+        self._estimate = TokenEstimate()
+        self._clock = clock
+        self._in_flight = 0
+        self._queue: deque[tuple[asyncio.Future[None], float]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way."""
+        return self._in_flight
+
+    @property
+    def places(self) -> float:
+        """How many requests may be under way now."""
+        return self._most if self._adaptive is None else self._adaptive.limit
+
+    @property
+    def rate(self) -> float | None:
+        """Requests per second that refusals have taught; None before the first."""
+        return self._pace.rate
+
+    async def through(self, once: Try, request: Request) -> Completion:
+        """Wait for a turn, then go; the way it goes is what the gate learns from."""
+        tokens = self._estimate.of(request) if self._tokens.limited else 0.0
+        now = self._clock()
+        if self._queue or self._in_flight >= self.places or self._wait_s(now) > 0:
+            await self._turn(request, tokens)
+            now = self._clock()
+        else:
+            self._enter(now, tokens)
+        number = self._adaptive.admit() if self._adaptive else 0
+        used: float | None = 0.0
+        try:
+            completion = await once()
+            usage = completion.usage
+            self._answered(number, now, usage.output_tokens)
+            used = self._estimate.learn(usage)
+        except TryAgain as error:
+            self._failed(error, number, now)
+            raise
+        except TimeoutError:
+            self._overloaded(number)
+            raise
+        finally:
+            if tokens and used is not None:
+                self._tokens.correct(self._clock(), used - tokens)
+            self._in_flight -= 1
+            if self._queue:
+                self._let_in()
+        return completion
+
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """Slow down to what comes back, where the endpoint says that little is left."""
+        for allowance in allowances(headers):
+            if not allowance.low:
+                continue
+            now = self._clock()
+            until = now + min(allowance.reset_s, _LONGEST_CAP_S)
+            soon = self._in_flight + 2 * self._pace.recent(now)
+            if allowance.unit == "requests" and allowance.remaining <= soon:
+                self._pace.cap(allowance.rate, until=until)
+            elif allowance.unit == "tokens" and allowance.remaining <= soon * self._estimate.mean:
+                self._tokens.cap(allowance.rate, until=until)
+
+    def _wait_s(self, now: float) -> float:
+        wait_s = max(self._pace.wait_s(now), self._tokens.wait_s(now))
+        return wait_s if self._requests is None else max(wait_s, self._requests.wait_s(now))
+
+    def _enter(self, now: float, tokens: float) -> None:
+        self._in_flight += 1
+        self._pace.sent(now)
+        if self._requests is not None:
+            self._requests.take(now)
+        if tokens:
+            self._tokens.take(now, tokens)
+
+    async def _turn(self, request: Request, tokens: float) -> None:
+        """Wait until there is a place, and take it."""
+        if (pause_s := self._pace.paused_s(self._clock())) > _LONGEST_PAUSE_S:
+            raise _left_alone(pause_s)
+        place = asyncio.get_running_loop().create_future()
+        self._queue.append((place, tokens))
+        self._let_in()
+        if request.on_retry and not place.done():
+            request.on_retry(WAITING)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():  # it was its turn, and nobody is there
+                self._in_flight -= 1
+                self._let_in()
+            raise
+        if request.on_retry:
+            request.on_retry("")
+
+    def _let_in(self) -> None:
+        """Let in whoever may go now, and come back when the next one may."""
+        while self._queue and self._in_flight < self.places:
+            place, tokens = self._queue[0]
+            if place.done():  # cancelled
+                self._queue.popleft()
+                continue
+            now = self._clock()
+            if (wait_s := self._wait_s(now)) > 0:
+                self._come_back(wait_s)
+                return
+            self._queue.popleft()
+            self._enter(now, tokens)
+            place.set_result(None)
+
+    def _come_back(self, wait_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._let_in)
+
+    def _answered(self, number: int, sent_at: float, tokens: int | None) -> None:
+        if self._adaptive is None:
+            return
+        self._adaptive.answered(number)
+        if self._queue and self._in_flight >= self._adaptive.limit:
+            now = self._clock()
+            self._adaptive.measured(number, now - sent_at, tokens, now)
+
+    def _failed(self, error: TryAgain, number: int, sent_at: float) -> None:
+        now = self._clock()
+        if error.strain is Strain.RATE:
+            self._pace.refused(sent_at=sent_at, now=now, after_s=error.after_s)
+            if self._adaptive is not None:
+                self._adaptive.overloaded(number, now=now)
+        elif error.strain is Strain.LOAD:
+            if error.after_s:
+                self._pace.pause(now + error.after_s)
+            self._overloaded(number)
+        if (pause_s := self._pace.paused_s(now)) > _LONGEST_PAUSE_S:
+            self._send_away(pause_s)
+
+    def _overloaded(self, number: int) -> None:
+        if self._adaptive is not None:
+            self._adaptive.overloaded(number, now=self._clock(), in_flight=self._in_flight)
+
+    def _send_away(self, pause_s: float) -> None:
+        """Tell everybody to come back later: their own deadlines decide whether they do."""
+        while self._queue:
+            place, _ = self._queue.popleft()
+            if not place.done():
+                place.set_exception(_left_alone(pause_s))
+
+
+def _left_alone(pause_s: float) -> TryAgain:
+    return TryAgain(
+        f"the endpoint asked to be left alone for {pause_s:.0f} s more (Retry-After)",
+        after_s=pause_s,
+    )

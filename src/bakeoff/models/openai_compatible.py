@@ -1,20 +1,18 @@
 """Every server that speaks OpenAI's chat or completions API."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
-
-from bakeoff._lib.clock import monotonic
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
+from bakeoff.models.access import base_url_of, headers_of
+from bakeoff.models.exchange import Question, Reading, ask
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
+from bakeoff.models.json_wire import encode
 from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.openai_wire import Pieces, decode, whole
 from bakeoff.models.settings import settings_of
@@ -26,11 +24,11 @@ _SUFFIXES: tuple[tuple[str, ApiType], ...] = (
     ("/completions", "completions"),
 )
 _REASONING_OPTIONS = ("effort", "exclude")
-_STREAM_FIELDS = (b":", b"event:", b"id:", b"retry:")
-_CONTROL = re.compile("[\x00-\x1f\x7f]")
-_DEEPEST_RAW = 64
-
-_encode = msgspec.json.Encoder().encode
+_READING = Reading(
+    whole=lambda body, content_type: whole(decode(body, content_type)),
+    event=decode,
+    pieces=Pieces,
+)
 
 
 class Settings(LineSettings, frozen=True):
@@ -64,82 +62,37 @@ class Endpoint:
 
 def build(spec: ModelSpec, gate: Gate = OPEN) -> "OpenAICompatible":
     """Return the model that *spec* names."""
-    if not spec.base_url:
-        raise UsageError(
-            f"model {spec.full_name!r}: say where it is: --base-url http://host:port/v1, "
-            "or `base_url` in the run file"
-        )
-    if not re.match(r"\s*https?://[^/?#]", spec.base_url, re.IGNORECASE):
-        raise UsageError(
-            f"model {spec.full_name!r}: {spec.base_url!r} is no base URL: "
-            "write it as http://host:port/v1 or https://..."
-        )
+    base_url = base_url_of(spec)
     settings = settings_of(spec, Settings)
-    return OpenAICompatible(spec, settings, Line(HttpClient(_headers(spec)), settings, gate))
-
-
-def _headers(spec: ModelSpec) -> dict[str, str]:
-    headers = {"Content-Type": "application/json", **spec.headers}
-    if spec.api_key and "authorization" not in {name.lower() for name in headers}:
-        # a key read from a file often brings its line end along
-        headers["Authorization"] = f"Bearer {spec.api_key.strip()}"
-    for name, value in headers.items():
-        if _CONTROL.search(name + value):
-            raise UsageError(
-                f"model {spec.full_name!r}: the header {name!r} holds a line end or another "
-                "control character, which HTTP does not allow"
-            )
-    return headers
+    line = Line(HttpClient(headers_of(spec)), settings, gate)
+    return OpenAICompatible(spec, settings, Endpoint.of(base_url), line)
 
 
 class OpenAICompatible:
     """Asks one model of one server."""
 
-    def __init__(self, spec: ModelSpec, settings: Settings, line: Line) -> None:
+    def __init__(self, spec: ModelSpec, settings: Settings, endpoint: Endpoint, line: Line) -> None:
         self._name = spec.name
         self._parameters = spec.parameters
         self._settings = settings
         self._line = line
-        self._endpoint = Endpoint.of(spec.base_url or "")
+        self._endpoint = endpoint
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or the fault that outlived the retries."""
         kind = self._kind(request)
         payload = self._payload(request, kind)
-        once = self._ask_stream if payload.get("stream") else self._ask
-        body, url = _encoded(payload), self._endpoint.url(kind)
-        return await self._line.ask(lambda: once(url, body), request)
+        question = Question(
+            url=self._endpoint.url(kind),
+            body=encode(payload),
+            stream=bool(payload.get("stream")),
+            keep_raw=self._settings.keep_raw,
+        )
+        return await self._line.ask(lambda: ask(self._line.client, question, _READING), request)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._line.close()
-
-    async def _ask(self, url: str, body: bytes) -> Completion:
-        began = monotonic()
-        answer = await self._line.client.post(url, body)
-        elapsed_s = monotonic() - began
-        reply = decode(answer.body, content_type=answer.content_type)
-        raw = _plain(answer.body) if self._settings.keep_raw else None
-        return whole(reply, elapsed_s=elapsed_s, raw=raw)
-
-    async def _ask_stream(self, url: str, body: bytes) -> Completion:
-        began = monotonic()
-        pieces, stray = Pieces(), []
-        async with self._line.client.stream(url, body) as lines:
-            async for line in lines:
-                event = line.strip()
-                if event.startswith(b"data:"):
-                    data = event[5:].lstrip()
-                    if data == b"[DONE]":
-                        break
-                    pieces.take(decode(data), at_s=monotonic() - began)
-                elif event and not event.startswith(_STREAM_FIELDS):
-                    stray.append(line)
-            elapsed_s = monotonic() - began
-        if stray and not pieces.finished:
-            # no events: a whole answer all the same, an error as the last word, or a web page
-            return whole(decode(b"\n".join(stray)), elapsed_s=elapsed_s)
-        return pieces.completion(elapsed_s=elapsed_s)
 
     def _kind(self, request: Request) -> ApiType:
         wish = request.api_type or self._settings.api_type or self._endpoint.api_type or "chat"
@@ -184,35 +137,9 @@ def _gather_reasoning(payload: dict[str, Json]) -> None:
         payload["reasoning"] = {**given, **options} if isinstance(given, Mapping) else options
 
 
-def _encoded(payload: Mapping[str, Json]) -> bytes:
-    try:
-        return _encode(payload)
-    except UnicodeEncodeError as error:
-        raise ProviderError(
-            f"the request cannot be sent, it holds half a character: {error.reason}"
-        ) from error
-
-
 def _as_prompt(messages: Sequence[Message]) -> str:
     """Return a conversation as one text, for an API that takes only that."""
     if len(messages) == 1:
         return messages[0].content
     turns = [f"{m.role.capitalize()}: {m.content}" for m in messages]
     return "\n\n".join([*turns, "Assistant:"])
-
-
-def _plain(body: bytes) -> Json:
-    """Return an answer as data; as text where it is no strict JSON or too deep to be kept."""
-    try:
-        value: Json = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        return body.decode("utf-8", "replace")
-    return body.decode("utf-8", "replace") if _deeper(value, _DEEPEST_RAW) else value
-
-
-def _deeper(value: Json, levels: int) -> bool:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, list):
-        return False
-    return levels == 0 or any(_deeper(item, levels - 1) for item in value)

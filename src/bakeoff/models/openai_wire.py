@@ -4,20 +4,23 @@ Nothing here trusts a number or a text: what is no count is unknown, what cannot
 replaced, and an answer that does not say why it ended is no answer.
 """
 
-import json
 import math
 from collections.abc import Mapping
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from bakeoff._lib.untrusted import one_line, well_formed
-from bakeoff.core.errors import ProviderError
+from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Usage
+from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.retry import TryAgain, may_pass
+from bakeoff.models import json_wire
+from bakeoff.models.faults import error_text, fault_of
+from bakeoff.models.json_wire import count
+from bakeoff.models.retry import TryAgain
+from bakeoff.models.tool_calls import CallDrafts, tool_call
 
-_LARGEST_COUNT = 2**53  # beyond it a number is a mistake, and no ledger could hold it
+__all__ = ["Pieces", "Reply", "decode", "error_text", "whole"]
 
 
 class Details(msgspec.Struct):
@@ -41,16 +44,32 @@ class UsageCounts(msgspec.Struct):
         fine, cached = self.completion_tokens_details, self.prompt_tokens_details
         cost = self.cost
         return Usage(
-            input_tokens=_count(self.prompt_tokens),
-            output_tokens=_count(self.completion_tokens),
-            reasoning_tokens=_count(fine.reasoning_tokens) if fine else None,
-            cached_tokens=_count(cached.cached_tokens) if cached else None,
+            input_tokens=count(self.prompt_tokens),
+            output_tokens=count(self.completion_tokens),
+            reasoning_tokens=count(fine.reasoning_tokens) if fine else None,
+            cached_tokens=count(cached.cached_tokens) if cached else None,
             cost_usd=cost if cost is not None and 0 <= cost < math.inf else None,
         )
 
 
-def _count(value: float | None) -> int | None:
-    return int(value) if value is not None and 0 <= value <= _LARGEST_COUNT else None
+class CalledFunction(msgspec.Struct):
+    """What a call asks for; some servers send the arguments as data instead of text."""
+
+    name: str | None = None
+    arguments: Json = None
+
+
+class CallPart(msgspec.Struct):
+    """A tool call, or a piece of one."""
+
+    index: int | None = None
+    id: str | None = None
+    function: CalledFunction | None = None
+
+    def call(self, position: int) -> ToolCall:
+        """Return the call that came in one piece; some servers give no ids."""
+        function = self.function or CalledFunction()
+        return tool_call(self.id or f"call_{position}", function.name or "", function.arguments)
 
 
 class Part(msgspec.Struct):
@@ -60,7 +79,7 @@ class Part(msgspec.Struct):
     reasoning_content: str | None = None
     reasoning: Json = None
     refusal: str | None = None
-    tool_calls: list[Json] | None = None
+    tool_calls: list[CallPart] | None = None
 
     @property
     def text(self) -> str | None:
@@ -115,69 +134,12 @@ class Reply(msgspec.Struct):
 _decoder = msgspec.json.Decoder(Reply)
 
 
-def decode(data: bytes, *, content_type: str = "") -> Reply:
+def decode(data: bytes, content_type: str = "") -> Reply:
     """Return *data* as a reply; anything that is not one is a fault that shows how it begins."""
-    try:
-        return _decoder.decode(data)
-    except msgspec.ValidationError as error:
-        raise ProviderError(f"an answer of the wrong shape: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _decode_leniently(data, content_type)
+    return json_wire.decode(data, _decoder, content_type=content_type)
 
 
-def _decode_leniently(data: bytes, content_type: str) -> Reply:
-    """Read what strict JSON refuses and servers send all the same: NaN, half characters, a BOM."""
-    try:
-        return msgspec.convert(json.loads(data.decode("utf-8-sig")), Reply)
-    except UnicodeDecodeError as error:
-        raise ProviderError(
-            f"the answer is not UTF-8 text{_kind(content_type)}: byte {error.start} of {len(data)}"
-        ) from error
-    except msgspec.ValidationError as error:
-        raise ProviderError(f"an answer of the wrong shape: {error}") from error
-    except RecursionError as error:
-        raise ProviderError("the answer is nested too deeply to be one") from error
-    except ValueError as error:
-        raise _not_json(data, content_type, error) from error
-
-
-def _not_json(data: bytes, content_type: str, error: ValueError) -> ProviderError:
-    start = one_line(data[:200].decode("utf-8", "replace"), width=80)
-    if not start:
-        return TryAgain("the answer is empty")
-    if start.startswith("{"):
-        return TryAgain(f"the answer is broken JSON, perhaps cut ({error}): it begins {start!r}")
-    return ProviderError(
-        f"the answer is not JSON{_kind(content_type)}: {start!r}; is the base URL right?"
-    )
-
-
-def _kind(content_type: str) -> str:
-    return f" ({one_line(content_type, width=60)})" if content_type else ""
-
-
-def error_text(error: Json) -> str:
-    """Return what an error object says."""
-    try:
-        if isinstance(error, Mapping):
-            error = error.get("message") or error.get("type") or json.dumps(error)
-        return one_line(str(error), width=300)
-    except RecursionError:
-        return "something nested too deeply to show"
-
-
-def fault_of(error: Json, what: str) -> ProviderError:
-    """Return an error object as a fault; its code, where it has one, says whether it may pass."""
-    message = f"{what}: {error_text(error)}" if error is not None else what
-    if isinstance(error, Mapping):
-        code = error.get("code")
-        bad_code = isinstance(code, int) and 400 <= code < 600 and not may_pass(code)
-        if bad_code or error.get("type") == "invalid_request_error":
-            return ProviderError(message)
-    return TryAgain(message)
-
-
-def whole(reply: Reply, *, elapsed_s: float, raw: Json = None) -> Completion:
+def whole(reply: Reply) -> Completion:
     """Return the completion that came in one piece."""
     if reply.error is not None:
         raise fault_of(reply.error, "an error instead of an answer")
@@ -194,11 +156,10 @@ def whole(reply: Reply, *, elapsed_s: float, raw: Json = None) -> Completion:
     return Completion(
         text=well_formed(text or ""),
         reasoning=well_formed(thought) if thought else None,
+        tool_calls=tuple(call.call(n) for n, call in enumerate(part.tool_calls or ())),
         stop_reason="refusal" if part.refusal else _reason(stop_reason),
         model=well_formed(reply.model) if reply.model else None,
         usage=reply.usage.usage() if reply.usage else UNKNOWN_USAGE,
-        elapsed_s=elapsed_s,
-        raw=raw,
     )
 
 
@@ -215,6 +176,7 @@ class Pieces:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._calls = CallDrafts()
         self._stop_reason: str | None = None
         self._refused = False
         self._model: str | None = None
@@ -226,14 +188,19 @@ class Pieces:
         """Whether the server said why the answer ended."""
         return self._stop_reason is not None
 
-    def take(self, reply: Reply, *, at_s: float) -> None:
+    @property
+    def over(self) -> bool:
+        """Never before the end of the stream: the usage comes last."""
+        return False
+
+    def take(self, event: Reply, *, at_s: float) -> None:
         """Add one event of the stream, which came *at_s* after the request."""
-        if reply.error is not None:
-            raise fault_of(reply.error, "the stream broke")
-        self._model = reply.model or self._model
-        if reply.usage is not None:
-            self._usage = reply.usage.usage()
-        for choice in reply.choices or ():
+        if event.error is not None:
+            raise fault_of(event.error, "the stream broke")
+        self._model = event.model or self._model
+        if event.usage is not None:
+            self._usage = event.usage.usage()
+        for choice in event.choices or ():
             if not choice.index:  # with `n`, further choices come in between
                 self._add(choice, at_s)
 
@@ -245,11 +212,22 @@ class Pieces:
             self._text.append(text)
         if thought:
             self._reasoning.append(thought)
-        if self.first_token_s is None and (text or thought):
+        for piece in part.tool_calls or ():
+            self._add_call(piece)
+        if self.first_token_s is None and (text or thought or part.tool_calls):
             self.first_token_s = at_s
         self._refused = self._refused or bool(part.refusal)
         if choice.finish_reason:
             self._stop_reason = choice.finish_reason
+
+    def _add_call(self, piece: CallPart) -> None:
+        function = piece.function or CalledFunction()
+        self._calls.add(
+            index=piece.index,
+            key=piece.id or "",
+            name=function.name or "",
+            arguments=function.arguments,
+        )
 
     def completion(self, *, elapsed_s: float) -> Completion:
         """Return the whole; a stream that never said why it ended was cut."""
@@ -259,6 +237,7 @@ class Pieces:
         return Completion(
             text=well_formed("".join(self._text)),
             reasoning=reasoning or None,
+            tool_calls=self._calls.calls(),
             stop_reason="refusal" if self._refused else well_formed(self._stop_reason),
             model=well_formed(self._model) if self._model else None,
             usage=self._usage,

@@ -52,7 +52,7 @@ CREATE TABLE session (
 """
 
 _PLAIN, _DEFLATED = b"p", b"z"
-_WORTH_DEFLATING = 400
+_WORTH_DEFLATING = 1024  # below it, a record costs more time than it saves room
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder(enc_hook=str)  # what is no plain data is kept as its text

@@ -1,0 +1,99 @@
+"""A deadline for a block, as `asyncio.timeout` gives it, at a fraction of the cost.
+
+There is one timer for all deadlines of a loop, set to the earliest; a block that ends in time only
+takes its name off the list. One timer per block is what makes asyncio's own dear: measured, a
+tenth of all that a trial costs.
+"""
+
+import asyncio
+from types import TracebackType
+from weakref import WeakKeyDictionary
+
+
+class _Watch:
+    """The open deadlines of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self.open: set[until] = set()
+
+    def add(self, deadline: "until", when: float) -> None:
+        self.open.add(deadline)
+        if self._timer is None or when < self._timer.when():
+            self._set(when)
+
+    def _set(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for deadline in [d for d in self.open if d.when <= now]:
+            self.open.discard(deadline)
+            deadline.expire()
+        if self.open:
+            self._set(min(d.when for d in self.open))
+
+
+_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+
+
+class until:  # noqa: N801 -- reads as a word at its place: `async with until(when)`
+    """Raises TimeoutError where the block is not done by *when*, a moment of the loop's clock."""
+
+    __slots__ = ("_before", "_expired", "_task", "_watch", "when")
+
+    def __init__(self, when: float) -> None:
+        self.when = when
+        self._expired = False
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a deadline needs a task that it can cut short")
+        self._task, self._before = task, task.cancelling()
+        loop = asyncio.get_running_loop()
+        watch = _watches.get(loop)
+        if watch is None:
+            watch = _watches[loop] = _Watch(loop)
+        self._watch = watch
+        watch.add(self, self.when)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._expired:
+            self._watch.open.discard(self)
+        elif self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def expire(self) -> None:
+        """Cut the block short; called by the watch."""
+        self._expired = True
+        self._task.cancel()
+
+
+class _Unlimited:
+    """A block that may take as long as it likes."""
+
+    async def __aenter__(self) -> None:
+        """Let it."""
+
+    async def __aexit__(self, *_: object) -> None:
+        """Let it."""
+
+
+_UNLIMITED = _Unlimited()
+
+
+def within(seconds: float | None) -> until | _Unlimited:
+    """Return a deadline *seconds* from now; None is no deadline."""
+    if seconds is None:
+        return _UNLIMITED
+    return until(asyncio.get_running_loop().time() + seconds)

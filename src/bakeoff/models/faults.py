@@ -1,0 +1,73 @@
+"""What a provider's error object says, made into a fault that may pass or will not."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from bakeoff._lib.untrusted import one_line
+from bakeoff.core.errors import ProviderError
+from bakeoff.core.values import Json
+from bakeoff.models.retry import TryAgain, may_pass
+
+_FOR_GOOD = frozenset(
+    {
+        # OpenAI
+        "invalid_request_error",
+        "insufficient_quota",
+        "invalid_prompt",
+        "context_length_exceeded",
+        "model_not_found",
+        # Anthropic
+        "authentication_error",
+        "billing_error",
+        "not_found_error",
+        "permission_error",
+        "request_too_large",
+        # Google
+        "FAILED_PRECONDITION",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "PERMISSION_DENIED",
+        "UNAUTHENTICATED",
+    }
+)
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+
+
+def error_text(error: Json) -> str:
+    """Return what an error object says."""
+    try:
+        if isinstance(error, Mapping):
+            error = error.get("message") or error.get("type") or json.dumps(error)
+        return one_line(str(error), width=300)
+    except RecursionError:
+        return "something nested too deeply to show"
+
+
+def fault_of(error: Json, what: str) -> ProviderError:
+    """Return an error object as a fault; its code, where it has one, says whether it may pass."""
+    message = f"{what}: {error_text(error)}" if error is not None else what
+    if not isinstance(error, Mapping):
+        return TryAgain(message)
+    code = error.get("code")
+    bad_code = isinstance(code, int) and 400 <= code < 600 and not may_pass(code)
+    if bad_code or any(name in _FOR_GOOD for name in _names(error)):
+        return ProviderError(message)
+    return TryAgain(message, after_s=pause_s(error))
+
+
+def pause_s(error: Mapping[str, Json]) -> float | None:
+    """Return how long an error object asks to be left alone: Google's `RetryInfo`."""
+    details = error.get("details")
+    for detail in details if isinstance(details, Sequence) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, Mapping) else None
+        if isinstance(delay, str) and (asked := _DURATION.fullmatch(delay.strip())):
+            return float(asked[1])
+    return None
+
+
+def _names(error: Mapping[str, Json]) -> Iterator[str]:
+    for key in ("type", "code", "status"):
+        name = error.get(key)
+        if isinstance(name, str):
+            yield name

@@ -1,0 +1,150 @@
+"""Models of an Ollama server, over its own API.
+
+Its API says more than the one it shares with OpenAI: how long a model took to load, which is kept
+apart from how long it took to answer, and how many tokens it really read.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+
+from bakeoff._lib.clock import monotonic
+from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.values import Json
+from bakeoff.models.gate import OPEN, Gate
+from bakeoff.models.http import HttpClient
+from bakeoff.models.line import Line, LineSettings
+from bakeoff.models.ollama_address import DEFAULT_URL, address
+from bakeoff.models.ollama_window import Window, is_plainly_whole, least_tokens, window_of
+from bakeoff.models.ollama_wire import Pieces, Timing, decode, payload
+from bakeoff.models.settings import settings_of
+
+TRUNCATED = "truncated"
+"""The flag of an answer to a prompt that was not read as a whole."""
+
+_MOST_BRACKETS = 200
+_encode = msgspec.json.Encoder().encode
+
+
+def build(spec: ModelSpec, gate: Gate = OPEN) -> "Ollama":
+    """Return the model that *spec* names; nothing is asked before its first request."""
+    if not spec.name:
+        raise UsageError("which model of Ollama? Write ollama/NAME; `ollama list` shows them")
+    settings = settings_of(spec, LineSettings)
+    return Ollama(spec, settings, Line(HttpClient(_headers(spec)), settings, gate))
+
+
+def _headers(spec: ModelSpec) -> dict[str, str]:
+    headers = {"Content-Type": "application/json", **spec.headers}
+    if spec.api_key and "authorization" not in {name.lower() for name in headers}:
+        headers["Authorization"] = f"Bearer {spec.api_key.strip()}"  # behind a proxy that asks
+    return headers
+
+
+class Ollama:
+    """Asks one model of one Ollama."""
+
+    def __init__(self, spec: ModelSpec, settings: LineSettings, line: Line) -> None:
+        self._name = spec.name
+        self._parameters = spec.parameters
+        self._settings = settings
+        self._line = line
+        self._headers = _headers(spec)
+        self._url = address(spec.base_url or DEFAULT_URL)
+        self._windows: dict[int | None, Window] = {}
+        self._looking = asyncio.Lock()
+
+    async def complete(self, request: Request) -> Completion:
+        """Return the answer, flagged where the prompt was cut, or the fault that stayed."""
+        body = payload(self._name, request, self._parameters)
+        wish = {**request.parameters, **self._parameters}.get("stream", self._settings.stream)
+        body["stream"] = bool(wish)
+        data = _encoded(body)
+        calls = sum(len(message.tool_calls) for message in request.messages)
+        once = self._ask_stream if wish else self._ask
+        with self._naming_what_is_missing():
+            completion = await self._line.ask(lambda: once(data, calls), request)
+        if await self._was_cut(request, completion, _num_ctx(body)):
+            return replace(completion, flags=(*completion.flags, TRUNCATED))
+        return completion
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._line.close()
+
+    async def _ask(self, data: bytes, calls_before: int) -> Completion:
+        began = monotonic()
+        answer = await self._line.client.post(f"{self._url}/api/chat", data)
+        elapsed_s = monotonic() - began
+        pieces = Pieces(calls_before=calls_before)
+        pieces.take(decode(answer.body), at_s=elapsed_s)
+        raw = _raw(answer.body) if self._settings.keep_raw else None
+        return pieces.completion(Timing(elapsed_s=elapsed_s), raw=raw)
+
+    async def _ask_stream(self, data: bytes, calls_before: int) -> Completion:
+        began = monotonic()
+        pieces = Pieces(calls_before=calls_before)
+        async with self._line.client.stream(f"{self._url}/api/chat", data) as lines:
+            async for line in lines:
+                if line.strip():
+                    pieces.take(decode(line), at_s=monotonic() - began)
+                if pieces.done:
+                    break
+            elapsed_s = monotonic() - began
+        return pieces.completion(Timing(elapsed_s=elapsed_s, first_token_s=pieces.first_token_s))
+
+    async def _was_cut(self, request: Request, completion: Completion, num_ctx: int | None) -> bool:
+        least, read = least_tokens(request.messages), completion.usage.input_tokens
+        if is_plainly_whole(least=least, read=read):
+            return False
+        return (await self._window(num_ctx)).lost(least=least, read=read)
+
+    async def _window(self, num_ctx: int | None) -> Window:
+        async with self._looking:  # one looks, the others wait for what it saw
+            if num_ctx not in self._windows:
+                self._windows[num_ctx] = await window_of(
+                    self._url, self._name, num_ctx=num_ctx, headers=self._headers
+                )
+            return self._windows[num_ctx]
+
+    @contextmanager
+    def _naming_what_is_missing(self) -> Iterator[None]:
+        """Say how to get a model that the server does not have."""
+        try:
+            yield
+        except ProviderError as error:
+            said = str(error)
+            if said.startswith("HTTP 404 ") and "not found" in said and "model" in said:
+                raise ProviderError(
+                    f"the Ollama at {self._url} has no model {self._name!r}; "
+                    f"get it with: ollama pull {self._name}"
+                ) from error
+            raise
+
+
+def _num_ctx(body: Mapping[str, Json]) -> int | None:
+    options = body.get("options")
+    wish = options.get("num_ctx") if isinstance(options, Mapping) else None
+    return int(wish) if isinstance(wish, int | float) and wish > 0 else None
+
+
+def _encoded(body: Mapping[str, Json]) -> bytes:
+    try:
+        return _encode(body)
+    except UnicodeEncodeError as error:
+        raise ProviderError(
+            f"the request cannot be sent, it holds half a character: {error.reason}"
+        ) from error
+
+
+def _raw(body: bytes) -> Json:
+    """Return an answer as data; as text where it could be too deep to be kept."""
+    if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
+        return body.decode("utf-8", "replace")
+    value: Json = msgspec.json.decode(body)
+    return value

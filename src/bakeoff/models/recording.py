@@ -1,0 +1,135 @@
+"""Keeps every exchange with a model as it happens, so that a run can be replayed.
+
+A recording is a folder with one file per session. A session only ever appends to its own file,
+one exchange at a time and each in one write, so that a crash can cut the last line and nothing
+else, and several processes never write into each other's lines.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from bakeoff._lib.clock import monotonic
+from bakeoff._lib.redact import Redactor
+from bakeoff.core.errors import ProviderError, UsageError, boundary
+from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.ports import Model
+from bakeoff.core.stop import Stop
+from bakeoff.models.tape import Asker, Cut, Exchange, Refusal, key_of, line_of, question_of
+
+SESSIONS = "*.jsonl"
+
+
+class Recorder:
+    """One session of a recording; memory does not grow with it."""
+
+    def __init__(self, folder: Path, redactor: Redactor, stop: Stop | None = None) -> None:
+        self.redactor = redactor
+        self._stop = stop or Stop()
+        self._lost = 0
+        self._reason = ""
+        self._torn = False
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._path, self._file = _new_session(folder)
+        except OSError as error:
+            raise UsageError(f"nothing can be recorded in {folder}: {error.strerror}") from error
+
+    @property
+    def ending(self) -> bool:
+        """Whether what is cut now is cut by the end of the run, not by a trial's own limit."""
+        return self._stop.requested
+
+    def keep(self, exchange: Exchange) -> None:
+        """Write *exchange*; a disk that is full costs the recording, never the answer."""
+        line = line_of(exchange, self.redactor)
+        if self._torn:
+            line = b"\n" + line
+        try:
+            self._torn = os.write(self._file, line) != len(line)
+            self._lost += self._torn
+        except OSError as error:
+            self._lost += 1
+            self._reason = f": {error.strerror}"
+
+    def words(self) -> list[str]:
+        """Return what a person should know at the end."""
+        if not self._lost:
+            return []
+        return [
+            f"the recording lacks {self._lost} exchanges that could not be written{self._reason}"
+        ]
+
+    def close(self) -> None:
+        """End the session; one in which nothing was said leaves no file."""
+        empty = os.fstat(self._file).st_size == 0
+        os.close(self._file)
+        if empty:
+            self._path.unlink(missing_ok=True)
+
+
+def _new_session(folder: Path) -> tuple[Path, int]:
+    """Return a file that nobody else writes, the last in the order of names."""
+    number = max((int(p.stem) for p in folder.glob(SESSIONS) if p.stem.isdecimal()), default=0)
+    while True:
+        number += 1
+        path = folder / f"{number:06}.jsonl"
+        try:
+            return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        except FileExistsError:
+            continue
+
+
+class RecordedModel:
+    """A model whose every answer to one asker is kept, and every fault too."""
+
+    def __init__(self, model: Model, asker: Asker, recorder: Recorder) -> None:
+        self._model = model
+        self._asker = asker
+        self._recorder = recorder
+        self._asked: Counter[str] = Counter()
+
+    async def complete(self, request: Request) -> Completion:
+        """Ask the model and keep what came of it."""
+        exchange = self._begun(request)
+        began, trouble = monotonic(), ""
+
+        def on_retry(why: str) -> None:
+            nonlocal trouble
+            trouble = why
+            if request.on_retry:
+                request.on_retry(why)
+
+        keep, ended = self._recorder.keep, msgspec.structs.replace
+        try:
+            with boundary(ProviderError, "model"):
+                completion = await self._model.complete(replace(request, on_retry=on_retry))
+        except ProviderError as error:
+            refusal = Refusal(message=str(error), transient=error.transient)
+            keep(ended(exchange, refusal=refusal))
+            raise
+        except asyncio.CancelledError:
+            if not self._recorder.ending:
+                cut = Cut(after_s=monotonic() - began, trouble=trouble or None)
+                keep(ended(exchange, cut=cut))
+            raise
+        keep(ended(exchange, completion=completion))
+        return completion
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._model.close()
+
+    def _begun(self, request: Request) -> Exchange:
+        question = question_of(request, self._asker)
+        key = key_of(question, self._recorder.redactor)
+        nth = self._asked[key]
+        self._asked[key] += 1
+        asker = self._asker
+        return Exchange(
+            key=key, trial=asker.trial, role=asker.role, nth=nth, question=dict(question)
+        )

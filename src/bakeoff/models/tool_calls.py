@@ -1,0 +1,72 @@
+"""Tool calls as models write them: in pieces, and as arguments that may be no JSON at all."""
+
+import json
+from collections.abc import Mapping
+
+from bakeoff._lib.untrusted import well_formed
+from bakeoff.core.task import ToolCall
+from bakeoff.core.values import Json
+from bakeoff.models.json_wire import written
+from bakeoff.models.retry import TryAgain
+
+
+def tool_call(key: str, name: str, arguments: Json) -> ToolCall:
+    """Return the call with the id *key*; arguments that came as data are written as the JSON they are."""
+    if not name:
+        raise TryAgain("the answer calls a tool without a name")
+    text = arguments if isinstance(arguments, str) else written(arguments or {})
+    return ToolCall(
+        id=well_formed(key), name=well_formed(name), arguments=well_formed(text) or "{}"
+    )
+
+
+def arguments_of(call: ToolCall) -> Mapping[str, Json]:
+    """Return the arguments as the object that some APIs want back; what is none is wrapped."""
+    try:
+        value = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"INVALID_JSON": call.arguments}
+
+
+class CallDraft:
+    """One call whose pieces still come."""
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class CallDrafts:
+    """The calls of a stream. A piece belongs to the call of its index, or to the last one."""
+
+    def __init__(self) -> None:
+        self._drafts: list[CallDraft] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._drafts)
+
+    def add(self, *, index: int | None, key: str, name: str, arguments: Json) -> None:
+        """Add one piece of the call with the id *key*."""
+        draft = self._last(index)
+        # servers exist that give every call the index 0, or none: another id is another call
+        if draft is None or (key and draft.id and key != draft.id) or (index is None and name):
+            draft = CallDraft(index)
+            self._drafts.append(draft)
+        draft.id = draft.id or key
+        draft.name = draft.name or name
+        if arguments is not None:
+            draft.arguments.append(arguments if isinstance(arguments, str) else written(arguments))
+
+    def _last(self, index: int | None) -> CallDraft | None:
+        drafts = reversed(self._drafts)
+        return next((d for d in drafts if index is None or d.index == index), None)
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Return the calls, complete."""
+        return tuple(
+            tool_call(d.id or f"call_{n}", d.name, "".join(d.arguments))
+            for n, d in enumerate(self._drafts)
+        )
