@@ -17,7 +17,7 @@ from msgspec import inspect
 
 from bakeoff import cli
 from bakeoff.config import entries, run_file
-from bakeoff.models import embedded, openai_compatible, scripted
+from bakeoff.models import embedded, openai_compatible, prices, scripted
 
 REFERENCE = Path(__file__).parent / "reference"
 COLUMNS = "90"
@@ -35,6 +35,8 @@ _TABLES: tuple[tuple[str, Struct], ...] = (
     ("`messages` of a task", entries.MessageTable),
     ("`scorers`, of the run or of a task", entries.ScorerTable),
     ("`[limits]`", run_file.LimitsTable),
+    ("`[budget]`", run_file.BudgetTable),
+    ("`[[price]]`, in a file of prices", prices.PriceEntry),
 )
 
 _SETTINGS: tuple[tuple[str, Struct], ...] = (
@@ -60,6 +62,8 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
         "scorers": "for tasks where neither the task nor its suite names any",
         "pass_threshold": "the score from which a trial has passed, where neither task nor suite says; default: 1",
         "limits": "what one attempt may spend",
+        "budget": "what the whole run may spend",
+        "prices": "a file of your own prices, relative to this one; they win over the packaged ones",
         "roles": "supporting models by role, such as `judge`",
     },
     run_file.ModelTable: {
@@ -103,8 +107,21 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
         "time_s": "seconds for one attempt, with all its requests; none: no limit",
         "requests": "requests to the candidate's model in one attempt",
         "output_tokens": "no further request once so many were written; none: no limit",
+        "tokens": "no further request once so many were read and written by the candidate's model",
+        "cost_usd": "no further request once the candidate's cost so much; needs a known price",
         "scoring_s": "seconds for all scorers of one attempt together",
         "attempts": "how often a trial is tried where faults are transient",
+    },
+    run_file.BudgetTable: {
+        "max_cost_usd": "as `--max-cost`: US dollars for everything, never passed",
+        "max_tokens": "as `--max-tokens`: tokens in and out of everybody, never passed",
+    },
+    prices.PriceEntry: {
+        "models": "patterns of `provider/model`, in which `*` and `?` work; the longest wins",
+        "input": "US dollars per million tokens read",
+        "output": "US dollars per million tokens written, with the reasoning",
+        "cached": "US dollars per million tokens read from a cache; default: as `input`",
+        "max_output": "tokens of the longest answer, where no request says `max_tokens`",
     },
     openai_compatible.Settings: {
         "timeout_s": "seconds for one request with all its tries",

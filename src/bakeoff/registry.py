@@ -24,9 +24,12 @@ Kind = Literal["models", "agents", "scorers"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "models": {
+        "anthropic": "bakeoff.models.anthropic:build",
         "embedded": "bakeoff.models.embedded:build",
-        "openai": "bakeoff.models.openai_compatible:build",
+        "gemini": "bakeoff.models.gemini:build",
+        "ollama": "bakeoff.models.ollama:build",
         "openai-compatible": "bakeoff.models.openai_compatible:build",
+        "openai-responses": "bakeoff.models.openai_responses:build",
         "scripted": "bakeoff.models.scripted:build",
     },
     "agents": {"direct": "bakeoff.agents.direct:Direct"},

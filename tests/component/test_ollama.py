@@ -195,7 +195,7 @@ def test_tools_and_their_results_go_out_as_ollama_takes_them(server: Loopback) -
     said, result = body["messages"][1:]
     assert [c["function"]["arguments"] for c in said["tool_calls"]] == [
         {"a": 1},
-        {"arguments": "{oops"},
+        {"INVALID_JSON": "{oops"},
     ]
     assert said["thinking"] == "hm"
     assert result == {"role": "tool", "content": "2", "tool_call_id": "c1", "tool_name": "add"}
@@ -284,7 +284,7 @@ def test_a_fault_that_may_pass_is_tried_again(server: Loopback, reply: Reply) ->
         (lines(piece("Pa"), {"error": "the runner died"}), "broke off its answer: the runner died"),
         (lines(piece("Pa"), piece("ris")), "no `done` came"),
         (lines(piece("Pa"), cut=True), "the answer was cut"),
-        (Reply(chunks=[b"<html>"]), "not JSON: '<html>'; is this an Ollama?"),
+        (Reply(chunks=[b"<html>"]), "not JSON: '<html>'; is the base URL right?"),
         (lines({"message": 3}), "wrong shape"),
     ],
     ids=["error", "no-end", "reset", "html", "shape"],

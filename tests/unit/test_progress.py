@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bakeoff.cli.progress import Progress, duration
+from bakeoff.core.budget import Bill, Cap
 from bakeoff.core.events import Notice, RunEnded, RunStarted, TrialEnded, TrialStarted
 from bakeoff.core.record import Fault, Status
 from support.plans import attempt, trial
@@ -61,11 +62,28 @@ def test_a_notice_is_a_line() -> None:
 def test_money_is_shown_where_it_is_known() -> None:
     progress = _progress()
     assert "$" not in progress.figures()
-    paid = attempt()
-    paid = replace(paid, spent=replace(paid.spent, usage=replace(paid.spent.usage, cost_usd=0.5)))
+    paid = replace(attempt(), bill=Bill(cost_usd=0.5, tokens=10))
     progress.take(TrialStarted(trial()))
     progress.take(TrialEnded(trial(), paid, last=True))
     assert "$0.5000" in progress.figures()
+
+
+def test_the_share_of_the_budget_is_shown_with_what_was_billed_before() -> None:
+    progress = Progress()
+    before = Bill(cost_usd=0.25, unsure_usd=0.25)
+    progress.take(RunStarted("r", "runs/r", 10, 2, Cap(cost_usd=2.0), before))
+    assert "$0.2500, 25% of the budget" in progress.figures()
+    progress.take(TrialStarted(trial()))
+    progress.take(TrialEnded(trial(), replace(attempt(), bill=Bill(cost_usd=1.0)), last=True))
+    assert "$1.2500, 75% of the budget" in progress.figures()
+
+
+def test_a_trial_that_the_budget_refused_is_not_done() -> None:
+    progress = _progress()
+    progress.take(TrialStarted(trial()))
+    refused = replace(attempt(), status=Status.CANCELLED, score=None, passed=None)
+    assert progress.take(TrialEnded(trial(), refused, last=True)) is None
+    assert (progress.done, progress.running) == (0, 0)
 
 
 def test_nothing_is_left_when_everything_is_done() -> None:

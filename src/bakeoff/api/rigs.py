@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -12,7 +12,8 @@ from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent
-from bakeoff.api.model_names import OWN, with_secrets
+from bakeoff.api.model_names import OWN, learn_literals, with_secrets
+from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Request
@@ -20,6 +21,10 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Agent, Model, Rig, Scorer
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.models.function import FunctionModel
+from bakeoff.models.prices import Prices
+from bakeoff.models.providers import PROVIDERS, Provider
+from bakeoff.models.tape import Asker
+from bakeoff.models.tapes import Tapes
 from bakeoff.scorers.function import FunctionScorer
 
 
@@ -36,6 +41,8 @@ class Parts:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     folders: tuple[Path, ...] = ()
     own: Mapping[str, object] = field(default_factory=dict)
+    tapes: Tapes = field(default_factory=Tapes)
+    prices: Prices = field(default_factory=Prices)
 
     def find(self, kind: registry.Kind, name: str) -> object:
         """Return the part called *name*: one given as an object, else one that can be imported."""
@@ -45,13 +52,31 @@ class Parts:
 
     def model(self, spec: ModelSpec) -> Model:
         """Return a live model."""
+        if self.tapes.replaying:
+            learn_literals(spec, self.redactor)
+            return FunctionModel(_nobody)  # each trial gets its answers from the tape
         if spec.provider == OWN:
             return _own_model(self.find("models", spec.name), spec)
-        build = self.find("models", spec.provider)
+        provider = PROVIDERS.get(spec.provider, Provider(adapter=spec.provider))
+        build = self.find("models", provider.adapter)
         if not callable(build):
             raise UsageError(f"model provider {spec.provider!r} is not something that can be built")
-        model: Model = build(with_secrets(spec, self.environ, self.redactor))
+        live = with_secrets(spec, self.environ, self.redactor)
+        live = replace(live, settings={**provider.settings, **live.settings})
+        model: Model = build(live)
         return model
+
+    def tariff(self, spec: ModelSpec) -> Tariff:
+        """Return what *spec* charges; for what a recording answers, nobody sends a bill."""
+        tariff = self.prices.tariff(spec)
+        return replace(tariff, billed=False) if self.tapes.replaying else tariff
+
+    def located(self, spec: ModelSpec) -> ModelSpec:
+        """Return *spec* with its address read, so that two servers can be told apart."""
+        if self.tapes.replaying or "${" not in (spec.base_url or ""):
+            return spec
+        url = with_secrets(spec, self.environ, self.redactor).base_url
+        return replace(spec, base_url=url)
 
     def agent(self, spec: AgentSpec) -> Agent:
         """Return a live agent."""
@@ -124,8 +149,12 @@ class SharedRigs:
         self._of_task: dict[str, tuple[Scorer, ...]] = {}
         self._seats: dict[str, tuple[Agent, Model]] = {}
         roles = plan.conditions.roles if roles is None else roles
+        self._role_specs = roles
         self._roles = {name: self._model(spec) for name, spec in roles.items()}
+        self._role_tariffs = {name: parts.tariff(spec) for name, spec in roles.items()}
+        self._tariffs: dict[str, Tariff] = {}
         for candidate in plan.candidates:
+            self._tariffs[candidate.digest] = parts.tariff(candidate.model)
             self._seats[candidate.digest] = (
                 (parts.agent(candidate.agent), self._model(candidate.model))
                 if ask_candidates
@@ -137,12 +166,32 @@ class SharedRigs:
     def rig(self, trial: Trial) -> Rig:
         """Return the parts of *trial*."""
         agent, model = self._seats[trial.candidate.digest]
+        scorers = self._of_task[trial.task.digest]
+        roles: Mapping[str, Model] = self._roles
+        if self._parts.tapes:
+            model = self._taped(model, trial, trial.candidate.model)
+            roles = {
+                role: self._taped(asked, trial, self._role_specs[role], role=role)
+                for role, asked in roles.items()
+            }
         return Rig(
             agent=agent,
             model=model,
-            scorers=self._of_task[trial.task.digest],
-            roles=self._roles,
+            scorers=scorers,
+            roles=roles,
+            tariff=self._tariffs[trial.candidate.digest],
+            role_tariffs=self._role_tariffs,
         )
+
+    def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:
+        asker = Asker(
+            model=self._parts.located(spec), trial=trial.name, rollout=trial.rollout, role=role
+        )
+        return self._parts.tapes.model(model, asker)
+
+    def last_words(self) -> list[str]:
+        """Return what a person should know of the recording, the replay or the cache."""
+        return self._parts.tapes.words()
 
     async def close(self) -> None:
         """Close every model."""

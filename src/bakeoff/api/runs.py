@@ -1,8 +1,10 @@
 """Runs: started, resumed, found again, read."""
 
+import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +14,10 @@ from bakeoff._lib.collector import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.sources import Prepared
+from bakeoff.api.spending import check_cap, forecast_of, prices_from, prices_of
+from bakeoff.config.env_file import environment
 from bakeoff.core.brief import Brief
+from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import (
     Event,
@@ -28,9 +33,11 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.stop import Stop
 from bakeoff.core.values import Json
+from bakeoff.engine.budget import Budget
 from bakeoff.engine.rescore import rescore_plan
 from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
+from bakeoff.models.tapes import Folders, open_tapes
 from bakeoff.planning.differences import differences
 from bakeoff.planning.rescored import rescored
 from bakeoff.reports.files import write_summary
@@ -54,6 +61,8 @@ class Start:
     stop: Stop = field(default_factory=Stop)
     command: Sequence[str] = ()
     selection: Mapping[str, Json] = field(default_factory=dict)
+    tapes: Folders = field(default_factory=Folders)
+    env_file: Path | None = None
 
 
 class Run:
@@ -92,7 +101,14 @@ class Run:
 
     def summary(self) -> Summary:
         """Return the statistics of what is recorded so far."""
-        return self._ended_with or summarize(self.plan, self._ledger.rows(), run=self.id)
+        if self._ended_with is not None:
+            return self._ended_with
+        summary = summarize(self.plan, self._ledger.rows(), run=self.id)
+        return replace(summary, billed=self.billed())
+
+    def billed(self) -> Bill:
+        """Return what the run was billed in all: every attempt at every trial, with its roles."""
+        return self._ledger.billed()
 
 
 def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_OUTPUT) -> Run:
@@ -105,21 +121,37 @@ def prepared_again(reference: str, output: Path) -> Prepared:
     run = load_run(reference, output=output)
     plan, manifest = run.plan, run.manifest
     brief = Brief(
-        name=manifest.name, tasks=(), conditions=plan.conditions, sources=manifest.sources
+        name=manifest.name,
+        tasks=(),
+        conditions=plan.conditions,
+        sources=manifest.sources,
+        cap=manifest.cap,
+        prices=manifest.prices,
     )
     return Prepared(brief=brief, plan=plan, own={}, folders=_folders(manifest))
 
 
 async def execute(prepared: Prepared, start: Start) -> Run:
     """Run what is due of *prepared*, into a new folder or one that is resumed."""
+    warning = _dearer_than_its_cap(prepared)
     redactor = Redactor()
-    parts = Parts(redactor=redactor, own=prepared.own, folders=prepared.folders)
-    rigs = SharedRigs(prepared.plan, parts)
-    try:
-        folder = _folder(prepared, start)
-        return await _execute(prepared, start, folder, rigs, redactor)
-    finally:
-        await rigs.close()
+    with closing(open_tapes(start.tapes, redactor, start.stop)) as tapes:
+        parts = Parts(
+            redactor=redactor,
+            environ=_environ(start),
+            own=prepared.own,
+            folders=prepared.folders,
+            tapes=tapes,
+            prices=prices_of(prepared.brief),
+        )
+        rigs = SharedRigs(prepared.plan, parts)
+        try:
+            folder = _folder(prepared, start)
+            if warning and not start.resume:
+                start.listener(Notice(warning))
+            return await _execute(prepared, start, folder, rigs, redactor)
+        finally:
+            await rigs.close()
 
 
 async def _execute(
@@ -132,8 +164,9 @@ async def _execute(
             _tell_differences(plan, folder, start.listener)
         store.freeze(plan)
         write_manifest(folder, _manifest(prepared, start, folder), redactor)
-        done = SqliteLedger(folder).finished() if start.resume else 0
-        start.listener(RunStarted(folder.name, str(folder), len(plan), done))
+        done, billed = _known(folder) if start.resume else (0, NO_BILL)
+        budget = Budget(brief.cap, before=billed)
+        start.listener(RunStarted(folder.name, str(folder), len(plan), done, brief.cap, billed))
         with rare_collections():
             await run_plan(
                 plan,
@@ -142,11 +175,35 @@ async def _execute(
                 executor=LocalExecutor(brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s),
                 stop=start.stop,
                 tell=_discreet(start.listener, redactor),
+                budget=budget,
             )
     finally:
         await store.close()
-    start.listener(RunEnded(folder.name, start.stop.requested))
+    for line in rigs.last_words():
+        start.listener(Notice(line))
+    start.listener(RunEnded(folder.name, start.stop.requested, at_budget=budget.reached))
     return _summarized(folder)
+
+
+def _known(folder: Path) -> tuple[int, Bill]:
+    """Return how many trials are finished, and what all that was done so far was billed."""
+    ledger = SqliteLedger(folder)
+    return ledger.finished(), ledger.billed()
+
+
+def _dearer_than_its_cap(prepared: Prepared) -> str | None:
+    """Return a warning where the cap may end the run; raise where the cap could not be kept."""
+    cap = prepared.brief.cap
+    if not cap:
+        check_cap(prepared.plan, prices_of(prepared.brief), cap)
+        return None
+    may = forecast_of(prepared.plan, prepared.brief)
+    if cap.cost_usd is not None and may.cost_usd is not None and may.cost_usd > cap.cost_usd:
+        return f"it may cost ${may.cost_usd:.4f}, more than the ${cap.cost_usd:.4f} of --max-cost"
+    tokens = None if may.output_tokens is None else may.input_tokens + may.output_tokens
+    if cap.tokens is not None and tokens is not None and tokens > cap.tokens:
+        return f"it may take {tokens:,} tokens, more than the {cap.tokens:,} of --max-tokens"
+    return None
 
 
 async def score_again(reference: str, start: Start, *, anew: Brief | None = None) -> Run:
@@ -156,7 +213,13 @@ async def score_again(reference: str, start: Start, *, anew: Brief | None = None
     before = ledger.planned()
     plan = rescored(before, anew.tasks if anew else ())
     redactor = Redactor()
-    parts = Parts(redactor=redactor, folders=_folders(read_manifest(folder)))
+    manifest = read_manifest(folder)
+    parts = Parts(
+        redactor=redactor,
+        environ=_environ(start),
+        folders=_folders(manifest),
+        prices=prices_from(anew.prices if anew else None, manifest.prices),
+    )
     roles = {**plan.conditions.roles, **(anew.conditions.roles if anew else {})}
     rigs = SharedRigs(plan, parts, roles=roles, ask_candidates=False)
     store = SqliteStore(folder, redactor=redactor, version=VERSION)
@@ -177,6 +240,14 @@ async def score_again(reference: str, start: Start, *, anew: Brief | None = None
         await rigs.close()
     start.listener(RunEnded(folder.name, stopped_early=not adopted))
     return _summarized(folder)
+
+
+def _environ(start: Start) -> Mapping[str, str]:
+    """Return what the models of a run may read: the shell's variables, then those of a file."""
+    found = environment(os.environ, named=start.env_file, here=Path())
+    if found.said:
+        start.listener(Notice(found.said))
+    return found.values
 
 
 def _discreet(listener: Listener, redactor: Redactor) -> Listener:
@@ -237,6 +308,8 @@ def _manifest(prepared: Prepared, start: Start, folder: Path) -> Manifest:
         sources=prepared.brief.sources,
         command=tuple(start.command),
         selection=start.selection,
+        cap=prepared.brief.cap,
+        prices=prepared.brief.prices,
     )
     if not start.resume:
         return manifest

@@ -34,6 +34,7 @@ exit codes:
   1    an error; the message says what to do
   2    the command line itself is wrong
   3    it ran, but some trials faulted
+  4    stopped at the budget; the resume command is printed
   130  stopped with Ctrl-C; the resume command is printed
 """
 

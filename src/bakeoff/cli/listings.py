@@ -1,12 +1,13 @@
 """What there is, as rows."""
 
+import sys
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from bakeoff import api, registry
-from bakeoff._lib.untrusted import one_line
+from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.api import inspection
 from bakeoff.cli.tables import console
 from bakeoff.core.errors import UsageError
@@ -21,7 +22,7 @@ def rows(kind: str, source: Path | None, output: Path) -> list[Row]:
     if kind == "tasks":
         return _task_rows(source)
     if kind == "models":
-        return [{"model": name, "what": what} for name, what in inspection.models()]
+        return _model_rows(source)
     names = registry.names("agents") if kind == "agents" else registry.names("scorers")
     describe = inspection.agent_line if kind == "agents" else inspection.scorer_line
     return [{kind[:-1]: name, "what": describe(name)} for name in names]
@@ -49,6 +50,23 @@ def _run_row(entry: inspection.RunLine) -> Row:
         "done": entry.done,
         "candidates": ", ".join(entry.candidates),
     }
+
+
+def _model_rows(config: Path | None) -> list[Row]:
+    there = inspection.models(config)
+    for trouble in there.troubles:
+        print(for_terminal(trouble), file=sys.stderr)
+    return [
+        {
+            "model": line.name,
+            "size": None if line.size_bytes is None else f"{line.size_bytes / 1e6:,.0f} MB",
+            "quantisation": line.quantization,
+            "context": line.context_length,
+            "digest": line.digest[:12] if line.digest else None,
+            "what": line.note,
+        }
+        for line in there.models
+    ]
 
 
 def _task_rows(source: Path | None) -> list[Row]:

@@ -46,6 +46,17 @@ def count(text: str) -> int:
     return number
 
 
+def dollars(text: str) -> float:
+    """Read an amount of money that is more than nothing."""
+    try:
+        amount = float(text.removeprefix("$"))
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is not an amount in US dollars") from error
+    if not 0 < amount < float("inf"):
+        raise ArgumentTypeError(f"must be more than 0, not {text}")
+    return amount
+
+
 def setting(text: str) -> tuple[str, str]:
     """Read KEY=VALUE."""
     key, sign, value = text.partition("=")

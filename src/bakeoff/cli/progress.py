@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.untrusted import one_line
+from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
 from bakeoff.core.events import Event, Notice, RunStarted, TrialEnded, TrialStarted
 from bakeoff.core.record import Status
 
@@ -21,7 +22,8 @@ class Progress:
     passed: int = 0
     checked: int = 0
     output_tokens: int = 0
-    cost_usd: float | None = None
+    cap: Cap = NO_CAP
+    billed: Bill = NO_BILL
     run_id: str = ""
     folder: str = ""
     began: float = field(default_factory=monotonic)
@@ -35,6 +37,7 @@ class Progress:
         elif isinstance(event, RunStarted):
             self.planned, self.before = event.planned, event.finished_before
             self.run_id, self.folder = event.run_id, event.folder
+            self.cap, self.billed = event.cap, event.billed
             self.began = monotonic()
         elif isinstance(event, Notice):
             return one_line(event.text, width=300)
@@ -42,13 +45,14 @@ class Progress:
 
     def _ended(self, event: TrialEnded) -> str | None:
         attempt = event.attempt
-        usage = attempt.spent.usage
-        self.output_tokens += usage.output_tokens or 0
-        if usage.cost_usd is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + usage.cost_usd
+        self.output_tokens += attempt.spent.usage.output_tokens or 0
+        if attempt.bill is not NO_BILL:
+            self.billed += attempt.bill
         if not event.last:
             return None
         self.running -= 1
+        if attempt.status is Status.CANCELLED:
+            return None  # refused by the budget: it was not given its chance
         self.done += 1
         self.limited += attempt.status is Status.LIMITED
         if attempt.passed is not None:
@@ -91,8 +95,10 @@ class Progress:
             parts.append(f"{self.limited} limited")
         if self.faults:
             parts.append(f"{self.faults} faulted")
-        if self.cost_usd is not None:
-            parts.append(f"${self.cost_usd:.4f}")
+        if self.billed.cost_usd is not None:
+            parts.append(f"${self.billed.cost_usd:.4f}")
+        if (share := self.cap.share(self.billed)) is not None:
+            parts.append(f"{share:.0%} of the budget")
         if (left := self.remaining_s) is not None and self.done + self.before < self.planned:
             parts.append(f"{duration(left)} left")
         return ", ".join(parts)

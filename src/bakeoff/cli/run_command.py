@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bakeoff.cli.options import add_json, add_output, count, new_parser, setting
+from bakeoff.cli.options import add_json, add_output, count, dollars, new_parser, setting
 
 
 def parser() -> ArgumentParser:
@@ -30,7 +30,22 @@ def parser() -> ArgumentParser:
     p.add_argument("--set", action="append", default=[], type=setting, dest="overrides",
                    metavar="KEY=VALUE",
                    help="override a key of the run file, such as limits.time_s=30")  # fmt: skip
-    p.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    p.add_argument("--record", type=Path, metavar="DIR",
+                   help="keep every exchange with a model in DIR")  # fmt: skip
+    p.add_argument("--replay", type=Path, metavar="DIR",
+                   help="take every answer from a recording; nobody is asked")  # fmt: skip
+    p.add_argument("--cache", type=Path, metavar="DIR",
+                   help="reuse answers kept in DIR, and keep new ones there")  # fmt: skip
+    p.add_argument("--env-file", type=Path, metavar="FILE",
+                   help="variables the shell does not set (default: .env, if there is one)")  # fmt: skip
+    p.add_argument("--max-cost", type=dollars, metavar="USD",
+                   help="stop before the run costs more, with roles, retries and failed attempts")  # fmt: skip
+    p.add_argument("--max-tokens", type=count, metavar="N",
+                   help="stop before it takes more tokens, in and out")  # fmt: skip
+    p.add_argument("--prices", type=Path, metavar="FILE",
+                   help="your own prices, in TOML; they win over the packaged ones")  # fmt: skip
+    p.add_argument("--dry-run", action="store_true",
+                   help="print the plan and what it may cost, and stop")  # fmt: skip
     add_json(p)
     return p
 

@@ -5,22 +5,26 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
 from bakeoff import api
 from bakeoff._lib.untrusted import for_terminal
 from bakeoff.api.loop import new_event_loop
+from bakeoff.api.spending import forecast_of
 from bakeoff.cli.live import LiveView
 from bakeoff.cli.plain import PlainLines
 from bakeoff.cli.tables import print_summary
 from bakeoff.core.errors import UsageError
-from bakeoff.core.events import Event, Listener, RunStarted
+from bakeoff.core.events import Event, Listener, RunEnded, RunStarted
 from bakeoff.core.stop import Stop
+from bakeoff.planning.forecast import Forecast
 from bakeoff.reports.files import as_json as summary_as_json
 
 EXIT_FAULTED = 3
+EXIT_BUDGET = 4
 EXIT_INTERRUPTED = 130
 
 
@@ -39,15 +43,27 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
         "candidates": [c.id for c in plan.candidates],
         "categories": sorted({t.category for t in tasks if t.category}),
         "unchecked_tasks": sum(1 for t in tasks if not t.scorers),
+        "estimate": forecast_of(plan, prepared.brief),
         "plan": plan.digest,
     }
     if as_json:
-        print(json.dumps(shown, indent=2))
+        print(json.dumps(shown, indent=2, default=asdict))
         return 0
     for key, value in shown.items():
         text = ", ".join(value) if isinstance(value, list) else value
+        text = _in_words(value) if isinstance(value, Forecast) else text
         print(f"{key.replace('_', ' '):16} {for_terminal(str(text))}")
     return 0
+
+
+def _in_words(may: Forecast) -> str:
+    """Return what a plan may come to as a person says it."""
+    longest = "unknown" if may.output_tokens is None else f"at most {may.output_tokens:,}"
+    cost = "nothing is billed" if may.cost_usd is None else f"${may.cost_usd:.4f}"
+    if may.cost_usd is None and any("price" in why or "max_tokens" in why for why in may.unknown):
+        cost = "cost unknown"
+    why = f" (unknown: {'; '.join(may.unknown)})" if may.unknown else ""
+    return f"{cost}: about {may.input_tokens:,} tokens in, {longest} out, without retries{why}"
 
 
 def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> int:
@@ -63,6 +79,10 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
     work = _interruptible(source, given, stop=stop, listener=listen, say=view.say)
     with view, asyncio.Runner(loop_factory=new_event_loop) as runner:
         finished = runner.run(work)
+    if finished is not None and seen.at_budget:
+        _print_result(finished, as_json=as_json)
+        _print_raise(finished)
+        return EXIT_BUDGET
     if stop.requested or finished is None:
         _print_resume(seen.run_id)
         return EXIT_INTERRUPTED
@@ -96,14 +116,17 @@ def _print_result(run: api.Run, *, as_json: bool) -> int:
 
 
 class _Seen:
-    """Remembers which run this is, for the resume command."""
+    """Remembers which run this is, for the resume command, and whether its budget ended it."""
 
     def __init__(self) -> None:
         self.run_id: str | None = None
+        self.at_budget = False
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             self.run_id = event.run_id
+        elif isinstance(event, RunEnded):
+            self.at_budget = event.at_budget
 
 
 async def _interruptible(
@@ -157,12 +180,36 @@ def _print_resume(run_id: str | None) -> None:
     if run_id is None:
         print("stopped before the run had started", file=sys.stderr)
         return
-    words = sys.argv[1:]
-    while "--resume" in words:
-        at = words.index("--resume")
-        del words[at : at + 2]
-    words = [w for w in words if not w.startswith("--resume=")]
+    words = _without("--resume", sys.argv[1:])
     print(
         f"stopped; go on with: {shlex.join(['bakeoff', *words, '--resume', run_id])}",
         file=sys.stderr,
     )
+
+
+def _print_raise(run: api.Run) -> None:
+    """Say that the budget ended the run, and how to go on with twice as much."""
+    cap, billed = run.manifest.cap, run.billed()
+    words = _without("--resume", sys.argv[1:])
+    told = []
+    if cap.cost_usd is not None:
+        told.append(f"${billed.most_usd:.4f} of ${cap.cost_usd:.4f}")
+        words = [*_without("--max-cost", words), "--max-cost", f"{2 * cap.cost_usd:g}"]
+    if cap.tokens is not None:
+        told.append(f"{billed.most_tokens:,} of {cap.tokens:,} tokens")
+        words = [*_without("--max-tokens", words), "--max-tokens", str(2 * cap.tokens)]
+    command = shlex.join(["bakeoff", *words, "--resume", run.id])
+    print(
+        f"stopped at the budget ({', '.join(told)}), the next request might have passed it; "
+        f"with twice as much, go on with: {command}",
+        file=sys.stderr,
+    )
+
+
+def _without(option: str, words: Sequence[str]) -> list[str]:
+    """Return *words* without *option* and its value."""
+    left = list(words)
+    while option in left:
+        at = left.index(option)
+        del left[at : at + 2]
+    return [w for w in left if not w.startswith(f"{option}=")]

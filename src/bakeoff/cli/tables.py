@@ -10,6 +10,7 @@ from rich.text import Text
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.cli.progress import counted
+from bakeoff.core.budget import Bill
 from bakeoff.stats.summarize import Buckets, CandidateSummary, Group, Summary
 
 _PIPE_WIDTH = 160
@@ -32,6 +33,8 @@ def print_summary(
     if any(len(c.total.passes) > 1 for c in summary.candidates):
         out.print(_pass_table(summary.candidates, width=out.width))
     out.print(_speed_table(summary.candidates))
+    if told := _billed(summary.billed):
+        out.print(Text(told))
     out.print(Text(_conservation(summary.buckets), style="dim"))
     for reason in _reasons(summary):
         out.print(Text(reason, style="dim"))
@@ -84,6 +87,18 @@ def _speed_table(candidates: Iterable[CandidateSummary]) -> Table:
             "–" if tokens.cost_usd is None else f"${tokens.cost_usd:.4f}",
         )
     return table
+
+
+def _billed(bill: Bill) -> str | None:
+    """Return what the whole run cost, where anything is known of it."""
+    if bill.cost_usd is None and not bill.unsure_usd:
+        return None
+    told = f"billed in all, with roles, retries and failed attempts: ${bill.cost_usd or 0.0:.4f}"
+    if bill.unsure_usd:
+        told += f", and at most ${bill.unsure_usd:.4f} for answers of unknown cost"
+    if bill.unpriced:
+        told += f"; the cost of {counted(bill.unpriced, 'request')} is unknown"
+    return told
 
 
 def _name(c: CandidateSummary) -> Text:

@@ -10,6 +10,8 @@ A `$` is a dollar sign: no value refers to another. Errors name the line and nev
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bakeoff.core.errors import UsageError
@@ -77,3 +79,33 @@ def _escaped(character: str, name: str) -> str:
             f"an escape in {name} that means nothing here: write \\\\ for a backslash, or use '...'"
         )
     return _ESCAPES[character]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What a run may read, and a line about where it came from: names, never values."""
+
+    values: Mapping[str, str] = field(repr=False)
+    said: str | None = None
+
+
+def environment(shell: Mapping[str, str], *, named: Path | None, here: Path) -> Environment:
+    """Return *shell* with what a file adds to it: the one that was *named*, else `.env` in *here*.
+
+    What the shell says wins. A file that nobody named may be somebody else's: one that cannot be
+    understood is left out, and said to be.
+    """
+    path = named or here / ".env"
+    if named is None and not path.is_file():
+        return Environment(values=shell)
+    try:
+        found = read_env_file(path)
+    except UsageError as error:
+        if named is not None:
+            raise
+        return Environment(values=shell, said=f"{error}; the file is left out")
+    taken = [name for name in found if name not in shell]
+    said = f"{path}: {', '.join(taken) or 'nothing new'}"
+    if kept := [name for name in found if name in shell]:
+        said += f" (the shell has its own {', '.join(kept)})"
+    return Environment(values={**found, **shell}, said=f"read from {said}")

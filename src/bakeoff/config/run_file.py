@@ -58,8 +58,17 @@ class LimitsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     time_s: Positive | None = None
     requests: Count | None = None
     output_tokens: Count | None = None
+    tokens: Count | None = None
+    cost_usd: Positive | None = None
     scoring_s: Positive = 1800.0
     attempts: Count = 2
+
+
+class BudgetTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What the whole run may spend, with roles, retries and failed attempts; then it stops."""
+
+    max_cost_usd: Positive | None = None
+    max_tokens: Count | None = None
 
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -78,6 +87,8 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     scorers: list[ScorerEntry] = []
     pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     limits: LimitsTable = msgspec.field(default_factory=LimitsTable)
+    budget: BudgetTable = msgspec.field(default_factory=BudgetTable)
+    prices: str | None = None
     roles: dict[str, str | ModelTable] = {}
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.task import Task
 
@@ -30,3 +31,5 @@ class Brief:
     pause_s: float = 0.0
     conditions: Conditions = field(default_factory=Conditions)
     sources: tuple[Source, ...] = ()
+    cap: Cap = NO_CAP
+    prices: str | None = None

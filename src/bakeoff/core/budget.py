@@ -105,8 +105,8 @@ class Price:
 class Tariff:
     """What one model charges. Without a price its cost is unknown, never 0.
 
-    `billed` is False for a model on somebody's own machine: nobody sends a bill, so it has no cost
-    at all. `parameters` are the model's own, which go over those of a request.
+    `billed` is False where nobody sends a bill: a model on somebody's own machine, which has no
+    price either, or an answer from a recording. `parameters` are the model's own, which go over those of a request.
     """
 
     price: Price | None = None
@@ -137,8 +137,10 @@ class Tariff:
         return None if most is None else most * answers
 
     def _most_usd(self, read: int, written: int | None) -> float | None:
+        if not self.billed:
+            return 0.0
         if self.price is None:
-            return None if self.billed else 0.0
+            return None
         dearest = max(self.price.input, self.price.cached or 0.0)
         if not self.price.output:
             return read * dearest / _PER

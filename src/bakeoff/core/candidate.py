@@ -90,6 +90,8 @@ class Limits:
     time_s: float | None = None
     requests: int | None = None
     output_tokens: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
     scoring_s: float | None = 1800.0
 
     def identity(self) -> dict[str, Json]:
@@ -98,6 +100,8 @@ class Limits:
             "time_s": None if self.time_s is None else float(self.time_s),
             "requests": self.requests,
             "output_tokens": self.output_tokens,
+            "tokens": self.tokens,
+            "cost_usd": None if self.cost_usd is None else float(self.cost_usd),
         }
 
 

@@ -3,7 +3,8 @@
 * BakeoffError
   x UsageError        the user can fix it: bad config, unknown name; shown without traceback
   x LedgerError       the ledger cannot be written; the run stops, nothing acknowledged is lost
-  x LimitReached      a budget ran out; ends the attempt, which is then scored as it stands
+  x LimitReached      a limit ran out; ends the attempt, which is then scored as it stands
+  x BudgetReached     the run may spend no more; the attempt was not given its chance
   x TrialError        one trial broke at a boundary; recorded, never stops the run
     + ProviderError
     + AgentError
@@ -29,7 +30,11 @@ class LedgerError(BakeoffError):
 
 
 class LimitReached(BakeoffError):  # noqa: N818 -- not an error of anybody
-    """A budget ran out. Not a fault: the candidate spent it."""
+    """A limit ran out. Not a fault: the candidate spent it."""
+
+
+class BudgetReached(BakeoffError):  # noqa: N818 -- not an error of anybody
+    """The run may spend no more. Its trial is not over: a resume tries it again."""
 
 
 class TrialError(BakeoffError):
@@ -43,9 +48,16 @@ class TrialError(BakeoffError):
 
 
 class ProviderError(TrialError):
-    """A model endpoint did not answer as it should."""
+    """A model endpoint did not answer as it should.
+
+    `billable` is whether it may charge for that: not where it refused, or was never reached.
+    """
 
     boundary = "provider"
+
+    def __init__(self, message: str, *, transient: bool = False, billable: bool = True) -> None:
+        super().__init__(message, transient=transient)
+        self.billable = billable
 
 
 class AgentError(TrialError):
@@ -66,6 +78,9 @@ class ScorerError(TrialError):
     boundary = "scorer"
 
 
+_MEANT = (TrialError, LimitReached, BudgetReached)
+
+
 class boundary:  # noqa: N801 -- reads as a word at its place: `with boundary(...)`
     """Attributes any error that escapes the block to *kind*, keeping the cause."""
 
@@ -79,7 +94,7 @@ class boundary:  # noqa: N801 -- reads as a word at its place: `with boundary(..
         """Nothing has happened yet."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if not isinstance(error, Exception) or isinstance(error, TrialError | LimitReached):
+        if not isinstance(error, Exception) or isinstance(error, _MEANT):
             return  # none, not ours to name, or it already carries its meaning
         if isinstance(error, BakeoffError):
             raise self._kind(f"{self._what}: {error}") from error  # one trial's trouble only

@@ -3,18 +3,21 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The plan is fixed and the ledger is open."""
+    """The plan is fixed and the ledger is open; `billed` is what earlier sessions cost."""
 
     run_id: str
     folder: str
     planned: int
     finished_before: int
+    cap: Cap = NO_CAP
+    billed: Bill = NO_BILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class RunEnded:
 
     run_id: str
     stopped_early: bool
+    at_budget: bool = False
 
 
 Event = RunStarted | TrialStarted | TrialEnded | Notice | RunEnded

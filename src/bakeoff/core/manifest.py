@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bakeoff.core.brief import Source
+from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.values import Json
 
@@ -26,3 +27,5 @@ class Manifest:
     sources: tuple[Source, ...] = ()
     command: tuple[str, ...] = ()
     selection: Mapping[str, Json] = field(default_factory=dict)
+    cap: Cap = NO_CAP
+    prices: str | None = None

@@ -55,7 +55,8 @@ class Tool:
 class Request:
     """One question to a model.
 
-    `rollout` lets a deterministic model vary its answers. `on_retry` hears why a try failed.
+    `rollout` lets a deterministic model vary its answers. `on_retry` hears why a try failed,
+    `on_lost` (before it) of one that may be billed though it brought nothing.
     """
 
     messages: tuple[Message, ...]
@@ -65,6 +66,7 @@ class Request:
     tools: tuple[Tool, ...] = ()
     rollout: int = 0
     on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+    on_lost: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

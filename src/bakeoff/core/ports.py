@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bakeoff.core.budget import UNPRICED, Bill, Tariff
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
@@ -47,12 +48,17 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rig:
-    """The live parts of one trial. Scorers stand in the order of the task's specs."""
+    """The live parts of one trial. Scorers stand in the order of the task's specs.
+
+    Tariffs say what the model and the roles charge; one that is missing is unknown.
+    """
 
     agent: Agent
     model: Model
     scorers: tuple[Scorer, ...]
     roles: Mapping[str, Model] = field(default_factory=dict)
+    tariff: Tariff = UNPRICED
+    role_tariffs: Mapping[str, Tariff] = field(default_factory=dict)
 
 
 class Rigs(Protocol):
@@ -69,6 +75,7 @@ class Ledger(Protocol):
     def rows(self) -> Iterator[TrialRow]: ...
     def records(self) -> Iterator[TrialRecord]: ...
     def attempts(self, name: str) -> Sequence[TrialRecord]: ...
+    def billed(self) -> Bill: ...
 
 
 class Store(Protocol):

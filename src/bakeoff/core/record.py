@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import TrialError
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import trial_name
@@ -57,7 +58,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try at a trial."""
+    """One try at a trial. `bill` is what it cost with its roles and with tries that failed."""
 
     number: int
     status: Status
@@ -70,6 +71,7 @@ class Attempt:
     fault: Fault | None = None
     spent: Spent = field(default_factory=Spent)
     roles: Mapping[str, Spent] = field(default_factory=dict)
+    bill: Bill = NO_BILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

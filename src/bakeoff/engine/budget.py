@@ -11,7 +11,8 @@ are settled waits for them; one that can never fit ends its trial, and the run s
 """
 
 import asyncio
-from functools import cached_property
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Bound, Cap, Tariff
 from bakeoff.core.errors import BudgetReached, UsageError
@@ -25,6 +26,7 @@ class Budget:
 
     def __init__(self, cap: Cap = NO_CAP, *, before: Bill = NO_BILL) -> None:
         self.cap = cap
+        self.capped = bool(cap)
         self.spent = before
         self.reached = False
         self._held_usd = 0.0
@@ -53,20 +55,19 @@ class Budget:
 
     def reason_to_wait(self, bound: Bound) -> str | None:
         """Return what keeps a request from going out now; raise where it can never go out."""
-        cost, tokens = self.cap.cost_usd, self.cap.tokens
         why = None
-        if cost is not None:
+        if (cap := self.cap.cost_usd) is not None:
             if bound.usd is None:
-                raise UsageError("what it may cost is unknown: set max_tokens, and a price")
+                raise UsageError("what it may cost is unknown: it needs a price and max_tokens")
             spent = self.spent.most_usd
-            why = f"${spent:.4f} of ${cost:.4f} are spent; a request may cost ${bound.usd:.4f}"
-            why = self._over(why, spent, self._held_usd, bound.usd, cost)
-        if tokens is not None:
+            why = f"${spent:.4f} of ${cap:.4f} are spent, and the next request may cost ${bound.usd:.4f}"
+            why = self._over(why, spent, self._held_usd, bound.usd, cap)
+        if (cap := self.cap.tokens) is not None:
             if bound.tokens is None:
-                raise UsageError("how long its answer may be is unknown: set max_tokens")
-            spent = self.spent.most_tokens
-            told = f"{spent:,} of {tokens:,} tokens are spent; a request may take {bound.tokens:,}"
-            why = why or self._over(told, spent, self._held_tokens, bound.tokens, tokens)
+                raise UsageError("how long its answer may be is unknown: it needs max_tokens")
+            spent, most = self.spent.most_tokens, bound.tokens
+            told = f"{spent:,} of {cap:,} tokens are spent, and the next request may take {most:,}"
+            why = self._over(told, spent, self._held_tokens, most, cap) or why
         return why
 
     def _over(self, why: str, spent: float, held: float, bound: float, cap: float) -> str | None:
@@ -87,80 +88,94 @@ class Budget:
 class Tab:
     """What one attempt is billed for all its parties, under the budget of its run."""
 
+    __slots__ = ("bill", "budget", "refused")
+
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
         self.bill = NO_BILL
-        self.refused: str | None = None
-
-    async def open(self, tariff: Tariff, request: Request) -> "Place":
-        """Return a place for *request*; where there can be none, remember it and raise."""
-        place = Place(self, tariff, request)
-        if self.budget.cap:
-            try:
-                await self.budget.hold(place.bound)
-            except BudgetReached as error:
-                self.refused = str(error)
-                raise
-        return place
+        self.refused: str | None = None  # a part may swallow the error; the attempt must not
 
 
 class Place:
     """The place of one request in the budget, until it is known what it cost."""
 
+    __slots__ = ("_bound", "_held", "_open", "_request", "_tab", "_tariff", "bill")
+
     def __init__(self, tab: Tab, tariff: Tariff, request: Request) -> None:
         self._tab = tab
         self._tariff = tariff
         self._request = request
+        self._bound: Bound | None = None
         self._open = True
+        self._held = False
         self.bill = NO_BILL
 
-    @cached_property
-    def bound(self) -> Bound:
-        """The most one try can cost."""
-        return self._tariff.bound(self._request)
+    async def take(self) -> None:
+        """Hold what the request may cost, and wait where others hold it; needed under a cap."""
+        self._open = False  # nothing was sent yet
+        with self._refusals():
+            await self._tab.budget.hold(self._most)
+        self._open = self._held = True
 
     def lost(self) -> None:
         """Book a try that may be billed and brought nothing; the next one needs its own place."""
+        held = self._held
         self._close(self._unsure())
-        if self._tab.budget.cap:
-            try:
-                self._tab.budget.hold_now(self.bound)
-            except BudgetReached as error:
-                self._tab.refused = str(error)
-                raise
+        if held:
+            with self._refusals():
+                self._tab.budget.hold_now(self._most)
+            self._held = True
         self._open = True
 
     def answered(self, usage: Usage) -> None:
-        """Book an answer, whose cost is known if anything tells it."""
-        if not self._open:
-            return
-        cost, read, written = usage.cost_usd, usage.input_tokens, usage.output_tokens
-        if cost is not None and read is not None and written is not None:
-            self._close(Bill(cost_usd=cost, tokens=read + written))
-            return
-        unsure = self._unsure()
-        if cost is not None:
-            unsure = Bill(cost_usd=cost, unsure_tokens=unsure.unsure_tokens)
-        elif read is not None and written is not None:
-            unsure = Bill(
-                tokens=read + written, unsure_usd=unsure.unsure_usd, unpriced=unsure.unpriced
+        """Book an answer; what it does not tell is booked as the most it can be."""
+        tariff = self._tariff
+        cost = usage.cost_usd if tariff.billed else None
+        read, written = usage.input_tokens, usage.output_tokens
+        tokens = None if read is None or written is None else read + written
+        unknown = cost is None and tariff.billed
+        unsure = tokens is None or (unknown and tariff.price is not None)
+        most = self._most if unsure else None
+        self._close(
+            Bill(
+                cost_usd=cost,
+                tokens=tokens or 0,
+                unsure_usd=(most.usd or 0.0) if most and cost is None else 0.0,
+                unsure_tokens=(most.tokens or 0) if most and tokens is None else 0,
+                unpriced=1 if unknown and (most is None or most.usd is None) else 0,
             )
-        self._close(unsure)
+        )
 
     def failed(self, *, billable: bool) -> None:
-        """Book the last try, which brought nothing."""
+        """Book the last try, which brought nothing, unless that is done."""
         if self._open:
             self._close(self._unsure() if billable else NO_BILL)
 
+    @property
+    def _most(self) -> Bound:
+        if self._bound is None:  # only where it is needed: it reads the whole request
+            self._bound = self._tariff.bound(self._request)
+        return self._bound
+
     def _unsure(self) -> Bill:
-        usd, tokens = self.bound.usd, self.bound.tokens
+        usd, tokens = self._most.usd, self._most.tokens
         return Bill(
             unsure_usd=usd or 0.0, unsure_tokens=tokens or 0, unpriced=1 if usd is None else 0
         )
 
     def _close(self, bill: Bill) -> None:
         self._open = False
-        self.bill += bill
-        self._tab.bill += bill
-        if self._tab.budget.cap:
-            self._tab.budget.settle(self.bound, bill)
+        self.bill = bill if self.bill is NO_BILL else self.bill + bill
+        tab = self._tab
+        tab.bill = bill if tab.bill is NO_BILL else tab.bill + bill
+        if self._held:
+            tab.budget.settle(self._most, bill)
+            self._held = False
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except BudgetReached as error:
+            self._tab.refused = str(error)
+            raise

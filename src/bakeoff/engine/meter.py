@@ -1,36 +1,75 @@
-"""Counts what a model is asked for, and stops when a limit is reached."""
+"""Counts what a model is asked for, prices it, and stops when a limit is reached."""
 
 from dataclasses import replace
 
+from bakeoff.core.budget import NO_BILL, UNPRICED, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import LimitReached, ProviderError, boundary
 from bakeoff.core.outcome import Completion, Request, Spent
 from bakeoff.core.ports import Model
+from bakeoff.engine.budget import Place, Tab
+
+KEPT = "cached"  # the flag of an answer that was kept from an earlier request
+_WAITING = "the budget of the run was held by other requests"
 
 
 class Meter:
-    """A model as seen by one party of one attempt: every request is counted and limited."""
+    """A model as seen by one party of one attempt: every request is counted, priced and limited."""
 
-    def __init__(self, model: Model, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        limits: Limits | None = None,
+        *,
+        tariff: Tariff = UNPRICED,
+        tab: Tab | None = None,
+    ) -> None:
         self._model = model
         self._limits = limits or Limits()
+        self._tariff = tariff
+        self._tab = tab or Tab()
+        self._bill = NO_BILL
         self.spent = Spent()
         self.last: Completion | None = None
-        self.trouble: str | None = None  # why the request under way had to be tried again
+        self.trouble: str | None = None  # why the request under way had to wait or be tried again
 
     async def complete(self, request: Request) -> Completion:
-        """Ask the model, unless the limits say that there is nothing left to ask with."""
+        """Ask the model, unless limits or budget say that there is nothing left to ask with."""
         self._check()
+        place = Place(self._tab, self._tariff, request)
         try:
             with boundary(ProviderError, "model"):
-                completion = await self._model.complete(replace(request, on_retry=self._on_retry))
+                if self._tab.budget.capped:
+                    await self._wait_for(place)
+                completion = await self._ask(request, place)
                 self.spent = self.spent.plus(completion)
-        except ProviderError:
+        except ProviderError as error:
             self.trouble = None  # it was told; only a request that was cut leaves its trouble here
+            place.failed(billable=error.billable)
             raise
+        except BaseException:
+            place.failed(billable=True)  # cut while the endpoint was at it
+            raise
+        finally:
+            self._bill = place.bill if self._bill is NO_BILL else self._bill + place.bill
         self.trouble = None
         self.last = completion
         return completion
+
+    async def _wait_for(self, place: Place) -> None:
+        self.trouble = _WAITING
+        await place.take()
+        self.trouble = None
+
+    async def _ask(self, request: Request, place: Place) -> Completion:
+        asked = replace(request, on_retry=self._on_retry, on_lost=place.lost)
+        completion = await self._model.complete(asked)
+        usage = self._tariff.priced(completion.usage)
+        if KEPT in completion.flags:
+            place.failed(billable=False)  # it was paid for when it was asked
+        else:
+            place.answered(usage)
+        return completion if usage is completion.usage else replace(completion, usage=usage)
 
     def _on_retry(self, why: str) -> None:
         self.trouble = why
@@ -42,3 +81,8 @@ class Meter:
         used = spent.usage.output_tokens
         if limits.output_tokens is not None and used is not None and used >= limits.output_tokens:
             raise LimitReached(f"{used} of {limits.output_tokens} output tokens are spent")
+        tokens, cost = self._bill.most_tokens, self._bill.most_usd
+        if limits.tokens is not None and tokens >= limits.tokens:
+            raise LimitReached(f"{tokens} of {limits.tokens} tokens are spent")
+        if limits.cost_usd is not None and cost >= limits.cost_usd:
+            raise LimitReached(f"${cost:.4f} of ${limits.cost_usd:.4f} are spent")

@@ -9,21 +9,35 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Executor, Job, Rig, Rigs, Store
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.stop import Stop
+from bakeoff.engine.budget import Budget, Tab
 from bakeoff.engine.trial import rescore_attempt, run_attempt
 from bakeoff.planning.resume import remaining
 
 
 async def run_plan(
-    plan: Plan, *, store: Store, rigs: Rigs, executor: Executor, stop: Stop, tell: Listener
+    plan: Plan,
+    *,
+    store: Store,
+    rigs: Rigs,
+    executor: Executor,
+    stop: Stop,
+    tell: Listener,
+    budget: Budget | None = None,
 ) -> None:
-    """Run every trial of *plan* that *store* does not hold yet; announce what is durable."""
+    """Run every trial of *plan* that *store* does not hold yet; announce what is durable.
+
+    Where the *budget* refuses a request, its trial is recorded as cancelled and none is started.
+    """
+    budget = budget or Budget()
 
     async def work(job: Job) -> None:
         trial, before = job.trial, None
         tell(TrialStarted(trial))
         rig = rigs.rig(trial)
         for number in range(job.attempt, job.attempt + trial.conditions.attempts):
-            attempt = await _attempt(trial, rig, number, before, store)
+            attempt = await _attempt(trial, rig, number, before, store, Tab(budget))
+            if budget.reached:
+                stop.request()
             await store.append(trial, attempt)
             again = attempt.fault is not None and attempt.fault.transient
             spent = number == job.attempt + trial.conditions.attempts - 1
@@ -40,14 +54,14 @@ async def run_plan(
 
 
 async def _attempt(
-    trial: Trial, rig: Rig, number: int, before: Attempt | None, store: Store
+    trial: Trial, rig: Rig, number: int, before: Attempt | None, store: Store, tab: Tab
 ) -> Attempt:
     """Try once; where only the scoring of the attempt before broke, score that again."""
     started_at, began = now().timestamp(), monotonic()
     try:
         if before is not None and before.outcome is not None:
-            return await rescore_attempt(trial, rig, before, number=number)
-        return await run_attempt(trial, rig, number=number)
+            return await rescore_attempt(trial, rig, before, number=number, tab=tab)
+        return await run_attempt(trial, rig, number=number, tab=tab)
     except asyncio.CancelledError:
         # stopped for good: say so in the ledger, then let the cancellation go on
         cut = Attempt(
@@ -55,6 +69,7 @@ async def _attempt(
             status=Status.CANCELLED,
             started_at=started_at,
             elapsed_s=monotonic() - began,
+            bill=tab.bill,
         )
         await store.append(trial, cut)
         raise

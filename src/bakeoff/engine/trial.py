@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from bakeoff._lib.clock import monotonic, now
 from bakeoff._lib.deadline import within
+from bakeoff.core.budget import NO_BILL, UNPRICED
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import (
     AgentError,
+    BudgetReached,
     LimitReached,
     ProviderError,
     ScorerError,
@@ -19,6 +21,7 @@ from bakeoff.core.plan import Trial
 from bakeoff.core.ports import Kit, Rig, Scorer
 from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
 from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.engine.budget import Tab
 from bakeoff.engine.contained import contained
 from bakeoff.engine.meter import Meter
 
@@ -35,38 +38,66 @@ class _Course:
     fault: Fault | None = None
     meter: Meter | None = None
     roles: Mapping[str, Meter] = field(default_factory=dict)
+    tab: Tab = field(default_factory=Tab)
+
+    def measure(self, rig: Rig, limits: Limits | None = None) -> Meter:
+        """Put a meter before the model, which is returned, and before each role."""
+        tab, tariffs = self.tab, rig.role_tariffs
+        self.roles = {
+            name: Meter(model, tariff=tariffs.get(name, UNPRICED), tab=tab)
+            for name, model in rig.roles.items()
+        }
+        self.meter = Meter(rig.model, limits, tariff=rig.tariff, tab=tab)
+        return self.meter
+
+    def end(self, error: TrialError | BudgetReached | None = None) -> None:
+        """Say how it ended; a budget that ran out is nobody's fault and no result."""
+        if isinstance(error, TrialError):
+            self.status, self.fault = Status.FAULTED, Fault.of(error)
+        if self.tab.refused:  # also where a part of the trial swallowed the error
+            self.status, self.fault, self.scores = Status.CANCELLED, None, ()
 
 
-async def run_attempt(trial: Trial, rig: Rig, *, number: int) -> Attempt:
+async def run_attempt(trial: Trial, rig: Rig, *, number: int, tab: Tab | None = None) -> Attempt:
     """Solve and score once. A broken trial is a record, not an exception.
 
-    Only a cancellation escapes, after which nobody may say the trial was tried.
+    Only a cancellation escapes, after which nobody may say the trial was tried; *tab* still says
+    what it cost.
     """
     started_at, began = now().timestamp(), monotonic()
-    course = _Course()
+    course = _Course(tab=tab or Tab())
     try:
         await _solve(trial, rig, course)
         await _score(trial.task, rig, course, trial.conditions.limits.scoring_s)
-    except TrialError as error:
-        course.status, course.fault = Status.FAULTED, Fault.of(error)
+        course.end()
+    except (TrialError, BudgetReached) as error:
+        course.end(error)
     return _close(trial.task, course, number, started_at, monotonic() - began)
 
 
-async def rescore_attempt(trial: Trial, rig: Rig, old: Attempt, *, number: int) -> Attempt:
-    """Score the outcome of *old* again; no agent runs, and what it spent stays as it was."""
-    course = _Course(outcome=old.outcome, status=_status_before_scoring(old))
-    course.meter = Meter(rig.model)
-    course.roles = {name: Meter(model) for name, model in rig.roles.items()}
+async def rescore_attempt(
+    trial: Trial, rig: Rig, old: Attempt, *, number: int, tab: Tab | None = None
+) -> Attempt:
+    """Score the outcome of *old* again; no agent runs, and what it spent stays as it was.
+
+    An attempt that takes the place of *old* takes over its bill; the next one has its own.
+    """
+    course = _Course(outcome=old.outcome, status=_status_before_scoring(old), tab=tab or Tab())
+    course.measure(rig)
     try:
         await _score(trial.task, rig, course, trial.conditions.limits.scoring_s)
-    except TrialError as error:
-        course.status, course.fault = Status.FAULTED, Fault.of(error)
+        course.end()
+    except (TrialError, BudgetReached) as error:
+        course.end(error)
     again = _close(trial.task, course, number, old.started_at, old.elapsed_s)
-    return replace(again, spent=old.spent, roles=again.roles or old.roles)
+    bill = again.bill + (old.bill if number == old.number else NO_BILL)
+    return replace(again, spent=old.spent, roles=again.roles or old.roles, bill=bill)
 
 
 def _status_before_scoring(attempt: Attempt) -> Status:
-    """Return how the agent ended; only a scorer's fault came after it."""
+    """Return how the agent ended; only a scorer's fault or the end of the budget came after it."""
+    if attempt.status is Status.CANCELLED:
+        return Status.COMPLETED
     if attempt.fault is not None and attempt.fault.boundary == ScorerError.boundary:
         return Status.COMPLETED
     return attempt.status
@@ -74,16 +105,18 @@ def _status_before_scoring(attempt: Attempt) -> Status:
 
 async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
     limits = _effective_limits(trial)
-    course.meter = Meter(rig.model, limits)
-    course.roles = {name: Meter(model) for name, model in rig.roles.items()}
-    kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
+    meter = course.measure(rig, limits)
+    kit = Kit(model=meter, roles=course.roles, rollout=trial.rollout)
     try:
         async with within(limits.time_s):
             with contained(AgentError, f"agent {trial.candidate.agent.name!r}"):
-                course.outcome = _checked(await rig.agent.solve(trial.task, kit))
+                left = _checked(await rig.agent.solve(trial.task, kit))
+                if course.tab.refused:
+                    raise BudgetReached(course.tab.refused)
+                course.outcome = left
     except (TimeoutError, LimitReached) as error:
         # Only the deadline can raise TimeoutError here: `boundary` renamed any other.
-        troubles = (m.trouble for m in (course.meter, *course.roles.values()))
+        troubles = (m.trouble for m in (meter, *course.roles.values()))
         if trouble := next(filter(None, troubles), None):
             # the endpoint spent that time, not the candidate
             raise ProviderError(
@@ -91,7 +124,7 @@ async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
             ) from error
         course.status = Status.LIMITED
         reason = str(error) or f"the time limit of {limits.time_s:g} s ran out"
-        course.outcome = _cut_short(course.meter, reason)
+        course.outcome = _cut_short(meter, reason)
 
 
 def _checked(left: object) -> Outcome:
@@ -143,12 +176,7 @@ def _effective_limits(trial: Trial) -> Limits:
     own = trial.task.time_s
     if own is None:
         return limits
-    return Limits(
-        time_s=own if limits.time_s is None else min(own, limits.time_s),
-        requests=limits.requests,
-        output_tokens=limits.output_tokens,
-        scoring_s=limits.scoring_s,
-    )
+    return replace(limits, time_s=own if limits.time_s is None else min(own, limits.time_s))
 
 
 def _cut_short(meter: Meter, reason: str) -> Outcome:
@@ -177,4 +205,5 @@ def _close(
         fault=course.fault,
         spent=course.meter.spent if course.meter else Spent(),
         roles=roles,
+        bill=course.tab.bill,
     )

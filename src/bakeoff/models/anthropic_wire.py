@@ -6,6 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from bakeoff._lib.untrusted import well_formed
+from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Usage
 from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
@@ -127,7 +128,10 @@ def completion_of(reply: Reply) -> Completion:
 
 
 def _joined(content: list[dict[str, Json]], kind: str) -> str:
-    return well_formed("".join(string(b.get(kind)) for b in content if b.get("type") == kind))
+    texts = [b.get(kind) for b in content if b.get("type") == kind]
+    if not all(isinstance(text, str) for text in texts):
+        raise ProviderError(f"an answer of the wrong shape: a block of {kind} that holds none")
+    return well_formed("".join(map(string, texts)))
 
 
 def _call(block: Mapping[str, Json]) -> ToolCall:

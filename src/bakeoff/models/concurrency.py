@@ -2,7 +2,7 @@
 
 Throughput is requests under way divided by the time each took (Little's law), in output tokens
 where they are known: answers differ widely in length, their tokens take much the same time.
-Only requests that were let in under the limit being measured count, and only while others waited.
+Only requests that were let in under the limit being measured count, and only in a full house.
 
 Slow start doubles the limit as long as that helps, then steps back to the last one that did.
 From then on the limit is challenged now and then, upwards and downwards, each time measured
@@ -12,7 +12,6 @@ before, during and after. Overload cuts it; the climb back is one by one.
 from collections.abc import Generator
 from dataclasses import dataclass
 from math import inf
-from typing import NoReturn
 
 START = 4
 _CUT = 0.7
@@ -23,7 +22,7 @@ _PLAIN = 1.5  # seen this early, it needs no longer look
 _STEP = 1.5  # how far a challenge goes
 _LOSS = 0.9  # a lower limit may cost so much
 _SHORTEST_S = 0.05
-_PATIENCE = 16
+_MOST_PATIENCE = 16
 _REQUEST = 20  # what a request costs beside its output, in tokens
 
 
@@ -75,7 +74,7 @@ class Look:
     against: Throughput | None = None
 
 
-Course = Generator[Look, Throughput, NoReturn]
+Course = Generator[Look, Throughput, None]
 Climb = Generator[Look, Throughput, int]
 
 
@@ -88,6 +87,7 @@ class AdaptiveConcurrency:
         self._cut_number = 0
         self._cut_at = -inf
         self._good = self._bad = 0
+        self._patience = 1
         self._home = self.limit = self._at_most(start)
         self._follow(self._first_course(self.limit), now=-inf)
 
@@ -105,7 +105,7 @@ class AdaptiveConcurrency:
                 self._bad //= 2
 
     def measured(self, number: int, busy_s: float, tokens: int | None, now: float) -> None:
-        """Count a request that came to its end while every place was taken and others waited."""
+        """Count a request that came to its end while every place was taken."""
         if number <= self._first:
             return
         look = self._look
@@ -129,17 +129,19 @@ class AdaptiveConcurrency:
         self._bad += 1
         if self._bad < 2 or self._bad < _OVERLOADED * (self._good + self._bad):
             return
-        if not self._good or now - self._cut_at < _COOL_DOWN_S:
-            return  # where nothing gets through, fewer at once do not help
-        self._cut(now, self.limit if in_flight is None else min(self.limit, in_flight))
+        if self._home < self.limit:  # a challenge went too far
+            self._patience = min(4 * self._patience, _MOST_PATIENCE)
+            self._cut(self._steady(self._home), now)
+        elif self._good and now - self._cut_at >= _COOL_DOWN_S:
+            # where nothing gets through, fewer at once would not help
+            load = self.limit if in_flight is None else min(self.limit, in_flight)
+            self._patience = 2
+            self._cut(self._recovery(max(int(load * _CUT), 1), load), now)
 
-    def _cut(self, now: float, load: int) -> None:
+    def _cut(self, course: Course, now: float) -> None:
         self._cut_at, self._cut_number = now, self._number
         self._good = self._bad = 0
-        if self._home < load:  # a challenge went too far
-            self._follow(self._steady(self._home, patience=4), now)
-        else:
-            self._follow(self._recovery(max(int(load * _CUT), 1), load), now)
+        self._follow(course, now)
 
     def _plainly_better(self, look: Look) -> bool:
         early = self._early
@@ -177,25 +179,26 @@ class AdaptiveConcurrency:
             self._home = limit
         return limit
 
-    def _steady(self, limit: int, *, patience: int = 1) -> Course:
+    def _steady(self, limit: int) -> Course:
         """Stay, and challenge the limit now and then: upwards, downwards, ever more rarely."""
         upwards = True
         while True:
             self._home = limit
             other = self._at_most(int(limit * _STEP) + 1) if upwards else int(limit / _STEP)
             upwards = not upwards
-            before = yield Look(limit, patience * _enough(limit))
+            before = yield Look(limit, self._patience * _enough(limit))
             if other in (0, limit):
                 continue
             seen = yield Look(other, _enough(other))
             after = yield Look(limit, _enough(limit))
             gain = seen.over(before.plus(after))
             if other > limit and gain > 1 + 0.4 * (other / limit - 1):
-                limit, patience, upwards = (yield from self._slow_start(other, seen)), 1, False
+                limit = yield from self._slow_start(other, seen)
+                self._patience, upwards = 1, False
             elif other < limit and gain > _LOSS:
-                limit, patience, upwards = other, 1, False  # fewer still may do as well
+                limit, self._patience, upwards = other, 1, False  # fewer still may do
             else:
-                patience = min(2 * patience, _PATIENCE)
+                self._patience = min(2 * self._patience, _MOST_PATIENCE)
 
     def _recovery(self, limit: int, ceiling: int) -> Course:
         """Climb back to just below where it was too much."""
@@ -203,7 +206,7 @@ class AdaptiveConcurrency:
             self._home = limit
             yield Look(limit, limit)
             limit += 1
-        yield from self._steady(limit, patience=2)
+        yield from self._steady(limit)
 
 
 def _enough(limit: int) -> int:

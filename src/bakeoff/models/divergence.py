@@ -28,6 +28,14 @@ def differences(recorded: Question, asked: Question) -> list[str]:
     return found
 
 
+def distance(recorded: Question, asked: Question) -> tuple[int, int]:
+    """Return how far the two are apart: the fewer differences, and the later, the nearer."""
+    before, after = _list(recorded.get("messages")), _list(asked.get("messages"))
+    pairs = enumerate(zip_longest(before, after))
+    equal = next((number for number, (old, new) in pairs if old != new), len(before))
+    return len(differences(recorded, asked)), -equal
+
+
 def described(found: Sequence[str]) -> str:
     """Return the first few differences as one text."""
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""

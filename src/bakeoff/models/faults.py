@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.values import Json
-from bakeoff.models.retry import TryAgain, may_pass
+from bakeoff.models.retry import Strain, TryAgain, may_pass, strain_of
 
 _FOR_GOOD = frozenset(
     {
@@ -31,6 +31,13 @@ _FOR_GOOD = frozenset(
         "UNAUTHENTICATED",
     }
 )
+_STRAINS = {
+    "rate_limit_error": Strain.RATE,
+    "rate_limit_exceeded": Strain.RATE,
+    "RESOURCE_EXHAUSTED": Strain.RATE,
+    "overloaded_error": Strain.LOAD,
+    "UNAVAILABLE": Strain.LOAD,
+}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
@@ -49,11 +56,14 @@ def fault_of(error: Json, what: str) -> ProviderError:
     message = f"{what}: {error_text(error)}" if error is not None else what
     if not isinstance(error, Mapping):
         return TryAgain(message)
+    names = _names(error)
     code = error.get("code")
-    bad_code = isinstance(code, int) and 400 <= code < 600 and not may_pass(code)
-    if bad_code or any(name in _FOR_GOOD for name in _names(error)):
+    status = code if isinstance(code, int) and 400 <= code < 600 else None
+    if (status and not may_pass(status)) or not _FOR_GOOD.isdisjoint(names):
         return ProviderError(message)
-    return TryAgain(message, after_s=pause_s(error))
+    strain = next((_STRAINS[name] for name in names if name in _STRAINS), None)
+    strain = strain or (strain_of(status) if status else None)
+    return TryAgain(message, after_s=pause_s(error), strain=strain)
 
 
 def pause_s(error: Mapping[str, Json]) -> float | None:
@@ -66,8 +76,7 @@ def pause_s(error: Mapping[str, Json]) -> float | None:
     return None
 
 
-def _names(error: Mapping[str, Json]) -> Iterator[str]:
-    for key in ("type", "code", "status"):
-        name = error.get(key)
-        if isinstance(name, str):
-            yield name
+def _names(error: Mapping[str, Json]) -> list[str]:
+    """Return what the error is called: OpenAI has a code, Anthropic a type, Google a status."""
+    given = [error.get(key) for key in ("type", "code", "status")]
+    return [name for name in given if isinstance(name, str)]

@@ -3,9 +3,9 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.outcome import Completion, Request
@@ -22,13 +22,18 @@ _LONGEST_PAUSE_S = 60.0
 _LONGEST_CAP_S = 60.0
 
 Try = Callable[[], Awaitable[Completion]]
+N = TypeVar("N", int, float)
 
 
 class Gate(Protocol):
     """Lets one try of a request through when its turn has come, and learns from how it went."""
 
-    async def through(self, once: Try, request: Request) -> Completion: ...
-    def heard(self, headers: Mapping[str, str]) -> None: ...
+    async def through(self, once: Try, request: Request) -> Completion:
+        """Wait for a turn, then go."""
+        ...
+
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """Take note of what the endpoint says about itself."""
 
 
 class OpenGate:
@@ -49,22 +54,6 @@ class OpenGate:
 OPEN = OpenGate()
 
 
-@dataclass(frozen=True, slots=True)
-class GateBehindGate:
-    """A model's gate with its endpoint's behind it: nobody holds a place there while waiting here."""
-
-    first: Gate
-    behind: Gate
-
-    async def through(self, once: Try, request: Request) -> Completion:
-        """Wait at both."""
-        return await self.first.through(lambda: self.behind.through(once, request), request)
-
-    def heard(self, headers: Mapping[str, str]) -> None:
-        """Tell the endpoint's; the model's has fixed limits only."""
-        self.behind.heard(headers)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointLimits:
     """What may go to an endpoint at most; None is no limit. `adaptive` finds how many at once."""
@@ -74,29 +63,53 @@ class EndpointLimits:
     tpm: float | None = None
     adaptive: bool = True
 
+    def stricter(self, other: "EndpointLimits") -> "EndpointLimits":
+        """Return what both allow."""
+        return EndpointLimits(
+            max_concurrency=_least(self.max_concurrency, other.max_concurrency),
+            rpm=_least(self.rpm, other.rpm),
+            tpm=_least(self.tpm, other.tpm),
+            adaptive=self.adaptive and other.adaptive,
+        )
+
 
 class EndpointGate:
     """One queue for everybody who asks one endpoint; belongs to the event loop that uses it.
 
     First come, first served. A request goes when there is a place for it (`max_concurrency`, or
     as many as help) and the pace lets it (`rpm`, `tpm`, what refusals and headers have taught).
+    One that does not learn keeps to its limits, whatever it meets.
     """
 
     def __init__(
-        self, limits: EndpointLimits, *, clock: Callable[[], float] = monotonic
+        self,
+        limits: EndpointLimits | None = None,
+        *,
+        learns: bool = True,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._most = math.inf if limits.max_concurrency is None else limits.max_concurrency
-        self._adaptive = (
-            AdaptiveConcurrency(most=limits.max_concurrency) if limits.adaptive else None
-        )
-        self._pace = Pace()
-        self._requests = Spacing(limits.rpm / 60) if limits.rpm else None
-        self._tokens = Spacing(limits.tpm / 60 if limits.tpm else None)
-        self._estimate = TokenEstimate()
+        self._learns = learns
         self._clock = clock
+        self._estimate = TokenEstimate()
         self._in_flight = 0
         self._queue: deque[tuple[asyncio.Future[None], float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._pace = Pace()
+        self._keep(limits or EndpointLimits())
+
+    def restrict(self, limits: EndpointLimits) -> None:
+        """Keep to *limits*, too."""
+        self._keep(self._limits.stricter(limits))
+
+    def _keep(self, limits: EndpointLimits) -> None:
+        most = limits.max_concurrency
+        adaptive = limits.adaptive and self._learns
+        self._limits = limits
+        self._most = math.inf if most is None else most
+        self._adaptive = AdaptiveConcurrency(most=most) if adaptive else None
+        self._requests = Spacing(limits.rpm / 60) if limits.rpm else None
+        self._tokens = Spacing(limits.tpm / 60 if limits.tpm else None)
 
     @property
     def in_flight(self) -> int:
@@ -196,26 +209,35 @@ class EndpointGate:
                 continue
             now = self._clock()
             if (wait_s := self._wait_s(now)) > 0:
-                self._come_back(wait_s)
+                self._come_back(now, wait_s)
                 return
             self._queue.popleft()
             self._enter(now, tokens)
             place.set_result(None)
 
-    def _come_back(self, wait_s: float) -> None:
+    def _come_back(self, now: float, wait_s: float) -> None:
         if self._timer is not None:
+            if self._timer_at <= now + wait_s:
+                return  # it comes early, and looks again
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._let_in)
+        self._timer_at = now + wait_s
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._let_in()
 
     def _answered(self, number: int, sent_at: float, tokens: int | None) -> None:
         if self._adaptive is None:
             return
         self._adaptive.answered(number)
-        if self._queue and self._in_flight >= self._adaptive.limit:
+        if self._in_flight >= self._adaptive.limit:
             now = self._clock()
             self._adaptive.measured(number, now - sent_at, tokens, now)
 
     def _failed(self, error: TryAgain, number: int, sent_at: float) -> None:
+        if not self._learns:
+            return
         now = self._clock()
         if error.strain is Strain.RATE:
             self._pace.refused(sent_at=sent_at, now=now, after_s=error.after_s)
@@ -240,8 +262,44 @@ class EndpointGate:
                 place.set_exception(_left_alone(pause_s))
 
 
+class ModelGate:
+    """A model's own gate, where it has limits, with its endpoint's behind it.
+
+    In this order nobody holds a place at the endpoint while waiting for the model.
+    """
+
+    def __init__(self, endpoint: EndpointGate) -> None:
+        self._endpoint = endpoint
+        self._own: EndpointGate | None = None
+
+    def restrict(self, limits: EndpointLimits) -> None:
+        """Keep to *limits*, too; only whether it is `adaptive` concerns the whole endpoint."""
+        if not limits.adaptive:
+            self._endpoint.restrict(EndpointLimits(adaptive=False))
+        own = replace(limits, adaptive=True)
+        if own != EndpointLimits():
+            self._own = self._own or EndpointGate(learns=False)
+            self._own.restrict(own)
+
+    def through(self, once: Try, request: Request) -> Coroutine[Any, Any, Completion]:
+        """Wait at both."""
+        endpoint = self._endpoint
+        if self._own is None:
+            return endpoint.through(once, request)
+        return self._own.through(lambda: endpoint.through(once, request), request)
+
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """Tell the endpoint's gate: the model's own does not learn."""
+        self._endpoint.heard(headers)
+
+
+def _least(a: N | None, b: N | None) -> N | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
 def _left_alone(pause_s: float) -> TryAgain:
     return TryAgain(
         f"the endpoint asked to be left alone for {pause_s:.0f} s more (Retry-After)",
         after_s=pause_s,
+        billable=False,
     )

@@ -6,7 +6,7 @@ common client, and it lets go of a connection the moment its request is cancelle
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ import aiohttp
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.intake import Intake
-from bakeoff.models.retry import TryAgain, may_pass, retry_after
+from bakeoff.models.retry import Strain, TryAgain, may_pass, retry_after, strain_of
 
 _LARGEST_LINE = 4 * 1024 * 1024
 _LINGER_S = 0.1
@@ -42,12 +42,15 @@ class HttpClient:
     def __init__(self, headers: Mapping[str, str], *, connect_s: float = 10.0) -> None:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "bakeoff", **headers}
         self._connect_s = connect_s
+        self.on_headers: Callable[[Mapping[str, str]], None] | None = None
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, body: bytes) -> Answer:
         """Return the answer, whole and not larger than it should be."""
         with _faults(url):
             async with self._open(url).post(url, data=body, allow_redirects=False) as response:
+                if self.on_headers:
+                    self.on_headers(response.headers)
                 data = await _read(response)
                 if not 200 <= response.status < 300:
                     raise _no(response, data)
@@ -58,6 +61,8 @@ class HttpClient:
         """Open the answer as lines that come while it is being written."""
         with _faults(url):
             async with self._open(url).post(url, data=body, allow_redirects=False) as response:
+                if self.on_headers:
+                    self.on_headers(response.headers)
                 if not 200 <= response.status < 300:
                     raise _no(response, await _read(response))
                 lines = _lines(response)
@@ -138,10 +143,12 @@ def _no(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
     if hint := _HINTS.get(response.status):
         message += f"; {hint}"
     if not may_pass(response.status):
-        return ProviderError(message)
+        return ProviderError(message, billable=False)
     after = response.headers.get("Retry-After")
     after_ms = response.headers.get("Retry-After-Ms")
-    return TryAgain(message, after_s=retry_after(after, milliseconds=after_ms))
+    after_s = retry_after(after, milliseconds=after_ms)
+    strain = strain_of(response.status)
+    return TryAgain(message, after_s=after_s, strain=strain, billable=False)
 
 
 @contextmanager
@@ -157,14 +164,18 @@ def _named(error: Exception, url: str) -> ProviderError:
     said = one_line(_text(error), width=300)
     match error:
         case ssl.CertificateError():  # before ValueError, which it is too
-            return ProviderError(f"the certificate of {url!r} is not to be trusted: {said}")
+            message = f"the certificate of {url!r} is not to be trusted: {said}"
+            return ProviderError(message, billable=False)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            return ProviderError(f"{url!r} is not a URL that can be asked: {said}")
+            message = f"{url!r} is not a URL that can be asked: {said}"
+            return ProviderError(message, billable=False)
         case aiohttp.ClientConnectorError() | aiohttp.ServerTimeoutError():
-            return TryAgain(f"cannot connect: {said}")
+            return TryAgain(f"cannot connect: {said}", strain=Strain.LOAD, billable=False)
         case aiohttp.ClientPayloadError():
             return TryAgain(f"the answer was cut: {said}")
-        case aiohttp.ServerDisconnectedError() | OSError():
+        case aiohttp.ServerDisconnectedError():
+            return TryAgain(f"the connection was lost: {said}", billable=False)
+        case OSError():  # perhaps in the middle of an answer
             return TryAgain(f"the connection was lost: {said}")
         case _:
             return ProviderError(f"not HTTP as it should be: {said}")

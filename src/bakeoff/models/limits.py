@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.models.gate import EndpointGate, EndpointLimits, Gate, GateBehindGate
+from bakeoff.models.gate import EndpointGate, EndpointLimits, Gate, ModelGate
 from bakeoff.models.settings import settings_of
 
 _API_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
@@ -28,35 +28,27 @@ class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
 
 
 class Gates:
-    """Every gate of a run: each endpoint has one, and each model with limits of its own another.
+    """Every gate of a run: each endpoint has one, which all models on it share.
 
-    *limits* are those of whole endpoints, by URL. An endpoint is not adaptive where any model on
-    it says so; of two specs of one model, the stricter limit holds.
+    *limits* are those of whole endpoints, by URL; those in a model's settings are the model's.
+    Of two specs of one model the stricter limit holds.
     """
 
     def __init__(self, limits: Mapping[str, EndpointLimits] | None = None) -> None:
         self._limits = {endpoint_of(url): limit for url, limit in (limits or {}).items()}
         self._endpoints: dict[str, EndpointGate] = {}
-        self._models: dict[tuple[str, str], EndpointGate] = {}
+        self._models: dict[tuple[str, str], ModelGate] = {}
 
     def of(self, spec: ModelSpec) -> Gate:
         """Return the gate that the requests of *spec* go through."""
         endpoint = endpoint_of(spec.base_url or spec.provider)
-        settings = limits_of(spec)
         if endpoint not in self._endpoints:
-            limits = self._limits.get(endpoint, EndpointLimits())
-            self._endpoints[endpoint] = EndpointGate(limits)
-        gate = self._endpoints[endpoint]
-        if not settings.adaptive:
-            gate.restrict(EndpointLimits(adaptive=False))
-        own = replace(settings, adaptive=False)
-        if own == EndpointLimits(adaptive=False):
-            return gate
+            self._endpoints[endpoint] = EndpointGate(self._limits.get(endpoint))
         model = (endpoint, spec.name)
         if model not in self._models:
-            self._models[model] = EndpointGate(own)
-        self._models[model].restrict(own)
-        return GateBehindGate(self._models[model], gate)
+            self._models[model] = ModelGate(self._endpoints[endpoint])
+        self._models[model].restrict(limits_of(spec))
+        return self._models[model]
 
 
 def limits_of(spec: ModelSpec) -> EndpointLimits:

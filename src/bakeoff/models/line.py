@@ -4,19 +4,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
+from bakeoff.models.limits import LimitSettings
 from bakeoff.models.retry import RetryPolicy, with_retries
 
 _WEEK_S = 7 * 24 * 3600.0
 
 
-class LineSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """How an endpoint is asked. `timeout_s` bounds a request with all its tries."""
+class LineSettings(LimitSettings, frozen=True):
+    """How an endpoint is asked, and how much at most.
+
+    `timeout_s` bounds a request with all its tries, but not its wait for a turn.
+    """
 
     timeout_s: Annotated[float, Meta(gt=0, le=_WEEK_S)] = 600.0
     max_retries: Annotated[int, Meta(ge=0)] = 5
@@ -43,13 +46,17 @@ class Line:
         self.client = client
         self._policy = settings.policy
         self._gate = gate
+        if gate is not OPEN:
+            client.on_headers = gate.heard
 
-    async def ask(
-        self, once: Callable[[], Awaitable[Completion]], request: Request
-    ) -> Completion:
+    async def ask(self, once: Callable[[], Awaitable[Completion]], request: Request) -> Completion:
         """Return what *once* returns, or the fault that outlived the retries."""
         completion, retries = await with_retries(
-            lambda: self._gate.through(once, request), self._policy, on_retry=request.on_retry
+            once,
+            self._policy,
+            through=lambda try_once: self._gate.through(try_once, request),
+            on_retry=request.on_retry,
+            on_lost=request.on_lost,
         )
         return replace(completion, retries=retries) if retries else completion
 

@@ -5,30 +5,30 @@ apart from how long it took to answer, and how many tokens it really read.
 """
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-
-import msgspec
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.values import Json
+from bakeoff.models.access import headers_of
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
+from bakeoff.models.json_wire import encode, plain
 from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.ollama_address import DEFAULT_URL, address
 from bakeoff.models.ollama_window import Window, is_plainly_whole, least_tokens, window_of
-from bakeoff.models.ollama_wire import Pieces, Timing, decode, payload
+from bakeoff.models.ollama_wire import Pieces, decode, payload
 from bakeoff.models.settings import settings_of
 
 TRUNCATED = "truncated"
 """The flag of an answer to a prompt that was not read as a whole."""
 
-_MOST_BRACKETS = 200
-_encode = msgspec.json.Encoder().encode
+_NOT_THERE = re.compile(r'HTTP 404 .*"error": ?"model .* not found')
 
 
 def build(spec: ModelSpec, gate: Gate = OPEN) -> "Ollama":
@@ -36,14 +36,7 @@ def build(spec: ModelSpec, gate: Gate = OPEN) -> "Ollama":
     if not spec.name:
         raise UsageError("which model of Ollama? Write ollama/NAME; `ollama list` shows them")
     settings = settings_of(spec, LineSettings)
-    return Ollama(spec, settings, Line(HttpClient(_headers(spec)), settings, gate))
-
-
-def _headers(spec: ModelSpec) -> dict[str, str]:
-    headers = {"Content-Type": "application/json", **spec.headers}
-    if spec.api_key and "authorization" not in {name.lower() for name in headers}:
-        headers["Authorization"] = f"Bearer {spec.api_key.strip()}"  # behind a proxy that asks
-    return headers
+    return Ollama(spec, settings, Line(HttpClient(headers_of(spec)), settings, gate))
 
 
 class Ollama:
@@ -54,19 +47,17 @@ class Ollama:
         self._parameters = spec.parameters
         self._settings = settings
         self._line = line
-        self._headers = _headers(spec)
+        self._headers = headers_of(spec)
         self._url = address(spec.base_url or DEFAULT_URL)
         self._windows: dict[int | None, Window] = {}
         self._looking = asyncio.Lock()
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, flagged where the prompt was cut, or the fault that stayed."""
-        body = payload(self._name, request, self._parameters)
-        wish = {**request.parameters, **self._parameters}.get("stream", self._settings.stream)
-        body["stream"] = bool(wish)
-        data = _encoded(body)
+        body = payload(self._name, request, self._parameters, stream=self._settings.stream)
+        data = encode(body)
         calls = sum(len(message.tool_calls) for message in request.messages)
-        once = self._ask_stream if wish else self._ask
+        once = self._ask_stream if body["stream"] else self._ask
         with self._naming_what_is_missing():
             completion = await self._line.ask(lambda: once(data, calls), request)
         if await self._was_cut(request, completion, _num_ctx(body)):
@@ -82,9 +73,9 @@ class Ollama:
         answer = await self._line.client.post(f"{self._url}/api/chat", data)
         elapsed_s = monotonic() - began
         pieces = Pieces(calls_before=calls_before)
-        pieces.take(decode(answer.body), at_s=elapsed_s)
-        raw = _raw(answer.body) if self._settings.keep_raw else None
-        return pieces.completion(Timing(elapsed_s=elapsed_s), raw=raw)
+        pieces.take(decode(answer.body, content_type=answer.content_type), at_s=elapsed_s)
+        raw = plain(answer.body) if self._settings.keep_raw else None
+        return pieces.completion(elapsed_s=elapsed_s, raw=raw)
 
     async def _ask_stream(self, data: bytes, calls_before: int) -> Completion:
         began = monotonic()
@@ -96,7 +87,7 @@ class Ollama:
                 if pieces.done:
                     break
             elapsed_s = monotonic() - began
-        return pieces.completion(Timing(elapsed_s=elapsed_s, first_token_s=pieces.first_token_s))
+        return pieces.completion(elapsed_s=elapsed_s, first_token_s=pieces.first_token_s)
 
     async def _was_cut(self, request: Request, completion: Completion, num_ctx: int | None) -> bool:
         least, read = least_tokens(request.messages), completion.usage.input_tokens
@@ -118,8 +109,7 @@ class Ollama:
         try:
             yield
         except ProviderError as error:
-            said = str(error)
-            if said.startswith("HTTP 404 ") and "not found" in said and "model" in said:
+            if _NOT_THERE.match(str(error)):
                 raise ProviderError(
                     f"the Ollama at {self._url} has no model {self._name!r}; "
                     f"get it with: ollama pull {self._name}"
@@ -131,20 +121,3 @@ def _num_ctx(body: Mapping[str, Json]) -> int | None:
     options = body.get("options")
     wish = options.get("num_ctx") if isinstance(options, Mapping) else None
     return int(wish) if isinstance(wish, int | float) and wish > 0 else None
-
-
-def _encoded(body: Mapping[str, Json]) -> bytes:
-    try:
-        return _encode(body)
-    except UnicodeEncodeError as error:
-        raise ProviderError(
-            f"the request cannot be sent, it holds half a character: {error.reason}"
-        ) from error
-
-
-def _raw(body: bytes) -> Json:
-    """Return an answer as data; as text where it could be too deep to be kept."""
-    if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
-        return body.decode("utf-8", "replace")
-    value: Json = msgspec.json.decode(body)
-    return value

@@ -4,65 +4,57 @@ As with every server, nothing here trusts a number or a text; an answer that doe
 is none, whatever its status.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
-from bakeoff._lib.untrusted import one_line, well_formed
+from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
+from bakeoff.models import json_wire
+from bakeoff.models.faults import error_text
+from bakeoff.models.json_wire import count
+from bakeoff.models.parameters import parameters_of, take_limit, take_stops, take_thinking
 from bakeoff.models.retry import TryAgain
+from bakeoff.models.tool_calls import arguments_of, tool_call
 
-_LARGEST_COUNT = 2**53
 _NANO = 1e-9
 
 # Beside `options`, not in it.
-_TOP_LEVEL = frozenset(
-    {"format", "keep_alive", "logprobs", "shift", "think", "top_logprobs", "truncate"}
-)
-_RENAMED = {
-    "max_tokens": "num_predict",
-    "max_completion_tokens": "num_predict",
-    "effort": "think",
-    "reasoning_effort": "think",
-}
+_TOP_LEVEL = ("format", "keep_alive", "logprobs", "shift", "think", "top_logprobs", "truncate")
 
 
-def payload(name: str, request: Request, parameters: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the body of a chat request; what it does not know as its own is an option."""
-    options: dict[str, Json] = {}
-    body: dict[str, Json] = {"model": name, "messages": _messages(request.messages)}
-    for key, value in {**request.parameters, **parameters}.items():
-        _place(_RENAMED.get(key, key), value, body, options)
-    if options:
-        body["options"] = options
-    if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+def payload(
+    name: str, request: Request, own: Mapping[str, Json], *, stream: bool
+) -> dict[str, Json]:
+    """Return the body of a chat request; a parameter that it has no place for is an option."""
+    parameters = parameters_of(request, own)
+    if parameters.pop("n", 1) not in {1, None}:
+        raise ProviderError("Ollama gives one choice a request: leave `n` out and use rollouts")
+    body: dict[str, Json] = {
+        "model": name,
+        "messages": _messages(request.messages),
+        "stream": bool(parameters.pop("stream", stream)),
+        "think": take_thinking(parameters).effort,
+        "tools": [_tool(tool) for tool in request.tools] or None,
+    }
+    if "response_format" in parameters:
+        body["format"] = _format(parameters.pop("response_format"))
+    body |= {key: parameters.pop(key) for key in _TOP_LEVEL if key in parameters}
     if request.schema is not None:
         body["format"] = request.schema
-    return body
+    body["options"] = _options(parameters) or None
+    return {key: value for key, value in body.items() if value is not None}
 
 
-def _place(key: str, value: Json, body: dict[str, Json], options: dict[str, Json]) -> None:
-    if value is None:
-        return
-    if key == "options" and isinstance(value, Mapping):
-        options.update(value)
-    elif key == "response_format":
-        body["format"] = _format(value)
-    elif key == "stop":
-        options["stop"] = [value] if isinstance(value, str) else value
-    elif key == "n":
-        if value != 1:
-            raise ProviderError("Ollama gives one choice a request: leave `n` out, use rollouts")
-    elif key in _TOP_LEVEL:
-        body[key] = value
-    elif key != "stream":
-        options[key] = value
+def _options(parameters: dict[str, Json]) -> dict[str, Json]:
+    given = parameters.pop("options", None)
+    options: dict[str, Json] = dict(given) if isinstance(given, Mapping) else {}
+    named = {"num_predict": take_limit(parameters), "stop": take_stops(parameters)}
+    options |= {key: value for key, value in named.items() if value is not None}
+    return options | {key: value for key, value in parameters.items() if value is not None}
 
 
 def _format(wish: Json) -> Json:
@@ -99,13 +91,7 @@ def _message(message: Message, names: Mapping[str, str]) -> dict[str, Json]:
 
 
 def _call(call: ToolCall) -> dict[str, Json]:
-    try:
-        arguments: Json = json.loads(call.arguments or "{}")
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):  # Ollama takes an object and nothing else
-        arguments = {"arguments": call.arguments}
-    return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
+    return {"id": call.id, "function": {"name": call.name, "arguments": arguments_of(call)}}
 
 
 class Function(msgspec.Struct):
@@ -147,57 +133,25 @@ class Reply(msgspec.Struct):
     def usage(self) -> Usage:
         """The counts as ours."""
         return Usage(
-            input_tokens=_count(self.prompt_eval_count),
-            output_tokens=_count(self.eval_count),
+            input_tokens=count(self.prompt_eval_count),
+            output_tokens=count(self.eval_count),
             reasoning_tokens=None,
-            cached_tokens=_count(self.prompt_eval_cached_count),
+            cached_tokens=count(self.prompt_eval_cached_count),
         )
 
     @property
     def load_s(self) -> float | None:
         """What loading the model took, where the server says so."""
-        load = _count(self.load_duration)
+        load = count(self.load_duration)
         return None if load is None else load * _NANO
-
-
-def _written(arguments: Json) -> str:
-    """Return the arguments of a call as the JSON they were."""
-    if isinstance(arguments, str):
-        return well_formed(arguments)
-    try:
-        return json.dumps(arguments or {}, ensure_ascii=False)
-    except RecursionError as error:
-        raise ProviderError("the arguments of a tool call are nested too deeply") from error
-
-
-def _count(value: float | None) -> int | None:
-    return int(value) if value is not None and 0 <= value <= _LARGEST_COUNT else None
 
 
 _decoder = msgspec.json.Decoder(Reply)
 
 
-def decode(data: bytes) -> Reply:
-    """Return *data* as a reply; anything that is not one is a fault that shows how it begins."""
-    try:
-        return _decoder.decode(data)
-    except msgspec.ValidationError as error:
-        raise ProviderError(f"an answer of the wrong shape: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        start = one_line(data[:200].decode("utf-8", "replace"), width=80)
-        if not start:
-            raise TryAgain("the answer is empty") from error
-        if start.startswith("{"):
-            raise TryAgain(f"the answer is broken JSON, perhaps cut: {start!r}") from error
-        raise ProviderError(f"the answer is not JSON: {start!r}; is this an Ollama?") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """When an answer came, seen from here: seconds after the request went out."""
-
-    elapsed_s: float
-    first_token_s: float | None = None
+def decode(data: bytes, *, content_type: str = "") -> Reply:
+    """Return *data* as a reply; anything else is a fault."""
+    return json_wire.decode(data, _decoder, content_type=content_type)
 
 
 class Pieces:
@@ -218,7 +172,7 @@ class Pieces:
     def take(self, reply: Reply, *, at_s: float) -> None:
         """Add a reply that came *at_s* after the request; after an error nothing else counts."""
         if reply.error is not None:
-            raise TryAgain(f"Ollama broke off its answer: {one_line(str(reply.error), width=300)}")
+            raise TryAgain(f"Ollama broke off its answer: {error_text(reply.error)}")
         said = reply.message or Said()
         if said.content:
             self._text.append(said.content)
@@ -238,13 +192,11 @@ class Pieces:
 
     def _call(self, call: Call) -> ToolCall:
         number = self._calls_before + len(self._calls)
-        return ToolCall(
-            id=well_formed(call.id or f"call_{number}"),
-            name=well_formed(call.function.name),
-            arguments=_written(call.function.arguments),
-        )
+        return tool_call(call.id or f"call_{number}", call.function.name, call.function.arguments)
 
-    def completion(self, timing: Timing, *, raw: Json = None) -> Completion:
+    def completion(
+        self, *, elapsed_s: float, first_token_s: float | None = None, raw: Json = None
+    ) -> Completion:
         """Return the whole; an answer that never said `done` was cut.
 
         Times are those seen from here less `load_s`: what a model takes once it is there.
@@ -254,7 +206,7 @@ class Pieces:
             raise TryAgain("the answer is not complete: no `done` came")
         if last.done_reason == "load" and not self._text:
             raise TryAgain("Ollama loaded the model and gave no answer")
-        load_s, first_s = last.load_s, timing.first_token_s
+        load_s = last.load_s or 0.0
         return Completion(
             text=well_formed("".join(self._text)),
             reasoning=well_formed("".join(self._reasoning)) or None,
@@ -262,8 +214,8 @@ class Pieces:
             stop_reason=well_formed(last.done_reason) if last.done_reason else None,
             model=well_formed(last.model) if last.model else None,
             usage=last.usage,
-            elapsed_s=max(timing.elapsed_s - (load_s or 0.0), 0.0),
-            first_token_s=None if first_s is None else max(first_s - (load_s or 0.0), 0.0),
-            load_s=load_s,
+            elapsed_s=max(elapsed_s - load_s, 0.0),
+            first_token_s=None if first_token_s is None else max(first_token_s - load_s, 0.0),
+            load_s=last.load_s,
             raw=raw,
         )

@@ -32,9 +32,10 @@ _READING = Reading(
 
 
 class Settings(LineSettings, frozen=True):
-    """How the endpoint is asked, and which of its APIs where nothing else says so."""
+    """How the endpoint is asked, which of its APIs, and what it calls our parameters."""
 
     api_type: ApiType | None = None
+    rename: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,9 @@ class OpenAICompatible:
             payload["prompt"] = _as_prompt(request.messages)
         payload.update(request.parameters)
         payload.update(self._parameters)  # they are what makes this candidate this one
+        for ours, theirs in self._settings.rename.items():
+            if ours in payload:
+                payload.setdefault(theirs, payload.pop(ours))
         _gather_reasoning(payload)
         if payload.pop("stream", self._settings.stream):
             payload["stream"] = True

@@ -11,13 +11,13 @@ from itertools import takewhile
 
 _SLACK_S = 0.01  # how late a timer may be without costing pace
 _KEPT = 2048
-_PAUSE_S = 0.25  # after a refusal that does not say how long
+_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 1.0  # after a refusal that does not say how long
 _WINDOW_S = 1.0
 _LONGEST_WINDOW_S = 60.0
 _SURE = 8  # so many requests in a window make a rate worth holding
-_HOLD, _LONGEST_HOLD = 12.0, 120.0  # in windows
+_HOLD, _LONGEST_HOLD = 16.0, 128.0  # in windows
 _MARGIN = 0.97
-_BACK_OFF = 0.9
+_SOON_AGAIN = (_MARGIN, 0.95, 0.9)  # what is left of a pace after refusals in quick succession
 _CAREFUL, _BOLD = 0.01, 0.5  # growth per window
 _DOUBLES_IN = 4.0  # windows in which careful growth doubles
 
@@ -80,9 +80,11 @@ class Pace:
         self._sent: deque[float] = deque(maxlen=_KEPT)
         self._refused: deque[float] = deque(maxlen=_KEPT)
         self._window_s = _WINDOW_S
-        self._seen_at = -math.inf
+        self._pause_s = _PAUSE_S
+        self._sent_since_pause = 0
+        self._refused_at = -math.inf
         self._before: float | None = None
-        self._quick = False
+        self._in_succession = 0
         self._ceiling: float | None = None
         self._hold = _HOLD
         self._hold_s = 0.0
@@ -108,6 +110,7 @@ class Pace:
             self._grow(self._spacing.rate, now)
         self._spacing.take(now)
         self._sent.append(now)
+        self._sent_since_pause += 1
 
     def recent(self, now: float) -> int:
         """Return how many requests went in the last second."""
@@ -121,20 +124,27 @@ class Pace:
         """Let nobody go before *until*."""
         self._resume_at = max(self._resume_at, until)
         self._spacing.restart(self._resume_at)
+        self._sent_since_pause = 0
 
     def refused(self, *, sent_at: float, now: float, after_s: float | None) -> None:
         """Learn from a refusal. One that was under way at the last refusal is part of that."""
         self._refused.append(sent_at)
-        if sent_at >= self._resume_at:
-            self._begin_episode(now, after_s)
-        self.pause(now + (_PAUSE_S if after_s is None else after_s))
-        self._learn()
+        if sent_at < self._resume_at:
+            self._learn()
+        elif self.rate is not None and self._sent_since_pause <= 1:
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)  # too early; the rate is fine
+        else:
+            self._begin_episode(sent_at, after_s)
+            self._learn()
+        self.pause(now + (self._pause_s if after_s is None else after_s))
 
-    def _begin_episode(self, now: float, after_s: float | None) -> None:
+    def _begin_episode(self, at: float, after_s: float | None) -> None:
         # the wait that was asked for is the best hint at the period a limit is counted over
         self._window_s = min(max(_WINDOW_S, after_s or 0.0), _LONGEST_WINDOW_S)
-        self._quick = now - self._resume_at < 3 * self._window_s
-        self._seen_at, self._before = now, self.rate
+        quick = at - self._resume_at < 3 * self._window_s
+        self._in_succession = min(self._in_succession + 1, 2) if quick else 0
+        self._pause_s = _PAUSE_S
+        self._refused_at, self._before = at, self.rate
         again = self._ceiling and self._before and _close(self._before, self._ceiling)
         self._hold = min(self._hold * 2, _LONGEST_HOLD) if again else _HOLD
         self._ceiling = self._before
@@ -145,10 +155,12 @@ class Pace:
         rate, before = passed / span_s, self._before
         if before is None:
             rate *= _MARGIN
+        elif passed + 1.5 >= before * span_s:
+            # it took this very pace for a window and then no more: too fast by little, or, where
+            # that came soon, a store of credit ran out
+            rate = before * _SOON_AGAIN[self._in_succession]
         else:
-            # it took this very pace for a window and then no more: a store of credit ran out
-            credit = self._quick and rate > 0.8 * before
-            rate = max(min(rate, before) * (_BACK_OFF if credit else _MARGIN), before / 2)
+            rate = max(rate * _MARGIN, before / 2)
         self._spacing.rate = max(rate, 1 / self._window_s)
         sure = passed >= _SURE
         self._hold_s = self._window_s * (self._hold if sure else 1.0)
@@ -156,12 +168,13 @@ class Pace:
 
     def _passed(self) -> tuple[int, float]:
         """Return how many of the last window's requests were not refused, and its length."""
-        since = self._seen_at - self._window_s
+        until = self._refused_at
+        since = until - self._window_s
         if len(self._sent) == _KEPT:
             since = max(since, self._sent[0])
-        sent = sum(since <= at <= self._seen_at for at in self._sent)
-        refused = sum(since <= at <= self._seen_at for at in self._refused)
-        return max(sent - refused, 0), max(self._seen_at - since, 0.001)
+        sent = sum(since < at <= until for at in self._sent)
+        refused = sum(since < at <= until for at in self._refused)
+        return max(sent - refused, 0), max(until - since, 0.001)
 
     def _grow(self, rate: float, now: float) -> None:
         late_s = -self._spacing.wait_s(now)

@@ -11,15 +11,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import ProviderError, UsageError, boundary
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import Model
 from bakeoff.core.stop import Stop
-from bakeoff.models.tape import Asker, Cut, Exchange, Refusal, key_of, line_of, question_of
+from bakeoff.models.tape import Asker, Cut, Exchange, Refusal, ended, key_of, line_of, question_of
 
 SESSIONS = "*.jsonl"
 
@@ -54,15 +52,13 @@ class Recorder:
             self._lost += self._torn
         except OSError as error:
             self._lost += 1
-            self._reason = f": {error.strerror}"
+            self._reason = f" ({error.strerror})"
 
     def words(self) -> list[str]:
         """Return what a person should know at the end."""
         if not self._lost:
             return []
-        return [
-            f"the recording lacks {self._lost} exchanges that could not be written{self._reason}"
-        ]
+        return [f"exchanges that could not be recorded{self._reason}: {self._lost}"]
 
     def close(self) -> None:
         """End the session; one in which nothing was said leaves no file."""
@@ -84,6 +80,29 @@ def _new_session(folder: Path) -> tuple[Path, int]:
             continue
 
 
+class _Ear:
+    """Hears what a request went through, and passes it on."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._began = monotonic()
+        self._trouble: str | None = None
+        self.lost = 0
+
+    def on_retry(self, why: str) -> None:
+        self._trouble = why
+        if self._request.on_retry:
+            self._request.on_retry(why)
+
+    def on_lost(self) -> None:
+        self.lost += 1
+        if self._request.on_lost:
+            self._request.on_lost()
+
+    def cut(self) -> Cut:
+        return Cut(after_s=monotonic() - self._began, trouble=self._trouble)
+
+
 class RecordedModel:
     """A model whose every answer to one asker is kept, and every fault too."""
 
@@ -95,29 +114,23 @@ class RecordedModel:
 
     async def complete(self, request: Request) -> Completion:
         """Ask the model and keep what came of it."""
-        exchange = self._begun(request)
-        began, trouble = monotonic(), ""
+        exchange, ear = self._begun(request), _Ear(request)
+        request = replace(request, on_retry=ear.on_retry, on_lost=ear.on_lost)
 
-        def on_retry(why: str) -> None:
-            nonlocal trouble
-            trouble = why
-            if request.on_retry:
-                request.on_retry(why)
+        def keep(how: Completion | Refusal | Cut) -> None:
+            self._recorder.keep(ended(exchange, how, lost=ear.lost))
 
-        keep, ended = self._recorder.keep, msgspec.structs.replace
         try:
             with boundary(ProviderError, "model"):
-                completion = await self._model.complete(replace(request, on_retry=on_retry))
+                completion = await self._model.complete(request)
         except ProviderError as error:
-            refusal = Refusal(message=str(error), transient=error.transient)
-            keep(ended(exchange, refusal=refusal))
+            keep(Refusal.of(error))
             raise
         except asyncio.CancelledError:
             if not self._recorder.ending:
-                cut = Cut(after_s=monotonic() - began, trouble=trouble or None)
-                keep(ended(exchange, cut=cut))
+                keep(ear.cut())
             raise
-        keep(ended(exchange, completion=completion))
+        keep(completion)
         return completion
 
     async def close(self) -> None:

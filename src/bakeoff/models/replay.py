@@ -10,7 +10,7 @@ from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import LimitReached, ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request
-from bakeoff.models.divergence import described, differences
+from bakeoff.models.divergence import described, differences, distance
 from bakeoff.models.recording import SESSIONS
 from bakeoff.models.tape import Asker, Exchange, Question, encoded, exchange_in, key_of, question_of
 
@@ -54,7 +54,7 @@ class Recording:
         if not near:
             return f"{start}; no request to it is in {self.folder}"
         now = json.loads(encoded(question))
-        nearest = min(near, key=lambda exchange: len(differences(exchange.question, now)))
+        nearest = min(near, key=lambda exchange: distance(exchange.question, now))
         found = differences(nearest.question, now)
         if not found:
             return f"{start}; it was asked the same more often than recorded"
@@ -67,12 +67,13 @@ class Recording:
         said = []
         if self._damaged:
             said.append(
-                f"the recording {self.folder} has {self._damaged} damaged lines, cut by a crash "
-                "perhaps: they were left out"
+                f"{self.folder}: damaged lines, cut by a crash perhaps, were left out: "
+                f"{self._damaged}"
             )
         if self.diverged:
             said.append(
-                f"replay: {self.diverged} requests diverged from {self.folder}: they are faults"
+                f"replay: requests that diverged from {self.folder}, and are faults: "
+                f"{self.diverged}"
             )
         return said
 
@@ -156,11 +157,14 @@ class ReplayedModel:
         exchange = self._recording.find(key, self._asker, self._asked[key])
         self._asked[key] += 1
         if exchange is None:
-            raise ProviderError(self._recording.explain(question, self._asker))
+            raise ProviderError(self._recording.explain(question, self._asker), billable=False)
+        for _ in range(exchange.lost):
+            if request.on_lost:
+                request.on_lost()
         if exchange.completion is not None:
             return exchange.completion
         if exchange.refusal is not None:
-            raise ProviderError(exchange.refusal.message, transient=exchange.refusal.transient)
+            raise exchange.refusal.error()
         if exchange.cut is not None and exchange.cut.trouble and request.on_retry:
             request.on_retry(exchange.cut.trouble)
         raise LimitReached(_cut(exchange))

@@ -7,23 +7,42 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from enum import StrEnum
+from typing import Generic, TypeVar
 
 from bakeoff._lib.clock import now
 from bakeoff.core.errors import ProviderError
 
 T = TypeVar("T")
+Try = Callable[[], Awaitable[T]]
+Told = Callable[[str], None]
 
 _PASSING = frozenset({408, 409, 425, 429})
 _FOR_GOOD = frozenset({501, 505})
+_OVERLOADED = frozenset({503, 504, 529})
+
+
+class Strain(StrEnum):
+    """What was too much for an endpoint: requests that came too fast, or too many at once."""
+
+    RATE = "rate"
+    LOAD = "load"
 
 
 class TryAgain(ProviderError):  # noqa: N818 -- it says what to do
     """A fault that may pass. `after_s` is how long the endpoint asked to be left alone."""
 
-    def __init__(self, message: str, *, after_s: float | None = None) -> None:
-        super().__init__(message, transient=True)
+    def __init__(
+        self,
+        message: str,
+        *,
+        after_s: float | None = None,
+        strain: Strain | None = None,
+        billable: bool = True,
+    ) -> None:
+        super().__init__(message, transient=True, billable=billable)
         self.after_s = after_s
+        self.strain = strain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,51 +67,104 @@ class RetryPolicy:
         return grown * (0.5 + 0.5 * chance)
 
 
+class _Tries(Generic[T]):
+    """The tries of one request. Only what they take is taken from its time, not a wait before."""
+
+    def __init__(self, once: Try[T], policy: RetryPolicy) -> None:
+        self._once = once
+        self._policy = policy
+        self._clock = asyncio.get_running_loop().time
+        self.left_s = policy.deadline_s
+        self.last: TryAgain | None = None
+
+    async def once(self) -> T:
+        """Try within what is left of the time."""
+        began = self._clock()
+        try:
+            async with asyncio.timeout(self.left_s):
+                return await self._once()
+        finally:
+            self.left_s -= self._clock() - began
+
+    def late(self) -> ProviderError:
+        """Return the fault of a request whose time ran out."""
+        before = f"; before that: {self.last}" if self.last else ""
+        return ProviderError(
+            f"no whole answer within {self._policy.deadline_s:g} s (timeout_s){before}",
+            transient=True,
+        )
+
+    async def pause(self, last: TryAgain, pause_s: float, on_retry: Told | None) -> None:
+        """Wait before the next try, unless there would be no time left for it."""
+        if pause_s >= self.left_s:
+            raise ProviderError(
+                f"{last}; waiting {pause_s:.1f} s more would pass the deadline of "
+                f"{self._policy.deadline_s:g} s (timeout_s)",
+                transient=True,
+                billable=last.billable,
+            ) from last
+        if on_retry:
+            on_retry(str(last))
+        self.left_s -= pause_s
+        await asyncio.sleep(pause_s)
+
+
 async def with_retries(
-    once: Callable[[], Awaitable[T]],
+    once: Try[T],
     policy: RetryPolicy,
     *,
-    on_retry: Callable[[str], None] | None = None,
+    through: Callable[[Try[T]], Awaitable[T]] | None = None,
+    on_retry: Told | None = None,
+    on_lost: Callable[[], None] | None = None,
     chance: Callable[[], float] = random.random,
 ) -> tuple[T, int]:
     """Return what *once* returns and how many further tries it took.
 
     Ends within the policy's deadline: with a value, or with the last fault and how often it came.
+    Every try goes *through* where that is given; time spent waiting there does not count.
     """
-    loop = asyncio.get_running_loop()
-    end = loop.time() + policy.deadline_s
-    last: TryAgain | None = None
+    tries = _Tries(once, policy)
     for retries in range(policy.max_retries + 1):
         try:
-            async with asyncio.timeout_at(end):
-                return await once(), retries
+            if through is None:
+                return await tries.once(), retries
+            return await through(_telling(tries, on_retry)), retries
         except TimeoutError as error:
-            before = f"; before that: {last}" if last else ""
-            raise ProviderError(
-                f"no whole answer within {policy.deadline_s:g} s (timeout_s){before}",
-                transient=True,
-            ) from error
+            raise tries.late() from error
         except TryAgain as error:
-            last = error
-        if retries == policy.max_retries:
-            break
-        pause = policy.pause(retries, last, chance())
-        if loop.time() + pause >= end:
-            raise ProviderError(
-                f"{last}; waiting {pause:.1f} s more would pass the deadline of "
-                f"{policy.deadline_s:g} s (timeout_s)",
-                transient=True,
-            ) from last
-        if on_retry:
-            on_retry(str(last))
-        await asyncio.sleep(pause)
+            tries.last = last = error
+        if retries < policy.max_retries:
+            await tries.pause(last, policy.pause(retries, last, chance()), on_retry)
+            if on_lost and last.billable:
+                on_lost()
     times = f" ({policy.max_retries + 1} times)" if policy.max_retries else ""
-    raise ProviderError(f"{last}{times}", transient=True) from last
+    billable = tries.last is None or tries.last.billable
+    raise ProviderError(f"{tries.last}{times}", transient=True, billable=billable) from tries.last
+
+
+def _telling(tries: _Tries[T], on_retry: Told | None) -> Try[T]:
+    """Return a try that tells once more why it is another one: the wait before it was told, too."""
+    last = tries.last
+    if last is None or on_retry is None:
+        return tries.once
+
+    def once() -> Awaitable[T]:
+        on_retry(str(last))
+        return tries.once()
+
+    return once
 
 
 def may_pass(status: int) -> bool:
     """Return whether a request that got this HTTP status is worth another try."""
     return status in _PASSING or (500 <= status < 600 and status not in _FOR_GOOD)
+
+
+def strain_of(status: int) -> Strain | None:
+    """Return what an HTTP status says was too much, if anything."""
+    if status == 429:
+        return Strain.RATE
+    return Strain.LOAD if status in _OVERLOADED else None
 
 
 def retry_after(value: str | None, *, milliseconds: str | None = None) -> float | None:

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.values import Json
 
@@ -39,6 +41,16 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     message: str
     transient: bool = False
+    billable: bool = True
+
+    @classmethod
+    def of(cls, error: ProviderError) -> "Refusal":
+        """Return *error* as data."""
+        return cls(message=str(error), transient=error.transient, billable=error.billable)
+
+    def error(self) -> ProviderError:
+        """Return the error that this is the data of."""
+        return ProviderError(self.message, transient=self.transient, billable=self.billable)
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +63,15 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """A question, what it is found by, and how it ended: one of the last three is there.
 
-    `nth` is how often the same asker had asked just that before.
+    `nth` is how often the same asker had asked just that before, `lost` how many tries may have
+    been billed though they brought nothing.
     """
 
     key: str
     trial: str
     role: str = ""
     nth: int = 0
+    lost: int = 0
     question: dict[str, Json]
     completion: Completion | None = None
     refusal: Refusal | None = None
@@ -80,6 +94,17 @@ def question_of(request: Request, asker: Asker) -> Question:
 def key_of(question: Question, redactor: Redactor) -> str:
     """Return the key of *question*; a secret in it counts as what is kept of it."""
     return digest_bytes(redactor.data(encoded(question, sort_keys=True)))
+
+
+def ended(begun: Exchange, how: Completion | Refusal | Cut, *, lost: int = 0) -> Exchange:
+    """Return *begun* with its end."""
+    match how:
+        case Completion():
+            return replace(begun, lost=lost, completion=how)
+        case Refusal():
+            return replace(begun, lost=lost, refusal=how)
+        case Cut():
+            return replace(begun, lost=lost, cut=how)
 
 
 def line_of(exchange: Exchange, redactor: Redactor) -> bytes:
@@ -121,7 +146,7 @@ def _default(field: "Field[object]") -> object:
 
 def _plain(value: object) -> object:
     if isinstance(value, msgspec.Struct):
-        return {k: v for k, v in msgspec.structs.asdict(value).items() if v is not None}
+        return {k: v for k, v in asdict(value).items() if v is not None}
     if is_dataclass(value):
         return lean(value)
     return dict(value) if isinstance(value, Mapping) else str(value)

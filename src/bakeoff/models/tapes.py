@@ -30,6 +30,9 @@ class Tapes:
     recording: Recording | None = None
     cache: Cache | None = None
 
+    def __bool__(self) -> bool:
+        return bool(self._open())
+
     @property
     def replaying(self) -> bool:
         """Whether nobody is asked, so that no model has to be there."""

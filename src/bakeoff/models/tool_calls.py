@@ -11,7 +11,7 @@ from bakeoff.models.retry import TryAgain
 
 
 def tool_call(key: str, name: str, arguments: Json) -> ToolCall:
-    """Return the call with the id *key*; arguments that came as data are written as the JSON they are."""
+    """Return the call with the id *key*; arguments that came as data are written as JSON."""
     if not name:
         raise TryAgain("the answer calls a tool without a name")
     text = arguments if isinstance(arguments, str) else written(arguments or {})
@@ -32,37 +32,31 @@ def arguments_of(call: ToolCall) -> Mapping[str, Json]:
 class CallDraft:
     """One call whose pieces still come."""
 
-    def __init__(self, index: int | None) -> None:
-        self.index = index
+    def __init__(self) -> None:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
 
 
 class CallDrafts:
-    """The calls of a stream. A piece belongs to the call of its index, or to the last one."""
+    """The calls of a stream. A piece belongs to the latest call of its index."""
 
     def __init__(self) -> None:
         self._drafts: list[CallDraft] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._drafts)
+        self._latest: dict[int | None, CallDraft] = {}
 
     def add(self, *, index: int | None, key: str, name: str, arguments: Json) -> None:
         """Add one piece of the call with the id *key*."""
-        draft = self._last(index)
+        draft = self._latest.get(index)
         # servers exist that give every call the index 0, or none: another id is another call
         if draft is None or (key and draft.id and key != draft.id) or (index is None and name):
-            draft = CallDraft(index)
+            draft = CallDraft()
             self._drafts.append(draft)
+            self._latest[index] = draft
         draft.id = draft.id or key
         draft.name = draft.name or name
         if arguments is not None:
             draft.arguments.append(arguments if isinstance(arguments, str) else written(arguments))
-
-    def _last(self, index: int | None) -> CallDraft | None:
-        drafts = reversed(self._drafts)
-        return next((d for d in drafts if index is None or d.index == index), None)
 
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the calls, complete."""

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
@@ -101,7 +102,7 @@ class CandidateSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run says."""
+    """What a run says. `billed` is all it cost, with roles, retries and failed attempts."""
 
     run: str
     tasks: int
@@ -109,6 +110,7 @@ class Summary:
     buckets: Buckets
     candidates: tuple[CandidateSummary, ...]
     notes: tuple[str, ...]
+    billed: Bill = NO_BILL
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, TrialRecord, TrialRow
@@ -71,6 +72,11 @@ class MemoryStore:
         planned = (self._attempts.get(trial.id, ()) for trial in self._plan)
         everything = (record for known in planned for record in known)
         return [r for r in everything if name in {r.name, r.task_id, r.name.rpartition("#")[0]}]
+
+    def billed(self) -> Bill:
+        """Return what the run was billed in all: every attempt, with its roles."""
+        made = (record.attempt.bill for known in self._attempts.values() for record in known)
+        return sum(made, NO_BILL)
 
 
 def _record(trial: Trial, attempt: Attempt) -> TrialRecord:

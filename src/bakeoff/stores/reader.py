@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Block, Plan
@@ -31,6 +32,11 @@ _ROW = (
     " a.fault_transient, a.number, a.elapsed_s, a.model_s, a.first_token_s, a.requests,"
     f" a.input_tokens, a.output_tokens, a.cost_usd, a.load_s, a.flags {_PLANNED_ATTEMPTS} AND NOT a.superseded"
     " ORDER BY a.rowid"
+)
+# every attempt ever made here, whatever counts today: what was billed stays billed
+_BILLED = (
+    "SELECT sum(billed_usd), coalesce(sum(billed_tokens), 0), coalesce(sum(unsure_usd), 0.0),"
+    " coalesce(sum(unsure_tokens), 0), coalesce(sum(unpriced), 0) FROM attempt"
 )
 _RECORD = f"SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body {_PLANNED_ATTEMPTS}"
 
@@ -121,6 +127,18 @@ class SqliteLedger:
                 {"name": name},
             )
             return [self._record(row) for row in found]
+
+    def billed(self) -> Bill:
+        """Return what the run was billed in all: every attempt, with its roles."""
+        with closing(self._open()) as db:
+            cost, tokens, unsure_usd, unsure_tokens, unpriced = db.execute(_BILLED).fetchone()
+        return Bill(
+            cost_usd=cost,
+            tokens=tokens,
+            unsure_usd=unsure_usd,
+            unsure_tokens=unsure_tokens,
+            unpriced=unpriced,
+        )
 
     def _record(
         self, row: tuple[str, str | None, str, int, str | None, bytes | None]

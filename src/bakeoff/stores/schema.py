@@ -42,6 +42,9 @@ CREATE TABLE attempt (
   elapsed_s REAL NOT NULL, model_s REAL NOT NULL, first_token_s REAL,
   requests INTEGER NOT NULL, input_tokens INTEGER, output_tokens INTEGER, cost_usd REAL,
   load_s REAL, flags TEXT,
+  -- all parties of the attempt together, with tries that failed
+  billed_usd REAL, billed_tokens INTEGER NOT NULL,
+  unsure_usd REAL NOT NULL, unsure_tokens INTEGER NOT NULL, unpriced INTEGER NOT NULL,
   blob TEXT, body BLOB);
 CREATE UNIQUE INDEX attempt_once ON attempt (rollout, task, candidate, number);
 CREATE UNIQUE INDEX one_attempt_counts ON attempt (rollout, task, candidate) WHERE NOT superseded;

@@ -27,7 +27,7 @@ _LARGEST_IN_ROW = 256 * 1024
 
 _Row = tuple[str | int | float | bytes | None, ...]
 
-_INSERT = f"INSERT INTO attempt VALUES ({', '.join('?' * 21)})"  # noqa: S608 -- no user text
+_INSERT = f"INSERT INTO attempt VALUES ({', '.join('?' * 26)})"  # noqa: S608 -- no user text
 _SUPERSEDE = (
     "UPDATE attempt SET superseded = 1"
     " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
@@ -40,12 +40,15 @@ _NEAR = "SELECT 1 FROM attempt WHERE rollout = ? AND task BETWEEN ? AND ? LIMIT 
 _VERDICTS = """
 CREATE TEMP TABLE IF NOT EXISTS verdict (
   rollout, task, candidate, number, status, score, passed, fault_boundary, fault_transient,
+  billed_usd, billed_tokens, unsure_usd, unsure_tokens, unpriced,
   blob, body, PRIMARY KEY (rollout, task, candidate)) WITHOUT ROWID
 """
-_ASIDE = f"INSERT OR REPLACE INTO temp.verdict VALUES ({', '.join('?' * 11)})"  # noqa: S608
+_ASIDE = f"INSERT OR REPLACE INTO temp.verdict VALUES ({', '.join('?' * 16)})"  # noqa: S608
 _ADOPT = """
 UPDATE attempt SET task = :row, status = v.status, score = v.score, passed = v.passed,
   fault_boundary = v.fault_boundary, fault_transient = v.fault_transient,
+  billed_usd = v.billed_usd, billed_tokens = v.billed_tokens,
+  unsure_usd = v.unsure_usd, unsure_tokens = v.unsure_tokens, unpriced = v.unpriced,
   blob = v.blob, body = v.body
 FROM temp.verdict v
 WHERE v.rollout = attempt.rollout AND v.task = attempt.task AND v.candidate = attempt.candidate
@@ -113,7 +116,7 @@ class SqliteStore:
         """Put the new verdict on the attempt that counts aside; `adopt` makes it the verdict."""
         self._db.execute(_VERDICTS)
         row = self._row(trial, attempt)
-        self._db.execute(_ASIDE, (*row[0:4], *row[5:10], *row[19:21]))
+        self._db.execute(_ASIDE, (*row[0:4], *row[5:10], *row[19:26]))
 
     def adopt(self, plan: Plan) -> None:
         """Make *plan* and every verdict put aside what counts: all of it, or nothing.
@@ -210,7 +213,7 @@ class SqliteStore:
         blob = None
         if body and len(body) > _LARGEST_IN_ROW:
             blob, body = self._write_blob(body), None
-        spent, fault = attempt.spent, attempt.fault
+        spent, fault, bill = attempt.spent, attempt.fault, attempt.bill
         return (
             *self._key(trial),
             attempt.number,
@@ -229,6 +232,11 @@ class SqliteStore:
             spent.usage.cost_usd,
             spent.load_s,
             ",".join(spent.flags) or None,
+            bill.cost_usd,
+            bill.tokens,
+            bill.unsure_usd,
+            bill.unsure_tokens,
+            bill.unpriced,
             blob,
             body,
         )

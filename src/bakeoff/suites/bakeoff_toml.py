@@ -11,6 +11,7 @@ from bakeoff.config.entries import conversation, default_scorers, scorer_specs
 from bakeoff.config.run_file import AgentTable, LimitsTable, ModelTable, RunFile, TaskTable
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.brief import Brief, Source
+from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
@@ -72,7 +73,8 @@ def _brief(run: RunFile, path: Path, source: Source) -> Brief:
     own = tuple(_task(entry, path, scoring) for entry in run.tasks)
     brief = replace(brief, tasks=brief.tasks + own)
     _refuse_twins(brief.tasks, path)
-    return _under(run, brief)
+    brief = _under(run, brief)
+    return replace(brief, prices=str(path.parent / brief.prices)) if brief.prices else brief
 
 
 def _scoring(run: RunFile) -> Scoring:
@@ -94,6 +96,8 @@ def _under(run: RunFile, brief: Brief) -> Brief:
         parallel=run.parallel or brief.parallel,
         pause_s=brief.pause_s if run.pause_s is None else run.pause_s,
         conditions=_conditions(run.limits, run.roles),
+        cap=Cap(cost_usd=run.budget.max_cost_usd, tokens=run.budget.max_tokens),
+        prices=run.prices or brief.prices,
     )
 
 
@@ -146,6 +150,8 @@ def _conditions(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) -> C
             time_s=limits.time_s,
             requests=limits.requests,
             output_tokens=limits.output_tokens,
+            tokens=limits.tokens,
+            cost_usd=limits.cost_usd,
             scoring_s=limits.scoring_s,
         ),
         roles={name: model_spec(entry) for name, entry in roles.items()},

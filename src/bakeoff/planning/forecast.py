@@ -1,0 +1,89 @@
+"""What a plan may come to, before anything is asked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bakeoff.core.budget import Tariff, most_input
+from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.outcome import Request, Usage
+from bakeoff.core.plan import Block, Plan
+from bakeoff.core.task import Task
+
+_BYTES_PER_TOKEN = 4
+_JUDGE = "judge"
+_RUBRIC = 300  # tokens that a judge is told beside the task and the answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """One request per trial, and one to the judge for each of its scorers; no retries.
+
+    Input is estimated, output the longest that answers may be. None is unknown, and `unknown` says
+    why. `cost_usd` is None without a reason where nothing is billed.
+    """
+
+    input_tokens: int
+    output_tokens: int | None
+    cost_usd: float | None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Sum:
+    read: int = 0
+    written: int | None = 0
+    cost_usd: float | None = None
+    cost_known: bool = True
+    unknown: dict[str, None] = field(default_factory=dict)
+
+    def add(self, name: str, tariff: Tariff, read: int, written: int | None, times: int) -> None:
+        self.read += read * times
+        if written is None:
+            self.unknown[f"{name} has no max_tokens"] = None
+            self.written = None
+        elif self.written is not None:
+            self.written += written * times
+        if not tariff.billed:
+            return
+        usage = Usage(input_tokens=read, output_tokens=written, cached_tokens=0)
+        cost = tariff.price.cost(usage) if tariff.price is not None else None
+        if tariff.price is None:
+            self.unknown[f"{name} has no known price"] = None
+        if cost is None:
+            self.cost_known = False
+        else:
+            self.cost_usd = (self.cost_usd or 0.0) + cost * times
+
+
+def forecast(plan: Plan, tariff_of: Callable[[ModelSpec], Tariff]) -> Forecast:
+    """Return what *plan* may come to where each trial takes one request."""
+    total = _Sum()
+    for block in plan.blocks:
+        _add(total, block, plan, tariff_of)
+    others = sorted({*plan.conditions.roles} - {_JUDGE})
+    notes = [*total.unknown, *(f"how often {name} is asked" for name in others)]
+    return Forecast(
+        input_tokens=total.read,
+        output_tokens=total.written,
+        cost_usd=total.cost_usd if total.cost_known else None,
+        unknown=tuple(notes),
+    )
+
+
+def _add(total: _Sum, block: Block, plan: Plan, tariff_of: Callable[[ModelSpec], Tariff]) -> None:
+    judge = plan.conditions.roles.get(_JUDGE)
+    for candidate in block.candidates:
+        tariff = tariff_of(candidate.model)
+        for task in block.tasks:
+            read, written = _about(task), tariff.most_output(task.parameters)
+            total.add(candidate.id, tariff, read, written, block.rollouts)
+            verdicts = sum(1 for scorer in task.scorers if scorer.name == _JUDGE)
+            if judge is not None and verdicts:
+                its = tariff_of(judge)
+                seen = read + (written or 0) + _RUBRIC
+                times = block.rollouts * verdicts
+                total.add(f"role {_JUDGE!r}", its, seen, its.most_output({}), times)
+
+
+def _about(task: Task) -> int:
+    return most_input(Request(messages=task.messages)) // _BYTES_PER_TOKEN

@@ -1,0 +1,396 @@
+"""Limits at real servers: the pace they allow, the load they bear, and who waits for whom."""
+
+import asyncio
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from bakeoff.core.candidate import Limits, ModelSpec
+from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.outcome import Completion, Request, Usage
+from bakeoff.core.ports import Model
+from bakeoff.core.task import Message
+from bakeoff.engine.meter import Meter
+from bakeoff.models.gate import WAITING, EndpointGate, EndpointLimits
+from bakeoff.models.limits import Gates, endpoint_of
+from bakeoff.models.openai_compatible import build
+from bakeoff.models.retry import Strain, TryAgain
+from support.loopback import Asked, Loopback, Reply, chat
+
+QUESTION = Request(messages=(Message(role="user", content="hello"),))
+
+
+def spec_of(server: Loopback, name: str = "m1", **settings: Any) -> ModelSpec:
+    return ModelSpec(
+        provider="openai-compatible", name=name, base_url=server.url, settings=settings
+    )
+
+
+async def ask_all(
+    model: Model, number: int, *, workers: int, request: Request = QUESTION
+) -> list[Completion]:
+    """Ask *number* times, by so many at once."""
+    left, answers = iter(range(number)), []
+
+    async def work() -> None:
+        for _ in left:
+            answers.append(await model.complete(request))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(work())
+    return answers
+
+
+def run(
+    server: Loopback, gates: Gates, number: int, *, workers: int, **settings: Any
+) -> list[Completion]:
+    async def main() -> list[Completion]:
+        spec = spec_of(server, **settings)
+        model = build(spec, gates.of(spec))
+        try:
+            return await ask_all(model, number, workers=workers)
+        finally:
+            await model.close()
+
+    return asyncio.run(main())
+
+
+# --- the pace a server allows
+
+
+class TwentyPerSecond:
+    """No more than twenty in any second; who comes too early is told to come back in whole ones."""
+
+    def __init__(self, *, says_so: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._passed: deque[float] = deque()
+        self._says_so = says_so
+        self.passed: list[float] = []
+        self.refused: list[float] = []
+
+    def __call__(self, asked: Asked) -> Reply:
+        with self._lock:
+            now = time.monotonic()
+            while self._passed and self._passed[0] <= now - 1:
+                self._passed.popleft()
+            if len(self._passed) >= 20:
+                self.refused.append(now)
+                after = math.ceil(self._passed[0] + 1 - now)
+                return Reply(status=429, headers={"Retry-After": str(after)}, body=b"slow down")
+            self._passed.append(now)
+            self.passed.append(now)
+            left = 20 - len(self._passed)
+        time.sleep(0.01)
+        return self._with_headers(chat("ok"), left)
+
+    def _with_headers(self, reply: Reply, left: int) -> Reply:
+        if self._says_so:
+            reply.headers["x-ratelimit-limit-requests"] = "20"
+            reply.headers["x-ratelimit-remaining-requests"] = str(left)
+            reply.headers["x-ratelimit-reset-requests"] = f"{(20 - left) * 50}ms"
+        return reply
+
+
+def test_nearly_all_of_twenty_per_second_are_used_and_hardly_any_request_is_refused() -> None:
+    limit = TwentyPerSecond()
+    with Loopback(limit) as server:
+        answers = run(server, Gates(), 310, workers=32)
+    began, over = limit.passed[0], limit.passed[-1]
+    rate = (len(limit.passed) - 1) / (over - began)
+    late = sum(at > began + 2 for at in limit.refused)
+    share = late / (late + sum(at > began + 2 for at in limit.passed))
+    print(f"{rate:.2f} per second; refused {len(limit.refused)}, after warm-up {share:.1%}")
+    assert len(answers) == 310
+    assert rate >= 0.9 * 20
+    assert share < 0.05
+
+
+def test_a_server_that_says_how_much_is_left_refuses_hardly_anybody() -> None:
+    limit = TwentyPerSecond(says_so=True)
+    with Loopback(limit) as server:
+        answers = run(server, Gates(), 90, workers=32)
+    print(f"refused {len(limit.refused)}; {90 / (limit.passed[-1] - limit.passed[0]):.1f}/s")
+    assert len(answers) == 90
+    assert len(limit.refused) <= 6
+    assert limit.passed[-1] - limit.passed[0] < 7
+
+
+def test_a_set_rate_is_kept() -> None:
+    with Loopback() as server:
+        began = time.monotonic()
+        run(server, Gates(), 41, workers=16, rpm=1200)
+        assert 1.9 <= time.monotonic() - began < 3
+
+
+def test_tokens_per_minute_are_kept_by_what_answers_really_took() -> None:
+    with Loopback() as server:  # every answer takes ten
+        began = time.monotonic()
+        run(server, Gates(), 31, workers=8, tpm=60 * 200)
+        assert 1.2 <= time.monotonic() - began < 4
+
+
+# --- the load a server bears
+
+
+class AtOnce:
+    """Works on so many at once; more wait without a word."""
+
+    def __init__(self, slots: int, took_s: float) -> None:
+        self._slots = threading.Semaphore(slots)
+        self._took_s = took_s
+
+    def __call__(self, asked: Asked) -> Reply:
+        with self._slots:
+            time.sleep(self._took_s)
+        return chat("ok")
+
+
+async def watched(
+    server: Loopback, gate: EndpointGate, number: int, *, workers: int
+) -> list[tuple[float, float]]:
+    """Ask, and return how many the gate let in at once, and when."""
+    seen: list[tuple[float, float]] = []
+
+    async def watch() -> None:
+        began = time.monotonic()
+        while True:
+            seen.append((time.monotonic() - began, gate.places))
+            await asyncio.sleep(0.02)
+
+    model = build(spec_of(server), gate)
+    watcher = asyncio.create_task(watch())
+    try:
+        await ask_all(model, number, workers=workers)
+    finally:
+        watcher.cancel()
+        await model.close()
+    return seen
+
+
+def test_where_a_server_silently_queues_is_found_and_nothing_is_lost() -> None:
+    with Loopback(AtOnce(8, 0.05)) as server:
+        began = time.monotonic()
+        seen = asyncio.run(watched(server, EndpointGate(), 1100, workers=64))
+        took_s = time.monotonic() - began
+    late = [places for at, places in seen if at > took_s / 2]
+    typical = sum(late) / len(late)
+    rate = 1100 / took_s
+    print(f"{typical:.1f} at once ({min(late)} to {max(late)}); {rate:.0f} per second of 160")
+    assert 4 <= typical <= 16
+    assert min(places for _, places in seen) >= 4
+    assert rate >= 0.8 * 160
+
+
+def test_a_server_that_scales_has_everybody_at_once_within_two_seconds() -> None:
+    with Loopback(AtOnce(1000, 0.2)) as server:
+        seen = asyncio.run(watched(server, EndpointGate(), 700, workers=64))
+        assert server.peak_in_flight == 64
+    reached = next(at for at, places in seen if places >= 64)
+    print(f"64 at once after {reached:.2f} s")
+    assert reached < 2.5
+
+
+def test_one_endpoint_has_one_limit_for_all_its_models() -> None:
+    async def main() -> None:
+        gates = Gates({server.url: EndpointLimits(max_concurrency=3)})
+        specs = [spec_of(server, "candidate"), spec_of(server, "judge")]
+        models = [build(spec, gates.of(spec)) for spec in specs]
+        async with asyncio.TaskGroup() as group:
+            for model in models:
+                group.create_task(ask_all(model, 20, workers=8))
+        for model in models:
+            await model.close()
+
+    with Loopback(AtOnce(1000, 0.02)) as server:
+        asyncio.run(main())
+        assert server.peak_in_flight == 3
+
+
+def test_a_models_own_limit_leaves_the_others_alone() -> None:
+    async def main() -> None:
+        gates = Gates()
+        few, many = spec_of(server, "few", max_concurrency=1), spec_of(server, "many")
+        models = [build(spec, gates.of(spec)) for spec in (few, many)]
+        async with asyncio.TaskGroup() as group:
+            for model in models:
+                group.create_task(ask_all(model, 12, workers=3))
+        for model in models:
+            await model.close()
+
+    at_once: dict[str, int] = {"few": 0, "many": 0}
+    peak, lock = dict(at_once), threading.Lock()
+
+    def answer(asked: Asked) -> Reply:
+        name = asked.body["model"]
+        with lock:
+            at_once[name] += 1
+            peak[name] = max(peak[name], at_once[name])
+        time.sleep(0.03)
+        with lock:
+            at_once[name] -= 1
+        return chat("ok")
+
+    with Loopback(answer) as server:
+        asyncio.run(main())
+    assert peak == {"few": 1, "many": 3}
+
+
+# --- waiting
+
+
+def test_a_wait_for_a_turn_is_not_taken_from_a_requests_time() -> None:
+    with Loopback(AtOnce(1000, 0.2)) as server:
+        answers = run(server, Gates(), 6, workers=6, max_concurrency=1, timeout_s=0.6)
+    assert len(answers) == 6
+    assert all(answer.elapsed_s < 0.5 for answer in answers)
+
+
+def through(gate: EndpointGate, once: Callable[[], Awaitable[Completion]], **rest: Any) -> Any:
+    return gate.through(once, Request(messages=(), **rest))
+
+
+async def answer() -> Completion:
+    return Completion(text="ok", usage=Usage(output_tokens=3))
+
+
+def test_who_waits_is_told_so_and_told_when_it_goes() -> None:
+    async def main() -> None:
+        gate, heard, open_up = EndpointGate(EndpointLimits(max_concurrency=1)), [], asyncio.Event()
+
+        async def slow() -> Completion:
+            await open_up.wait()
+            return await answer()
+
+        first = asyncio.create_task(through(gate, slow, on_retry=heard.append))
+        second = asyncio.create_task(through(gate, answer, on_retry=heard.append))
+        await asyncio.sleep(0.01)
+        assert heard == [WAITING]
+        open_up.set()
+        await first
+        await second
+        assert heard == [WAITING, ""]
+
+    asyncio.run(main())
+
+
+def test_a_trial_cut_in_the_queue_is_not_the_candidates_failure() -> None:
+    async def main() -> None:
+        gates = Gates()
+        spec = spec_of(server, max_concurrency=1)
+        model = build(spec, gates.of(spec))
+        meter = Meter(model, Limits())
+        other = asyncio.create_task(model.complete(QUESTION))
+        await asyncio.sleep(0.05)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(meter.complete(QUESTION), 0.1)
+        assert meter.trouble == WAITING
+        await other
+        await meter.complete(QUESTION)
+        assert not meter.trouble
+        await model.close()
+
+    with Loopback(AtOnce(1000, 0.3)) as server:
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_who_leaves_the_queue_leaves_no_hole(after: int) -> None:
+    async def main() -> None:
+        gate = EndpointGate(EndpointLimits(max_concurrency=1))
+
+        async def slow() -> Completion:
+            await asyncio.sleep(0.01)
+            return await answer()
+
+        tasks = [asyncio.create_task(through(gate, slow)) for _ in range(6)]
+        await asyncio.sleep(0.005)
+        tasks[2].cancel()
+        await tasks[0]
+        for _ in range(after):
+            await asyncio.sleep(0)
+        tasks[1].cancel()  # its turn may just have come
+        tasks[3].cancel()
+        await asyncio.wait(tasks, timeout=1)
+        assert all(task.done() for task in tasks)
+        assert gate.in_flight == 0
+
+    asyncio.run(main())
+
+
+def test_a_very_long_pause_is_not_waited_out_in_the_queue() -> None:
+    reply = Reply(status=429, headers={"Retry-After": "3600"}, body=b"quota of the day")
+    with Loopback(lambda asked: reply) as server:
+        began = time.monotonic()
+        with pytest.raises(ExceptionGroup) as caught:
+            run(server, Gates(), 40, workers=10)
+        assert time.monotonic() - began < 5
+        assert len(server.requests) <= 10
+    faults = caught.value.exceptions
+    assert all(isinstance(fault, ProviderError) and fault.transient for fault in faults)
+    assert any("left alone" in str(fault) for fault in faults) or len(faults) < 10
+
+
+def test_after_overload_with_a_retry_after_nobody_goes_before() -> None:
+    times: list[float] = []
+
+    def reply(asked: Asked) -> Reply:
+        times.append(time.monotonic())
+        if len(times) == 1:
+            return Reply(status=503, headers={"Retry-After": "1"}, body=b"loading")
+        return chat("ok")
+
+    with Loopback(reply) as server:
+        run(server, Gates(), 5, workers=1)
+        assert times[1] - times[0] >= 1
+
+
+def test_refusals_without_end_are_faults_and_end() -> None:
+    async def main() -> None:
+        gate = EndpointGate()
+
+        async def refuse() -> Completion:
+            raise TryAgain("too fast", strain=Strain.RATE)
+
+        for _ in range(5):
+            with pytest.raises(TryAgain):
+                await through(gate, refuse)
+        assert gate.in_flight == 0
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+# --- what a run file says
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h:1/v1/",
+        "HTTP://H:1/v1",
+        "http://h:1/v1/chat/completions",
+        "http://h:1/v1/completions?a=b",
+        " http://h:1/v1/messages ",
+    ],
+)
+def test_all_urls_of_an_endpoint_are_the_same_endpoint(url: str) -> None:
+    assert endpoint_of(url) == "http://h:1/v1"
+
+
+@pytest.mark.parametrize("settings", [{"rpm": 0}, {"max_concurrency": 0}, {"tpm": "many"}])
+def test_limits_that_cannot_be_are_mistakes(settings: dict[str, Any]) -> None:
+    spec = ModelSpec(provider="openai-compatible", name="m", base_url="http://h", settings=settings)
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        Gates().of(spec)
+
+
+def test_of_two_specs_of_one_model_the_stricter_limit_holds() -> None:
+    strict = EndpointLimits(max_concurrency=2, adaptive=False)
+    assert EndpointLimits(max_concurrency=5, rpm=3).stricter(strict) == EndpointLimits(
+        max_concurrency=2, rpm=3, adaptive=False
+    )
