@@ -17,7 +17,16 @@ from msgspec import inspect
 
 from bakeoff import cli
 from bakeoff.config import entries, run_file
-from bakeoff.models import embedded, openai_compatible, prices, scripted
+from bakeoff.models import (
+    anthropic,
+    embedded,
+    gemini,
+    ollama,
+    openai_compatible,
+    openai_responses,
+    prices,
+    scripted,
+)
 
 REFERENCE = Path(__file__).parent / "reference"
 COLUMNS = "90"
@@ -40,11 +49,30 @@ _TABLES: tuple[tuple[str, Struct], ...] = (
 )
 
 _SETTINGS: tuple[tuple[str, Struct], ...] = (
-    ("`openai` and `openai-compatible`", openai_compatible.Settings),
+    ("`openai`, `openai-compatible` and all that speak it", openai_compatible.Settings),
+    ("`openai-responses`", openai_responses.Settings),
+    ("`anthropic`", anthropic.Settings),
+    ("`google`", gemini.Settings),
+    ("`ollama`", ollama.LineSettings),
     ("`embedded`", embedded.Settings),
     ("`scripted`", scripted.Script),
     ("`rules` of `scripted`", scripted.Rule),
 )
+
+_LINE = {
+    "timeout_s": "seconds for one request with all its tries; waiting for its turn is not counted",
+    "max_retries": "further tries after a fault that may pass",
+    "retry_delay_s": "seconds before the second try",
+    "retry_backoff": "each further wait is so many times longer, up to 60 s",
+    "stream": "ask for a stream; then the time to the first token is measured",
+    "keep_raw": "keep the server's JSON with the outcome",
+}
+_LIMITS = {
+    "max_concurrency": "requests of this model at once",
+    "rpm": "requests of this model per minute",
+    "tpm": "tokens of this model per minute",
+    "adaptive": "find out by itself how many requests the endpoint takes at once",
+}
 
 # One line for each key. A key without one stops the generator, and so the test of these pages.
 _NOTES: Mapping[Struct, Mapping[str, str]] = {
@@ -124,14 +152,20 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
         "max_output": "tokens of the longest answer, where no request says `max_tokens`",
     },
     openai_compatible.Settings: {
-        "timeout_s": "seconds for one request with all its tries",
-        "max_retries": "further tries after a fault that may pass",
-        "retry_delay_s": "seconds before the second try",
-        "retry_backoff": "each further wait is so many times longer, up to 60 s",
-        "stream": "ask for a stream; then the time to the first token is measured",
+        **_LINE,
         "api_type": "default: what the URL says, else `chat`",
-        "keep_raw": "keep the server's JSON with the outcome",
+        "rename": "what the server calls our parameters",
+        **_LIMITS,
     },
+    openai_responses.Settings: {**_LINE, **_LIMITS},
+    anthropic.Settings: {
+        **_LINE,
+        "max_tokens": "of an answer where neither the test nor the model says so: it is required",
+        "anthropic_version": "the version of the API",
+        **_LIMITS,
+    },
+    gemini.Settings: {**_LINE, **_LIMITS},
+    ollama.LineSettings: {**_LINE, **_LIMITS},
     embedded.Settings: {
         "path": "a GGUF file of your own; default: the packaged weights",
         "slots": "generations at once",

@@ -35,11 +35,13 @@ async def ask_all(
     model: Model, number: int, *, workers: int, request: Request = QUESTION
 ) -> list[Completion]:
     """Ask *number* times, by so many at once."""
-    left, answers = iter(range(number)), []
+    left = iter(range(number))
+    answers: list[Completion] = []
 
     async def work() -> None:
         for _ in left:
-            answers.append(await model.complete(request))
+            answer = await model.complete(request)
+            answers.append(answer)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(workers):

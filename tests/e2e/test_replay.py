@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,26 +64,29 @@ settings = { max_retries = 0 }
 Cli = Callable[..., Ended]
 
 
+def _call(
+    folder: Path, *words: str | Path, code: int = 0, env: dict[str, str] | None = None
+) -> Ended:
+    done = subprocess.run(
+        [*BAKEOFF, *map(str, words)],
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    ended = Ended(code=done.returncode, out=done.stdout, err=done.stderr)
+    assert ended.code == code, ended
+    assert "Traceback" not in ended.err, ended.err
+    assert KEY not in ended.out + ended.err
+    return ended
+
+
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    def call(*words: str | Path, code: int = 0, env: dict[str, str] | None = None) -> Ended:
-        done = subprocess.run(
-            [*BAKEOFF, *map(str, words)],
-            cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        ended = Ended(code=done.returncode, out=done.stdout, err=done.stderr)
-        assert ended.code == code, ended
-        assert "Traceback" not in ended.err, ended.err
-        assert KEY not in ended.out + ended.err
-        return ended
-
-    return call
+    return partial(_call, tmp_path)
 
 
 class Moody:
@@ -110,24 +115,33 @@ class Moody:
                 return sse(delta(text, "stop") | usage, "data: [DONE]\n\n")
 
 
-def _said(run: Path, folder: Path) -> str:
-    """The summary to the byte, without the one thing that must differ."""
+def _said(output: Path, folder: Path) -> str:
+    """The summary to the byte, without what must differ: its name, and the bill."""
+    run = only_run(output)
     found = summary(run, folder=folder)
     assert found.pop("run") == run.name
+    found.pop("billed", None)
     return json.dumps(found)
 
 
-@pytest.fixture
-def taped(cli: Cli, tmp_path: Path) -> Path:
-    """A recorded run in `one`; its server is stopped."""
-    path = tmp_path / "bakeoff.toml"
-    path.write_text(RUN_FILE)
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recorded run in `one`; its server is stopped."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "bakeoff.toml").write_text(RUN_FILE)
     with Loopback(Moody()) as server:
         env = {"BAKEOFF_URL": server.url, "BAKEOFF_TEST_KEY": KEY}
         words = ("--record", "tape", "--output", "one", "--parallel", "1")
-        cli("run", path, *words, code=3, env=env)
+        _call(folder, "run", "bakeoff.toml", *words, code=3, env=env)
         assert len(server.requests) == 6 * 2 + 2 + 1  # two verdicts, and one attempt more
-    return path
+    return folder
+
+
+@pytest.fixture
+def taped(recorded: Path, tmp_path: Path) -> Path:
+    """The run file of a recorded run, everything beside it."""
+    shutil.copytree(recorded, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "bakeoff.toml"
 
 
 def test_a_replay_without_the_server_gives_the_same_summary(
@@ -136,23 +150,21 @@ def test_a_replay_without_the_server_gives_the_same_summary(
     # no URL and no key is set here, and nothing listens anywhere
     ended = cli("run", taped, "--replay", "tape", "--output", "two", "--parallel", "1", code=3)
     assert "diverged" not in ended.err
-    before, after = only_run(tmp_path / "one"), only_run(tmp_path / "two")
-    assert _said(before, tmp_path) == _said(after, tmp_path)
-    buckets = summary(after, folder=tmp_path)["buckets"]
+    before, after = (_said(tmp_path / output, tmp_path) for output in ("one", "two"))
+    assert before == after
+    buckets = json.loads(after)["buckets"]
     assert (buckets["scored"], buckets["limited"], buckets["model_error"]) == (8, 2, 2)
-    shown = [cli("show", r, "refused", "--output", r.parent).out for r in (before, after)]
-    assert "HTTP 400" in shown[0]
-    assert all("HTTP 400 from 127.0.0.1: no: Bearer [redacted]" in text for text in shown)
+    shown = cli("show", "latest", "refused", "--output", "two").out
+    assert "HTTP 400 from 127.0.0.1: no: Bearer [redacted]" in shown
 
 
 def test_trials_at_once_get_their_own_answers(cli: Cli, taped: Path, tmp_path: Path) -> None:
-    scores = []
-    for output, words in (("two", ["--parallel", "1"]), ("three", ["--parallel", "8"])):
-        cli("run", taped, "--replay", "tape", "--output", output, *words, code=3)
-        said = summary(only_run(tmp_path / output), folder=tmp_path)
-        groups = [*said["candidates"][0]["categories"]]
-        scores.append([(g["buckets"], g["score"], g["tokens"]["output"]) for g in groups])
-    assert scores[0] == scores[1]
+    cli("run", taped, "--replay", "tape", "--output", "two", "--parallel", "8", code=3)
+    found = []
+    for output in ("one", "two"):
+        groups = json.loads(_said(tmp_path / output, tmp_path))["candidates"][0]["categories"]
+        found.append([(g["buckets"], g["score"], g["tokens"]["output"]) for g in groups])
+    assert found[0] == found[1]
 
 
 def test_no_key_is_in_a_recording(taped: Path, tmp_path: Path) -> None:

@@ -164,6 +164,12 @@ def test_a_server_that_scales_soon_works_for_everybody(seed: int) -> None:
     assert seen.per_second(1, 5) >= 0.97 * 64 / 0.05
 
 
+def test_where_we_are_the_slow_side_everybody_may_ask_at_once() -> None:
+    seen = simulate(Server(steady(0.0004), 2), seed=1, until=3)  # 5000 per second, whatever we do
+    assert seen.first_at(64) < 1
+    assert seen.typical_limit(1, 3) >= 32
+
+
 @seeds
 def test_it_keeps_just_below_where_a_server_turns_requests_away(seed: int) -> None:
     seen = simulate(Server(steady(0.05), 8, turns_away=True), seed=seed, until=60)

@@ -21,6 +21,8 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Agent, Model, Rig, Scorer
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.models.function import FunctionModel
+from bakeoff.models.gate import OPEN
+from bakeoff.models.limits import Gates
 from bakeoff.models.prices import Prices
 from bakeoff.models.providers import PROVIDERS, Provider
 from bakeoff.models.tape import Asker
@@ -33,6 +35,9 @@ class _Checks(Protocol):
     def check(self, task: Task) -> None: ...
 
 
+_UNGATED = frozenset({"embedded", "scripted"})  # nobody else is in the queue
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """Where live parts come from: the environment, folders with a person's own Python, objects."""
@@ -43,6 +48,7 @@ class Parts:
     own: Mapping[str, object] = field(default_factory=dict)
     tapes: Tapes = field(default_factory=Tapes)
     prices: Prices = field(default_factory=Prices)
+    gates: Gates = field(default_factory=Gates)
 
     def find(self, kind: registry.Kind, name: str) -> object:
         """Return the part called *name*: one given as an object, else one that can be imported."""
@@ -63,7 +69,8 @@ class Parts:
             raise UsageError(f"model provider {spec.provider!r} is not something that can be built")
         live = with_secrets(spec, self.environ, self.redactor)
         live = replace(live, settings={**provider.settings, **live.settings})
-        model: Model = build(live)
+        gate = OPEN if provider.adapter in _UNGATED else self.gates.of(live)
+        model: Model = build(live, gate)
         return model
 
     def tariff(self, spec: ModelSpec) -> Tariff:

@@ -59,9 +59,8 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
 def _in_words(may: Forecast) -> str:
     """Return what a plan may come to as a person says it."""
     longest = "unknown" if may.output_tokens is None else f"at most {may.output_tokens:,}"
-    cost = "nothing is billed" if may.cost_usd is None else f"${may.cost_usd:.4f}"
-    if may.cost_usd is None and any("price" in why or "max_tokens" in why for why in may.unknown):
-        cost = "cost unknown"
+    cost = "cost unknown" if may.cost_usd is None else f"${may.cost_usd:.4f}"
+    cost = cost if may.billed else "nothing is billed"
     why = f" (unknown: {'; '.join(may.unknown)})" if may.unknown else ""
     return f"{cost}: about {may.input_tokens:,} tokens in, {longest} out, without retries{why}"
 

@@ -8,7 +8,18 @@ from bakeoff._lib.digest import digest
 from bakeoff.core.values import Json
 
 TRANSPORT_SETTINGS = frozenset(
-    {"timeout_s", "max_retries", "retry_delay_s", "retry_backoff", "keep_raw", "stream"}
+    {
+        "adaptive",
+        "keep_raw",
+        "max_concurrency",
+        "max_retries",
+        "retry_backoff",
+        "retry_delay_s",
+        "rpm",
+        "stream",
+        "timeout_s",
+        "tpm",
+    }
 )
 """Settings of a model that say how it is reached, not what it answers."""
 

@@ -22,6 +22,7 @@ _PLAIN = 1.5  # seen this early, it needs no longer look
 _STEP = 1.5  # how far a challenge goes
 _LOSS = 0.9  # a lower limit may cost so much
 _SHORTEST_S = 0.05
+_NO_WAIT_S = 0.012  # so soon, and still no gain: it is we who cannot ask any faster
 _MOST_PATIENCE = 16
 _REQUEST = 20  # what a request costs beside its output, in tokens
 
@@ -43,6 +44,11 @@ class Throughput:
             self.tokens = None
         else:
             self.tokens += tokens + _REQUEST
+
+    @property
+    def prompt(self) -> bool:
+        """Whether answers come so soon that there is no queue worth avoiding."""
+        return self.busy_s < _NO_WAIT_S * self.requests
 
     def over(self, other: "Throughput") -> float:
         """Return how many times faster this was than *other*."""
@@ -173,7 +179,8 @@ class AdaptiveConcurrency:
             best = yield Look(limit, limit, Throughput(limit))
         while (higher := self._at_most(2 * limit)) > limit:
             seen = yield Look(higher, max(2 * higher, 16), best)
-            if seen.over(best) < 1 + (_HELPS - 1) * (higher / limit - 1):
+            helped = seen.over(best) >= 1 + (_HELPS - 1) * (higher / limit - 1)
+            if not helped and not seen.prompt:
                 break
             limit, best = higher, seen
             self._home = limit
@@ -187,12 +194,12 @@ class AdaptiveConcurrency:
             other = self._at_most(int(limit * _STEP) + 1) if upwards else int(limit / _STEP)
             upwards = not upwards
             before = yield Look(limit, self._patience * _enough(limit))
-            if other in (0, limit):
+            if other in (0, limit) or (other < limit and before.prompt):
                 continue
             seen = yield Look(other, _enough(other))
             after = yield Look(limit, _enough(limit))
             gain = seen.over(before.plus(after))
-            if other > limit and gain > 1 + 0.4 * (other / limit - 1):
+            if other > limit and (seen.prompt or gain > 1 + 0.4 * (other / limit - 1)):
                 limit = yield from self._slow_start(other, seen)
                 self._patience, upwards = 1, False
             elif other < limit and gain > _LOSS:

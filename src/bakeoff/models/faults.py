@@ -31,6 +31,7 @@ _FOR_GOOD = frozenset(
         "UNAUTHENTICATED",
     }
 )
+_SPENT = frozenset({"insufficient_quota", "billing_error"})
 _STRAINS = {
     "rate_limit_error": Strain.RATE,
     "rate_limit_exceeded": Strain.RATE,
@@ -64,6 +65,23 @@ def fault_of(error: Json, what: str) -> ProviderError:
     strain = next((_STRAINS[name] for name in names if name in _STRAINS), None)
     strain = strain or (strain_of(status) if status else None)
     return TryAgain(message, after_s=pause_s(error), strain=strain)
+
+
+def error_in(body: bytes) -> Mapping[str, Json]:
+    """Return the error object of an answer that is none; empty where there is none to read."""
+    try:
+        said: Json = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    if isinstance(said, list) and said:  # Google wraps it where a stream was asked for
+        said = said[0]
+    error = said.get("error") if isinstance(said, Mapping) else None
+    return error if isinstance(error, Mapping) else {}
+
+
+def is_spent(error: Mapping[str, Json]) -> bool:
+    """Return whether an account has nothing left: then waiting does not help."""
+    return not _SPENT.isdisjoint(_names(error))
 
 
 def pause_s(error: Mapping[str, Json]) -> float | None:

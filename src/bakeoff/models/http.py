@@ -6,8 +6,8 @@ common client, and it lets go of a connection the moment its request is cancelle
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -16,6 +16,7 @@ import aiohttp
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
+from bakeoff.models.faults import error_in, is_spent, pause_s
 from bakeoff.models.intake import Intake
 from bakeoff.models.retry import Strain, TryAgain, may_pass, retry_after, strain_of
 
@@ -142,22 +143,32 @@ def _no(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
         message += f"; it points to {one_line(location)!r}, which is not followed: is that the URL?"
     if hint := _HINTS.get(response.status):
         message += f"; {hint}"
-    if not may_pass(response.status):
+    error = error_in(body)
+    if not may_pass(response.status) or is_spent(error):
         return ProviderError(message, billable=False)
     after = response.headers.get("Retry-After")
     after_ms = response.headers.get("Retry-After-Ms")
     after_s = retry_after(after, milliseconds=after_ms)
+    if after_s is None:
+        after_s = pause_s(error)
     strain = strain_of(response.status)
     return TryAgain(message, after_s=after_s, strain=strain, billable=False)
 
 
-@contextmanager
-def _faults(url: str) -> Iterator[None]:
-    """Name what the client raises: what may pass, and what will not."""
-    try:
-        yield
-    except (aiohttp.ClientError, ValueError, OSError) as error:
-        raise _named(error, url) from error
+class _faults:  # noqa: N801 -- reads as a word at its place: `with _faults(url)`
+    """Names what the client raises: what may pass, and what will not."""
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        """Nothing has happened yet."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, aiohttp.ClientError | ValueError | OSError):
+            raise _named(error, self._url) from error
 
 
 def _named(error: Exception, url: str) -> ProviderError:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.task import Message
@@ -35,7 +37,7 @@ class Settings(LineSettings, frozen=True):
     """How the endpoint is asked, which of its APIs, and what it calls our parameters."""
 
     api_type: ApiType | None = None
-    rename: dict[str, str] = {}
+    rename: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

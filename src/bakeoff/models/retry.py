@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from bakeoff._lib.clock import now
+from bakeoff._lib.deadline import within
 from bakeoff.core.errors import ProviderError
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class _Tries(Generic[T]):
         """Try within what is left of the time."""
         began = self._clock()
         try:
-            async with asyncio.timeout(self.left_s):
+            async with within(self.left_s):
                 return await self._once()
         finally:
             self.left_s -= self._clock() - began

@@ -19,12 +19,13 @@ class Forecast:
     """One request per trial, and one to the judge for each of its scorers; no retries.
 
     Input is estimated, output the longest that answers may be. None is unknown, and `unknown` says
-    why. `cost_usd` is None without a reason where nothing is billed.
+    why. Where nobody sends a bill (`billed`), there is no cost either.
     """
 
     input_tokens: int
     output_tokens: int | None
     cost_usd: float | None
+    billed: bool = True
     unknown: tuple[str, ...] = ()
 
 
@@ -34,6 +35,7 @@ class _Sum:
     written: int | None = 0
     cost_usd: float | None = None
     cost_known: bool = True
+    billed: bool = False
     unknown: dict[str, None] = field(default_factory=dict)
 
     def add(self, name: str, tariff: Tariff, read: int, written: int | None, times: int) -> None:
@@ -45,6 +47,7 @@ class _Sum:
             self.written += written * times
         if not tariff.billed:
             return
+        self.billed = True
         usage = Usage(input_tokens=read, output_tokens=written, cached_tokens=0)
         cost = tariff.price.cost(usage) if tariff.price is not None else None
         if tariff.price is None:
@@ -66,6 +69,7 @@ def forecast(plan: Plan, tariff_of: Callable[[ModelSpec], Tariff]) -> Forecast:
         input_tokens=total.read,
         output_tokens=total.written,
         cost_usd=total.cost_usd if total.cost_known else None,
+        billed=total.billed,
         unknown=tuple(notes),
     )
 

@@ -1,0 +1,308 @@
+"""The budget of a run: what is spent and what is held never pass the cap together."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bakeoff.core.budget import Bill, Bound, Cap, Price, Tariff
+from bakeoff.core.candidate import Limits
+from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError, UsageError
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
+from bakeoff.core.task import Message
+from bakeoff.engine.budget import Budget, Tab
+from bakeoff.engine.meter import Meter
+from bakeoff.models.function import FunctionModel
+
+TARIFF = Tariff(price=Price(input=0.0, output=1.0))  # a dollar per million tokens written
+TOKEN = 1e-6
+
+
+def request(most: int) -> Request:
+    return Request(messages=(Message(role="user", content="hi"),), parameters={"max_tokens": most})
+
+
+@dataclass
+class Endpoint:
+    """Answers, fails and bills as it is told; `script` has one word for each try."""
+
+    script: list[tuple[str, int]]
+    chance: random.Random
+    billed: int = 0
+    on_every_step: Callable[[], None] = lambda: None
+    asked: list[int] = field(default_factory=list)
+
+    async def __call__(self, asked: Request) -> Completion:
+        most = asked.parameters["max_tokens"]
+        assert isinstance(most, int)
+        assert asked.on_lost is not None
+        while True:
+            how, used = self.script.pop() if self.script else ("answer", most)
+            used = min(used, most)
+            for _ in range(self.chance.randrange(4)):
+                await asyncio.sleep(0)
+            self.on_every_step()
+            if how == "refuse":
+                continue  # the adapter tries again, and nobody bills a 429
+            if how == "fail":
+                raise ProviderError("HTTP 500", transient=True, billable=False)
+            self.billed += used
+            if how == "lose":
+                asked.on_lost()
+                continue
+            if how == "break":
+                raise ProviderError("the answer was cut", transient=True)
+            told = Usage(input_tokens=0, output_tokens=used)
+            return Completion(text="", usage=UNKNOWN_USAGE if how == "mum" else told)
+
+
+WORDS = st.sampled_from(["answer", "answer", "refuse", "fail", "lose", "break", "mum"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=64),
+    script=st.lists(st.tuples(WORDS, st.integers(0, 1000)), max_size=200),
+    cap=st.integers(1, 20_000),
+    seed=st.integers(0, 2**16),
+)
+def test_the_cap_is_never_passed_whatever_comes_back_and_in_whatever_order(
+    sizes: list[int], script: list[tuple[str, int]], cap: int, seed: int
+) -> None:
+    async def run() -> None:
+        budget = Budget(Cap(cost_usd=cap * TOKEN))
+
+        def check() -> None:
+            assert endpoint.billed <= cap * (1 + 1e-9)
+
+        endpoint = Endpoint(script, random.Random(seed), on_every_step=check)
+
+        async def ask(most: int) -> None:
+            meter = Meter(FunctionModel(endpoint), tariff=TARIFF, tab=Tab(budget))
+            try:
+                await meter.complete(request(most))
+            except (ProviderError, BudgetReached):
+                pass
+
+        async with asyncio.TaskGroup() as group:
+            for most in sizes:
+                group.create_task(ask(most))
+        check()
+        assert endpoint.billed <= budget.spent.most_usd / TOKEN + 1e-6
+        assert budget.spent.most_usd <= cap * TOKEN * (1 + 1e-9)
+        assert budget.reason_to_wait(Bound(usd=0.0, tokens=0)) is None, "nothing is held any more"
+
+    asyncio.run(run())
+
+
+@settings(max_examples=50, deadline=None)
+@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=64), cap=st.integers(1, 20_000))
+def test_the_cap_on_tokens_is_never_passed_either(sizes: list[int], cap: int) -> None:
+    async def run() -> None:
+        budget = Budget(Cap(tokens=cap))
+        answered = 0
+
+        async def answer(asked: Request) -> Completion:
+            nonlocal answered
+            await asyncio.sleep(0)
+            most = asked.parameters["max_tokens"]
+            assert isinstance(most, int)
+            answered += most + 100
+            return Completion(text="", usage=Usage(input_tokens=100, output_tokens=most))
+
+        async def ask(most: int) -> None:
+            try:
+                await Meter(FunctionModel(answer), tab=Tab(budget)).complete(request(most))
+            except BudgetReached:
+                pass
+
+        async with asyncio.TaskGroup() as group:
+            for most in sizes:
+                group.create_task(ask(most))
+        assert answered == budget.spent.tokens <= cap
+
+    asyncio.run(run())
+
+
+def ask_once(
+    answer: Callable[[Request], object],
+    *,
+    budget: Budget | None = None,
+    tariff: Tariff = TARIFF,
+    most: int = 1000,
+) -> tuple[Tab, BaseException | None]:
+    tab = Tab(budget or Budget())
+    try:
+        asyncio.run(Meter(FunctionModel(answer), tariff=tariff, tab=tab).complete(request(most)))
+    except (ProviderError, BudgetReached) as error:
+        return tab, error
+    return tab, None
+
+
+def told(cost: float | None = None, read: int | None = 10, written: int | None = 20) -> Completion:
+    return Completion(text="", usage=Usage(input_tokens=read, output_tokens=written, cost_usd=cost))
+
+
+class TestBooking:
+    def test_an_answer_is_booked_with_what_the_provider_says(self) -> None:
+        tab, _ = ask_once(lambda _: told(cost=0.25))
+        assert tab.bill == Bill(cost_usd=0.25, tokens=30)
+
+    def test_else_with_what_the_price_says(self) -> None:
+        tab, _ = ask_once(lambda _: told())
+        assert tab.bill == Bill(cost_usd=20 / 1e6, tokens=30)
+
+    def test_an_answer_of_unknown_cost_is_booked_as_the_most_it_can_be(self) -> None:
+        tab, _ = ask_once(lambda _: Completion(text=""))
+        assert tab.bill.cost_usd is None
+        assert tab.bill.unsure_usd == pytest.approx(1000 * TOKEN)
+        assert tab.bill.unsure_tokens > 1000
+        assert tab.bill.tokens == 0
+
+    def test_without_a_price_a_request_is_counted_as_unpriced_and_not_as_free(self) -> None:
+        tab, _ = ask_once(lambda _: told(), tariff=Tariff())
+        assert tab.bill == Bill(cost_usd=None, tokens=30, unpriced=1)
+
+    def test_a_local_model_is_on_no_bill_but_its_tokens_count(self) -> None:
+        tab, _ = ask_once(lambda _: told(), tariff=Tariff(billed=False))
+        assert tab.bill == Bill(tokens=30)
+
+    def test_an_answer_that_was_kept_from_before_costs_nothing(self) -> None:
+        kept = Completion(
+            text="", usage=Usage(input_tokens=10, output_tokens=20), flags=("cached",)
+        )
+        budget = Budget(Cap(cost_usd=1.0))
+        tab, _ = ask_once(lambda _: kept, budget=budget)
+        assert tab.bill == budget.spent == Bill()
+
+    @pytest.mark.parametrize(("billable", "unsure"), [(False, 0.0), (True, 1000 * TOKEN)])
+    def test_a_fault_costs_nothing_unless_the_endpoint_had_begun(
+        self, billable: bool, unsure: float
+    ) -> None:
+        def fail(_: Request) -> None:
+            raise ProviderError("oh", billable=billable)
+
+        budget = Budget(Cap(cost_usd=1.0))
+        tab, error = ask_once(fail, budget=budget)
+        assert isinstance(error, ProviderError)
+        assert tab.bill.most_usd == budget.spent.most_usd == pytest.approx(unsure)
+
+    def test_a_request_that_is_cut_may_be_billed(self) -> None:
+        async def hang(_: Request) -> None:
+            await asyncio.sleep(30)
+
+        async def run() -> Tab:
+            tab = Tab(Budget(Cap(cost_usd=1.0)))
+            meter = Meter(FunctionModel(hang), tariff=TARIFF, tab=tab)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(meter.complete(request(1000)), 0.01)
+            return tab
+
+        tab = asyncio.run(run())
+        assert tab.bill.unsure_usd == tab.budget.spent.unsure_usd == pytest.approx(1000 * TOKEN)
+
+    def test_bills_add_up_and_unknown_costs_stay_unknown(self) -> None:
+        a, b = Bill(cost_usd=1.0, tokens=5), Bill(unsure_usd=2.0, unsure_tokens=7, unpriced=1)
+        assert a + b == Bill(cost_usd=1.0, tokens=5, unsure_usd=2.0, unsure_tokens=7, unpriced=1)
+        assert (b + b).cost_usd is None
+        assert (a + b).most_usd == 3.0
+
+
+class TestRefusals:
+    def test_what_was_spent_before_counts(self) -> None:
+        budget = Budget(Cap(cost_usd=1500 * TOKEN), before=Bill(unsure_usd=501 * TOKEN))
+        tab, error = ask_once(lambda _: told(), budget=budget)
+        assert isinstance(error, BudgetReached)
+        assert budget.reached
+        assert tab.refused == str(error)
+        assert tab.bill == Bill(), "nothing was sent"
+        assert "are spent, and the next request may cost $0.0010" in str(error)
+
+    def test_sums_that_are_exactly_the_cap_are_let_through(self) -> None:
+        budget = Budget(Cap(cost_usd=0.3), before=Bill(cost_usd=0.1 + 0.2 - 1000 * TOKEN))
+        _, error = ask_once(lambda _: told(), budget=budget)
+        assert error is None
+
+    def test_one_that_fits_when_others_are_answered_waits_for_them(self) -> None:
+        most_at_once = 0
+        under_way = 0
+
+        async def answer(_: Request) -> Completion:
+            nonlocal most_at_once, under_way
+            under_way += 1
+            most_at_once = max(most_at_once, under_way)
+            await asyncio.sleep(0)
+            under_way -= 1
+            return told(written=1)
+
+        async def run() -> Budget:
+            budget = Budget(Cap(cost_usd=3500 * TOKEN))
+            async with asyncio.TaskGroup() as group:
+                for _ in range(50):
+                    meter = Meter(FunctionModel(answer), tariff=TARIFF, tab=Tab(budget))
+                    group.create_task(meter.complete(request(1000)))
+            return budget
+
+        budget = asyncio.run(run())
+        assert most_at_once == 3
+        assert not budget.reached
+        assert budget.spent.cost_usd == pytest.approx(50 * TOKEN)
+
+    def test_one_that_was_cut_while_it_waited_was_never_sent(self) -> None:
+        async def run() -> tuple[Tab, str | None]:
+            budget = Budget(Cap(cost_usd=1000 * TOKEN))
+            await budget.hold(Bound(usd=1000 * TOKEN, tokens=None))
+            tab = Tab(budget)
+            meter = Meter(FunctionModel(lambda _: told()), tariff=TARIFF, tab=tab)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(meter.complete(request(1000)), 0.01)
+            return tab, meter.trouble
+
+        tab, trouble = asyncio.run(run())
+        assert tab.bill == Bill()
+        assert trouble == "the budget of the run was held by other requests"
+
+    def test_a_try_after_a_lost_one_needs_a_place_of_its_own(self) -> None:
+        def lose(asked: Request) -> Completion:
+            assert asked.on_lost is not None
+            asked.on_lost()
+            return told()
+
+        _, error = ask_once(lose, budget=Budget(Cap(cost_usd=2000 * TOKEN)))
+        assert error is None
+        tight = Budget(Cap(cost_usd=1999 * TOKEN))
+        tab, error = ask_once(lose, budget=tight)
+        assert isinstance(error, BudgetReached)
+        assert tab.bill.most_usd == tight.spent.most_usd == pytest.approx(1000 * TOKEN)
+
+    def test_a_bound_that_is_unknown_is_never_let_through(self) -> None:
+        with pytest.raises(UsageError, match="max_tokens"):
+            Budget(Cap(cost_usd=1.0)).hold_now(Bound(usd=None, tokens=None))
+        with pytest.raises(UsageError, match="max_tokens"):
+            Budget(Cap(tokens=1)).hold_now(Bound(usd=None, tokens=None))
+
+
+class TestLimitsOfATrial:
+    @pytest.mark.parametrize(
+        ("limits", "requests", "told_so"),
+        [
+            (Limits(tokens=90), 3, "90 of 90 tokens are spent"),
+            (Limits(cost_usd=70 * TOKEN), 4, "\\$0.0001 of \\$0.0001 are spent"),
+        ],
+    )
+    def test_no_further_request_goes_out_once_they_are_spent(
+        self, limits: Limits, requests: int, told_so: str
+    ) -> None:
+        meter = Meter(FunctionModel(lambda _: told()), limits, tariff=TARIFF)
+
+        async def insist() -> None:
+            while True:
+                await meter.complete(request(1000))
+
+        with pytest.raises(LimitReached, match=told_so):
+            asyncio.run(insist())
+        assert meter.spent.requests == requests
