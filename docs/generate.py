@@ -86,6 +86,7 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
         "rollouts": "independent repetitions of each task",
         "parallel": "trials at once; default: 8",
         "pause_s": "seconds each worker waits between two trials; default: what a suite says, else 0",
+        "warm_up": "ask each local model for one token before the first trial, so that it is loaded",
         "parameters": "sent with every request; a task's own win",
         "scorers": "for tasks where neither the task nor its suite names any",
         "pass_threshold": "the score from which a trial has passed, where neither task nor suite says; default: 1",

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pytest
 
+from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.plan import Plan, Trial
@@ -350,3 +351,20 @@ def test_messages_with_reasoning_come_back(shelf: Shelf) -> None:
     keep(shelf, given, (only, thoughtful))
     (record,) = shelf.ledger().records()
     assert record.attempt == thoughtful
+
+
+def test_every_attempt_ever_made_is_on_the_bill_also_those_that_count_no_more(
+    shelf: Shelf,
+) -> None:
+    given = plan(task("a"), task("b"))
+    first, second = given
+    broken = replace(
+        attempt(1, status=Status.FAULTED), bill=Bill(unsure_usd=0.5, unsure_tokens=7, unpriced=1)
+    )
+    right = replace(attempt(2), bill=Bill(cost_usd=0.25, tokens=10))
+    keep(shelf, given, (first, broken), (first, right), (second, attempt(1)))
+    keep(shelf, plan(task("b")))  # what is planned no more was billed all the same
+    assert shelf.ledger().billed() == Bill(
+        cost_usd=0.25, tokens=10, unsure_usd=0.5, unsure_tokens=7, unpriced=1
+    )
+    assert shelf.ledger().attempts("b")[0].attempt.bill == Bill()

@@ -3,20 +3,30 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bakeoff.agents.function import FunctionAgent
 from bakeoff.core.budget import Bill, Bound, Cap, Price, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError, UsageError
-from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
-from bakeoff.core.task import Message
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Outcome, Request, Usage
+from bakeoff.core.plan import Trial
+from bakeoff.core.ports import Asks, Kit, Rig
+from bakeoff.core.record import Score
+from bakeoff.core.stop import Stop
+from bakeoff.core.task import Message, Task
 from bakeoff.engine.budget import Budget, Tab
 from bakeoff.engine.meter import Meter
+from bakeoff.engine.run import run_plan
+from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.function import FunctionModel
+from bakeoff.stores.memory import MemoryStore
+from support.plans import Workshop, plan, scored_by, task, tasks, workshop
 
 TARIFF = Tariff(price=Price(input=0.0, output=1.0))  # a dollar per million tokens written
 TOKEN = 1e-6
@@ -83,10 +93,8 @@ def test_the_cap_is_never_passed_whatever_comes_back_and_in_whatever_order(
 
         async def ask(most: int) -> None:
             meter = Meter(FunctionModel(endpoint), tariff=TARIFF, tab=Tab(budget))
-            try:
+            with suppress(ProviderError, BudgetReached):
                 await meter.complete(request(most))
-            except (ProviderError, BudgetReached):
-                pass
 
         async with asyncio.TaskGroup() as group:
             for most in sizes:
@@ -115,10 +123,8 @@ def test_the_cap_on_tokens_is_never_passed_either(sizes: list[int], cap: int) ->
             return Completion(text="", usage=Usage(input_tokens=100, output_tokens=most))
 
         async def ask(most: int) -> None:
-            try:
+            with suppress(BudgetReached):
                 await Meter(FunctionModel(answer), tab=Tab(budget)).complete(request(most))
-            except BudgetReached:
-                pass
 
         async with asyncio.TaskGroup() as group:
             for most in sizes:
@@ -306,3 +312,106 @@ class TestLimitsOfATrial:
         with pytest.raises(LimitReached, match=told_so):
             asyncio.run(insist())
         assert meter.spent.requests == requests
+
+
+class TestRuns:
+    def carry_out(self, rigs: Workshop, *, cap: float, count: int = 6) -> MemoryStore:
+        store, stop = MemoryStore(), Stop()
+        given = plan(*tasks(count, parameters={"max_tokens": 1000}, scorers=scored_by("said")))
+        store.freeze(given)
+        budget = Budget(Cap(cost_usd=cap * TOKEN))
+        work = run_plan(
+            given,
+            store=store,
+            rigs=rigs,
+            executor=LocalExecutor(1),
+            stop=stop,
+            tell=lambda _: None,
+            budget=budget,
+        )
+        asyncio.run(work)
+        assert (stop.requested, budget.reached) == (True, True)
+        assert store.billed() == budget.spent
+        return store
+
+    def test_at_the_cap_a_trial_is_cancelled_and_no_other_is_started(self) -> None:
+        store = self.carry_out(priced(workshop(lambda _: told(written=500), said=yes)), cap=2000)
+        assert [r.status for r in store.rows()] == ["completed"] * 3 + ["cancelled"]
+        (refused,) = store.attempts("t0003")
+        assert (refused.attempt.fault, refused.attempt.outcome) == (None, None)
+        due = store.next_attempts(list(store.planned()))
+        assert list(due) == [None, None, None, 2, 1, 1]
+
+    @pytest.mark.parametrize("as_what", ["nothing", "another error"])
+    def test_a_part_that_swallows_the_end_of_the_budget_has_no_result(self, as_what: str) -> None:
+        async def stubborn(task: Task, model: Asks) -> str:
+            try:
+                await model.complete(Request(messages=task.messages, parameters=task.parameters))
+            except Exception as error:
+                if as_what == "another error":
+                    raise ValueError("oh") from error
+            return "an answer all the same"
+
+        rigs = workshop(lambda _: told(written=500), agent=FunctionAgent(stubborn, {}), said=yes)
+        store = self.carry_out(priced(rigs), cap=1600)
+        last = list(store.records())[-1].attempt
+        assert (last.status, last.outcome, last.fault, last.score) == (
+            "cancelled",
+            None,
+            None,
+            None,
+        )
+
+    def test_an_answer_that_only_lacks_its_verdict_is_kept(self) -> None:
+        class Judging:
+            async def score(self, _task: Task, _outcome: Outcome, kit: Kit) -> Score:
+                await kit.roles["judge"].complete(request(1000))
+                return Score(scorer="said", value=1.0)
+
+        rigs = workshop(
+            lambda _: told(written=500), roles={"judge": lambda _: told()}, said=Judging()
+        )
+        store = self.carry_out(priced(rigs), cap=1400)
+        (record,) = store.records()
+        assert record.attempt.status == "cancelled"
+        assert record.attempt.outcome is not None
+        assert record.attempt.score is None
+        assert record.attempt.bill.cost_usd == pytest.approx(500 * TOKEN)
+
+    def test_what_a_cancelled_attempt_had_spent_is_in_the_ledger(self) -> None:
+        async def run() -> MemoryStore:
+            store = MemoryStore()
+            given = plan(task(parameters={"max_tokens": 1000}))
+            store.freeze(given)
+
+            async def hang(_: Request) -> None:
+                await asyncio.sleep(30)
+
+            work = run_plan(
+                given,
+                store=store,
+                rigs=priced(workshop(hang)),
+                executor=LocalExecutor(1),
+                stop=Stop(),
+                tell=lambda _: None,
+            )
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(work, 0.05)
+            return store
+
+        assert asyncio.run(run()).billed().unsure_usd == pytest.approx(1000 * TOKEN)
+
+
+def yes(answer: str) -> float:
+    return 1.0
+
+
+def priced(rigs: Workshop) -> Workshop:
+    """The same rigs, with a price for everybody."""
+
+    class Priced(Workshop):
+        def rig(self, trial: Trial) -> Rig:
+            roles = dict.fromkeys(rigs.roles, TARIFF)
+            return replace(rigs.rig(trial), tariff=TARIFF, role_tariffs=roles)
+
+    return Priced(model=rigs.model)

@@ -136,7 +136,7 @@ class TestTables:
     def test_a_mistake_in_it_is_told_with_the_file(
         self, tmp_path: Path, text: str, told: str
     ) -> None:
-        with pytest.raises(UsageError, match="prices.toml") as caught:
+        with pytest.raises(UsageError, match=r"prices\.toml") as caught:
             own(tmp_path, text)
         assert told in str(caught.value)
 

@@ -8,6 +8,7 @@ import pytest
 
 from bakeoff.config.run_file import RunFile, json_schema
 from bakeoff.core.brief import Brief
+from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec
@@ -23,6 +24,7 @@ pause_s = 0.25
 parameters = { temperature = 0.5, top_p = 0.9 }
 scorers = ["exact", { scorer = "includes", weight = 2, settings = { all = true } }]
 pass_threshold = 0.6
+prices = "my/prices.toml"
 models = ["scripted", { model = "m", name = "label", base_url = "http://x/v1", api_key = "${K}", headers = { A = "b" }, parameters = { seed = 1 }, settings = { max_retries = 0 } }]
 agents = ["direct", { agent = "mine:solve", name = "me", version = "2", settings = { n = 1 } }]
 
@@ -30,7 +32,13 @@ agents = ["direct", { agent = "mine:solve", name = "me", version = "2", settings
 time_s = 9
 requests = 8
 output_tokens = 7
+tokens = 70
+cost_usd = 0.5
 attempts = 6
+
+[budget]
+max_cost_usd = 12.5
+max_tokens = 1000
 
 [roles]
 instructor = "openai/x"
@@ -86,7 +94,10 @@ def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
     )
     limits = brief.conditions.limits
     assert (limits.time_s, limits.requests, limits.output_tokens) == (9, 8, 7)
+    assert (limits.tokens, limits.cost_usd) == (70, 0.5)
     assert brief.conditions.attempts == 6
+    assert brief.cap == Cap(cost_usd=12.5, tokens=1000)
+    assert brief.prices == str(tmp_path / "my/prices.toml")
     roles = brief.conditions.roles
     assert {name: (r.name, r.base_url) for name, r in roles.items()} == {
         "instructor": ("openai/x", None),

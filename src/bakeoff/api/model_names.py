@@ -59,7 +59,7 @@ _OTHER_DIALECTS = frozenset(
 
 def _guess(text: str, known: Collection[str]) -> str:
     """Return the provider of a model that was named without one."""
-    if not text or "/" in text or get_close_matches(text, known, n=1, cutoff=0.8):
+    if not text or "/" in text or get_close_matches(text, known, n=1, cutoff=0.88):
         raise UsageError(
             f"model {text!r}: write it as provider/name, or say where it is with --base-url; "
             f"providers: {did_you_mean(text.partition('/')[0], known)}"

@@ -12,14 +12,17 @@ from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent
+from bakeoff.api.local_models import served, warm_up
 from bakeoff.api.model_names import OWN, learn_literals, with_secrets
 from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Agent, Model, Rig, Scorer
 from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.values import Json
 from bakeoff.models.function import FunctionModel
 from bakeoff.models.gate import OPEN
 from bakeoff.models.limits import Gates
@@ -169,6 +172,17 @@ class SharedRigs:
             )
         for task in plan.tasks:
             self._check(task, roles)
+
+    async def served(self, plan: Plan) -> dict[str, Json]:
+        """Return what local servers say of the models that *plan* names, for the manifest."""
+        if self._parts.tapes.replaying:
+            return {}
+        return await served([self._parts.located(c.model) for c in plan.candidates])
+
+    async def warm_up(self, plan: Plan, tell: Listener) -> None:
+        """Load the local models that *plan* names before anything is timed."""
+        models = [(c.model, self._seats[c.digest][1]) for c in plan.candidates]
+        await warm_up(models, tell)
 
     def rig(self, trial: Trial) -> Rig:
         """Return the parts of *trial*."""

@@ -39,6 +39,7 @@ from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.tapes import Folders, open_tapes
 from bakeoff.planning.differences import differences
+from bakeoff.planning.order import ordered
 from bakeoff.planning.rescored import rescored
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.summarize import Summary, summarize
@@ -119,7 +120,7 @@ def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_O
 def prepared_again(reference: str, output: Path) -> Prepared:
     """Return the plan of an earlier run as the ledger keeps it; its files are not needed."""
     run = load_run(reference, output=output)
-    plan, manifest = run.plan, run.manifest
+    plan, manifest = ordered(run.plan), run.manifest
     brief = Brief(
         name=manifest.name,
         tasks=(),
@@ -160,10 +161,15 @@ async def _execute(
     plan, brief = prepared.plan, prepared.brief
     store = SqliteStore(folder, redactor=redactor, version=VERSION)
     try:
+        for notice in prepared.notices:
+            start.listener(Notice(notice))
         if start.resume:
             _tell_differences(plan, folder, start.listener)
         store.freeze(plan)
-        write_manifest(folder, _manifest(prepared, start, folder), redactor)
+        manifest = _manifest(prepared, start, folder)
+        write_manifest(folder, replace(manifest, served=await rigs.served(plan)), redactor)
+        if brief.warm_up:
+            await rigs.warm_up(plan, start.listener)
         done, billed = _known(folder) if start.resume else (0, NO_BILL)
         budget = Budget(brief.cap, before=billed)
         start.listener(RunStarted(folder.name, str(folder), len(plan), done, brief.cap, billed))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bakeoff.api.model_names import OWN, resolve
+from bakeoff.api.model_names import OWN, how_understood, resolve
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
@@ -43,14 +43,23 @@ class Prepared:
     plan: Plan
     own: Mapping[str, object]
     folders: tuple[Path, ...]
+    notices: tuple[str, ...] = ()
 
 
 def prepare(given: Given, wishes: Wishes) -> Prepared:
     """Return the plan for what was *given* under these *wishes*."""
     own: dict[str, object] = {}
     folders = _folders(given)
-    brief = _resolved(_wished(read(given, wishes.overrides), wishes, own), wishes, folders)
-    return Prepared(brief=brief, plan=expand(brief), own=own, folders=folders)
+    named = _wished(read(given, wishes.overrides), wishes, own)
+    brief = _resolved(named, wishes, folders)
+    understood = map(how_understood, named.models, brief.models)
+    return Prepared(
+        brief=brief,
+        plan=expand(brief),
+        own=own,
+        folders=folders,
+        notices=tuple(line for line in understood if line),
+    )
 
 
 def _folders(given: Given) -> tuple[Path, ...]:

@@ -83,6 +83,7 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     rollouts: Count = 1
     parallel: Count | None = None
     pause_s: Annotated[float, Meta(ge=0)] | None = None
+    warm_up: bool = False
     parameters: dict[str, Json] = {}
     scorers: list[ScorerEntry] = []
     pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None

@@ -29,6 +29,7 @@ class Brief:
     rollouts: int = 1
     parallel: int | None = None
     pause_s: float = 0.0
+    warm_up: bool = False
     conditions: Conditions = field(default_factory=Conditions)
     sources: tuple[Source, ...] = ()
     cap: Cap = NO_CAP

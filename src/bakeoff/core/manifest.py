@@ -26,6 +26,7 @@ class Manifest:
     conditions: Conditions
     sources: tuple[Source, ...] = ()
     command: tuple[str, ...] = ()
+    served: Mapping[str, Json] = field(default_factory=dict)
     selection: Mapping[str, Json] = field(default_factory=dict)
     cap: Cap = NO_CAP
     prices: str | None = None

@@ -55,8 +55,8 @@ class Tool:
 class Request:
     """One question to a model.
 
-    `rollout` lets a deterministic model vary its answers. `on_retry` hears why a try failed,
-    `on_lost` (before it) of one that may be billed though it brought nothing.
+    `rollout` lets a deterministic model vary its answers. `on_retry` hears why a try failed;
+    `on_lost` hears, before another goes out, of one that may be billed though it brought nothing.
     """
 
     messages: tuple[Message, ...]

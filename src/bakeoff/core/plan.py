@@ -50,29 +50,35 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All blocks of a run under one set of conditions."""
+    """All blocks of a run under one set of conditions.
+
+    `one_after_another` is an order, not identity: a server that has to swap models is asked for
+    all trials of one candidate before those of the next.
+    """
 
     blocks: tuple[Block, ...]
     conditions: Conditions = field(default_factory=Conditions)
+    one_after_another: bool = False
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks)
 
     def __iter__(self) -> Iterator[Trial]:
-        # rollout-major: a run cut short still covers all tasks;
-        # candidates innermost: what is finished can be compared pair by pair
+        # rollout-major: a run cut short still covers all tasks
         for rollout in range(max((b.rollouts for b in self.blocks), default=0)):
             for block in self.blocks:
-                if rollout >= block.rollouts:
-                    continue
-                for task in block.tasks:
-                    for candidate in block.candidates:
-                        yield Trial(
-                            task=task,
-                            candidate=candidate,
-                            conditions=self.conditions,
-                            rollout=rollout,
-                        )
+                if rollout < block.rollouts:
+                    yield from self._round(block, rollout)
+
+    def _round(self, block: Block, rollout: int) -> Iterator[Trial]:
+        pairs = (
+            ((task, candidate) for candidate in block.candidates for task in block.tasks)
+            if self.one_after_another
+            # candidates innermost: what is finished can be compared pair by pair
+            else ((task, candidate) for task in block.tasks for candidate in block.candidates)
+        )
+        for task, candidate in pairs:
+            yield Trial(task=task, candidate=candidate, conditions=self.conditions, rollout=rollout)
 
     @property
     def tasks(self) -> Iterator[Task]:

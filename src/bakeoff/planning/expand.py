@@ -8,6 +8,7 @@ from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Block, Plan
+from bakeoff.planning.order import ordered
 
 
 def expand(brief: Brief) -> Plan:
@@ -18,7 +19,7 @@ def expand(brief: Brief) -> Plan:
         raise UsageError(f"rollouts must be 1 or more, not {brief.rollouts}")
     candidates = _candidates(brief.agents or (AgentSpec(),), brief.models)
     block = Block(tasks=brief.tasks, candidates=candidates, rollouts=brief.rollouts)
-    return Plan(blocks=(block,), conditions=brief.conditions)
+    return ordered(Plan(blocks=(block,), conditions=brief.conditions))
 
 
 def _candidates(agents: Iterable[AgentSpec], models: Iterable[ModelSpec]) -> tuple[Candidate, ...]:

@@ -31,7 +31,7 @@ _ROW = (
     "SELECT t.id, t.category, c.id, a.rollout, a.status, a.score, a.passed, a.fault_boundary,"
     " a.fault_transient, a.number, a.elapsed_s, a.model_s, a.first_token_s, a.requests,"
     f" a.input_tokens, a.output_tokens, a.cost_usd, a.load_s, a.flags {_PLANNED_ATTEMPTS} AND NOT a.superseded"
-    " ORDER BY a.rowid"
+    " ORDER BY a.rollout, a.task, a.candidate"
 )
 # every attempt ever made here, whatever counts today: what was billed stays billed
 _BILLED = (
@@ -115,7 +115,9 @@ class SqliteLedger:
     def records(self) -> Iterator[TrialRecord]:
         """Yield each recorded trial with the attempt that counts."""
         with closing(self._open()) as db:
-            for row in db.execute(f"{_RECORD} AND NOT a.superseded ORDER BY a.rowid"):
+            for row in db.execute(
+                f"{_RECORD} AND NOT a.superseded ORDER BY a.rollout, a.task, a.candidate"
+            ):
                 yield self._record(row)
 
     def attempts(self, name: str) -> Sequence[TrialRecord]:

@@ -95,6 +95,7 @@ def _under(run: RunFile, brief: Brief) -> Brief:
         rollouts=run.rollouts,
         parallel=run.parallel or brief.parallel,
         pause_s=brief.pause_s if run.pause_s is None else run.pause_s,
+        warm_up=run.warm_up,
         conditions=_conditions(run.limits, run.roles),
         cap=Cap(cost_usd=run.budget.max_cost_usd, tokens=run.budget.max_tokens),
         prices=run.prices or brief.prices,

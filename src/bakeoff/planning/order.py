@@ -1,0 +1,17 @@
+"""The order of trials, where it matters to a server."""
+
+from dataclasses import replace
+
+from bakeoff.core.plan import Plan
+
+_SWAPS_MODELS = frozenset({"ollama", "lmstudio"})
+
+
+def ordered(plan: Plan) -> Plan:
+    """Return *plan* in the order that spares a local server from loading models again and again."""
+    swapped = {
+        candidate.model.full_name
+        for candidate in plan.candidates
+        if candidate.model.provider in _SWAPS_MODELS
+    }
+    return replace(plan, one_after_another=len(swapped) > 1)
