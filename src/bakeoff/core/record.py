@@ -110,8 +110,8 @@ class TrialRow(NamedTuple):
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None
-    load_s: float | None
-    flags: str | None
+    load_s: float | None = None
+    flags: str | None = None
 
 
 def total_score(scores: tuple[Score, ...]) -> float | None:

@@ -1,7 +1,8 @@
 """From ledger rows to a summary: one pass, memory in the number of tasks."""
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bakeoff.core.budget import NO_BILL, Bill
@@ -72,6 +73,7 @@ class Latency:
     p95_s: float | None
     first_token_p50_s: float | None
     first_token_p95_s: float | None
+    load_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class Group:
     tokens: Tokens
     latency: Latency
     extra_attempts: int
+    flags: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +148,8 @@ class _Tally:
     cost_usd: float | None = None
     cost_known: bool = True
     extra_attempts: int = 0
+    load_s: float | None = None
+    flags: Counter[str] = field(default_factory=Counter)
 
     def add(self, row: TrialRow) -> None:
         bucket = _bucket(row)
@@ -154,6 +159,10 @@ class _Tally:
             self._add_score(row.task_id, row.score, passed=bool(row.passed))
         if row.requests:
             self._add_usage(row)
+        if row.load_s is not None:
+            self.load_s = (self.load_s or 0.0) + row.load_s
+        if row.flags:
+            self.flags.update(row.flags.split(","))
 
     def _add_score(self, task_id: str, score: float, *, passed: bool) -> None:
         task = self.tasks.get(task_id)
@@ -257,6 +266,7 @@ def _group(category: str | None, tallies: list[_Tally]) -> Group:
         tokens=_tokens(tallies),
         latency=_latency(tallies),
         extra_attempts=sum(t.extra_attempts for t in tallies),
+        flags=dict(sum((t.flags for t in tallies), Counter())),
     )
 
 
@@ -311,6 +321,11 @@ def _total(counts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
+def _known_total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
 def _latency(tallies: list[_Tally]) -> Latency:
     whole = sorted(value for t in tallies for value in t.latency)
     first = sorted(value for t in tallies for value in t.first_token)
@@ -319,18 +334,33 @@ def _latency(tallies: list[_Tally]) -> Latency:
         p95_s=quantile(whole, 0.95),
         first_token_p50_s=quantile(first, 0.5),
         first_token_p95_s=quantile(first, 0.95),
+        load_s=_known_total(t.load_s for t in tallies),
     )
 
 
+_FLAGS = {
+    "truncated": "were read with their prompt cut: the context is too small",
+    "cached": "came out of the cache and were not asked",
+    "seed_ignored": "were given without their seed: the API takes none",
+    "empty": "say nothing at all",
+}
+
+
 def _notes(candidates: Iterable[CandidateSummary]) -> tuple[str, ...]:
-    notes = []
-    for c in candidates:
-        if c.scripted:
-            notes.append(f"{c.candidate} follows a script: its numbers are not a measurement")
-        faults, planned = c.total.buckets.faults, c.total.buckets.planned
-        if planned and faults / planned > 0.02:
-            notes.append(f"{c.candidate}: {faults} of {planned} trials faulted (over 2 %)")
-        if c.total.score.tasks > 1 and c.total.score.mean in (0.0, 1.0):
-            which = "all" if c.total.score.mean else "none"
-            notes.append(f"{c.candidate} solves {which} of the tasks: they do not separate anybody")
-    return tuple(notes)
+    return tuple(note for c in candidates for note in _notes_on(c))
+
+
+def _notes_on(c: CandidateSummary) -> Iterator[str]:
+    group = c.total
+    if c.scripted:
+        yield f"{c.candidate} follows a script: its numbers are not a measurement"
+    faults, planned = group.buckets.faults, group.buckets.planned
+    if planned and faults / planned > 0.02:
+        yield f"{c.candidate}: {faults} of {planned} trials faulted (over 2 %)"
+    if group.score.tasks > 1 and group.score.mean in (0.0, 1.0):
+        which = "all" if group.score.mean else "none"
+        yield f"{c.candidate} solves {which} of the tasks: they do not separate anybody"
+    for flag, count in sorted(group.flags.items()):
+        yield f"{c.candidate}: {count} answers {_FLAGS.get(flag, f'are marked {flag!r}')}"
+    if group.latency.load_s:
+        yield f"{c.candidate}: {group.latency.load_s:.1f} s went into loading, apart from latency"
