@@ -286,7 +286,7 @@ def test_the_schema_accepts_the_template_and_rejects_a_typo(cli: Cli) -> None:
         (["run", "none.json", "-m", "scripted"], 1, "none.json cannot be read: No such file"),
         (["run", "suite.txt", "-m", "scripted"], 1, "A suite ends in .json, a run file in .toml"),
         (["run", "suite.json"], 1, "no model is named: add --model provider/name"),
-        (["run", "suite.json", "-m", "gpt"], 1, "model 'gpt': write it as provider/name"),
+        (["run", "suite.json", "-m", "openay/x"], 1, "model 'openay/x': write it as provider/name"),
         (["run", "suite.json", "-m", "openai/x"], 1, "variable OPENAI_API_KEY is not set"),
         (["run", "suite.json", "-m", "scripted", "--test", "x"], 1, "no test 'x'"),
         (["run", "suite.json", "-m", "scripted", "--category", "o"], 1, "no category 'o'"),

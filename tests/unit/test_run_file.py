@@ -21,6 +21,7 @@ suites = ["suite.json"]
 rollouts = 3
 parallel = 4
 pause_s = 0.25
+warm_up = true
 parameters = { temperature = 0.5, top_p = 0.9 }
 scorers = ["exact", { scorer = "includes", weight = 2, settings = { all = true } }]
 pass_threshold = 0.6

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import inf
 
 START = 4
+_UNHEARD_MOST = 16
 _CUT = 0.7
 _COOL_DOWN_S = 1.0
 _OVERLOADED = 0.1  # the share of requests that must fail: one stray fault says nothing
@@ -124,6 +125,12 @@ class AdaptiveConcurrency:
             self._take_up(self._course.send(self._seen), now)
         elif self._plainly_better(look):
             self._take_up(self._course.send(self._early), now)
+
+    def unheard(self, now: float) -> None:
+        """Go on without a word: answers that take long say nothing yet about how many help."""
+        higher = self._at_most(min(2 * self.limit, _UNHEARD_MOST))
+        if higher > self.limit:
+            self._follow(self._first_course(higher), now)
 
     def overloaded(self, number: int, *, now: float, in_flight: int | None = None) -> None:
         """Count a request that overload ended; cut the limit where that is more than a stray.

@@ -19,6 +19,7 @@ WAITING = "a wait for its turn at the endpoint"
 """What a request's `on_retry` hears while it waits; an empty text when it goes."""
 
 _LONGEST_PAUSE_S = 60.0
+_SILENCE_S = 1.0
 _LONGEST_CAP_S = 60.0
 
 Try = Callable[[], Awaitable[Completion]]
@@ -95,6 +96,8 @@ class EndpointGate:
         self._queue: deque[tuple[asyncio.Future[None], float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
+        self._silence: asyncio.TimerHandle | None = None
+        self._heard_at = -math.inf
         self._pace = Pace()
         self._keep(limits or EndpointLimits())
 
@@ -153,6 +156,7 @@ class EndpointGate:
                 self._tokens.correct(self._clock(), used - tokens)
             self._in_flight -= 1
             if self._queue:
+                self._heard_at = self._clock()
                 self._let_in()
         return completion
 
@@ -188,6 +192,8 @@ class EndpointGate:
         place = asyncio.get_running_loop().create_future()
         self._queue.append((place, tokens))
         self._let_in()
+        if self._silence is None and self._adaptive is not None:
+            self._listen()
         if request.on_retry and not place.done():
             request.on_retry(WAITING)
         try:
@@ -214,6 +220,20 @@ class EndpointGate:
             self._queue.popleft()
             self._enter(now, tokens)
             place.set_result(None)
+
+    def _listen(self) -> None:
+        self._silence = asyncio.get_running_loop().call_later(_SILENCE_S, self._on_silence)
+
+    def _on_silence(self) -> None:
+        """Take more at once where all places are taken and nobody has answered for a while."""
+        self._silence = None
+        if not self._queue or self._adaptive is None:
+            return
+        now = self._clock()
+        if now - self._heard_at >= _SILENCE_S and self._in_flight >= self.places:
+            self._adaptive.unheard(now)
+            self._let_in()
+        self._listen()
 
     def _come_back(self, now: float, wait_s: float) -> None:
         if self._timer is not None:
