@@ -1,10 +1,13 @@
 """Time, asked for in one place."""
 
 from datetime import UTC, datetime
-from time import perf_counter
+from time import perf_counter, time
 
 monotonic = perf_counter
 """Seconds for durations; never goes back."""
+
+timestamp = time
+"""Seconds since 1970, for a moment that is stored."""
 
 
 def now() -> datetime:

@@ -37,6 +37,10 @@ def _known_sum(a: float | None, b: float | None) -> float | None:
     return b if a is None else a if b is None else a + b
 
 
+def _both(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*a, *b))) if b else a
+
+
 UNKNOWN_USAGE = Usage(
     input_tokens=None, output_tokens=None, reasoning_tokens=None, cached_tokens=None
 )
@@ -68,6 +72,22 @@ class Request:
     on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     on_lost: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
+    def heard_by(
+        self, on_retry: Callable[[str], None], on_lost: Callable[[], None]
+    ) -> "Request":
+        """Return the same question with somebody who hears of its tries."""
+        # spelled out: `replace` looks up every field at run time, and this runs for each request
+        return Request(
+            messages=self.messages,
+            parameters=self.parameters,
+            api_type=self.api_type,
+            schema=self.schema,
+            tools=self.tools,
+            rollout=self.rollout,
+            on_retry=on_retry,
+            on_lost=on_lost,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
@@ -89,6 +109,23 @@ class Completion:
     retries: int = 0
     flags: tuple[str, ...] = ()
     raw: Json = None
+
+    def timed(self, elapsed_s: float, raw: Json = None) -> "Completion":
+        """Return the same answer with how long it took, and what came over the wire."""
+        return Completion(
+            text=self.text,
+            reasoning=self.reasoning,
+            tool_calls=self.tool_calls,
+            stop_reason=self.stop_reason,
+            model=self.model,
+            usage=self.usage,
+            elapsed_s=elapsed_s,
+            first_token_s=self.first_token_s,
+            load_s=self.load_s,
+            retries=self.retries,
+            flags=self.flags,
+            raw=raw,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +150,7 @@ class Spent:
             first_token_s=first,
             load_s=_known_sum(self.load_s, completion.load_s),
             retries=self.retries + completion.retries,
-            flags=tuple(dict.fromkeys((*self.flags, *completion.flags))),
+            flags=_both(self.flags, completion.flags),
         )
 
 

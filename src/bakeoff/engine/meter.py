@@ -10,6 +10,7 @@ from bakeoff.core.ports import Model
 from bakeoff.engine.budget import Place, Tab
 
 KEPT = "cached"  # the flag of an answer that was kept from an earlier request
+_NO_LIMITS, _NOTHING = Limits(), Spent()
 _WAITING = "the budget of the run was held by other requests"
 
 
@@ -25,11 +26,11 @@ class Meter:
         tab: Tab | None = None,
     ) -> None:
         self._model = model
-        self._limits = limits or Limits()
+        self._limits = limits or _NO_LIMITS
         self._tariff = tariff
         self._tab = tab or Tab()
         self._bill = NO_BILL
-        self.spent = Spent()
+        self.spent = _NOTHING
         self.last: Completion | None = None
         self.trouble: str | None = None  # why the request under way had to wait or be tried again
 
@@ -62,7 +63,7 @@ class Meter:
         self.trouble = None
 
     async def _ask(self, request: Request, place: Place) -> Completion:
-        asked = replace(request, on_retry=self._on_retry, on_lost=place.lost)
+        asked = request.heard_by(self._on_retry, place.lost)
         completion = await self._model.complete(asked)
         usage = self._tariff.priced(completion.usage)
         if KEPT in completion.flags:

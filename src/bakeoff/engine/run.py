@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bakeoff._lib.clock import monotonic, now
+from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import Listener, TrialEnded, TrialStarted
 from bakeoff.core.plan import Plan, Trial
@@ -57,7 +57,7 @@ async def _attempt(
     trial: Trial, rig: Rig, number: int, before: Attempt | None, store: Store, tab: Tab
 ) -> Attempt:
     """Try once; where only the scoring of the attempt before broke, score that again."""
-    started_at, began = now().timestamp(), monotonic()
+    started_at, began = timestamp(), monotonic()
     try:
         if before is not None and before.outcome is not None:
             return await rescore_attempt(trial, rig, before, number=number, tab=tab)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bakeoff._lib.clock import monotonic, now
+from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff._lib.deadline import within
 from bakeoff.core.budget import NO_BILL, UNPRICED
 from bakeoff.core.candidate import Limits
@@ -64,11 +64,11 @@ async def run_attempt(trial: Trial, rig: Rig, *, number: int, tab: Tab | None = 
     Only a cancellation escapes, after which nobody may say the trial was tried; *tab* still says
     what it cost.
     """
-    started_at, began = now().timestamp(), monotonic()
+    started_at, began = timestamp(), monotonic()
     course = _Course(tab=tab or Tab())
     try:
         await _solve(trial, rig, course)
-        await _score(trial.task, rig, course, trial.conditions.limits.scoring_s)
+        await _score(trial, rig, course)
         course.end()
     except (TrialError, BudgetReached) as error:
         course.end(error)
@@ -85,7 +85,7 @@ async def rescore_attempt(
     course = _Course(outcome=old.outcome, status=_status_before_scoring(old), tab=tab or Tab())
     course.measure(rig)
     try:
-        await _score(trial.task, rig, course, trial.conditions.limits.scoring_s)
+        await _score(trial, rig, course)
         course.end()
     except (TrialError, BudgetReached) as error:
         course.end(error)
@@ -134,10 +134,11 @@ def _checked(left: object) -> Outcome:
     return left
 
 
-async def _score(task: Task, rig: Rig, course: _Course, deadline_s: float | None) -> None:
+async def _score(trial: Trial, rig: Rig, course: _Course) -> None:
     if course.outcome is None or course.meter is None:
         return
-    kit = Kit(model=course.meter, roles=course.roles)
+    task, deadline_s = trial.task, trial.conditions.limits.scoring_s
+    kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
     scores = []
     try:
         async with within(deadline_s):

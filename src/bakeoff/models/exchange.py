@@ -1,7 +1,7 @@
 """One question over HTTP and its answer, whole or as a stream, in whichever dialect."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from bakeoff._lib.clock import monotonic
@@ -60,7 +60,7 @@ async def ask(client: HttpClient, question: Question, reading: Reading[E]) -> Co
     elapsed_s = monotonic() - began
     completion = reading.whole(answer.body, answer.content_type)
     raw = plain(answer.body) if question.keep_raw else None
-    return replace(completion, elapsed_s=elapsed_s, raw=raw)
+    return completion.timed(elapsed_s, raw)
 
 
 async def _streamed(client: HttpClient, question: Question, reading: Reading[E]) -> Completion:
@@ -74,5 +74,5 @@ async def _streamed(client: HttpClient, question: Question, reading: Reading[E])
                 break
         elapsed_s = monotonic() - began
     if events.stray and not pieces.finished:
-        return replace(reading.whole(b"\n".join(events.stray), ""), elapsed_s=elapsed_s)
+        return reading.whole(b"\n".join(events.stray), "").timed(elapsed_s)
     return pieces.completion(elapsed_s=elapsed_s)
