@@ -23,7 +23,7 @@ def run(request: pytest.FixtureRequest) -> Any:
 
 def test_a_block_that_is_done_in_time_is_left_alone(run: Any) -> None:
     async def work() -> str:
-        async with within(5):
+        with within(5):
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.02)
         return "done"
@@ -35,9 +35,8 @@ def test_a_block_that_takes_too_long_is_cut(run: Any) -> None:
     async def work() -> float:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        with pytest.raises(TimeoutError):
-            async with within(0.05):
-                await asyncio.sleep(30)
+        with pytest.raises(TimeoutError), within(0.05):
+            await asyncio.sleep(30)
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
@@ -48,7 +47,7 @@ def test_a_block_that_takes_too_long_is_cut(run: Any) -> None:
 
 def test_no_limit_is_no_limit(run: Any) -> None:
     async def work() -> None:
-        async with within(None):
+        with within(None):
             await asyncio.sleep(0.01)
 
     run(work())
@@ -56,9 +55,8 @@ def test_no_limit_is_no_limit(run: Any) -> None:
 
 def test_a_moment_that_has_passed_cuts_at_the_first_wait(run: Any) -> None:
     async def work() -> None:
-        with pytest.raises(TimeoutError):
-            async with until(asyncio.get_running_loop().time() - 1):
-                await asyncio.sleep(30)
+        with pytest.raises(TimeoutError), until(asyncio.get_running_loop().time() - 1):
+            await asyncio.sleep(30)
 
     run(work())
 
@@ -66,9 +64,9 @@ def test_a_moment_that_has_passed_cuts_at_the_first_wait(run: Any) -> None:
 def test_of_two_deadlines_the_earlier_is_the_one_that_cuts(run: Any) -> None:
     async def work(outer: float, inner: float) -> str:
         try:
-            async with within(outer):
+            with within(outer):
                 try:
-                    async with within(inner):
+                    with within(inner):
                         await asyncio.sleep(30)
                 except TimeoutError:
                     return "inner"
@@ -82,7 +80,7 @@ def test_of_two_deadlines_the_earlier_is_the_one_that_cuts(run: Any) -> None:
 
 def test_a_cancellation_from_outside_stays_one(run: Any) -> None:
     async def block() -> None:
-        async with within(5):
+        with within(5):
             await asyncio.sleep(30)
 
     async def work() -> None:
@@ -97,9 +95,8 @@ def test_a_cancellation_from_outside_stays_one(run: Any) -> None:
 
 def test_an_error_of_the_block_is_not_hidden(run: Any) -> None:
     async def work() -> None:
-        with pytest.raises(ValueError, match="mine"):
-            async with within(5):
-                raise ValueError("mine")
+        with pytest.raises(ValueError, match="mine"), within(5):
+            raise ValueError("mine")
 
     run(work())
 
@@ -107,7 +104,7 @@ def test_an_error_of_the_block_is_not_hidden(run: Any) -> None:
 def test_many_deadlines_are_kept_with_one_timer(run: Any) -> None:
     async def one(number: int) -> str:
         try:
-            async with within(0.02 * (number % 3 + 1)):
+            with within(0.02 * (number % 3 + 1)):
                 await asyncio.sleep(0.001 if number % 2 else 30)
         except TimeoutError:
             return "cut"

@@ -6,6 +6,7 @@ tenth of all that a trial costs.
 """
 
 import asyncio
+from contextlib import nullcontext
 from types import TracebackType
 from weakref import WeakKeyDictionary
 
@@ -41,7 +42,7 @@ class _Watch:
 _watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
 
 
-class until:  # noqa: N801 -- reads as a word at its place: `async with until(when)`
+class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
     """Raises TimeoutError where the block is not done by *when*, a moment of the loop's clock."""
 
     __slots__ = ("_before", "_expired", "_task", "_watch", "when")
@@ -50,7 +51,7 @@ class until:  # noqa: N801 -- reads as a word at its place: `async with until(wh
         self.when = when
         self._expired = False
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a deadline needs a task that it can cut short")
@@ -62,7 +63,7 @@ class until:  # noqa: N801 -- reads as a word at its place: `async with until(wh
         self._watch = watch
         watch.add(self, self.when)
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
@@ -79,20 +80,10 @@ class until:  # noqa: N801 -- reads as a word at its place: `async with until(wh
         self._task.cancel()
 
 
-class _Unlimited:
-    """A block that may take as long as it likes."""
-
-    async def __aenter__(self) -> None:
-        """Let it."""
-
-    async def __aexit__(self, *_: object) -> None:
-        """Let it."""
+_UNLIMITED: nullcontext[None] = nullcontext()
 
 
-_UNLIMITED = _Unlimited()
-
-
-def within(seconds: float | None) -> until | _Unlimited:
+def within(seconds: float | None) -> "until | nullcontext[None]":
     """Return a deadline *seconds* from now; None is no deadline."""
     if seconds is None:
         return _UNLIMITED

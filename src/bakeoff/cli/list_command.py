@@ -13,7 +13,13 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser("list", "List runs, or what can be named in one.")
     p.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
-    p.add_argument("source", nargs="?", type=Path, metavar="SOURCE", help="whose tasks to list, or a models_config.yaml")
+    p.add_argument(
+        "source",
+        nargs="?",
+        type=Path,
+        metavar="SOURCE",
+        help="whose tasks to list, or a models_config.yaml",
+    )
     add_output(p)
     add_json(p)
     return p

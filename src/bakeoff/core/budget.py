@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from bakeoff._lib.noun import noun
 from bakeoff.core.outcome import Request, Usage
 from bakeoff.core.values import Json
 
@@ -14,7 +15,7 @@ _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n
 _SEVERAL = ("n", "best_of")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Bill:
     """What was billed; `cost_usd` is None where no cost is known.
 
@@ -52,7 +53,7 @@ class Bill:
 NO_BILL = Bill()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Cap:
     """What a run may spend in all, with its roles, retries and failed attempts; None is no cap."""
 
@@ -71,7 +72,7 @@ class Cap:
 NO_CAP = Cap()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Bound:
     """The most one request can cost; None is unknown."""
 
@@ -79,7 +80,7 @@ class Bound:
     tokens: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Price:
     """US dollars per million tokens; `max_output` is the longest answer the model can give."""
 

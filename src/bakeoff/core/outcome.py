@@ -1,13 +1,14 @@
 """What was asked of a model, what came back, and what an agent left."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from bakeoff._lib.noun import noun
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Usage:
     """Tokens and money; None is unknown, and unknown plus anything is unknown."""
 
@@ -46,7 +47,7 @@ UNKNOWN_USAGE = Usage(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Tool:
     """Something a model may ask to be run; `parameters` is a JSON Schema of its arguments."""
 
@@ -55,7 +56,7 @@ class Tool:
     parameters: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Request:
     """One question to a model.
 
@@ -72,9 +73,7 @@ class Request:
     on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     on_lost: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
-    def heard_by(
-        self, on_retry: Callable[[str], None], on_lost: Callable[[], None]
-    ) -> "Request":
+    def heard_by(self, on_retry: Callable[[str], None], on_lost: Callable[[], None]) -> "Request":
         """Return the same question with somebody who hears of its tries."""
         # spelled out: `replace` looks up every field at run time, and this runs for each request
         return Request(
@@ -89,7 +88,7 @@ class Request:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Completion:
     """One answer of a model.
 
@@ -128,7 +127,7 @@ class Completion:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Spent:
     """What one party (the candidate, or a role) used up during an attempt."""
 
@@ -154,7 +153,7 @@ class Spent:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Outcome:
     """What the agent left. The transcript goes on from the task's own messages."""
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bakeoff._lib.digest import digest
+from bakeoff._lib.noun import noun
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.task import Task
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Trial:
     """Task × candidate × rollout: the unit of work. Names and settings only, no live parts."""
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bakeoff._lib.noun import noun
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.plan import Plan, Trial
@@ -25,7 +26,7 @@ class Asks(Protocol):
     async def complete(self, request: Request) -> Completion: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Kit:
     """What an agent or a scorer is given to work with."""
 
@@ -46,7 +47,7 @@ class Scorer(Protocol):
     async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Rig:
     """The live parts of one trial. Scorers stand in the order of the task's specs.
 

@@ -1,10 +1,11 @@
 """How an attempt ended: statuses, scores, faults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
+from bakeoff._lib.noun import noun
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import TrialError
 from bakeoff.core.outcome import Outcome, Spent
@@ -26,7 +27,7 @@ class Status(StrEnum):
         return self in {Status.COMPLETED, Status.LIMITED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Score:
     """One verdict, 0 to 1."""
 
@@ -37,7 +38,7 @@ class Score:
     details: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Fault:
     """An error as data. Never a score of zero."""
 
@@ -56,7 +57,7 @@ class Fault:
         return self.boundary == "provider" and not self.transient
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Attempt:
     """One try at a trial. `bill` is what it cost with its roles and with tries that failed."""
 
@@ -74,7 +75,7 @@ class Attempt:
     bill: Bill = NO_BILL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class TrialRecord:
     """A trial as the ledger knows it: whose it is, and the attempt that counts."""
 
@@ -116,6 +117,8 @@ class TrialRow(NamedTuple):
 
 def total_score(scores: tuple[Score, ...]) -> float | None:
     """Return the weighted mean; None where nothing with a weight was scored."""
+    if len(scores) == 1:  # nearly always
+        return scores[0].value if scores[0].weight > 0 else None
     weight = sum(s.weight for s in scores)
     if weight <= 0:
         return None

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bakeoff._lib.digest import digest
+from bakeoff._lib.noun import noun
 from bakeoff.core.values import Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class ToolCall:
     """A tool that a model wants to be run; `arguments` is the JSON it wrote, as it wrote it."""
 
@@ -17,7 +18,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class Message:
     """One turn of a conversation; `tool_call_id` says which call a tool's message answers."""
 
@@ -44,7 +45,7 @@ class Message:
         return wire
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@noun
 class ScorerSpec:
     """A scorer by name, with its settings and its share of the task's score."""
 

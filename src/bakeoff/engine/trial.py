@@ -108,12 +108,12 @@ async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
     meter = course.measure(rig, limits)
     kit = Kit(model=meter, roles=course.roles, rollout=trial.rollout)
     try:
-        async with within(limits.time_s):
-            with contained(AgentError, f"agent {trial.candidate.agent.name!r}"):
-                left = _checked(await rig.agent.solve(trial.task, kit))
-                if course.tab.refused:
-                    raise BudgetReached(course.tab.refused)
-                course.outcome = left
+        name = trial.candidate.agent.name
+        with within(limits.time_s), contained(AgentError, f"agent {name!r}"):
+            left = _checked(await rig.agent.solve(trial.task, kit))
+            if course.tab.refused:
+                raise BudgetReached(course.tab.refused)
+            course.outcome = left
     except (TimeoutError, LimitReached) as error:
         # Only the deadline can raise TimeoutError here: `boundary` renamed any other.
         troubles = (m.trouble for m in (meter, *course.roles.values()))
@@ -141,7 +141,7 @@ async def _score(trial: Trial, rig: Rig, course: _Course) -> None:
     kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
     scores = []
     try:
-        async with within(deadline_s):
+        with within(deadline_s):
             for spec, scorer in zip(task.scorers, rig.scorers, strict=True):
                 scores.append(await _verdict(spec, scorer, task, course.outcome, kit))
     except TimeoutError as error:
@@ -158,6 +158,12 @@ async def _verdict(
             verdict = await scorer.score(task, outcome, kit)
             if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
                 raise ScorerError(f"{what} gave {verdict.value}, not a value from 0 to 1")
+            if (verdict.scorer, verdict.weight, type(verdict.value)) == (
+                spec.name,
+                spec.weight,
+                float,
+            ):
+                return verdict
             return Score(
                 scorer=spec.name,
                 value=float(verdict.value),

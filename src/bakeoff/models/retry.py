@@ -82,7 +82,7 @@ class _Tries(Generic[T]):
         """Try within what is left of the time."""
         began = self._clock()
         try:
-            async with within(self.left_s):
+            with within(self.left_s):
                 return await self._once()
         finally:
             self.left_s -= self._clock() - began
