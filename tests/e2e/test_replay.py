@@ -131,7 +131,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "bakeoff.toml").write_text(RUN_FILE)
     with Loopback(Moody()) as server:
         env = {"BAKEOFF_URL": server.url, "BAKEOFF_TEST_KEY": KEY}
-        words = ("--record", "tape", "--output", "one", "--parallel", "1")
+        words = ("--record", "tape", "--output", "one", "--parallel", "8")
         _call(folder, "run", "bakeoff.toml", *words, code=3, env=env)
         assert len(server.requests) == 6 * 2 + 2 + 1  # two verdicts, and one attempt more
     return folder
@@ -148,7 +148,7 @@ def test_a_replay_without_the_server_gives_the_same_summary(
     cli: Cli, taped: Path, tmp_path: Path
 ) -> None:
     # no URL and no key is set here, and nothing listens anywhere
-    ended = cli("run", taped, "--replay", "tape", "--output", "two", "--parallel", "1", code=3)
+    ended = cli("run", taped, "--replay", "tape", "--output", "two", "--parallel", "8", code=3)
     assert "diverged" not in ended.err
     before, after = (_said(tmp_path / output, tmp_path) for output in ("one", "two"))
     assert before == after

@@ -86,6 +86,12 @@ def test_another_dialect_keeps_its_provider_behind_another_url() -> None:
     )
 
 
+def test_azure_takes_its_key_in_a_header_of_its_own() -> None:
+    spec = ModelSpec(provider="azure", name="d", base_url="https://x.example/openai/v1")
+    found = with_secrets(resolve(spec), {"AZURE_OPENAI_API_KEY": "k-123456"}, Redactor())
+    assert (found.api_key, found.headers) == (None, {"api-key": "k-123456"})
+
+
 def test_where_ollama_is_may_be_said_in_the_environment() -> None:
     spec = resolve(_named("ollama/m"))
     assert with_secrets(spec, {}, Redactor()).base_url == "http://127.0.0.1:11434"

@@ -53,7 +53,9 @@ def resolve(
 
 
 _OTHER_DIALECTS = frozenset(
-    name for name, p in PROVIDERS.items() if p.base_url and p.adapter != "openai-compatible"
+    name
+    for name, p in PROVIDERS.items()
+    if p.key_header or (p.base_url and p.adapter != "openai-compatible")
 )
 
 
@@ -81,13 +83,15 @@ def how_understood(before: ModelSpec, after: ModelSpec) -> str | None:
 def _with_defaults(spec: ModelSpec) -> ModelSpec:
     provider = PROVIDERS.get(spec.provider, Provider())
     url = spec.base_url or provider.base_url
+    header = None if spec.api_key else provider.key_header
     if url and not spec.base_url and provider.host_variable:
         url = f"${{{provider.host_variable}:-{url}}}"
     return replace(
         spec,
         name=spec.name or _DEFAULT_NAMES.get(spec.provider, ""),
         base_url=url,
-        api_key=spec.api_key or (f"${{{provider.key}}}" if provider.key else None),
+        api_key=spec.api_key or (f"${{{provider.key}}}" if provider.key and not header else None),
+        headers={header: f"${{{provider.key}}}", **spec.headers} if header else spec.headers,
         label=spec.label or (spec.name if spec.provider == "openai-compatible" else None),
     )
 

@@ -17,6 +17,7 @@ class Provider:
     adapter: str = "openai-compatible"
     base_url: str | None = None
     key: str | None = None
+    key_header: str | None = None
     host_variable: str | None = None
     what: str = ""
     settings: Mapping[str, Json] = field(default_factory=dict)
@@ -45,6 +46,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
         ),
         "azure": Provider(
             key="AZURE_OPENAI_API_KEY",
+            key_header="api-key",
             what="Azure OpenAI; give the deployment's URL as base_url",
         ),
         "cerebras": _cloud("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "Cerebras"),
