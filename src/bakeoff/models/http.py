@@ -1,7 +1,7 @@
 """HTTP as models need it: one POST, a bounded answer, and faults that say what may be tried again.
 
-aiohttp, because of what was measured (`benchmarks/README.md`): a fifth of the cost of the next
-common client, and it lets go of a connection the moment its request is cancelled.
+aiohttp, because of what was measured (`benchmarks/README.md`): a fiftieth of the cost of
+the most common client, and it lets go of a connection the moment its request is cancelled.
 """
 
 import asyncio
