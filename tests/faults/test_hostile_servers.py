@@ -27,13 +27,13 @@ from bakeoff.agents.direct import Direct
 from bakeoff.api.loop import new_event_loop
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import UNKNOWN_USAGE, Request
-from bakeoff.core.ports import Rig
+from bakeoff.core.ports import Model, Rig
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Message
 from bakeoff.engine.trial import run_attempt
 from bakeoff.models.http import HttpClient
 from bakeoff.models.intake import LARGEST_BODY
-from bakeoff.models.openai_compatible import OpenAICompatible, build
+from bakeoff.models.openai_compatible import build
 from bakeoff.models.retry import TryAgain
 from support.loopback import Answerer, Asked, Loopback, Reply, chat, delta, dripping, silence, sse
 from support.parts import require
@@ -54,7 +54,7 @@ def server() -> Iterator[Loopback]:
         yield running
 
 
-def model_of(url: str, *, api_key: str | None = None, **settings: Any) -> OpenAICompatible:
+def model_of(url: str, *, api_key: str | None = None, **settings: Any) -> Model:
     quick = {"timeout_s": DEADLINE_S, "max_retries": 0, "retry_delay_s": 0.01, **settings}
     return build(
         ModelSpec(
@@ -68,7 +68,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-async def attempt_on(model: OpenAICompatible, prompt: str) -> Attempt:
+async def attempt_on(model: Model, prompt: str) -> Attempt:
     rig = Rig(agent=Direct(), model=model, scorers=())
     return await run_attempt(trial(task(prompt=prompt)), rig, number=1)
 

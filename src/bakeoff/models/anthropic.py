@@ -10,7 +10,6 @@ Written to the documented wire format; not tried against the live service.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
@@ -21,6 +20,7 @@ from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models.access import base_url_of, endpoint, headers_of
 from bakeoff.models.anthropic_wire import (
+    Event,
     Pieces,
     Reply,
     completion_of,
@@ -28,7 +28,8 @@ from bakeoff.models.anthropic_wire import (
     decode_event,
     sendable,
 )
-from bakeoff.models.exchange import Question, Reading, ask
+from bakeoff.models.dialect import DialectModel
+from bakeoff.models.exchange import Question, Reading
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
 from bakeoff.models.json_wire import encode
@@ -56,7 +57,7 @@ class Settings(LineSettings, frozen=True):
     anthropic_version: str = "2023-06-01"
 
 
-def build(spec: ModelSpec, gate: Gate = OPEN) -> "Anthropic":
+def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Event]:
     """Return the model that *spec* names."""
     url = endpoint(
         base_url_of(spec, example="https://api.anthropic.com"), version="v1", path="/messages"
@@ -64,44 +65,37 @@ def build(spec: ModelSpec, gate: Gate = OPEN) -> "Anthropic":
     settings = settings_of(spec, Settings)
     version = {"anthropic-version": settings.anthropic_version}
     headers = headers_of(spec, key="x-api-key", scheme="", also=version)
-    return Anthropic(spec, settings, url, Line(HttpClient(headers), settings, gate))
+    line = Line(HttpClient(headers), settings, gate)
+    return DialectModel(Anthropic(spec, settings, url), line)
 
 
 class Anthropic:
-    """Asks one model through the Messages API."""
+    """Anthropic's Messages API."""
 
-    def __init__(self, spec: ModelSpec, settings: Settings, url: str, line: Line) -> None:
+    def __init__(self, spec: ModelSpec, settings: Settings, url: str) -> None:
         self._name = spec.name
         self._parameters = spec.parameters
         self._settings = settings
         self._url = url
-        self._line = line
         self._kept = Keepsakes()
-        self._reading = Reading(
+        self.reading = Reading(
             whole=lambda body, content_type: self._read(decode(body, content_type)),
             event=decode_event,
             pieces=lambda: Pieces(self._read),
         )
 
-    async def complete(self, request: Request) -> Completion:
-        """Return the answer, or the fault that outlived the retries."""
+    def question(self, request: Request) -> Question:
+        """Return *request* as it goes over the wire."""
         parameters = parameters_of(request, self._parameters)
         flags = take_seed(parameters)
         payload = self._payload(request, parameters)
-        question = Question(
+        return Question(
             url=self._url,
             body=encode(payload),
             stream=bool(payload.get("stream")),
             keep_raw=self._settings.keep_raw,
+            flags=flags,
         )
-        completion = await self._line.ask(
-            lambda: ask(self._line.client, question, self._reading), request
-        )
-        return replace(completion, flags=(*completion.flags, *flags))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._line.close()
 
     def _read(self, reply: Reply) -> Completion:
         completion = completion_of(reply)

@@ -49,6 +49,7 @@ class Question:
     body: bytes
     stream: bool = False
     keep_raw: bool = False
+    flags: tuple[str, ...] = ()
 
 
 async def ask(client: HttpClient, question: Question, reading: Reading[E]) -> Completion:

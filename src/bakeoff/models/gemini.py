@@ -22,7 +22,8 @@ from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models.access import base_url_of, headers_of, split_query, versioned
-from bakeoff.models.exchange import Question, Reading, ask
+from bakeoff.models.dialect import DialectModel
+from bakeoff.models.exchange import Question, Reading
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.gemini_wire import Pieces, Reader, Reply, decode, given_id
 from bakeoff.models.http import HttpClient
@@ -93,49 +94,42 @@ class Place:
         return f"{self.model}:streamGenerateContent?{'&'.join(['alt=sse', *rest])}"
 
 
-def build(spec: ModelSpec, gate: Gate = OPEN) -> "Gemini":
+def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Reply]:
     """Return the model that *spec* names."""
     base_url = base_url_of(spec, example="https://generativelanguage.googleapis.com")
     settings = settings_of(spec, Settings)
     headers = headers_of(spec, key="x-goog-api-key", scheme="")
     place = Place.of(base_url, spec.name)
-    return Gemini(spec, settings, place, Line(HttpClient(headers), settings, gate))
+    line = Line(HttpClient(headers), settings, gate)
+    return DialectModel(Gemini(spec, settings, place), line)
 
 
 class Gemini:
-    """Asks one model through the Gemini API."""
+    """Google's Gemini API."""
 
-    def __init__(self, spec: ModelSpec, settings: Settings, place: Place, line: Line) -> None:
+    def __init__(self, spec: ModelSpec, settings: Settings, place: Place) -> None:
         self._name = spec.name
         self._parameters = spec.parameters
         self._settings = settings
         self._place = place
-        self._line = line
         self._kept = Keepsakes()
         self._reader = Reader()
-        self._reading = Reading(
+        self.reading = Reading(
             whole=lambda body, content_type: self._read(decode(body, content_type)),
             event=decode,
             pieces=lambda: Pieces(self._read),
         )
 
-    async def complete(self, request: Request) -> Completion:
-        """Return the answer, or the fault that outlived the retries."""
+    def question(self, request: Request) -> Question:
+        """Return *request* as it goes over the wire."""
         parameters = parameters_of(request, self._parameters)
         stream = bool(parameters.pop("stream", self._settings.stream))
-        question = Question(
+        return Question(
             url=self._place.url(stream=stream),
             body=encode(self._payload(request, parameters)),
             stream=stream,
             keep_raw=self._settings.keep_raw,
         )
-        return await self._line.ask(
-            lambda: ask(self._line.client, question, self._reading), request
-        )
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._line.close()
 
     def _read(self, reply: Reply) -> Completion:
         completion = self._reader.completion_of(reply)

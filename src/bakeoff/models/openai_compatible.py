@@ -7,16 +7,17 @@ from typing import Literal
 import msgspec
 
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.outcome import Completion, Request, Tool
+from bakeoff.core.outcome import Request, Tool
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
 from bakeoff.models.access import base_url_of, headers_of
-from bakeoff.models.exchange import Question, Reading, ask
+from bakeoff.models.dialect import DialectModel
+from bakeoff.models.exchange import Question, Reading
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
 from bakeoff.models.json_wire import encode
 from bakeoff.models.line import Line, LineSettings
-from bakeoff.models.openai_wire import Pieces, decode, whole
+from bakeoff.models.openai_wire import Pieces, Reply, decode, whole
 from bakeoff.models.settings import settings_of
 
 ApiType = Literal["chat", "completions"]
@@ -63,39 +64,38 @@ class Endpoint:
         return f"{self.root}/{'chat/' if kind == 'chat' else ''}completions{self.query}"
 
 
-def build(spec: ModelSpec, gate: Gate = OPEN) -> "OpenAICompatible":
+def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Reply]:
     """Return the model that *spec* names."""
     base_url = base_url_of(spec)
     settings = settings_of(spec, Settings)
     line = Line(HttpClient(headers_of(spec)), settings, gate)
-    return OpenAICompatible(spec, settings, Endpoint.of(base_url), line)
+    return DialectModel(OpenAICompatible(spec, settings, Endpoint.of(base_url)), line)
 
 
 class OpenAICompatible:
-    """Asks one model of one server."""
+    """OpenAI's chat and completions APIs, as servers everywhere speak them."""
 
-    def __init__(self, spec: ModelSpec, settings: Settings, endpoint: Endpoint, line: Line) -> None:
+    def __init__(self, spec: ModelSpec, settings: Settings, endpoint: Endpoint) -> None:
         self._name = spec.name
         self._parameters = spec.parameters
         self._settings = settings
-        self._line = line
         self._endpoint = endpoint
 
-    async def complete(self, request: Request) -> Completion:
-        """Return the answer, or the fault that outlived the retries."""
+    @property
+    def reading(self) -> Reading[Reply]:
+        """How its answers are read."""
+        return _READING
+
+    def question(self, request: Request) -> Question:
+        """Return *request* as it goes over the wire."""
         kind = self._kind(request)
         payload = self._payload(request, kind)
-        question = Question(
+        return Question(
             url=self._endpoint.url(kind),
             body=encode(payload),
             stream=bool(payload.get("stream")),
             keep_raw=self._settings.keep_raw,
         )
-        return await self._line.ask(lambda: ask(self._line.client, question, _READING), request)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._line.close()
 
     def _kind(self, request: Request) -> ApiType:
         wish = request.api_type or self._settings.api_type or self._endpoint.api_type or "chat"

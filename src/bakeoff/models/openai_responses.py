@@ -12,20 +12,21 @@ Written to the documented wire format; not tried against the live service.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models.access import base_url_of, endpoint, headers_of
-from bakeoff.models.exchange import Question, Reading, ask
+from bakeoff.models.dialect import DialectModel
+from bakeoff.models.exchange import Question, Reading
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
 from bakeoff.models.json_wire import encode
 from bakeoff.models.keepsakes import Keepsakes
 from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.openai_responses_wire import (
+    Event,
     Item,
     Pieces,
     Reply,
@@ -41,50 +42,43 @@ class Settings(LineSettings, frozen=True):
     """How the API is asked."""
 
 
-def build(spec: ModelSpec, gate: Gate = OPEN) -> "OpenAIResponses":
+def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Event]:
     """Return the model that *spec* names."""
     url = endpoint(
         base_url_of(spec, example="https://api.openai.com/v1"), version="v1", path="/responses"
     )
     settings = settings_of(spec, Settings)
-    return OpenAIResponses(spec, settings, url, Line(HttpClient(headers_of(spec)), settings, gate))
+    line = Line(HttpClient(headers_of(spec)), settings, gate)
+    return DialectModel(OpenAIResponses(spec, settings, url), line)
 
 
 class OpenAIResponses:
-    """Asks one model through the Responses API."""
+    """OpenAI's Responses API."""
 
-    def __init__(self, spec: ModelSpec, settings: Settings, url: str, line: Line) -> None:
+    def __init__(self, spec: ModelSpec, settings: Settings, url: str) -> None:
         self._name = spec.name
         self._parameters = spec.parameters
         self._settings = settings
         self._url = url
-        self._line = line
         self._kept = Keepsakes()
-        self._reading = Reading(
+        self.reading = Reading(
             whole=lambda body, content_type: self._read(decode(body, content_type)),
             event=decode_event,
             pieces=lambda: Pieces(self._read),
         )
 
-    async def complete(self, request: Request) -> Completion:
-        """Return the answer, or the fault that outlived the retries."""
+    def question(self, request: Request) -> Question:
+        """Return *request* as it goes over the wire."""
         parameters = parameters_of(request, self._parameters)
         flags = take_seed(parameters)
         payload = self._payload(request, parameters)
-        question = Question(
+        return Question(
             url=self._url,
             body=encode(payload),
             stream=bool(payload.get("stream")),
             keep_raw=self._settings.keep_raw,
+            flags=flags,
         )
-        completion = await self._line.ask(
-            lambda: ask(self._line.client, question, self._reading), request
-        )
-        return replace(completion, flags=(*completion.flags, *flags))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._line.close()
 
     def _read(self, reply: Reply) -> Completion:
         completion = completion_of(reply)

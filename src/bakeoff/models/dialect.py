@@ -1,0 +1,43 @@
+"""A model that is asked in some dialect: the dialect writes and reads, the model asks."""
+
+from dataclasses import replace
+from typing import Generic, Protocol, TypeVar
+
+from bakeoff.core.outcome import Completion, Request
+from bakeoff.models.exchange import Question, Reading, ask
+from bakeoff.models.line import Line
+
+E = TypeVar("E")
+
+
+class Dialect(Protocol[E]):
+    """How one API wants to be asked, and how its answers are read."""
+
+    @property
+    def reading(self) -> Reading[E]:
+        """How its answers are read."""
+
+    def question(self, request: Request) -> Question:
+        """Return *request* as it goes over the wire."""
+
+
+class DialectModel(Generic[E]):
+    """Asks one model of one endpoint."""
+
+    def __init__(self, dialect: Dialect[E], line: Line) -> None:
+        self._dialect = dialect
+        self._line = line
+
+    async def complete(self, request: Request) -> Completion:
+        """Return the answer, or the fault that outlived the retries."""
+        question, reading = self._dialect.question(request), self._dialect.reading
+        completion = await self._line.ask(
+            lambda: ask(self._line.client, question, reading), request
+        )
+        if question.flags:
+            return replace(completion, flags=(*completion.flags, *question.flags))
+        return completion
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._line.close()
