@@ -176,12 +176,19 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         port = self.client_address[1]
         asked = loopback.take(self.path, dict(self.headers), data, connection=port)
+        ended = False
         try:
-            self._send(loopback.answer(asked))
+            reply = loopback.answer(asked)
+            if reply.chunks is None and isinstance(reply.raw, bytes | None):
+                # before the last byte goes out: a client that has it may ask again at once
+                loopback.done()
+                ended = True
+            self._send(reply)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client went away, as some tests want it to
         finally:
-            loopback.done()
+            if not ended:
+                loopback.done()
 
     def _send(self, reply: Reply) -> None:
         if reply.raw is not None:
