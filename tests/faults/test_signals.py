@@ -18,6 +18,7 @@ from bakeoff.api import load_run
 from bakeoff.core.record import Status
 from support.cli import BAKEOFF, Ended, Running, bakeoff, processes_of_session, started, until
 from support.loopback import Asked, Loopback, Reply, chat
+from support.parts import require
 from support.plans import write_suite
 
 PARALLEL, COUNT = 4, 20
@@ -196,7 +197,12 @@ class Terminal:
         return os.waitstatus_to_exitcode(status)
 
 
-needs_setsid = pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid(1)")
+@pytest.fixture
+def setsid() -> None:
+    require("setsid(1)", shutil.which("setsid"), "apt-get install util-linux")
+
+
+needs_setsid = pytest.mark.usefixtures("setsid")
 
 
 @needs_setsid
