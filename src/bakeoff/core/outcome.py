@@ -6,6 +6,7 @@ from dataclasses import field
 from bakeoff._lib.noun import noun
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import Change
 
 
 @noun
@@ -155,7 +156,11 @@ class Spent:
 
 @noun
 class Outcome:
-    """What the agent left. The transcript goes on from the task's own messages."""
+    """What the agent left. The transcript goes on from the task's own messages.
+
+    In a workspace, `change` is what it changed there, `log` what the agent's program printed, and
+    `interventions` how often somebody had to step in.
+    """
 
     answer: str
     transcript: tuple[Message, ...] = ()
@@ -163,3 +168,6 @@ class Outcome:
     model: str | None = None
     raw: Json = None
     notes: Mapping[str, Json] = field(default_factory=dict)
+    change: Change | None = None
+    log: str | None = None
+    interventions: int = 0

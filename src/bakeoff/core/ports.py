@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bakeoff._lib.noun import noun
+from bakeoff.core.boxes import Bench, GatewayAddress, Mount, Room
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
+from bakeoff.core.errors import BakeoffError
+from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
@@ -26,13 +29,50 @@ class Asks(Protocol):
     async def complete(self, request: Request) -> Completion: ...
 
 
+class Door(Protocol):
+    """The gateway as one trial sees it: programs that show the token may ask the trial's model."""
+
+    token: str
+
+    async def refused(self) -> BakeoffError:
+        """Wait until a limit or the budget ends the trial, and return which."""
+
+    @property
+    def fault(self) -> BakeoffError | None:
+        """Why the last question got no answer; None where it got one."""
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+
+
+class Gateway(Protocol):
+    """The local model proxy of a run; programs in boxes know it, and no key."""
+
+    address: GatewayAddress
+
+    def admit(self, model: Asks, journal: Journal, *, rollout: int) -> Door:
+        """Return a door to *model*; what is said through it is written into *journal*."""
+
+    async def close(self) -> None:
+        """Stop listening."""
+
+
 @noun
 class Kit:
-    """What an agent or a scorer is given to work with."""
+    """What an agent or a scorer is given to work with.
+
+    Where the task has a workspace, an agent is given the `room` it works in and, if it is a program
+    of its own, a `door` to its model; a scorer is given the `bench` that opens a clean room.
+    """
 
     model: Asks
     roles: Mapping[str, Asks] = field(default_factory=dict)
     rollout: int = 0
+    label: str = ""
+    journal: Journal | None = None
+    room: Room | None = None
+    door: Door | None = None
+    bench: Bench | None = None
 
 
 class Agent(Protocol):
@@ -48,6 +88,18 @@ class Scorer(Protocol):
 
 
 @noun
+class Site:
+    """Where workspace tasks are done: the bench, and what the agent's box needs of the host.
+
+    Only an agent that is a program of its own needs the `gateway`; `mounts` show it in the box.
+    """
+
+    bench: Bench
+    gateway: Gateway | None = None
+    mounts: tuple[Mount, ...] = ()
+
+
+@noun
 class Rig:
     """The live parts of one trial. Scorers stand in the order of the task's specs.
 
@@ -60,6 +112,7 @@ class Rig:
     roles: Mapping[str, Model] = field(default_factory=dict)
     tariff: Tariff = UNPRICED
     role_tariffs: Mapping[str, Tariff] = field(default_factory=dict)
+    site: Site | None = None
 
 
 class Rigs(Protocol):

@@ -59,7 +59,10 @@ class Fault:
 
 @noun
 class Attempt:
-    """One try at a trial. `bill` is what it cost with its roles and with tries that failed."""
+    """One try at a trial. `bill` is what it cost with its roles and with tries that failed.
+
+    `phases` says how many seconds went where: set-up, agent, grading.
+    """
 
     number: int
     status: Status
@@ -73,6 +76,7 @@ class Attempt:
     spent: Spent = field(default_factory=Spent)
     roles: Mapping[str, Spent] = field(default_factory=dict)
     bill: Bill = NO_BILL
+    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 @noun

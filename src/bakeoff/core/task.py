@@ -7,6 +7,7 @@ from functools import cached_property
 from bakeoff._lib.digest import digest
 from bakeoff._lib.noun import noun
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import Workspace
 
 
 @noun
@@ -58,6 +59,7 @@ class ScorerSpec:
 class Task:
     """One problem: messages, how they are to be asked, and how the answer is checked.
 
+    With a `workspace` it is to be solved there: what counts is what was changed in it.
     `name`, `category` and `metadata` describe; everything else is identity.
     """
 
@@ -72,10 +74,13 @@ class Task:
     name: str | None = None
     category: str | None = None
     metadata: Mapping[str, Json] = field(default_factory=dict)
+    workspace: Workspace | None = None
 
     def identity(self) -> dict[str, Json]:
         """Return what makes this task this task and no other."""
+        where = {} if self.workspace is None else {"workspace": self.workspace.identity()}
         return {
+            **where,
             "id": self.id,
             "messages": [m.wire() for m in self.messages],
             "parameters": dict(self.parameters),

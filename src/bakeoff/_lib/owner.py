@@ -1,0 +1,66 @@
+"""Who made a folder, a container or a cgroup: a mark that says later whether its maker still lives.
+
+The mark holds the machine with its boot and its view of processes, the process, and when that
+started, so that a process number which was given out again is not mistaken for the old one.
+"""
+
+import os
+import re
+import socket
+from functools import cache
+from pathlib import Path
+
+from bakeoff._lib.digest import digest
+
+_MARK = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
+
+
+def mine() -> str:
+    """Return the mark of this process; letters, digits and hyphens only."""
+    pid = os.getpid()
+    return f"{_machine()}-{pid}-{_started(pid) or 0}"
+
+
+def is_dead(mark: str) -> bool:
+    """Whether *mark* is of a process of this machine that is gone; False where nobody can tell."""
+    parts = _MARK.fullmatch(mark)
+    if parts is None or parts[1] != _machine():
+        return False
+    started = _started(int(parts[2]))
+    return started is None or started != int(parts[3])
+
+
+def find(text: str) -> str | None:
+    """Return the mark that stands in *text*, such as the name of a folder."""
+    found = _MARK.search(text)
+    return found[0] if found else None
+
+
+@cache
+def _machine() -> str:
+    known = [socket.gethostname()]
+    for path in (Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")):
+        try:
+            known.append(str(path.readlink()) if path.is_symlink() else path.read_text())
+        except OSError:
+            known.append("")  # not Linux: the name of the host must do
+    return digest(known)[:8]
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process started, in the kernel's ticks; None where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None if Path("/proc/self").exists() else _alive(pid)
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def _alive(pid: int) -> int | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return 0
+    return 0

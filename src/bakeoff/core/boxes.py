@@ -1,0 +1,158 @@
+"""The ports of the places where commands run: a sandbox opens boxes, a box runs commands.
+
+The files of a box lie in a private folder of the host, which the box shows at its `root`. So they
+are put there before the box opens and read after it has stopped, and no port is needed for moving
+files. A box that works on a copy elsewhere brings it back before `stop` returns.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from pathlib import Path
+from typing import Protocol
+
+from bakeoff._lib.noun import noun
+from bakeoff.core.task import Task
+from bakeoff.core.workspace import BoxLimits, Change, Image
+
+
+@noun
+class Mount:
+    """A path of the host that is shown in the box; read-only unless `writable`."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+@noun
+class GatewayAddress:
+    """Where the model gateway listens on the host: a unix socket, and a loopback URL."""
+
+    socket: str
+    url: str
+
+
+@noun
+class BoxSpec:
+    """A box to be opened.
+
+    `label` names the run and the trial, so that what a dead run left can be found. `image` is what
+    `Sandbox.image` returned. `archive` and `gone` are the change of a whole box, made before the
+    first command. `folder` is None for a box whose files all come from its image.
+    """
+
+    label: str
+    folder: Path | None
+    root: str = "/app"
+    workdir: str = "/app"
+    image: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limits: BoxLimits = field(default_factory=BoxLimits)
+    network: bool = False
+    mounts: tuple[Mount, ...] = ()
+    gateway: GatewayAddress | None = None
+    archive: bytes | None = None
+    gone: tuple[str, ...] = ()
+
+
+Hears = Callable[[bytes], None]
+
+
+@noun
+class Command:
+    """A program with its arguments, run in the box; `None` leaves what the box says.
+
+    It is ended with all its children when `time_s` is over. Of its output the first and the last
+    part are kept, `most_output` bytes in all, in the order in which they came.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    time_s: float | None = None
+    stdin: bytes = b""
+    most_output: int = 1_000_000
+    hears: Hears | None = field(default=None, repr=False, compare=False)
+
+
+@noun
+class Ran:
+    """How a command ended: its exit code, or None where it was stopped, and what it printed.
+
+    `stopped` says why it did not end by itself: its time, the box's memory, its disk.
+    """
+
+    code: int | None
+    output: str
+    elapsed_s: float
+    stopped: str | None = None
+    truncated: bool = False
+
+
+class Box(Protocol):
+    """An open box."""
+
+    @property
+    def gateway_url(self) -> str | None:
+        """Where a command in the box reaches the gateway: `http://127.0.0.1:PORT`."""
+
+    async def run(self, command: Command) -> Ran:
+        """Run *command*; raise SandboxError only where it could not be started or watched."""
+
+    async def stop(self) -> None:
+        """End every process of the box; its folder then holds what it left."""
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Return how a stopped box's file system differs from its image: an archive, what is gone."""
+
+    async def close(self) -> None:
+        """End every process and leave nothing but the folder, which belongs to the caller."""
+
+
+class Sandbox(Protocol):
+    """Opens boxes of one kind."""
+
+    name: str
+    isolates: bool
+
+    async def image(self, image: Image | None) -> str | None:
+        """Return the image to start boxes from, built where it must be, once for all."""
+
+    async def open(self, spec: BoxSpec) -> Box:
+        """Return a box that is ready; SandboxError where there is none to be had."""
+
+    async def reap(self) -> Sequence[str]:
+        """Take away what dead runs left, and return a line for each thing."""
+
+    async def close(self) -> None:
+        """Give back what is held for the whole run."""
+
+
+class Room(Protocol):
+    """The box of one trial, with where its files lie on the host."""
+
+    @property
+    def box(self) -> Box:
+        """The open box."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on the host that the box shows at its root."""
+
+
+class Bench(Protocol):
+    """Sets up the workspace of a task: the agent's room, then the clean room for its grade."""
+
+    def room(
+        self, task: Task, *, label: str, gateway: GatewayAddress | None, mounts: tuple[Mount, ...]
+    ) -> AbstractAsyncContextManager[Room]:
+        """Open the agent's room: the files, one commit, set-up done; nothing hidden."""
+
+    async def change(self, task: Task, room: Room) -> Change:
+        """Stop the room's box and return what was changed in it."""
+
+    def clean_room(
+        self, task: Task, change: Change | None, *, label: str
+    ) -> AbstractAsyncContextManager[Room]:
+        """Open a fresh room with the pristine files, the change, and only then what is hidden."""

@@ -1,0 +1,39 @@
+"""What happens in one attempt, kept as it happens: an attempt that is cut leaves what there was."""
+
+from bakeoff.core.task import Message
+
+_MOST_LOG = 2_000_000
+_CUT = "\n[... the log is longer than what is kept ...]\n"
+
+
+class Journal:
+    """The transcript and the log of one attempt, written by its agent and by the gateway."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.interventions = 0
+        self._log: list[str] = []
+        self._room = _MOST_LOG
+
+    def say(self, *messages: Message) -> None:
+        """Go on with the conversation."""
+        self.messages.extend(messages)
+
+    def intervened(self, message: Message) -> None:
+        """Note that somebody had to step in, and what was said."""
+        self.interventions += 1
+        self.say(message)
+
+    def print(self, text: str) -> None:
+        """Go on with the log; what is too long is left out, and it says so."""
+        if self._room <= 0:
+            return
+        self._log.append(text[: self._room])
+        self._room -= len(text)
+        if self._room <= 0:
+            self._log.append(_CUT)
+
+    @property
+    def log(self) -> str | None:
+        """Return the log, or None where nothing was printed."""
+        return "".join(self._log) or None

@@ -1,0 +1,149 @@
+"""Where an agent works: the files it is given, the box they lie in, and what it must not see."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bakeoff._lib.noun import noun
+from bakeoff.core.values import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """Files: `path` says where they are found, `digest` what they are, `at` where they go.
+
+    With a `commit`, `path` is a git repository: a folder, a bundle or a URL; `subdir` and `sparse`
+    choose a part of it. Without one it is a folder. `at` is relative to the root of the workspace;
+    an absolute `at` is a place of its own in the box, which only hidden files may have.
+    """
+
+    path: str
+    digest: str
+    at: str = ""
+    commit: str | None = None
+    subdir: str | None = None
+    sparse: tuple[str, ...] = ()
+
+    def identity(self) -> dict[str, Json]:
+        """Return what the files are and where they go, not where they were found."""
+        return {
+            "digest": self.digest,
+            "at": self.at,
+            "subdir": self.subdir,
+            "sparse": list(self.sparse),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """What a container starts from: an image by its name, or a folder that it is built from."""
+
+    name: str | None = None
+    context: Tree | None = None
+    dockerfile: str = "Dockerfile"
+
+    def identity(self) -> dict[str, Json]:
+        """Return what decides the content of the image."""
+        context = None if self.context is None else self.context.identity()
+        return {"name": self.name, "context": context, "dockerfile": self.dockerfile}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The reference solution: files laid over the workspace, a patch, or a script run in it."""
+
+    kind: Literal["files", "patch", "script"]
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxLimits:
+    """What one box may take; None is no limit. `setup_s` is for its set-up commands."""
+
+    memory_mb: int | None = 4096
+    processes: int | None = 512
+    disk_mb: int | None = 4096
+    cpus: float | None = None
+    setup_s: float = 600.0
+
+    def identity(self) -> dict[str, Json]:
+        """Return the limits that an agent feels."""
+        return {
+            "memory_mb": self.memory_mb,
+            "processes": self.processes,
+            "disk_mb": self.disk_mb,
+            "cpus": self.cpus,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """The files of a task and the box for them.
+
+    The `files` are laid one over another, `removed` globs are taken away, `texts` written last. In
+    the box they lie under `root`; the agent starts in `workdir`, which is relative to it.
+
+    `hidden` files reach only the box in which the work is graded, after the agent's change; paths
+    that match `protected` are as they were before the agent came. `check` is a command that the
+    agent may know: it tells whether the work looks finished, and is never the verdict.
+
+    With `whole_box` the change is that of the box's whole file system, which an image brought;
+    else it is that of the files under `root`.
+    """
+
+    files: tuple[Tree, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    root: str = "/app"
+    workdir: str = ""
+    image: Image | None = None
+    whole_box: bool = False
+    setup: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    network: bool = False
+    limits: BoxLimits = field(default_factory=BoxLimits)
+    check: str | None = None
+    hidden: tuple[Tree, ...] = ()
+    protected: tuple[str, ...] = ()
+    reference: Reference | None = None
+
+    @property
+    def start(self) -> str:
+        """Where in the box the agent starts."""
+        return f"{self.root}/{self.workdir}".rstrip("/") or "/"
+
+    def identity(self) -> dict[str, Json]:
+        """Return what makes a difference to an agent or to its grade."""
+        return {
+            "files": [tree.identity() for tree in self.files],
+            "texts": dict(self.texts),
+            "removed": list(self.removed),
+            "root": self.root,
+            "workdir": self.workdir,
+            "image": None if self.image is None else self.image.identity(),
+            "whole_box": self.whole_box,
+            "setup": list(self.setup),
+            "environment": dict(self.environment),
+            "network": self.network,
+            "limits": self.limits.identity(),
+            "check": self.check,
+            "hidden": [tree.identity() for tree in self.hidden],
+            "protected": list(self.protected),
+        }
+
+
+@noun
+class Change:
+    """What an agent changed: a patch against the files it was given, in git's format.
+
+    `left_out` names what no patch can hold, such as a FIFO. `archive` is the change of a whole box:
+    a gzipped tar of what is new or different, with the paths that are gone in `gone`.
+    """
+
+    patch: str
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+    left_out: tuple[str, ...] = ()
+    archive: bytes | None = None
+    gone: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""The local model proxy that programs in boxes talk to."""
