@@ -20,7 +20,7 @@ from bakeoff.config.convert import convert
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 
-Kind = Literal["models", "agents", "scorers"]
+Kind = Literal["models", "agents", "scorers", "sandboxes"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "models": {
@@ -32,7 +32,30 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "openai-responses": "bakeoff.models.openai_responses:build",
         "scripted": "bakeoff.models.scripted:build",
     },
-    "agents": {"direct": "bakeoff.agents.direct:Direct"},
+    "agents": {
+        "aider": "bakeoff.agents.programs:aider",
+        "cheat": "bakeoff.agents.cheat:Cheat",
+        "claude-code": "bakeoff.agents.programs:claude_code",
+        "codex": "bakeoff.agents.programs:codex",
+        "command": "bakeoff.agents.command:CommandAgent",
+        "continue": "bakeoff.agents.programs:continue_",
+        "direct": "bakeoff.agents.direct:Direct",
+        "gemini-cli": "bakeoff.agents.programs:gemini_cli",
+        "human": "bakeoff.agents.human:Human",
+        "mini-swe-agent": "bakeoff.agents.programs:mini_swe_agent",
+        "nop": "bakeoff.agents.nop:Nop",
+        "opencode": "bakeoff.agents.programs:opencode",
+        "oracle": "bakeoff.agents.oracle:Oracle",
+        "qwen-code": "bakeoff.agents.programs:qwen_code",
+        "shell": "bakeoff.agents.shell:Shell",
+    },
+    "sandboxes": {
+        "bubblewrap": "bakeoff.sandboxes.bubblewrap:Bubblewrap",
+        "docker": "bakeoff.sandboxes.container:docker",
+        "local": "bakeoff.sandboxes.local:Local",
+        "modal": "bakeoff.sandboxes.modal:Modal",
+        "podman": "bakeoff.sandboxes.container:podman",
+    },
     "scorers": {
         "choice": "bakeoff.scorers.choice:Choice",
         "exact": "bakeoff.scorers.text:Exact",
@@ -42,9 +65,13 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "numeric": "bakeoff.scorers.numeric:Numeric",
         "pattern": "bakeoff.scorers.text:Pattern",
         "reasoning": "bakeoff.scorers.reasoning:Reasoning",
+        "reward": "bakeoff.scorers.reward:Reward",
+        "rubrics": "bakeoff.scorers.rubrics:Rubrics",
+        "tests": "bakeoff.scorers.tests:Tests",
     },
 }
 
+_ONE = {"models": "model", "agents": "agent", "scorers": "scorer", "sandboxes": "sandbox"}
 _REFERENCE = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 
 
@@ -88,7 +115,7 @@ def find(kind: Kind, name: str, *, folders: Iterable[Path] = ()) -> object:
             return plugin.load()
     if is_reference(name):
         return _load_own(name, folders)
-    raise UsageError(f"no {kind[:-1]} is called {name!r}: {did_you_mean(name, names(kind))}")
+    raise UsageError(f"no {_ONE[kind]} is called {name!r}: {did_you_mean(name, names(kind))}")
 
 
 def build(part: object, settings: Mapping[str, Json], *, what: str) -> object:

@@ -62,6 +62,7 @@ class LimitsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     cost_usd: Positive | None = None
     scoring_s: Positive = 1800.0
     attempts: Count = 2
+    interventions: Annotated[int, Meta(ge=0)] = 0
 
 
 class BudgetTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -69,6 +70,13 @@ class BudgetTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     max_cost_usd: Positive | None = None
     max_tokens: Count | None = None
+
+
+class SandboxTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Where the commands of workspace tasks run; without a name, the best that is there."""
+
+    name: str | None = None
+    settings: dict[str, Json] = {}
 
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -91,6 +99,7 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     budget: BudgetTable = msgspec.field(default_factory=BudgetTable)
     prices: str | None = None
     roles: dict[str, str | ModelTable] = {}
+    sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
 
 
 def json_schema() -> dict[str, Json]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.task import Task
+from bakeoff.core.workspace import SandboxSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +35,4 @@ class Brief:
     sources: tuple[Source, ...] = ()
     cap: Cap = NO_CAP
     prices: str | None = None
+    sandbox: SandboxSpec = field(default_factory=SandboxSpec)

@@ -96,7 +96,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one attempt may spend; None is no limit. Scoring has its own deadline."""
+    """What one attempt may spend; None is no limit. Scoring has its own deadline.
+
+    `interventions` is how often the instructor may step in where an agent asks or is not done.
+    """
 
     time_s: float | None = None
     requests: int | None = None
@@ -104,10 +107,13 @@ class Limits:
     tokens: int | None = None
     cost_usd: float | None = None
     scoring_s: float | None = 1800.0
+    interventions: int = 0
 
     def identity(self) -> dict[str, Json]:
         """Return the limits that a candidate feels."""
+        attended = {"interventions": self.interventions} if self.interventions else {}
         return {
+            **attended,
             "time_s": None if self.time_s is None else float(self.time_s),
             "requests": self.requests,
             "output_tokens": self.output_tokens,

@@ -7,6 +7,7 @@ from bakeoff.core.brief import Source
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import SandboxSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,3 +31,4 @@ class Manifest:
     selection: Mapping[str, Json] = field(default_factory=dict)
     cap: Cap = NO_CAP
     prices: str | None = None
+    sandbox: SandboxSpec = field(default_factory=SandboxSpec)

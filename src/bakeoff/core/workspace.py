@@ -77,6 +77,14 @@ class BoxLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SandboxSpec:
+    """A sandbox by name, with its settings; without a name, the best there is."""
+
+    name: str | None = None
+    settings: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workspace:
     """The files of a task and the box for them.
 

@@ -18,12 +18,13 @@ from bakeoff.core.errors import (
 )
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Kit, Rig, Scorer
+from bakeoff.core.ports import Agent, Kit, Rig, Scorer
 from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.engine.budget import Tab
 from bakeoff.engine.contained import contained
 from bakeoff.engine.meter import Meter
+from bakeoff.engine.room import heeding, solve_in_room
 
 _ROUNDING = 1e-9  # weights such as .7 + .3 must still reach a threshold of 1
 
@@ -39,6 +40,7 @@ class _Course:
     meter: Meter | None = None
     roles: Mapping[str, Meter] = field(default_factory=dict)
     tab: Tab = field(default_factory=Tab)
+    phases: dict[str, float] = field(default_factory=dict)
 
     def measure(self, rig: Rig, limits: Limits | None = None) -> Meter:
         """Put a meter before the model, which is returned, and before each role."""
@@ -67,8 +69,8 @@ async def run_attempt(trial: Trial, rig: Rig, *, number: int, tab: Tab | None = 
     started_at, began = timestamp(), monotonic()
     course = _Course(tab=tab or Tab())
     try:
-        await _solve(trial, rig, course)
-        await _score(trial, rig, course)
+        await _solve(trial, rig, course, number)
+        await _score(trial, rig, course, number)
         course.end()
     except (TrialError, BudgetReached) as error:
         course.end(error)
@@ -85,38 +87,66 @@ async def rescore_attempt(
     course = _Course(outcome=old.outcome, status=_status_before_scoring(old), tab=tab or Tab())
     course.measure(rig)
     try:
-        await _score(trial, rig, course)
+        await _score(trial, rig, course, number)
         course.end()
     except (TrialError, BudgetReached) as error:
         course.end(error)
+    course.phases = {**old.phases, **course.phases}
     again = _close(trial.task, course, number, old.started_at, old.elapsed_s)
     bill = again.bill + (old.bill if number == old.number else NO_BILL)
     return replace(again, spent=old.spent, roles=again.roles or old.roles, bill=bill)
 
 
 def _status_before_scoring(attempt: Attempt) -> Status:
-    """Return how the agent ended; only a scorer's fault or the end of the budget came after it."""
+    """Return how the agent ended; a fault or the end of the budget came after it: it left something."""
     if attempt.status is Status.CANCELLED:
         return Status.COMPLETED
-    if attempt.fault is not None and attempt.fault.boundary == ScorerError.boundary:
-        return Status.COMPLETED
-    return attempt.status
+    return Status.COMPLETED if attempt.fault is not None else attempt.status
 
 
-async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
+async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
     limits = _effective_limits(trial)
     meter = course.measure(rig, limits)
-    kit = Kit(model=meter, roles=course.roles, rollout=trial.rollout)
+    if trial.task.workspace is None:
+        kit = Kit(model=meter, roles=course.roles, rollout=trial.rollout)
+        course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
+        return
+
+    async def solve(kit: Kit) -> Outcome:
+        return await _left_by(rig.agent, trial, course, kit, limits)
+
+    kit = _room_kit(trial, rig, course, meter, number)
+    phases = course.phases
+    course.outcome = await solve_in_room(
+        trial, rig.site, solve, kit=kit, meter=meter, phases=phases
+    )
+
+
+def _room_kit(trial: Trial, rig: Rig, course: _Course, meter: Meter, number: int) -> Kit:
+    return Kit(
+        model=meter,
+        roles=course.roles,
+        rollout=trial.rollout,
+        label=f"{trial.name}#{number}",
+        bench=rig.site.bench if rig.site else None,
+    )
+
+
+async def _left_by(
+    agent: Agent, trial: Trial, course: _Course, kit: Kit, limits: Limits
+) -> Outcome:
+    """Return what *agent* leaves, or what there was when a limit ran out."""
+    meter = course.meter
     try:
-        name = trial.candidate.agent.name
-        with within(limits.time_s), contained(AgentError, f"agent {name!r}"):
-            left = _checked(await rig.agent.solve(trial.task, kit))
+        with within(limits.time_s), contained(AgentError, f"agent {trial.candidate.agent.name!r}"):
+            solving = agent.solve(trial.task, kit)
+            left = _checked(await (solving if kit.door is None else heeding(kit.door, solving)))
             if course.tab.refused:
                 raise BudgetReached(course.tab.refused)
-            course.outcome = left
+            return left
     except (TimeoutError, LimitReached) as error:
         # Only the deadline can raise TimeoutError here: `boundary` renamed any other.
-        troubles = (m.trouble for m in (meter, *course.roles.values()))
+        troubles = (m.trouble for m in (meter, *course.roles.values()) if m)
         if trouble := next(filter(None, troubles), None):
             # the endpoint spent that time, not the candidate
             raise ProviderError(
@@ -124,7 +154,7 @@ async def _solve(trial: Trial, rig: Rig, course: _Course) -> None:
             ) from error
         course.status = Status.LIMITED
         reason = str(error) or f"the time limit of {limits.time_s:g} s ran out"
-        course.outcome = _cut_short(meter, reason)
+        return _cut_short(meter, reason)
 
 
 def _checked(left: object) -> Outcome:
@@ -134,11 +164,15 @@ def _checked(left: object) -> Outcome:
     return left
 
 
-async def _score(trial: Trial, rig: Rig, course: _Course) -> None:
+async def _score(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
     if course.outcome is None or course.meter is None:
         return
     task, deadline_s = trial.task, trial.conditions.limits.scoring_s
-    kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
+    if task.workspace is None:
+        kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
+    else:
+        kit = _room_kit(trial, rig, course, course.meter, number)
+    began = monotonic()
     scores = []
     try:
         with within(deadline_s):
@@ -146,6 +180,9 @@ async def _score(trial: Trial, rig: Rig, course: _Course) -> None:
                 scores.append(await _verdict(spec, scorer, task, course.outcome, kit))
     except TimeoutError as error:
         raise ScorerError(f"scoring took longer than {deadline_s:g} s") from error
+    finally:
+        if task.workspace is not None:
+            course.phases["grading"] = monotonic() - began
     course.scores = tuple(scores)
 
 
@@ -186,8 +223,8 @@ def _effective_limits(trial: Trial) -> Limits:
     return replace(limits, time_s=own if limits.time_s is None else min(own, limits.time_s))
 
 
-def _cut_short(meter: Meter, reason: str) -> Outcome:
-    last = meter.last
+def _cut_short(meter: Meter | None, reason: str) -> Outcome:
+    last = meter.last if meter else None
     return Outcome(
         answer=last.text if last else "",
         stop_reason=reason,
@@ -213,4 +250,5 @@ def _close(
         spent=course.meter.spent if course.meter else Spent(),
         roles=roles,
         bill=course.tab.bill,
+        phases=course.phases,
     )

@@ -8,7 +8,14 @@ from pathlib import Path
 from bakeoff._lib.digest import digest_bytes
 from bakeoff.config.convert import convert
 from bakeoff.config.entries import conversation, default_scorers, scorer_specs
-from bakeoff.config.run_file import AgentTable, LimitsTable, ModelTable, RunFile, TaskTable
+from bakeoff.config.run_file import (
+    AgentTable,
+    LimitsTable,
+    ModelTable,
+    RunFile,
+    SandboxTable,
+    TaskTable,
+)
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.budget import Cap
@@ -16,6 +23,7 @@ from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import SandboxSpec
 from bakeoff.suites.json_suite import Scoring, read_suite
 
 
@@ -99,6 +107,7 @@ def _under(run: RunFile, brief: Brief) -> Brief:
         conditions=_conditions(run.limits, run.roles),
         cap=Cap(cost_usd=run.budget.max_cost_usd, tokens=run.budget.max_tokens),
         prices=run.prices or brief.prices,
+        sandbox=_sandbox_spec(run.sandbox),
     )
 
 
@@ -145,6 +154,12 @@ def _agent_spec(entry: str | AgentTable) -> AgentSpec:
     )
 
 
+def _sandbox_spec(entry: str | SandboxTable) -> SandboxSpec:
+    if isinstance(entry, str):
+        return SandboxSpec(name=entry)
+    return SandboxSpec(name=entry.name, settings=entry.settings)
+
+
 def _conditions(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) -> Conditions:
     return Conditions(
         limits=Limits(
@@ -154,6 +169,7 @@ def _conditions(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) -> C
             tokens=limits.tokens,
             cost_usd=limits.cost_usd,
             scoring_s=limits.scoring_s,
+            interventions=limits.interventions,
         ),
         roles={name: model_spec(entry) for name, entry in roles.items()},
         attempts=limits.attempts,

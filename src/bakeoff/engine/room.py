@@ -1,0 +1,89 @@
+"""An agent at work in a room of its own: opened before it, emptied of its change after it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TypeVar
+
+from bakeoff._lib.clock import monotonic
+from bakeoff.core.errors import SandboxError
+from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.plan import Trial
+from bakeoff.core.ports import Door, Kit, Site
+from bakeoff.engine.contained import contained
+from bakeoff.engine.meter import Meter
+
+T = TypeVar("T")
+Solve = Callable[[Kit], Awaitable[Outcome]]
+
+
+async def solve_in_room(
+    trial: Trial,
+    site: Site | None,
+    solve: Solve,
+    *,
+    kit: Kit,
+    meter: Meter,
+    phases: dict[str, float],
+) -> Outcome:
+    """Return what *solve* left in a room of *site*, with its change; *phases* learns the times.
+
+    A question that the endpoint failed to answer, and that nobody repeated with success, is the
+    endpoint's fault and not a result: a program in a box may well carry on without it.
+    """
+    if site is None:
+        raise SandboxError(
+            f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
+        )
+    task, journal = trial.task, Journal()
+    async with AsyncExitStack() as stack:
+        began = monotonic()
+        with contained(SandboxError, "the workspace could not be set up"):
+            room = await stack.enter_async_context(
+                site.bench.room(
+                    task,
+                    label=kit.label,
+                    gateway=site.gateway.address if site.gateway else None,
+                    mounts=site.mounts,
+                )
+            )
+        phases["set-up"] = monotonic() - began
+        door = None
+        if site.gateway is not None:
+            door = site.gateway.admit(meter, journal, rollout=trial.rollout)
+            stack.callback(door.close)
+        began = monotonic()
+        left = await solve(replace(kit, journal=journal, room=room, door=door))
+        phases["agent"] = monotonic() - began
+        if door is not None:
+            door.close()
+            if door.fault is not None:
+                raise door.fault
+        with contained(SandboxError, "what the agent changed could not be taken"):
+            change = await site.bench.change(task, room)
+    return replace(
+        left,
+        transcript=left.transcript or tuple(journal.messages),
+        log=left.log or journal.log,
+        interventions=left.interventions or journal.interventions,
+        change=change,
+    )
+
+
+async def heeding(door: Door, work: Awaitable[T]) -> T:
+    """Await *work*, and end it where a limit or the budget shuts the *door* on it."""
+    working = asyncio.ensure_future(work)
+    refusing = asyncio.ensure_future(door.refused())
+    try:
+        await asyncio.wait({working, refusing}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise refusing.result()
+        return working.result()
+    finally:
+        refusing.cancel()
+        working.cancel()
+        await asyncio.wait({working, refusing})  # a box must be empty before the room is left
+        if not working.cancelled():
+            working.exception()  # whatever it was, the refusal came first
