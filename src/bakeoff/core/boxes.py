@@ -145,9 +145,18 @@ class Bench(Protocol):
     """Sets up the workspace of a task: the agent's room, then the clean room for its grade."""
 
     def room(
-        self, task: Task, *, label: str, gateway: GatewayAddress | None, mounts: tuple[Mount, ...]
+        self,
+        task: Task,
+        *,
+        label: str,
+        gateway: GatewayAddress | None,
+        mounts: tuple[Mount, ...],
+        environment: Mapping[str, str],
     ) -> AbstractAsyncContextManager[Room]:
-        """Open the agent's room: the files, one commit, set-up done; nothing hidden."""
+        """Open the agent's room: the files, one commit, set-up done; nothing hidden.
+
+        The candidate's *environment* goes beside the task's own, and before it.
+        """
 
     async def change(self, task: Task, room: Room) -> Change:
         """Stop the room's box and return what was changed in it."""

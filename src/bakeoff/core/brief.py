@@ -17,14 +17,26 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """A task for one candidate, as some files pair them by themselves."""
+
+    task: Task
+    model: ModelSpec
+    agent: AgentSpec
+    rollouts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Brief:
     """Tasks, and where they were given: who is to solve them, how often, under which conditions.
 
-    A model is named as the person named it; `api` finds out what it means.
+    A model is named as the person named it; `api` finds out what it means. Where there are
+    `pairings`, they are the plan, and `tasks` only lists their tasks.
     """
 
     name: str
     tasks: tuple[Task, ...]
+    pairings: tuple[Pairing, ...] = ()
     models: tuple[ModelSpec, ...] = ()
     agents: tuple[AgentSpec, ...] = ()
     rollouts: int = 1

@@ -59,16 +59,32 @@ class ModelSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSpec:
-    """An agent by name, with its version and settings."""
+    """An agent by name, with its version and settings.
+
+    `environment` is what its box shows it beyond the task's own, `time_s` how long it may take; a
+    sweep over them is a sweep over candidates.
+    """
 
     name: str = "direct"
     version: str | None = None
     settings: Mapping[str, Json] = field(default_factory=dict)
     label: str | None = None
+    needs_model: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    time_s: float | None = None
 
     def identity(self) -> dict[str, Json]:
         """Return what decides how the agent works."""
-        return {"name": self.name, "version": self.version, "settings": dict(self.settings)}
+        own: dict[str, Json] = {}
+        if self.environment:
+            own["environment"] = dict(self.environment)
+        if self.time_s is not None:
+            own["time_s"] = float(self.time_s)
+        return {"name": self.name, "version": self.version, "settings": dict(self.settings), **own}
+
+
+NO_MODEL = ModelSpec(provider="scripted", name="nobody")
+"""The model of an agent that asks none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,11 +19,6 @@ class Journal:
         """Go on with the conversation."""
         self.messages.extend(messages)
 
-    def intervened(self, message: Message) -> None:
-        """Note that somebody had to step in, and what was said."""
-        self.interventions += 1
-        self.say(message)
-
     def print(self, text: str) -> None:
         """Go on with the log; what is too long is left out, and it says so."""
         if self._room <= 0:

@@ -47,6 +47,7 @@ async def solve_in_room(
                     label=kit.label,
                     gateway=site.gateway.address if site.gateway else None,
                     mounts=site.mounts,
+                    environment=trial.candidate.agent.environment,
                 )
             )
         phases["set-up"] = monotonic() - began

@@ -216,11 +216,15 @@ async def _verdict(
 
 
 def _effective_limits(trial: Trial) -> Limits:
-    limits = trial.conditions.limits
-    own = trial.task.time_s
-    if own is None:
+    limits, task_s, agent_s = (
+        trial.conditions.limits,
+        trial.task.time_s,
+        trial.candidate.agent.time_s,
+    )
+    if task_s is None and agent_s is None:
         return limits
-    return replace(limits, time_s=own if limits.time_s is None else min(own, limits.time_s))
+    least = min(s for s in (limits.time_s, task_s, agent_s) if s is not None)
+    return replace(limits, time_s=least)
 
 
 def _cut_short(meter: Meter | None, reason: str) -> Outcome:

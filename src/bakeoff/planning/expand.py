@@ -1,11 +1,11 @@
 """From a brief to a plan."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bakeoff._lib.digest import digest
 from bakeoff.core.brief import Brief
-from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
+from bakeoff.core.candidate import NO_MODEL, AgentSpec, Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Block, Plan
 from bakeoff.planning.order import ordered
@@ -22,10 +22,10 @@ def expand(brief: Brief) -> Plan:
     return ordered(Plan(blocks=(block,), conditions=brief.conditions))
 
 
-def _candidates(agents: Iterable[AgentSpec], models: Iterable[ModelSpec]) -> tuple[Candidate, ...]:
+def _candidates(agents: Iterable[AgentSpec], models: Sequence[ModelSpec]) -> tuple[Candidate, ...]:
     pairs: dict[str, Candidate] = {}
     for agent in agents:
-        for model in models:
+        for model in models if agent.needs_model else (NO_MODEL,):
             candidate = Candidate(id=_label(agent, model), model=model, agent=agent)
             twin = pairs.setdefault(candidate.digest, candidate)  # the same one twice is one
             if twin.id != candidate.id:
@@ -41,6 +41,8 @@ def _candidates(agents: Iterable[AgentSpec], models: Iterable[ModelSpec]) -> tup
 
 
 def _label(agent: AgentSpec, model: ModelSpec) -> str:
+    if not agent.needs_model:
+        return agent.label or agent.name
     name = model.label or model.full_name
     if agent.name == "direct" and not agent.label:
         return name

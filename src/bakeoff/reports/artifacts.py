@@ -1,0 +1,73 @@
+"""What a trial in a workspace left, as files: a view of the ledger that a person can open."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from bakeoff._lib.atomic import write_atomic
+from bakeoff._lib.names import safe_name
+from bakeoff._lib.redact import Redactor
+from bakeoff.core.errors import LedgerError
+from bakeoff.core.record import Attempt
+from bakeoff.core.values import Json
+
+ARTIFACTS = "artifacts"
+
+
+def artifacts_folder(run: Path, trial: str, attempt: int) -> Path:
+    """Return where the files of an attempt are."""
+    return run / ARTIFACTS / safe_name(trial) / str(attempt)
+
+
+def write_artifacts(run: Path, trial: str, attempt: Attempt, redactor: Redactor) -> None:
+    """Write the files of *attempt* into the folder of its *run*."""
+    folder = artifacts_folder(run, trial, attempt.number)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files_of(attempt):
+            write_atomic(folder / name, redactor.text(text).encode("utf-8", "replace"))
+    except OSError as error:
+        raise LedgerError(
+            f"{folder} cannot be written: {error.strerror}; the trials are kept: make room there, "
+            "then resume the run"
+        ) from error
+
+
+def files_of(attempt: Attempt) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each file that *attempt* leaves."""
+    outcome = attempt.outcome
+    if outcome is not None and outcome.change is not None:
+        yield "diff.patch", outcome.change.patch
+    if outcome is not None and outcome.transcript:
+        lines = (msgspec.json.encode(message).decode() for message in outcome.transcript)
+        yield "transcript.jsonl", "\n".join(lines) + "\n"
+    if outcome is not None and outcome.log:
+        yield "agent.log", outcome.log
+    for score in attempt.scores:
+        if isinstance(output := score.details.get("output"), str):
+            yield f"{safe_name(score.scorer)}.log", output
+    data = msgspec.json.encode(_figures(attempt))
+    yield "attempt.json", msgspec.json.format(data, indent=2).decode() + "\n"
+
+
+def _figures(attempt: Attempt) -> dict[str, Json]:
+    """Return what of an attempt can be counted."""
+    change = attempt.outcome.change if attempt.outcome else None
+    usage = attempt.spent.usage
+    return {
+        "status": attempt.status.value,
+        "score": attempt.score,
+        "passed": attempt.passed,
+        "fault": None if attempt.fault is None else attempt.fault.message,
+        "seconds": {"total": attempt.elapsed_s, **attempt.phases},
+        "files_changed": change.files if change else None,
+        "lines_added": change.added if change else None,
+        "lines_removed": change.removed if change else None,
+        "left_out": list(change.left_out) if change else [],
+        "prompts": attempt.spent.requests,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": usage.cost_usd,
+        "interventions": attempt.outcome.interventions if attempt.outcome else 0,
+    }
