@@ -35,6 +35,7 @@ from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import SandboxSpec
 from bakeoff.models.tapes import Folders
 from bakeoff.planning.select import Selection
 from bakeoff.stats.summarize import Summary
@@ -86,6 +87,7 @@ class Options(TypedDict, total=False):
     max_cost: float | None
     max_tokens: int | None
     prices: str | Path | None
+    sandbox: str | None
 
 
 def run(given: Given | None = None, **options: Unpack[Options]) -> Run:
@@ -135,7 +137,7 @@ async def rescore_async(
     )
     anew = None if given is None else read_for_scoring(given, options.get("overrides", {}))
     reference = str(run.folder) if isinstance(run, Run) else run
-    return await score_again(reference, start, anew=anew)
+    return await score_again(reference, start, anew=anew, sandbox=options.get("sandbox"))
 
 
 def plan(given: Given, **options: Unpack[Options]) -> Prepared:
@@ -150,7 +152,10 @@ def summarize(run: Run | str | Path, *, output: str | Path = DEFAULT_OUTPUT) -> 
 
 def _prepared(given: Given | None, options: Options) -> Prepared:
     prepared = _planned(given, options)
-    return replace(prepared, brief=_budgeted(prepared.brief, options))
+    brief = _budgeted(prepared.brief, options)
+    if sandbox := options.get("sandbox"):
+        brief = replace(brief, sandbox=SandboxSpec(name=sandbox))
+    return replace(prepared, brief=brief)
 
 
 def _budgeted(brief: Brief, options: Options) -> Brief:

@@ -10,17 +10,19 @@ from typing import Protocol, runtime_checkable
 from bakeoff import registry
 from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
+from bakeoff.agents.attended import attended
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent
 from bakeoff.api.local_models import served, warm_up
 from bakeoff.api.model_names import OWN, learn_literals, with_secrets
+from bakeoff.api.site import Premises
 from bakeoff.core.budget import Tariff
-from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Agent, Model, Rig, Scorer
+from bakeoff.core.ports import Agent, Model, Rig, Scorer, Site
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.models.function import FunctionModel
@@ -90,11 +92,7 @@ class Parts:
 
     def agent(self, spec: AgentSpec) -> Agent:
         """Return a live agent."""
-        part = self.find("agents", spec.name)
-        built = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
-        if hasattr(built, "solve"):
-            return built  # it has the one method of the port
-        return FunctionAgent(_function(built, f"agent {spec.name!r}"), spec.settings)
+        return live_agent(spec, self.find("agents", spec.name))
 
     def scorer(self, spec: ScorerSpec) -> Scorer:
         """Return a live scorer."""
@@ -103,6 +101,14 @@ class Parts:
         if hasattr(built, "score"):
             return built  # it has the one method of the port
         return FunctionScorer(_function(built, f"scorer {spec.name!r}"), settings=spec.settings)
+
+
+def live_agent(spec: AgentSpec, part: object) -> Agent:
+    """Return *part* as the agent that *spec* describes."""
+    built = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
+    if hasattr(built, "solve"):
+        return built  # it has the one method of the port
+    return FunctionAgent(_function(built, f"agent {spec.name!r}"), spec.settings)
 
 
 def _own_model(part: object, spec: ModelSpec) -> Model:
@@ -138,6 +144,17 @@ def about_task(task: Task) -> Iterator[None]:
         raise UsageError(str(error) if name in str(error) else f"{name}: {error}") from error
 
 
+def _attended(agent: Agent, conditions: Conditions, roles: Container[str]) -> Agent:
+    """Return *agent* with the instructor at its side, where somebody may step in."""
+    interventions = conditions.limits.interventions
+    if interventions and "instructor" not in roles:
+        raise UsageError(
+            "limits.interventions needs somebody who steps in: say which model with "
+            "[roles.instructor] in the run file"
+        )
+    return attended(agent, interventions)
+
+
 def _nobody(_: Request) -> str:
     raise ProviderError("no candidate is asked while answers are scored again")
 
@@ -152,8 +169,11 @@ class SharedRigs:
         *,
         roles: Mapping[str, ModelSpec] | None = None,
         ask_candidates: bool = True,
+        premises: Premises | None = None,
     ) -> None:
         self._parts = parts
+        self._sites: dict[str, Site] = {}
+        self.sandbox = premises.sandbox.name if premises else None
         self._models: dict[str, Model] = {}
         self._scorers: dict[str, Scorer] = {}
         self._of_task: dict[str, tuple[Scorer, ...]] = {}
@@ -165,11 +185,11 @@ class SharedRigs:
         self._tariffs: dict[str, Tariff] = {}
         for candidate in plan.candidates:
             self._tariffs[candidate.digest] = parts.tariff(candidate.model)
-            self._seats[candidate.digest] = (
-                (parts.agent(candidate.agent), self._model(candidate.model))
-                if ask_candidates
-                else (Direct(), FunctionModel(_nobody))
-            )
+            agent: Agent = parts.agent(candidate.agent) if ask_candidates else Direct()
+            model = self._model(candidate.model) if ask_candidates else FunctionModel(_nobody)
+            if premises is not None:
+                self._sites[candidate.digest] = premises.site(agent)
+            self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
         for task in plan.tasks:
             self._check(task, roles)
 
@@ -202,6 +222,7 @@ class SharedRigs:
             roles=roles,
             tariff=self._tariffs[trial.candidate.digest],
             role_tariffs=self._role_tariffs,
+            site=self._sites.get(trial.candidate.digest),
         )
 
     def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:

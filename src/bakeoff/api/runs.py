@@ -3,8 +3,8 @@
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +13,7 @@ from bakeoff._lib.clock import now
 from bakeoff._lib.collector import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.rigs import Parts, SharedRigs
+from bakeoff.api.site import open_premises
 from bakeoff.api.sources import Prepared
 from bakeoff.api.spending import check_cap, forecast_of, prices_from, prices_of
 from bakeoff.config.env_file import environment
@@ -33,6 +34,7 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.stop import Stop
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import SandboxSpec
 from bakeoff.engine.budget import Budget
 from bakeoff.engine.rescore import rescore_plan
 from bakeoff.engine.run import run_plan
@@ -41,6 +43,7 @@ from bakeoff.models.tapes import Folders, open_tapes
 from bakeoff.planning.differences import differences
 from bakeoff.planning.order import ordered
 from bakeoff.planning.rescored import rescored
+from bakeoff.reports.artifacts import write_artifacts
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.summarize import Summary, summarize
 from bakeoff.stores.folders import find_run, new_folder, read_manifest, write_manifest
@@ -128,6 +131,7 @@ def prepared_again(reference: str, output: Path) -> Prepared:
         sources=manifest.sources,
         cap=manifest.cap,
         prices=manifest.prices,
+        sandbox=manifest.sandbox,
     )
     return Prepared(brief=brief, plan=plan, own={}, folders=_folders(manifest))
 
@@ -145,12 +149,27 @@ async def execute(prepared: Prepared, start: Start) -> Run:
             tapes=tapes,
             prices=prices_of(prepared.brief),
         )
-        rigs = SharedRigs(prepared.plan, parts)
-        try:
+        async with _rigged(prepared, start, parts) as rigs:
             folder = _folder(prepared, start)
             if warning and not start.resume:
                 start.listener(Notice(warning))
             return await _execute(prepared, start, folder, rigs, redactor)
+
+
+@asynccontextmanager
+async def _rigged(prepared: Prepared, start: Start, parts: Parts) -> AsyncIterator[SharedRigs]:
+    """Build every part that the plan names, and close them all at the end."""
+    premises_open = open_premises(
+        prepared.plan,
+        prepared.brief.sandbox,
+        environ=parts.environ,
+        run=prepared.brief.name,
+        tell=start.listener,
+    )
+    async with premises_open as premises:
+        rigs = SharedRigs(prepared.plan, parts, premises=premises)
+        try:
+            yield rigs
         finally:
             await rigs.close()
 
@@ -166,7 +185,7 @@ async def _execute(
         if start.resume:
             _tell_differences(plan, folder, start.listener)
         store.freeze(plan)
-        manifest = _manifest(prepared, start, folder)
+        manifest = _manifest(prepared, start, folder, sandbox=rigs.sandbox)
         write_manifest(folder, replace(manifest, served=await rigs.served(plan)), redactor)
         if brief.warm_up:
             await rigs.warm_up(plan, start.listener)
@@ -180,7 +199,7 @@ async def _execute(
                 rigs=rigs,
                 executor=LocalExecutor(brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s),
                 stop=start.stop,
-                tell=_discreet(start.listener, redactor),
+                tell=_filed(_discreet(start.listener, redactor), folder, redactor),
                 budget=budget,
             )
     finally:
@@ -212,7 +231,9 @@ def _dearer_than_its_cap(prepared: Prepared) -> str | None:
     return None
 
 
-async def score_again(reference: str, start: Start, *, anew: Brief | None = None) -> Run:
+async def score_again(
+    reference: str, start: Start, *, anew: Brief | None = None, sandbox: str | None = None
+) -> Run:
     """Score the stored answers of a run again, with the scoring and the roles of *anew*, if any."""
     folder = find_run(reference, start.output)
     ledger = SqliteLedger(folder)
@@ -227,23 +248,28 @@ async def score_again(reference: str, start: Start, *, anew: Brief | None = None
         prices=prices_from(anew.prices if anew else None, manifest.prices),
     )
     roles = {**plan.conditions.roles, **(anew.conditions.roles if anew else {})}
-    rigs = SharedRigs(plan, parts, roles=roles, ask_candidates=False)
-    store = SqliteStore(folder, redactor=redactor, version=VERSION)
-    try:
-        store.freeze(before)
-        start.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
-        adopted = await rescore_plan(
-            plan,
-            ledger=ledger,
-            store=store,
-            rigs=rigs,
-            executor=LocalExecutor(DEFAULT_PARALLEL),
-            stop=start.stop,
-            tell=_discreet(start.listener, redactor),
-        )
-    finally:
-        await store.close()
-        await rigs.close()
+    where = SandboxSpec(name=sandbox) if sandbox else manifest.sandbox
+    premises_open = open_premises(
+        plan, where, environ=parts.environ, run=manifest.name, tell=start.listener
+    )
+    async with premises_open as premises:
+        rigs = SharedRigs(plan, parts, roles=roles, ask_candidates=False, premises=premises)
+        store = SqliteStore(folder, redactor=redactor, version=VERSION)
+        try:
+            store.freeze(before)
+            start.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
+            adopted = await rescore_plan(
+                plan,
+                ledger=ledger,
+                store=store,
+                rigs=rigs,
+                executor=LocalExecutor(DEFAULT_PARALLEL),
+                stop=start.stop,
+                tell=_filed(_discreet(start.listener, redactor), folder, redactor),
+            )
+        finally:
+            await store.close()
+            await rigs.close()
     start.listener(RunEnded(folder.name, stopped_early=not adopted))
     return _summarized(folder)
 
@@ -264,6 +290,17 @@ def _discreet(listener: Listener, redactor: Redactor) -> Listener:
             fault = event.attempt.fault
             fault = replace(fault, message=redactor.text(fault.message))
             event = replace(event, attempt=replace(event.attempt, fault=fault))
+        listener(event)
+
+    return tell
+
+
+def _filed(listener: Listener, folder: Path, redactor: Redactor) -> Listener:
+    """Return a listener before which the files of each workspace trial are written."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.trial.task.workspace is not None:
+            write_artifacts(folder, event.trial.name, event.attempt, redactor)
         listener(event)
 
     return tell
@@ -297,7 +334,7 @@ def _tell_differences(plan: Plan, folder: Path, tell: Listener) -> None:
         tell(Notice(f"{line}: its recorded trials cannot be reused"))
 
 
-def _manifest(prepared: Prepared, start: Start, folder: Path) -> Manifest:
+def _manifest(prepared: Prepared, start: Start, folder: Path, *, sandbox: str | None) -> Manifest:
     plan = prepared.plan
     manifest = Manifest(
         run=folder.name,
@@ -316,6 +353,7 @@ def _manifest(prepared: Prepared, start: Start, folder: Path) -> Manifest:
         selection=start.selection,
         cap=prepared.brief.cap,
         prices=prepared.brief.prices,
+        sandbox=replace(prepared.brief.sandbox, name=sandbox),
     )
     if not start.resume:
         return manifest

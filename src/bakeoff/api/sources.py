@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bakeoff.api.agent_specs import known
 from bakeoff.api.model_names import OWN, how_understood, resolve
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -19,6 +20,10 @@ Given = str | Path | Suite | Sequence[Task] | Brief
 OwnFunction = Callable[..., object]
 
 _READERS = {".toml": read_run_file, ".json": read_suite_file}
+_NO_MODEL_NAMED = (
+    "no model is named: add --model provider/name, for example --model embedded, or "
+    "--model NAME --base-url http://localhost:8000/v1"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +55,7 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
     """Return the plan for what was *given* under these *wishes*."""
     own: dict[str, object] = {}
     folders = _folders(given)
-    named = _wished(read(given, wishes.overrides), wishes, own)
+    named = _wished(read(given, wishes.overrides), wishes, own, folders)
     brief = _resolved(named, wishes, folders)
     understood = map(how_understood, named.models, brief.models)
     return Prepared(
@@ -94,22 +99,23 @@ def read_for_scoring(given: Given, overrides: Mapping[str, str]) -> Brief:
     return _resolved(brief, Wishes(), _folders(given))
 
 
-def _wished(brief: Brief, wishes: Wishes, own: dict[str, object]) -> Brief:
+def _wished(
+    brief: Brief, wishes: Wishes, own: dict[str, object], folders: tuple[Path, ...]
+) -> Brief:
     tasks = select(brief.tasks, wishes.selection)
     if wishes.scorers:
         scorers = tuple(_scorer(s, own) for s in wishes.scorers)
         tasks = tuple(replace(task, scorers=scorers) for task in tasks)
     models = tuple(_model(m, own) for m in wishes.models) or brief.models
-    if not models:
-        raise UsageError(
-            "no model is named: add --model provider/name, for example --model embedded, or "
-            "--model NAME --base-url http://localhost:8000/v1"
-        )
+    agents = tuple(_agent(a, own) for a in wishes.agents) or brief.agents
+    agents = tuple(known(agent, own, folders) for agent in agents)
+    if not models and any(agent.needs_model for agent in agents or (AgentSpec(),)):
+        raise UsageError(_NO_MODEL_NAMED)
     return replace(
         brief,
         tasks=tasks,
         models=models,
-        agents=tuple(_agent(a, own) for a in wishes.agents) or brief.agents,
+        agents=agents,
         rollouts=brief.rollouts if wishes.rollouts is None else wishes.rollouts,
         parallel=wishes.parallel or brief.parallel,
     )

@@ -10,12 +10,18 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser(
         "run",
-        "Run SOURCE: a JSON suite, or a run file in TOML.\n"
+        "Run SOURCE: a JSON suite, a run file in TOML, a task folder, or a folder of those.\n"
         "With --resume only what is missing is run, and SOURCE may be left out.",
     )
-    p.add_argument("source", nargs="?", type=Path, metavar="SOURCE", help="a .json or .toml file")
+    p.add_argument(
+        "source", nargs="?", type=Path, metavar="SOURCE", help="a .json or .toml file, or a folder"
+    )
     p.add_argument("-m", "--model", action="append", default=[], dest="models", metavar="M",
                    help="provider/name; may be repeated")  # fmt: skip
+    p.add_argument("-a", "--agent", action="append", default=[], dest="agents", metavar="A",
+                   help="who solves the tasks (default: the bare model); may be repeated")  # fmt: skip
+    p.add_argument("--sandbox", metavar="NAME",
+                   help="where commands run: bubblewrap, docker, podman, local, modal")  # fmt: skip
     p.add_argument("--base-url", metavar="URL",
                    help="where the models are: http://host:port/v1, or a full URL")  # fmt: skip
     p.add_argument("--rollouts", type=count, metavar="N", help="repetitions of each task")

@@ -28,6 +28,14 @@ class TrialStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialOutput:
+    """Something that a program of a trial printed in its box, as it came."""
+
+    trial: Trial
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class TrialEnded:
     """An attempt that counts is durable. `last` is False where another attempt follows."""
 
@@ -52,7 +60,7 @@ class RunEnded:
     at_budget: bool = False
 
 
-Event = RunStarted | TrialStarted | TrialEnded | Notice | RunEnded
+Event = RunStarted | TrialStarted | TrialOutput | TrialEnded | Notice | RunEnded
 Listener = Callable[[Event], None]
 
 

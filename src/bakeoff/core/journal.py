@@ -1,5 +1,7 @@
 """What happens in one attempt, kept as it happens: an attempt that is cut leaves what there was."""
 
+from collections.abc import Callable
+
 from bakeoff.core.task import Message
 
 _MOST_LOG = 2_000_000
@@ -7,9 +9,13 @@ _CUT = "\n[... the log is longer than what is kept ...]\n"
 
 
 class Journal:
-    """The transcript and the log of one attempt, written by its agent and by the gateway."""
+    """The transcript and the log of one attempt, written by its agent and by the gateway.
 
-    def __init__(self) -> None:
+    Whoever *hears* is told the log as it is written.
+    """
+
+    def __init__(self, hears: Callable[[str], None] | None = None) -> None:
+        self._hears = hears
         self.messages: list[Message] = []
         self.interventions = 0
         self._log: list[str] = []
@@ -21,6 +27,8 @@ class Journal:
 
     def print(self, text: str) -> None:
         """Go on with the log; what is too long is left out, and it says so."""
+        if self._hears is not None:
+            self._hears(text)
         if self._room <= 0:
             return
         self._log.append(text[: self._room])

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import SandboxError
+from bakeoff.core.events import Listener, TrialOutput
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.plan import Trial
@@ -27,6 +28,7 @@ async def solve_in_room(
     kit: Kit,
     meter: Meter,
     phases: dict[str, float],
+    tell: Listener,
 ) -> Outcome:
     """Return what *solve* left in a room of *site*, with its change; *phases* learns the times.
 
@@ -37,7 +39,7 @@ async def solve_in_room(
         raise SandboxError(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
         )
-    task, journal = trial.task, Journal()
+    task, journal = trial.task, Journal(lambda text: tell(TrialOutput(trial, text)))
     async with AsyncExitStack() as stack:
         began = monotonic()
         with contained(SandboxError, "the workspace could not be set up"):

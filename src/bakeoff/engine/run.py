@@ -1,12 +1,13 @@
 """One run: what is due, through the executor, into the store."""
 
 import asyncio
+from collections.abc import Awaitable
 
 from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import Listener, TrialEnded, TrialStarted
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Executor, Job, Rig, Rigs, Store
+from bakeoff.core.ports import Executor, Job, Rigs, Store
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.stop import Stop
 from bakeoff.engine.budget import Budget, Tab
@@ -35,7 +36,12 @@ async def run_plan(
         tell(TrialStarted(trial))
         rig = rigs.rig(trial)
         for number in range(job.attempt, job.attempt + trial.conditions.attempts):
-            attempt = await _attempt(trial, rig, number, before, store, Tab(budget))
+            tab = Tab(budget)
+            if before is not None and before.outcome is not None:  # only its scoring broke
+                trying = rescore_attempt(trial, rig, before, number=number, tab=tab)
+            else:
+                trying = run_attempt(trial, rig, number=number, tab=tab, tell=tell)
+            attempt = await _or_cut(trying, trial, number, store, tab)
             if budget.reached:
                 stop.request()
             await store.append(trial, attempt)
@@ -53,17 +59,14 @@ async def run_plan(
         raise _first_cause(group) from group
 
 
-async def _attempt(
-    trial: Trial, rig: Rig, number: int, before: Attempt | None, store: Store, tab: Tab
+async def _or_cut(
+    trying: Awaitable[Attempt], trial: Trial, number: int, store: Store, tab: Tab
 ) -> Attempt:
-    """Try once; where only the scoring of the attempt before broke, score that again."""
+    """Return the attempt; where the run is stopped for good meanwhile, the ledger is told so."""
     started_at, began = timestamp(), monotonic()
     try:
-        if before is not None and before.outcome is not None:
-            return await rescore_attempt(trial, rig, before, number=number, tab=tab)
-        return await run_attempt(trial, rig, number=number, tab=tab)
+        return await trying
     except asyncio.CancelledError:
-        # stopped for good: say so in the ledger, then let the cancellation go on
         cut = Attempt(
             number=number,
             status=Status.CANCELLED,

@@ -16,6 +16,7 @@ from bakeoff.core.errors import (
     ScorerError,
     TrialError,
 )
+from bakeoff.core.events import Listener, ignore
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import Agent, Kit, Rig, Scorer
@@ -41,6 +42,7 @@ class _Course:
     roles: Mapping[str, Meter] = field(default_factory=dict)
     tab: Tab = field(default_factory=Tab)
     phases: dict[str, float] = field(default_factory=dict)
+    tell: Listener = ignore
 
     def measure(self, rig: Rig, limits: Limits | None = None) -> Meter:
         """Put a meter before the model, which is returned, and before each role."""
@@ -60,14 +62,16 @@ class _Course:
             self.status, self.fault, self.scores = Status.CANCELLED, None, ()
 
 
-async def run_attempt(trial: Trial, rig: Rig, *, number: int, tab: Tab | None = None) -> Attempt:
+async def run_attempt(
+    trial: Trial, rig: Rig, *, number: int, tab: Tab | None = None, tell: Listener = ignore
+) -> Attempt:
     """Solve and score once. A broken trial is a record, not an exception.
 
     Only a cancellation escapes, after which nobody may say the trial was tried; *tab* still says
     what it cost.
     """
     started_at, began = timestamp(), monotonic()
-    course = _Course(tab=tab or Tab())
+    course = _Course(tab=tab or Tab(), tell=tell)
     try:
         await _solve(trial, rig, course, number)
         await _score(trial, rig, course, number)
@@ -115,10 +119,14 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
     async def solve(kit: Kit) -> Outcome:
         return await _left_by(rig.agent, trial, course, kit, limits)
 
-    kit = _room_kit(trial, rig, course, meter, number)
-    phases = course.phases
     course.outcome = await solve_in_room(
-        trial, rig.site, solve, kit=kit, meter=meter, phases=phases
+        trial,
+        rig.site,
+        solve,
+        kit=_room_kit(trial, rig, course, meter, number),
+        meter=meter,
+        phases=course.phases,
+        tell=course.tell,
     )
 
 

@@ -1,0 +1,154 @@
+"""Where workspace tasks are done: which sandbox, its bench, and the gateway for programs in boxes."""
+
+import platform
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast, runtime_checkable
+
+from bakeoff import registry
+from bakeoff._lib import scratch
+from bakeoff.core.boxes import Bench, Mount, Sandbox
+from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Listener, Notice
+from bakeoff.core.plan import Plan
+from bakeoff.core.ports import Agent, Gateway, Site
+from bakeoff.core.workspace import SandboxSpec
+
+VARIABLE = "SANDBOX_BACKEND"
+_CONTAINERS = ("docker", "podman")
+_ISOLATING = ("bubblewrap", *_CONTAINERS)
+_UNSAFE = (
+    "Agents run commands of their own, and so do the checks of their work. If you accept that they "
+    "do that with all your rights, say so: --sandbox local"
+)
+
+
+@runtime_checkable
+class Inquirable(Protocol):
+    """A sandbox that can say whether it works here."""
+
+    def available(self) -> str | None:
+        """Return None where it works, else why it does not and what to install."""
+
+
+@runtime_checkable
+class Program(Protocol):
+    """An agent that is a program of its own and talks to its model through the gateway."""
+
+    needs_gateway: bool
+
+    def mounts(self) -> tuple[Mount, ...]:
+        """Return what of the host its box must show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Premises:
+    """What the workspace tasks of one run share."""
+
+    sandbox: Sandbox
+    bench: Bench
+    gateway: Gateway | None
+
+    def site(self, agent: Agent) -> Site:
+        """Return the site as *agent* needs it."""
+        if not isinstance(agent, Program):
+            return Site(bench=self.bench)
+        gateway = self.gateway if agent.needs_gateway else None
+        return Site(bench=self.bench, gateway=gateway, mounts=agent.mounts())
+
+
+@asynccontextmanager
+async def open_premises(
+    plan: Plan, spec: SandboxSpec, *, environ: Mapping[str, str], run: str, tell: Listener
+) -> AsyncIterator[Premises | None]:
+    """Open what *plan* needs to run in boxes, if it does; first take away what dead runs left."""
+    workspaces = [task.workspace for task in plan.tasks if task.workspace is not None]
+    if not workspaces:
+        yield None
+        return
+    from bakeoff.gateway.server import open_gateway
+    from bakeoff.workspaces.bench import HostBench
+
+    images = any(workspace.image is not None for workspace in workspaces)
+    sandbox = choose(spec, environ=environ, images=images)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(sandbox.close)
+        for line in await reap(sandbox):
+            tell(Notice(line))
+        if not sandbox.isolates:
+            tell(
+                Notice(f"sandbox {sandbox.name!r} does not isolate: commands run with your rights")
+            )
+        folder = scratch.new_folder("gateway")
+        stack.callback(scratch.remove, folder)
+        gateway = await open_gateway(folder)
+        stack.push_async_callback(gateway.close)
+        bench = HostBench(sandbox=sandbox, cache=_cache(environ), run=run)
+        stack.push_async_callback(bench.close)
+        yield Premises(sandbox=sandbox, bench=bench, gateway=gateway)
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    """Return where repositories are kept that can be had again."""
+    home = environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "bakeoff" / "repositories"
+
+
+async def reap(sandbox: Sandbox) -> list[str]:
+    """Take away what dead runs left behind, and return a line for each thing."""
+    lines = list(await sandbox.reap())
+    for folder in scratch.dead():
+        scratch.remove(folder)
+        lines.append(f"removed {folder.name}, left by a run that is gone")
+    return lines
+
+
+def choose(spec: SandboxSpec, *, environ: Mapping[str, str], images: bool) -> Sandbox:
+    """Return the sandbox that is asked for by name, else the best one that works here.
+
+    Nothing that does not isolate is ever chosen without being asked for by name.
+    """
+    name = spec.name or environ.get(VARIABLE)
+    if name and name != "container":
+        sandbox = build(SandboxSpec(name=name, settings=spec.settings))
+        if why := _why_not(sandbox):
+            raise UsageError(f"sandbox {name!r} cannot be used here: {why}")
+        return sandbox
+    names = _CONTAINERS if images or name == "container" else _ISOLATING
+    if platform.system() != "Linux":
+        names = _CONTAINERS
+    return _first(names, spec.settings)
+
+
+def _first(names: Iterable[str], settings: Mapping[str, object]) -> Sandbox:
+    reasons = []
+    for name in names:
+        sandbox = build(SandboxSpec(name=name, settings=dict(settings)))
+        why = _why_not(sandbox)
+        if why is None:
+            return sandbox
+        reasons.append(f"{name}: {why}")
+    raise UsageError(f"no sandbox that isolates works here ({'; '.join(reasons)}). {_UNSAFE}")
+
+
+def build(spec: SandboxSpec) -> Sandbox:
+    """Return the sandbox that *spec* names."""
+    name = spec.name or ""
+    part = registry.find("sandboxes", name)
+    return cast("Sandbox", registry.build(part, spec.settings, what=f"sandbox {name!r}"))
+
+
+def _why_not(sandbox: Sandbox) -> str | None:
+    return sandbox.available() if isinstance(sandbox, Inquirable) else None
+
+
+def works_here() -> list[tuple[str, str]]:
+    """Return each sandbox with what is to be said about it: that it works, or why not."""
+    lines = []
+    for name in registry.names("sandboxes"):
+        sandbox = build(SandboxSpec(name=name))
+        how = "isolates" if sandbox.isolates else "does not isolate: commands run with your rights"
+        lines.append((name, _why_not(sandbox) or how))
+    return lines
