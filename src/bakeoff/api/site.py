@@ -105,6 +105,17 @@ async def reap(sandbox: Sandbox) -> list[str]:
     return lines
 
 
+async def clean() -> list[str]:
+    """Take away what dead runs left in any sandbox that works here."""
+    lines = []
+    for name in registry.names("sandboxes"):
+        sandbox = build(SandboxSpec(name=name))
+        if _why_not(sandbox) is None:
+            lines += await reap(sandbox)
+            await sandbox.close()
+    return lines
+
+
 def choose(spec: SandboxSpec, *, environ: Mapping[str, str], images: bool) -> Sandbox:
     """Return the sandbox that is asked for by name, else the best one that works here.
 

@@ -14,7 +14,7 @@ from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.task import ScorerSpec, Suite, Task
 from bakeoff.planning.expand import expand
 from bakeoff.planning.select import Selection, select
-from bakeoff.suites.bakeoff_toml import read_run_file, read_suite_file
+from bakeoff.suites.bakeoff_toml import read_run_file, read_suite_file, read_task_folders
 
 Given = str | Path | Suite | Sequence[Task] | Brief
 OwnFunction = Callable[..., object]
@@ -85,10 +85,13 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
     if not isinstance(given, str | Path):
         return Brief(name="tasks", tasks=tuple(given))
     path = Path(given)
+    if path.is_dir():
+        return read_task_folders(path, overrides)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise UsageError(
-            f"{path}: what kind of file is this? A suite ends in .json, a run file in .toml"
+            f"{path}: what kind of file is this? A suite ends in .json, a run file in .toml; "
+            "a coding task is a folder"
         )
     return reader(path, overrides)
 
@@ -108,6 +111,8 @@ def _wished(
         tasks = tuple(replace(task, scorers=scorers) for task in tasks)
     models = tuple(_model(m, own) for m in wishes.models) or brief.models
     agents = tuple(_agent(a, own) for a in wishes.agents) or brief.agents
+    if not agents and any(task.workspace is not None for task in tasks):
+        agents = (AgentSpec(name="shell"),)  # the bare model can change no file
     agents = tuple(known(agent, own, folders) for agent in agents)
     if not models and any(agent.needs_model for agent in agents or (AgentSpec(),)):
         raise UsageError(_NO_MODEL_NAMED)

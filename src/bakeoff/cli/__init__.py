@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
-    "run": "run a suite or a run file, or resume a run",
-    "list": "list runs, tasks, models, agents or scorers",
+    "run": "run a suite, a run file or task folders, or resume a run",
+    "list": "list runs, tasks, models, agents, scorers or sandboxes",
     "show": "show a run, or one trial of it",
     "summarize": "print the statistics of a run",
     "eval": "score the stored answers of a run again",
     "init": "write a run file and a suite to start from",
     "validate": "check a run file or a suite without running it",
+    "clean": "take away what runs that died left behind",
     "schema": "print the JSON Schema of run files, for editors",
 }
 

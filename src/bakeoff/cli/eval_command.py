@@ -17,6 +17,8 @@ def parser() -> ArgumentParser:
     p.add_argument("--source", type=Path, metavar="FILE",
                    help="take targets and scorers from this suite or run file "
                    "(default: those of the run)")  # fmt: skip
+    p.add_argument("--sandbox", metavar="NAME",
+                   help="where workspace tasks are graded (default: where they were run)")  # fmt: skip
     add_output(p)
     add_json(p)
     return p
@@ -26,4 +28,5 @@ def main(args: Namespace) -> int:
     """Score again and print what came of it."""
     from bakeoff.cli import running
 
-    return running.score_again(args.run, args.source, args.output, as_json=args.as_json)
+    options = {"output": args.output, "sandbox": args.sandbox}
+    return running.score_again(args.run, args.source, options, as_json=args.as_json)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bakeoff.cli.options import add_json, add_output, new_parser
 
-KINDS = ("runs", "tasks", "models", "agents", "scorers")
+KINDS = ("runs", "tasks", "models", "agents", "scorers", "sandboxes")
 
 
 def parser() -> ArgumentParser:

@@ -9,6 +9,7 @@ from rich.text import Text
 from bakeoff import api, registry
 from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.api import inspection
+from bakeoff.api.site import works_here
 from bakeoff.cli.tables import console
 from bakeoff.core.errors import UsageError
 
@@ -23,6 +24,8 @@ def rows(kind: str, source: Path | None, output: Path) -> list[Row]:
         return _task_rows(source)
     if kind == "models":
         return _model_rows(source)
+    if kind == "sandboxes":
+        return [{"sandbox": name, "here": line} for name, line in works_here()]
     names = registry.names("agents") if kind == "agents" else registry.names("scorers")
     describe = inspection.agent_line if kind == "agents" else inspection.scorer_line
     return [{kind[:-1]: name, "what": describe(name)} for name in names]

@@ -88,14 +88,17 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
     return _print_result(finished, as_json=as_json)
 
 
-def score_again(run: str, source: Path | None, output: Path, *, as_json: bool) -> int:
+def score_again(
+    run: str, source: Path | None, options: Mapping[str, object], *, as_json: bool
+) -> int:
     """Score the stored answers of a run again; return the exit code."""
     view = LiveView() if sys.stderr.isatty() else PlainLines()
     stop = Stop()
 
     async def work() -> api.Run:
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.request)
-        return await api.rescore_async(run, source, output=output, listener=view, stop=stop)
+        given: api.Options = {**_options(options), "listener": view, "stop": stop}
+        return await api.rescore_async(run, source, **given)
 
     with view, asyncio.Runner(loop_factory=new_event_loop) as runner:
         finished = runner.run(work())

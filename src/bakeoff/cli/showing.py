@@ -15,6 +15,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.record import Attempt, TrialRecord
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import Change
 
 _STYLES = {"completed": "green", "limited": "yellow", "faulted": "red", "cancelled": "dim"}
 
@@ -80,6 +81,8 @@ def _print_attempt(out: Console, record: TrialRecord) -> None:
     if attempt.outcome is not None:
         for message in attempt.outcome.transcript:
             _print_message(out, message)
+        if attempt.outcome.change is not None:
+            _print_change(out, attempt.outcome.change)
         if attempt.outcome.stop_reason:
             out.print(Text(f"stopped: {one_line(attempt.outcome.stop_reason)}", style="dim"))
     if attempt.fault is not None:
@@ -89,8 +92,19 @@ def _print_attempt(out: Console, record: TrialRecord) -> None:
     for score in attempt.scores:
         why = f": {one_line(score.explanation, width=300)}" if score.explanation else ""
         out.print(Text(f"score {score.scorer} {score.value:.3f} (weight {score.weight:g}){why}"))
+    if attempt.phases:
+        told = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in attempt.phases.items())
+        out.print(Text(told, style="dim"))
     usage = attempt.spent.usage
     out.print(Text(f"tokens in/out {usage.input_tokens}/{usage.output_tokens}", style="dim"))
+
+
+def _print_change(out: Console, change: Change) -> None:
+    counts = f"{change.files} files changed, {change.added} lines added, {change.removed} removed"
+    out.print(Text(counts, style="bold cyan"))
+    out.print(Text(for_terminal(change.patch)))
+    for path in change.left_out:
+        out.print(Text(f"left out: {one_line(path)}", style="dim"))
 
 
 def _print_message(out: Console, message: Message) -> None:

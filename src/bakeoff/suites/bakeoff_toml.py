@@ -25,6 +25,7 @@ from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.suites.json_suite import Scoring, read_suite
+from bakeoff.suites.task_folder import read_tasks
 
 
 def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
@@ -43,6 +44,12 @@ def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> B
         return read_suite(path)
     run = _overridden({}, overrides)
     return _under(run, read_suite(path, scoring=_scoring(run)))
+
+
+def read_task_folders(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
+    """Return what the task folders at *path* ask for, as if a run file had named only them."""
+    brief = read_tasks(path)
+    return _under(_overridden({}, overrides), brief) if overrides else brief
 
 
 def _overridden(data: Mapping[str, Json], overrides: Mapping[str, str]) -> RunFile:
@@ -69,7 +76,8 @@ def _brief(run: RunFile, path: Path, source: Source) -> Brief:
     scoring = _scoring(run)
     brief = Brief(name=path.stem, tasks=(), sources=(source,))
     for name in run.suites:
-        suite = read_suite(path.parent / name, scoring=scoring)
+        place = path.parent / name
+        suite = read_tasks(place) if place.is_dir() else read_suite(place, scoring=scoring)
         brief = replace(
             brief,
             tasks=brief.tasks + suite.tasks,
