@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from hashlib import blake2b, file_digest
 from pathlib import Path
 
-LEFT_OUT = frozenset({"__pycache__"})  # made by whoever runs the files; no part of them
+# made by whoever runs the files or keeps them in git; no part of them
+LEFT_OUT = frozenset({"__pycache__", ".pytest_cache", ".git"})
 
 
 def tree_digest(folder: Path) -> str:
@@ -28,12 +29,13 @@ def _entries(folder: bytes, under: bytes) -> Iterator[tuple[bytes, bytes, bytes]
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
         name = under + entry.name
+        if os.fsdecode(entry.name) in LEFT_OUT:
+            continue
         if entry.is_symlink():
             yield name, b"link", os.readlink(entry.path)  # noqa: PTH115 -- names may be no text
         elif entry.is_dir(follow_symlinks=False):
-            if os.fsdecode(entry.name) not in LEFT_OUT:
-                yield name, b"folder", b""
-                yield from _entries(entry.path, name + b"/")
+            yield name, b"folder", b""
+            yield from _entries(entry.path, name + b"/")
         elif entry.is_file(follow_symlinks=False):
             yield name, _kind(entry), _content(entry.path)
         else:

@@ -10,12 +10,17 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser(
         "validate",
-        "Check SOURCE without running it: every key, name and setting, and what would be planned.",
+        "Check SOURCE without running it: every key, name and setting, and what would be planned.\n"
+        "A task folder, or a folder of those, is proven: its reference solution must score 1, and\n"
+        "neither doing nothing nor a cheater may pass. That runs commands, but asks no model.",
     )
-    p.add_argument("source", type=Path, metavar="SOURCE", help="a .json or .toml file")
+    p.add_argument("source", type=Path, metavar="SOURCE", help="a .json or .toml file, or a folder")
     p.add_argument("-m", "--model", action="append", default=[], dest="models", metavar="M",
                    help="as for `run`")  # fmt: skip
     p.add_argument("--base-url", metavar="URL", help="as for `run`")
+    p.add_argument("--sandbox", metavar="NAME", help="as for `run`")
+    p.add_argument("--test", action="append", default=[], dest="tests", metavar="ID",
+                   help="only this task of a folder (* and ? work); may be repeated")  # fmt: skip
     return p
 
 
@@ -24,6 +29,27 @@ def main(args: Namespace) -> int:
     from bakeoff._lib.untrusted import for_terminal
     from bakeoff.api import checks
 
+    if args.source.is_dir():
+        return _prove(args)
     for line in checks.check(args.source, models=args.models, base_url=args.base_url):
         print(for_terminal(line))
     return 0
+
+
+def _prove(args: Namespace) -> int:
+    """Print what came of each task; a task that is not sound is an error."""
+    import sys
+
+    from bakeoff._lib.untrusted import for_terminal
+    from bakeoff.api.validation import How, validate_tasks
+    from bakeoff.core.events import Event, Notice
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Notice):
+            print(for_terminal(event.text), file=sys.stderr)
+
+    how = How(sandbox=args.sandbox, tests=args.tests, listener=tell)
+    findings = validate_tasks(args.source, how)
+    for line in (line for finding in findings for line in finding.lines()):
+        print(for_terminal(line))
+    return 0 if all(finding.ok for finding in findings) else 1

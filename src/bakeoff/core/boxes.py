@@ -141,6 +141,14 @@ class Room(Protocol):
         """The folder on the host that the box shows at its root."""
 
 
+class CleanRoom(Room, Protocol):
+    """The room in which work is graded."""
+
+    @property
+    def undone(self) -> tuple[str, ...]:
+        """The paths of the change that are as they were before it: they are protected."""
+
+
 class Bench(Protocol):
     """Sets up the workspace of a task: the agent's room, then the clean room for its grade."""
 
@@ -162,6 +170,15 @@ class Bench(Protocol):
         """Stop the room's box and return what was changed in it."""
 
     def clean_room(
-        self, task: Task, change: Change | None, *, label: str
-    ) -> AbstractAsyncContextManager[Room]:
-        """Open a fresh room with the pristine files, the change, and only then what is hidden."""
+        self,
+        task: Task,
+        change: Change | None,
+        *,
+        label: str,
+        protected: tuple[str, ...] = (),
+        mounts: tuple[Mount, ...] = (),
+    ) -> AbstractAsyncContextManager[CleanRoom]:
+        """Open a fresh room with the pristine files, the change, and only then what is hidden.
+
+        Beyond what the task protects, paths that match *protected* are as they were before.
+        """

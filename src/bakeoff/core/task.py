@@ -60,6 +60,7 @@ class Task:
     """One problem: messages, how they are to be asked, and how the answer is checked.
 
     With a `workspace` it is to be solved there: what counts is what was changed in it.
+    Where there is `trouble`, it cannot be tried at all: each of its trials is that fault.
     `name`, `category` and `metadata` describe; everything else is identity.
     """
 
@@ -75,12 +76,15 @@ class Task:
     category: str | None = None
     metadata: Mapping[str, Json] = field(default_factory=dict)
     workspace: Workspace | None = None
+    trouble: str | None = None
 
     def identity(self) -> dict[str, Json]:
         """Return what makes this task this task and no other."""
         where = {} if self.workspace is None else {"workspace": self.workspace.identity()}
+        trouble = {} if self.trouble is None else {"trouble": self.trouble}
         return {
             **where,
+            **trouble,
             "id": self.id,
             "messages": [m.wire() for m in self.messages],
             "parameters": dict(self.parameters),

@@ -36,11 +36,15 @@ class Tree:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """What a container starts from: an image by its name, or a folder that it is built from."""
+    """What a container starts from: an image by its name, or a folder that it is built from.
+
+    The build sees nothing of what lies in the folder under a name in `left_out`.
+    """
 
     name: str | None = None
     context: Tree | None = None
     dockerfile: str = "Dockerfile"
+    left_out: tuple[str, ...] = ()
 
     def identity(self) -> dict[str, Json]:
         """Return what decides the content of the image."""
@@ -50,10 +54,14 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The reference solution: files laid over the workspace, a patch, or a script run in it."""
+    """The reference solution: files laid over the workspace, a patch, or a script run in it.
+
+    `at` is the folder of the workspace that the paths in a patch begin at.
+    """
 
     kind: Literal["files", "patch", "script"]
     path: str
+    at: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from bakeoff.core.errors import (
     BudgetReached,
     LimitReached,
     ProviderError,
+    SandboxError,
     ScorerError,
     TrialError,
 )
@@ -109,6 +110,8 @@ def _status_before_scoring(attempt: Attempt) -> Status:
 
 
 async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
+    if trial.task.trouble is not None:
+        raise SandboxError(trial.task.trouble)
     limits = _effective_limits(trial)
     meter = course.measure(rig, limits)
     if trial.task.workspace is None:

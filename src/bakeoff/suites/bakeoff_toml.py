@@ -107,15 +107,15 @@ def _under(run: RunFile, brief: Brief) -> Brief:
         name=run.name or brief.name,
         tasks=tuple(_with_parameters(task, run.parameters) for task in brief.tasks),
         models=tuple(model_spec(m) for m in run.models) or brief.models,
-        agents=tuple(_agent_spec(a) for a in run.agents) or brief.agents,
+        agents=tuple(agent_spec(a) for a in run.agents) or brief.agents,
         rollouts=run.rollouts,
         parallel=run.parallel or brief.parallel,
         pause_s=brief.pause_s if run.pause_s is None else run.pause_s,
         warm_up=run.warm_up,
-        conditions=_conditions(run.limits, run.roles),
+        conditions=conditions_of(run.limits, run.roles),
         cap=Cap(cost_usd=run.budget.max_cost_usd, tokens=run.budget.max_tokens),
         prices=run.prices or brief.prices,
-        sandbox=_sandbox_spec(run.sandbox),
+        sandbox=sandbox_spec(run.sandbox),
     )
 
 
@@ -154,7 +154,8 @@ def _refuse_twins(tasks: Iterable[Task], path: Path) -> None:
         seen.add(task.id)
 
 
-def _agent_spec(entry: str | AgentTable) -> AgentSpec:
+def agent_spec(entry: str | AgentTable) -> AgentSpec:
+    """Return the agent as it is named."""
     if isinstance(entry, str):
         return AgentSpec(name=entry)
     return AgentSpec(
@@ -162,13 +163,15 @@ def _agent_spec(entry: str | AgentTable) -> AgentSpec:
     )
 
 
-def _sandbox_spec(entry: str | SandboxTable) -> SandboxSpec:
+def sandbox_spec(entry: str | SandboxTable) -> SandboxSpec:
+    """Return the sandbox as it is named."""
     if isinstance(entry, str):
         return SandboxSpec(name=entry)
     return SandboxSpec(name=entry.name, settings=entry.settings)
 
 
-def _conditions(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) -> Conditions:
+def conditions_of(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) -> Conditions:
+    """Return the conditions that the tables of a file make."""
     return Conditions(
         limits=Limits(
             time_s=limits.time_s,

@@ -1,0 +1,123 @@
+"""Private folders for what a run needs for a while, named so that a dead run's can be found.
+
+Nothing else makes temporary folders: each lies in one base folder of the user, and carries the mark
+of the process that made it.
+"""
+
+import errno
+import os
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+
+from bakeoff._lib import owner
+
+_PRIVATE = 0o700
+_AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def base() -> Path:
+    """Return the folder in which all others lie, private to this user."""
+    path = Path(tempfile.gettempdir()) / f"bakeoff-{os.getuid()}"
+    path.mkdir(mode=_PRIVATE, exist_ok=True)
+    found = path.lstat()
+    # in a temp folder that all users share, somebody else may have put it there first
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{path} is not a folder of this user; take it away, or set TMPDIR")
+    if stat.S_IMODE(found.st_mode) != _PRIVATE:
+        path.chmod(_PRIVATE)
+    return path
+
+
+def new_folder(kind: str) -> Path:
+    """Return a new empty folder that only this user can enter; `remove` takes it away."""
+    path = base() / f"{owner.mine()}-{kind}-{secrets.token_hex(6)}"
+    path.mkdir(mode=_PRIVATE)
+    return path
+
+
+def dead() -> list[Path]:
+    """Return the folders whose makers are gone."""
+    marked = ((path, owner.find(path.name)) for path in base().iterdir())
+    return sorted(path for path, mark in marked if mark is not None and owner.is_dead(mark))
+
+
+def remove(path: Path) -> None:
+    """Take a folder away with all that is in it, however it was left; no link is followed.
+
+    Folders inside are moved up to the top before they are emptied: what is nested a hundred
+    thousand deep takes no more open files, and no longer paths, than what is nested once.
+    """
+    try:
+        top = _open_folder(path.name, os.open(path.parent, _AS_FOLDER), close=True)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        path.unlink(missing_ok=True)
+        return
+    try:
+        waiting = _empty(top, into=top)
+        while waiting:
+            name = waiting.pop()
+            inner = _open_folder(name, top)
+            try:
+                waiting += _empty(inner, into=top)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    path.rmdir()
+
+
+def _empty(folder: int, *, into: int) -> list[str]:
+    """Unlink what *folder* holds, move its folders up, and return the new names of these."""
+    moved = []
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+        elif not _removed(name, folder):
+            os.close(_open_folder(name, folder))  # a folder moves only where it may be written to
+            moved.append(secrets.token_hex(16))  # nobody can have taken this name before
+            os.rename(name, moved[-1], src_dir_fd=folder, dst_dir_fd=into)
+    return moved
+
+
+def _removed(name: str, folder: int) -> bool:
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _open_folder(name: str, parent: int, *, close: bool = False) -> int:
+    """Open a folder, made readable and writable first where its owner was shut out."""
+    try:
+        try:
+            opened = os.open(name, _AS_FOLDER, dir_fd=parent)
+        except PermissionError:
+            _unlock(name, parent)
+            opened = os.open(name, _AS_FOLDER, dir_fd=parent)
+    finally:
+        if close:
+            os.close(parent)
+    if stat.S_IMODE(os.fstat(opened).st_mode) & _PRIVATE != _PRIVATE:
+        os.fchmod(opened, _PRIVATE)
+    return opened
+
+
+def _unlock(name: str, parent: int) -> None:
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)
+        return
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        Path(f"/proc/self/fd/{handle}").chmod(_PRIVATE)  # the only way to change just this one
+    finally:
+        os.close(handle)

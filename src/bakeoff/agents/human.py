@@ -1,0 +1,166 @@
+"""A person as the agent: a shell in the box at this terminal, or a folder to be changed."""
+
+import asyncio
+import fcntl
+import os
+import shlex
+import termios
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from bakeoff._lib.untrusted import for_terminal
+from bakeoff.agents.program_run import instruction_of
+from bakeoff.core.boxes import Box, Command, Room
+from bakeoff.core.errors import UsageError
+from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Kit
+from bakeoff.core.task import Message, Task
+
+_LOOK_S = 0.2
+_BUSY_S = 0.2
+_PLACE = "\x1e"  # a line of the box's own that says where the shell went
+
+
+@dataclass(frozen=True, kw_only=True)
+class Human:
+    """Lets the person at the terminal solve the task.
+
+    With `wait_for = "shell"` each line is run in the box, where `cd` lasts and programs that take
+    over the screen do not work. With `"folder"` it says where the files lie, and waits until Enter
+    is pressed or a file with the folder's name and `.done` at its end is there.
+    """
+
+    wait_for: Literal["shell", "folder"] = "shell"
+    needs_gateway: ClassVar[bool] = False
+
+    async def solve(self, task: Task, kit: Kit) -> Outcome:
+        """Show the task and wait until the person is done."""
+        return await self.go_on(task, kit, instruction_of(task))
+
+    async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+        """Show what there is to say, and let the person work on."""
+        if kit.room is None or task.workspace is None:
+            raise UsageError(f"agent 'human' needs a workspace, and task {task.id!r} has none")
+        journal = kit.journal or Journal()
+        async with _terminal() as terminal:
+            terminal.write(f"\n--- {task.id}\n{for_terminal(message)}\n---\n")
+            if self.wait_for == "folder":
+                await _wait_for_folder(terminal, kit.room)
+            else:
+                await _shell(terminal, kit.room.box, task.workspace.start, journal)
+        return Outcome(
+            answer="",
+            transcript=tuple(journal.messages),
+            stop_reason="done",
+            log=journal.log,
+            interventions=journal.interventions,
+        )
+
+
+class _Terminal:
+    """The controlling terminal, read without a thread that could not be stopped."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._left = b""
+
+    def write(self, text: str) -> None:
+        os.write(self._fd, text.encode("utf-8", errors="replace"))
+
+    async def line(self) -> str | None:
+        """Return the next line that is typed; None at its end (Ctrl-D)."""
+        while b"\n" not in self._left:
+            await self._readable()
+            piece = os.read(self._fd, 4096)
+            if not piece:
+                return None
+            self._left += piece
+        line, _, self._left = self._left.partition(b"\n")
+        return line.decode("utf-8", errors="replace")
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(self._fd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._fd)
+
+
+@asynccontextmanager
+async def _terminal() -> AsyncIterator[_Terminal]:
+    """Hold the terminal for one trial at a time."""
+    try:
+        fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError("agent 'human' needs a terminal, and there is none here") from error
+    try:
+        lock = os.open(os.ttyname(fd), os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            await _locked(lock)
+            termios.tcflush(fd, termios.TCIFLUSH)  # typed before anybody asked
+            yield _Terminal(fd)
+        finally:
+            os.close(lock)
+    finally:
+        os.close(fd)
+
+
+async def _locked(fd: int) -> None:
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await asyncio.sleep(_BUSY_S)
+        else:
+            return
+
+
+async def _wait_for_folder(terminal: _Terminal, room: Room) -> None:
+    if room.folder is None:
+        raise UsageError("agent 'human': this box has no folder to be changed; use its shell")
+    mark = Path(f"{room.folder}.done")
+    terminal.write(f"Change the files in {room.folder}\nThen press Enter, or make {mark}\n")
+    entered = asyncio.ensure_future(terminal.line())
+    try:
+        while not entered.done() and not _taken_away(mark):
+            await asyncio.wait({entered}, timeout=_LOOK_S)
+    finally:
+        entered.cancel()
+
+
+def _taken_away(mark: Path) -> bool:
+    """Whether there was such a file; it is gone then."""
+    try:
+        mark.unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+async def _shell(terminal: _Terminal, box: Box, start: str, journal: Journal) -> None:
+    """Run line after line in the box until `exit` or Ctrl-D."""
+    terminal.write("A shell in the box; `exit` when you are done.\n")
+    place = start
+    while True:
+        terminal.write(f"{place} $ ")
+        line = await terminal.line()
+        if line is None or line.strip() in {"exit", "logout"}:
+            return
+        if not line.strip():
+            continue
+        journal.say(Message(role="user", content=line))
+        # the trap outlives an `exit` in the line, so that the place is told in any case
+        script = f'cd {shlex.quote(place)}; trap \'printf "{_PLACE}%s" "$PWD"\' EXIT; {line}\n'
+        ran = await box.run(Command(argv=("sh", "-c", script), cwd=start))
+        said, _, there = ran.output.rpartition(_PLACE)
+        said, place = (said, there.strip()) if there.startswith("/") else (ran.output, place)
+        ended = "" if ran.code == 0 else f"[{ran.stopped or f'exit {ran.code}'}]\n"
+        shown = f"{said}{'' if not said or said.endswith(chr(10)) else chr(10)}{ended}"
+        journal.print(f"$ {line}\n{shown}")
+        terminal.write(for_terminal(shown))

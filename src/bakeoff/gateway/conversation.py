@@ -1,0 +1,92 @@
+"""Who said what, each thing once: programs send the whole history again with every question.
+
+A program may hold several conversations at a time (a title, a sub-agent), and it may rewrite its
+history (a summary in place of old turns). So every history that was seen is remembered as a
+thread. A new one is told from the thread with which it has the longest beginning in common, and
+only what that thread does not hold goes into the journal.
+
+System prompts are no part of a thread, for some programs change them with every question; each is
+written down once.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+
+from bakeoff.core.journal import Journal
+from bakeoff.core.task import Message
+
+_MOST_THREADS = 200
+
+Thread = tuple[int, ...]
+
+
+class Conversation:
+    """The threads of one trial, on their way into its journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._prompts: set[str] = set()
+        self._threads: OrderedDict[Thread, None] = OrderedDict()
+
+    def heard(self, system: Iterable[str], messages: Sequence[Message]) -> Thread:
+        """Write down what is new in a history, and return the thread that it makes."""
+        for prompt in system:
+            if prompt not in self._prompts:
+                self._prompts.add(prompt)
+                self._journal.say(Message(role="system", content=prompt))
+        thread = tuple(map(_mark, messages))
+        nearest, common = self._nearest(thread)
+        self._journal.say(*_unknown(messages[common:], thread[common:], nearest[common:]))
+        if common == len(nearest):
+            self._threads.pop(nearest, None)  # it goes on
+        self._remember(thread)
+        return thread
+
+    def said(self, thread: Thread, reply: Message) -> None:
+        """Write down the answer to a thread."""
+        self._journal.say(reply)
+        self._threads.pop(thread, None)
+        self._remember((*thread, _mark(reply)))
+
+    def _nearest(self, thread: Thread) -> tuple[Thread, int]:
+        """Return the thread with the longest beginning in common, and how long that is."""
+        nearest: Thread = ()
+        most = 0
+        for other in reversed(self._threads):
+            common = _common(thread, other)
+            if common > most:
+                nearest, most = other, common
+        return nearest, most
+
+    def _remember(self, thread: Thread) -> None:
+        self._threads[thread] = None
+        self._threads.move_to_end(thread)
+        if len(self._threads) > _MOST_THREADS:
+            self._threads.popitem(last=False)
+
+
+def _mark(message: Message) -> int:
+    """Return what tells a message from others; reasoning and outer spaces do not come back."""
+    text = message.content.strip()
+    return hash((message.role, text, message.tool_calls, message.tool_call_id))
+
+
+def _common(one: Thread, other: Thread) -> int:
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return index
+    return min(len(one), len(other))
+
+
+def _unknown(
+    messages: Sequence[Message], marks: Sequence[int], known: Sequence[int]
+) -> list[Message]:
+    """Return the messages that are not among the *known*, which may have been moved or cut."""
+    left = Counter(known)
+    new = []
+    for message, mark in zip(messages, marks, strict=True):
+        if left[mark]:
+            left[mark] -= 1
+        else:
+            new.append(message)
+    return new

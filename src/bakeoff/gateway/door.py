@@ -1,0 +1,126 @@
+"""The gateway as one trial sees it."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+
+from bakeoff.core.errors import (
+    BakeoffError,
+    BudgetReached,
+    LimitReached,
+    ProviderError,
+    TrialError,
+    boundary,
+)
+from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Completion
+from bakeoff.core.ports import Asks
+from bakeoff.gateway.asked import Asked
+from bakeoff.gateway.conversation import Conversation
+from bakeoff.gateway.dialect import Problem
+from bakeoff.gateway.recall import Replies
+
+# Adapters have tried again already. A program may do so as well, but not for ever.
+_MOST_FAULTS = 3
+
+
+class TrialDoor:
+    """A door to the model of one trial; whoever shows its token may ask."""
+
+    def __init__(
+        self,
+        model: Asks,
+        journal: Journal,
+        *,
+        rollout: int,
+        on_close: Callable[["TrialDoor"], None],
+    ) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self.requests = 0
+        self._model = model
+        self._journal = journal
+        self._rollout = rollout
+        self._on_close = on_close
+        self._conversation = Conversation(journal)
+        self._replies = Replies()
+        self._noted: set[str] = set()
+        self._fault: TrialError | None = None
+        self._faults = 0
+        self._refusal: asyncio.Future[BakeoffError] = asyncio.get_running_loop().create_future()
+        self._under_way: set[asyncio.Task[Completion]] = set()
+
+    def start(self, asked: Asked) -> "asyncio.Task[Completion]":
+        """Ask the model; the task may be cancelled, and fails as the question does."""
+        task = asyncio.get_running_loop().create_task(self._ask(asked))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Completion]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: where the program has gone, nobody else asks for it
+
+    async def _ask(self, asked: Asked) -> Completion:
+        if self._refusal.done():
+            raise self._refusal.result()
+        self.requests += 1
+        for note in asked.notes:
+            self.note(f"not carried on: {note}")
+        messages = tuple(map(self._replies.recalled, asked.messages))
+        thread = self._conversation.heard(asked.system, messages)
+        try:
+            with boundary(ProviderError, "gateway"):
+                completion = await self._model.complete(
+                    asked.request(messages, rollout=self._rollout)
+                )
+        except (LimitReached, BudgetReached) as error:
+            if not self._refusal.done():
+                self._refusal.set_result(error)
+            raise
+        except TrialError as error:
+            self._fault = error
+            self._faults += 1
+            raise
+        self._fault, self._faults = None, 0
+        completion, reply = self._replies.given(completion)
+        self._conversation.said(thread, reply)
+        return completion
+
+    def note(self, what: str) -> None:
+        """Write a line into the log of the trial, once."""
+        if what not in self._noted:
+            self._noted.add(what)
+            self._journal.print(f"gateway: {what}\n")
+
+    def problem(self, error: BakeoffError) -> Problem:
+        """Return what a program is told of *error*.
+
+        Programs ask again after a 5xx, some of them often, and none after a 400.
+        """
+        if isinstance(error, LimitReached | BudgetReached):
+            return Problem(status=400, message=f"no more requests: {error}", code="limit_reached")
+        may_pass = isinstance(error, TrialError) and error.transient
+        if may_pass and self._faults < _MOST_FAULTS:
+            return Problem(status=502, message=str(error), code="provider_failed")
+        return Problem(status=400, message=str(error), code="provider_refused")
+
+    async def refused(self) -> BakeoffError:
+        """Wait until a limit or the budget ends the trial, and return which."""
+        return await asyncio.shield(self._refusal)
+
+    @property
+    def fault(self) -> TrialError | None:
+        """Why the last question got no answer; None where it got one."""
+        return self._fault
+
+    def close(self) -> None:
+        """Let nobody in any more, and cut what is under way."""
+        self._on_close(self)
+        for task in self._under_way:
+            task.cancel()
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way, so that the meter says what the trial took."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)

@@ -1,0 +1,264 @@
+"""The local model proxy of a run: one server, four dialects, a token per trial.
+
+Programs in boxes know its address and a token that is good for one trial. It asks the model of
+that trial, so limits, budget, cache and replay hold for them as for everybody; the keys of
+providers never come here.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+
+from aiohttp import web
+
+from bakeoff.core.boxes import GatewayAddress
+from bakeoff.core.errors import BakeoffError
+from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Completion
+from bakeoff.core.ports import Asks
+from bakeoff.core.values import Json
+from bakeoff.gateway import spoken
+from bakeoff.gateway.asked import Asked, NotUnderstoodError
+from bakeoff.gateway.chat import CHAT
+from bakeoff.gateway.dialect import Answer, Dialect, Problem, UnansweredError
+from bakeoff.gateway.door import TrialDoor
+from bakeoff.gateway.gemini import COUNTING, gemini
+from bakeoff.gateway.listening import Listening
+from bakeoff.gateway.messages import MESSAGES
+from bakeoff.gateway.responses import RESPONSES
+from bakeoff.gateway.wire import encode
+
+_PING_S = 10.0
+_LARGEST_BODY = 64 * 2**20
+_KEEP_OPEN_S = 3600.0  # a program may run a tool for long and come back on the same connection
+_CLOSING_S = 2.0
+_EVENTS = "text/event-stream"
+_STREAM_HEADERS = {"Content-Type": _EVENTS, "Cache-Control": "no-cache"}
+_NO_RETRY = {"x-should-retry": "false"}  # the SDKs of OpenAI and Anthropic heed it
+
+_NO_TOKEN = Problem(
+    status=401,
+    code="invalid_api_key",
+    message="no trial goes by this key, or its trial is over; show the token of the trial as "
+    "`Authorization: Bearer`, `x-api-key`, `x-goog-api-key` or `?key=`",
+)
+_OVER = Problem(status=401, code="invalid_api_key", message="the trial of this key is over")
+
+
+async def open_gateway(
+    folder: Path, *, ping_s: float = _PING_S, largest_body: int = _LARGEST_BODY
+) -> "Gateway":
+    """Return a gateway that listens: on a socket in *folder*, or near it, and on loopback."""
+    gateway = Gateway(Listening(folder), ping_s=ping_s, largest_body=largest_body)
+    await gateway.start()
+    return gateway
+
+
+class Gateway:
+    """The proxy; made by `open_gateway`."""
+
+    def __init__(self, listening: Listening, *, ping_s: float, largest_body: int) -> None:
+        self._listening = listening
+        self._ping_s = ping_s
+        self._largest_body = largest_body
+        self._doors: dict[bytes, TrialDoor] = {}
+        self._numbers = count(1)
+        self._runner = web.AppRunner(
+            self._application(),
+            handler_cancellation=True,
+            access_log=None,  # addresses may hold a key
+            keepalive_timeout=_KEEP_OPEN_S,
+            shutdown_timeout=_CLOSING_S,
+        )
+        self.address = GatewayAddress(socket=str(listening.path), url=listening.url)
+
+    async def start(self) -> None:
+        """Begin to answer."""
+        await self._runner.setup()
+        for sock in (self._listening.unix, self._listening.tcp):
+            await web.SockSite(self._runner, sock).start()
+
+    def admit(self, model: Asks, journal: Journal, *, rollout: int) -> TrialDoor:
+        """Return a door to *model*; what is said through it is written into *journal*."""
+        door = TrialDoor(model, journal, rollout=rollout, on_close=self._forget)
+        self._doors[_digest(door.token)] = door
+        return door
+
+    async def close(self) -> None:
+        """Stop listening, and cut what is under way."""
+        doors = list(self._doors.values())
+        for door in doors:
+            door.close()
+        for door in doors:
+            await door.settled()
+        await self._runner.cleanup()
+        self._listening.close()
+
+    def _forget(self, door: TrialDoor) -> None:
+        self._doors.pop(_digest(door.token), None)
+
+    def _application(self) -> web.Application:
+        application = web.Application(client_max_size=self._largest_body)
+        add = application.router.add_route
+        for root in ("/v1", ""):
+            add("POST", f"{root}/chat/completions", self._chat)
+            add("POST", f"{root}/responses", self._responses)
+            add("POST", f"{root}/messages", self._messages)
+            add("POST", f"{root}/messages/count_tokens", self._count_messages)
+            add("GET", f"{root}/models", self._models)
+            add("GET", f"{root}/models/{{name}}", self._models)
+        add("GET", "/v1beta/models", self._models)
+        add("GET", "/v1beta/models/{name}", self._models)
+        add("POST", r"/{version:v1\w*}/models/{name}:{verb:\w+}", self._gemini)
+        add("*", "/{path:.*}", self._unknown)
+        return application
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, CHAT)
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, RESPONSES)
+
+    async def _messages(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, MESSAGES)
+
+    async def _gemini(self, request: web.Request) -> web.StreamResponse:
+        verb, name = request.match_info["verb"], request.match_info["name"]
+        stream = verb == "streamGenerateContent"
+        dialect = gemini(name, stream=stream)
+        if verb == "countTokens":
+            return await self._count(request, COUNTING, "totalTokens")
+        if not stream and verb != "generateContent":
+            return await self._unknown(request)
+        if stream and request.query.get("alt") != "sse":
+            return _error(dialect, _bad("streamGenerateContent is spoken with ?alt=sse only"))
+        return await self._answer(request, dialect)
+
+    async def _count_messages(self, request: web.Request) -> web.StreamResponse:
+        return await self._count(request, MESSAGES, "input_tokens")
+
+    async def _count(
+        self, request: web.Request, dialect: Dialect, called: str
+    ) -> web.StreamResponse:
+        try:
+            asked = await self._read(request, dialect, self._door(request))
+        except UnansweredError as error:
+            return _error(dialect, error.problem)
+        return _json({called: asked.estimated_tokens()})
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        try:
+            self._door(request)
+        except UnansweredError as error:
+            return _error(spoken.dialect_of(request), error.problem)
+        return _json(spoken.models(request))
+
+    async def _unknown(self, request: web.Request) -> web.StreamResponse:
+        return _error(spoken.dialect_of(request), spoken.not_spoken(request))
+
+    async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+        try:
+            door = self._door(request)
+            asked = await self._read(request, dialect, door)
+            answer = dialect.answer(asked, next(self._numbers))
+            return await self._ask(request, door, asked, answer)
+        except UnansweredError as error:
+            return _error(dialect, error.problem)
+
+    def _door(self, request: web.Request) -> TrialDoor:
+        """Return the door that the request has the token of; found by digest, in equal time."""
+        for token in _tokens(request):
+            if door := self._doors.get(_digest(token)):
+                return door
+        raise UnansweredError(_NO_TOKEN)
+
+    async def _read(self, request: web.Request, dialect: Dialect, door: TrialDoor) -> Asked:
+        try:
+            return dialect.read(await request.read())
+        except web.HTTPRequestEntityTooLarge:
+            why = f"the request is larger than {self._largest_body / 2**20:g} MB"
+            problem = Problem(status=413, code="request_too_large", message=why)
+        except NotUnderstoodError as error:
+            problem = _bad(str(error))
+        door.note(f"answered {problem.status}: {problem.message}")
+        raise UnansweredError(problem)
+
+    async def _ask(
+        self, request: web.Request, door: TrialDoor, asked: Asked, answer: Answer
+    ) -> web.StreamResponse:
+        task = door.start(asked)
+        try:
+            await asyncio.wait({task}, timeout=self._ping_s if asked.stream else None)
+            if not task.done():
+                return await self._stream(request, door, answer, task)
+        finally:
+            task.cancel()  # the program has gone; where there is an answer this does nothing
+        completion = _completion(task, door)
+        if asked.stream:
+            events = answer.opening() + answer.events(completion)
+            return web.Response(body=events, headers=_STREAM_HEADERS)
+        return _json(answer.whole(completion))
+
+    async def _stream(
+        self,
+        request: web.Request,
+        door: TrialDoor,
+        answer: Answer,
+        task: "asyncio.Task[Completion]",
+    ) -> web.StreamResponse:
+        """Keep a client waiting until there is an answer, or none."""
+        response = web.StreamResponse(headers=_STREAM_HEADERS)
+        await response.prepare(request)
+        await response.write(answer.opening() + answer.ping())
+        while not (await asyncio.wait({task}, timeout=self._ping_s))[0]:
+            await response.write(answer.ping())
+        try:
+            end = answer.events(_completion(task, door))
+        except UnansweredError as error:
+            end = answer.broken(error.problem)  # too late for another status
+        await response.write(end)
+        await response.write_eof()
+        return response
+
+
+def _completion(task: "asyncio.Task[Completion]", door: TrialDoor) -> Completion:
+    try:
+        return task.result()
+    except BakeoffError as error:
+        raise UnansweredError(door.problem(error)) from error
+    except asyncio.CancelledError:
+        raise UnansweredError(_OVER) from None  # the door was closed; nobody cancelled us
+
+
+def _tokens(request: web.Request) -> Iterator[str]:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        yield token.strip()
+    for header in ("x-api-key", "x-goog-api-key"):
+        if header in request.headers:
+            yield request.headers[header].strip()
+    if "key" in request.query:
+        yield request.query["key"]
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _bad(message: str) -> Problem:
+    return Problem(status=400, code="invalid_request", message=message)
+
+
+def _json(data: Mapping[str, Json]) -> web.Response:
+    return web.Response(body=encode(data), content_type="application/json")
+
+
+def _error(dialect: Dialect, problem: Problem) -> web.Response:
+    return web.Response(
+        status=problem.status,
+        body=encode(dialect.error(problem)),
+        content_type="application/json",
+        headers=_NO_RETRY,
+    )

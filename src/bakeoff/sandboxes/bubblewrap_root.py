@@ -1,0 +1,151 @@
+"""The file system that a command in bubblewrap sees: programs of the host, nothing of its people.
+
+Read-only are the host's programs and libraries and the few files of /etc that they need. Nothing of
+/home, /root, /var, /run or the rest of /etc is there, and where this process is root, what only root
+may read is not there either: in the box the user is 1000, but to the host's files still root.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from bakeoff.core.errors import UsageError
+
+HOME = "/home/agent"
+SUPPORT = "/run/bakeoff"
+_PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_OURS = ("proc", "dev", "sys", "tmp", "run", "home", "root")  # of an unpacked image
+_PYTHONS = ("usr/bin/python3", "usr/local/bin/python3", "bin/python3")
+_ETC = (
+    "alternatives",
+    "ca-certificates.conf",
+    "debian_version",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "os-release",
+    "pki/ca-trust/extracted",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "timezone",
+)
+_WRITTEN = {
+    "passwd": f"root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000:agent:{HOME}:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+    "group": "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost box\n::1 localhost\n",
+    "hostname": "box\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "gitconfig": "[safe]\n\tdirectory = *\n",
+}
+# what root may read or write there without any capability; the kernel guards it by user alone
+_MASKED = (
+    "acpi", "asound", "interrupts", "kallsyms", "kcore", "keys", "key-users", "kmsg", "kpagecgroup",
+    "kpagecount", "kpageflags", "latency_stats", "modules", "mtrr", "sched_debug", "scsi",
+    "slabinfo", "timer_list", "timer_stats", "vmallocinfo",
+)  # fmt: skip
+
+
+def write_support(folder: Path) -> None:
+    """Write what every box shows but the host has not, once: an /etc, and something empty."""
+    etc = folder / "etc"
+    for name, text in _WRITTEN.items():
+        path = etc / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for name in _ETC:  # something to mount each on
+        source, target = Path("/etc", name), etc / name
+        if source.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+        elif source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch()
+    (folder / "nothing").mkdir()
+    (folder / "resolv.conf").touch()
+    (etc / "resolv.conf").touch()
+
+
+def python_of(rootfs: Path | None) -> tuple[str, list[str]]:
+    """Return the python3 of a box and what must be mounted for it: our own where it has none."""
+    root = rootfs or Path("/")
+    for name in _PYTHONS:
+        if (root / name).is_file():
+            return f"/{name}", []
+    if rootfs is not None:
+        raise UsageError(f"{rootfs} has no python3, which a box with a gateway needs; install it")
+    prefix = sys.base_prefix
+    return f"{prefix}/bin/python3", ["--ro-bind", prefix, prefix]
+
+
+def root_arguments(
+    support: Path, *, rootfs: Path | None, targets: Iterable[str], network: bool
+) -> list[str]:
+    """Return bubblewrap's arguments for all that is the same in every box.
+
+    *targets* are the places where something will be mounted later.
+    """
+    points = [PurePosixPath(target) for target in (*targets, HOME, "/tmp", SUPPORT)]  # noqa: S108
+    words: list[str] = []
+    if rootfs is None:
+        for name in _PROGRAMS:
+            words += _shown(Path("/", name), PurePosixPath("/", name), points)
+        words += _etc(support, network=network)
+        if _has_entries(Path("/usr/local/etc")):
+            words += ["--ro-bind", str(support / "nothing"), "/usr/local/etc"]
+    else:
+        for entry in sorted(rootfs.iterdir()):
+            if entry.name not in _OURS:
+                words += _shown(entry, PurePosixPath("/", entry.name), points)
+    return [*words, *_kernel(support)]
+
+
+def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> Iterator[str]:
+    """Show *source* read-only; piece by piece where something must be mounted that it lacks."""
+    if source.is_symlink():
+        yield from ("--symlink", str(source.readlink()), str(target))
+        return
+    if not source.is_dir():
+        if source.exists():
+            yield from ("--ro-bind", str(source), str(target))
+        return
+    below = [point for point in points if target in point.parents]
+    if all((source / point.relative_to(target)).exists() for point in below):
+        yield from ("--ro-bind", str(source), str(target))
+        return
+    yield from ("--dir", str(target))
+    for entry in sorted(source.iterdir()):
+        yield from _shown(entry, target / entry.name, below)
+
+
+def _etc(support: Path, *, network: bool) -> list[str]:
+    words = ["--ro-bind", str(support / "etc"), "/etc"]
+    for name in _ETC:
+        if Path("/etc", name).exists():
+            words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    names = Path("/etc/resolv.conf").resolve()
+    if network and names.exists():
+        words += ["--ro-bind", str(names), "/etc/resolv.conf"]
+    return words
+
+
+def _kernel(support: Path) -> list[str]:
+    words = ["--proc", "/proc", "--dev", "/dev", "--dir", "/run"]
+    words += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108 -- the box's own
+    if os.geteuid() == 0:
+        for name in _MASKED:
+            path = Path("/proc", name)
+            if path.exists():
+                empty = str(support / "nothing") if path.is_dir() else "/dev/null"
+                words += ["--ro-bind", empty, str(path)]
+    return words
+
+
+def _has_entries(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())

@@ -1,0 +1,195 @@
+"""One open container: commands are `exec`ed in it, and a restart ends what will not end by itself."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+from bakeoff._lib.process import Ended, uncancelled
+from bakeoff.core.boxes import BoxSpec, Command, Mount, Ran
+from bakeoff.core.errors import SandboxError
+from bakeoff.sandboxes import container_change, container_relay
+from bakeoff.sandboxes.container_disk import watch_of
+from bakeoff.sandboxes.container_engine import Engine
+from bakeoff.sandboxes.container_relay import Relay
+from bakeoff.sandboxes.container_words import HOME, entering, preamble
+from bakeoff.sandboxes.supervision import Supervision
+
+_KILLED = 137
+_EXPORT_S = 600.0
+_OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
+_OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+_STATE = "state={{.State.Running}}"
+
+
+class ContainerBox:
+    """A container of ours that runs; `ready` makes it fit for the first command."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        spec: BoxSpec,
+        *,
+        name: str,
+        mounts: tuple[Mount, ...],
+        user: str | None,
+        most_change_mb: int,
+    ) -> None:
+        self.name = name
+        self._engine = engine
+        self._spec = spec
+        self._mounts = mounts
+        self._user = user
+        self._most_change_mb = most_change_mb
+        self._relay: Relay | None = None
+        self._oom_kills = 0
+        self._restarts = 0
+        self._stopped = False
+        self._supervision = Supervision(spec.limits, cgroup=None, disk=None)
+
+    async def ready(self) -> None:
+        """Make the change that the spec brings, find a relay, start to watch the disk."""
+        disk = await watch_of(self._engine, self.name, self._spec)
+        self._supervision = Supervision(self._spec.limits, cgroup=None, disk=disk)
+        await self._apply()
+        if self._spec.gateway is not None:
+            found = await self._exec(Command(argv=container_relay.FIND, cwd="/", time_s=60))
+            self._relay = container_relay.choose(found.output, image=self._spec.image)
+
+    @property
+    def gateway_url(self) -> str | None:
+        """Where a command in the box reaches the gateway."""
+        return None if self._relay is None else f"http://127.0.0.1:{container_relay.PORT}"
+
+    async def run(self, command: Command) -> Ran:
+        """Run *command*; where it must be stopped, every process of the box ends with it."""
+        if self._relay is not None:
+            command = replace(command, argv=self._relay.before(command.argv))
+        return await self._exec(command)
+
+    async def stop(self) -> None:
+        """End every process; the container stays, stopped."""
+        self._stopped = True
+        await self._supervision.stop()
+        if await self._is_running():
+            await self._engine.call("kill", self.name)
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Return what the stopped container has that its image has not, and what is gone."""
+        printed = await self._engine.call("diff", self.name, most_output=1 << 28)
+        own = [mount.target for mount in self._mounts]
+        differences = container_change.read_differences(printed, own)
+        packed = await asyncio.to_thread(
+            container_change.archive,
+            (self._engine.name, "export", self.name),
+            environment=self._engine.environment,
+            kept=differences.kept,
+            most_mb=self._most_change_mb,
+            time_s=_EXPORT_S,
+        )
+        return packed, differences.gone
+
+    async def close(self) -> None:
+        """Take the container away, running or not."""
+        self._stopped = True
+        await self._supervision.stop()
+        await uncancelled(self._remove())
+
+    async def _remove(self) -> None:
+        await self._engine.call(*self._engine.dialect.remove, self.name)
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    async def _exec(self, command: Command, *, again: bool = True) -> Ran:
+        mark = f"started-{secrets.token_hex(8)}"
+        before, heard = self._restarts, _AfterMark(mark, command.hears)
+        program = self._engine.program(
+            *("exec", "-i", *self._as_user(), self.name, *entering(command.argv, mark)),
+            stdin=self._preamble(command, mark) + command.stdin,
+            most_output=command.most_output,
+        )
+        program = replace(program, hears=heard)
+        ran = await self._supervision.run(command, program, self._after)
+        if not heard.started and ran.stopped is None:
+            if again and not self._stopped and not await self._is_running():
+                await self._restart()
+                return await self._exec(command, again=False)
+            raise SandboxError(f"{command.argv[0]!r} could not be started: {ran.output.strip()}")
+        ran = replace(ran, output=ran.output.removeprefix(f"{mark}\n"))
+        if ran.code == _KILLED and self._restarts != before:
+            return replace(ran, code=None, stopped="it ended with another command of its box")
+        if ran.code == _KILLED and await self._ran_out_of_memory():
+            why = f"out of memory: the box may take {self._spec.limits.memory_mb} MB"
+            return replace(ran, code=None, stopped=why)
+        return ran
+
+    def _as_user(self) -> tuple[str, ...]:
+        return () if self._user is None else ("--user", self._user)
+
+    def _preamble(self, command: Command, mark: str) -> bytes:
+        home = {} if self._spec.folder is None else {"HOME": HOME}
+        return preamble(
+            {**home, **self._spec.environment, **command.environment},
+            cwd=command.cwd or self._spec.workdir,
+            disk_mb=self._spec.limits.disk_mb,
+            mark=mark,
+        )
+
+    async def _after(self, ended: Ended | None) -> None:
+        """A client that was killed leaves its command running in the container."""
+        if (ended is None or ended.stopped is not None) and not self._stopped:
+            await self._restart()
+
+    async def _restart(self) -> None:
+        self._restarts += 1
+        self._oom_kills = 0
+        await self._engine.call("restart", "-t", "0", self.name)
+
+    async def _is_running(self) -> bool:
+        seen = await self._engine.call(
+            "inspect", "--type", "container", "--format", _STATE, self.name
+        )
+        return "state=true" in seen.split()
+
+    async def _ran_out_of_memory(self) -> bool:
+        """Whether the kernel killed a process of the box since this was last asked."""
+        # read in the container: an engine's own flag is about its first process only
+        words = ("sh", "-c", f"cat {_OOM_FILES} 2>/dev/null")
+        seen = await self._engine.ask("exec", *self._as_user(), self.name, *words)
+        kills = sum(int(count) for count in _OOM_KILLS.findall(seen.output))
+        before, self._oom_kills = self._oom_kills, kills
+        return kills > before
+
+    # --- the change of a whole box ----------------------------------------------------------------
+
+    async def _apply(self) -> None:
+        packed, gone = self._spec.archive, self._spec.gone
+        words = await asyncio.to_thread(container_change.clearing, packed, gone)
+        if words:
+            program = ("exec", "-i", "--user", "0:0", self.name, *container_change.CLEAR)
+            await self._engine.call(*program, stdin=words)
+        if packed is not None:
+            await self._engine.call("cp", "-a", "-", f"{self.name}:/", stdin=packed)
+
+
+class _AfterMark:
+    """Hears what comes after the mark, which is the first line of a command that was started."""
+
+    def __init__(self, mark: str, hears: Callable[[bytes], None] | None) -> None:
+        self._mark = f"{mark}\n".encode()
+        self._hears = hears
+        self._waiting: bytes | None = b""
+        self.started = False
+
+    def __call__(self, piece: bytes) -> None:
+        if self._waiting is not None:
+            piece = self._waiting + piece
+            if len(piece) < len(self._mark) and self._mark.startswith(piece):
+                self._waiting = piece
+                return
+            self._waiting = None
+            self.started = piece.startswith(self._mark)
+            piece = piece.removeprefix(self._mark)
+        if piece and self._hears is not None:
+            self._hears(piece)

@@ -1,0 +1,148 @@
+"""How a container's file system differs from its image, as an archive; and such a change made again.
+
+The archive is filtered out of the engine's export as it streams by: nothing is unpacked on the host,
+where names and links that an agent chose could do harm.
+"""
+
+import gzip
+import io
+import re
+import subprocess
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO, cast
+
+from bakeoff._lib.noun import noun
+from bakeoff.core.errors import SandboxError
+
+# What is not part of the work: the kernel's, what lasts no longer than a run, what apt can have again.
+_LEFT_OUT = (
+    "/proc", "/sys", "/dev", "/tmp", "/run", "/logs", "/var/cache/apt", "/var/lib/apt/lists",
+    "/.dockerenv", "/var/tmp",
+)  # fmt: skip
+_LINE = re.compile(r"([ACD]) (/.+)")
+_CHUNK = 1 << 20
+
+# Makes way for an archive: takes away what is gone, and whatever is of another kind than what comes.
+_CLEAR = """\
+for word; do
+  path=${word#?}
+  case $word in
+    G*) rm -rf -- "$path" ;;
+    D*) if [ -L "$path" ] || { [ -e "$path" ] && [ ! -d "$path" ]; }; then rm -f -- "$path"; fi ;;
+    F*) if [ -d "$path" ] && [ ! -L "$path" ]; then rm -rf -- "$path"; fi ;;
+  esac
+done
+"""
+CLEAR = ("xargs", "-0", "-n", "500", "sh", "-c", _CLEAR, "sh")
+
+
+@noun
+class Differences:
+    """The paths that a container has anew or changed, and those that it has no more."""
+
+    kept: frozenset[str]
+    gone: tuple[str, ...]
+
+
+def read_differences(printed: str, own: Iterable[str]) -> Differences:
+    """Return what `diff` printed, without what is not part of the work; *own* are our mounts."""
+    left_out = (*_LEFT_OUT, *own)
+    kept, gone = set(), []
+    for line in printed.splitlines():
+        found = _LINE.fullmatch(line)
+        if found is None or _is_under(found[2], left_out):
+            continue
+        if found[1] == "D":
+            gone.append(found[2])
+        else:
+            kept.add(found[2])
+    return Differences(kept=frozenset(kept), gone=tuple(sorted(gone)))
+
+
+def _is_under(path: str, tops: Iterable[str]) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in tops)
+
+
+def archive(
+    export: tuple[str, ...],
+    *,
+    environment: Mapping[str, str],
+    kept: frozenset[str],
+    most_mb: int,
+    time_s: float,
+) -> bytes:
+    """Run *export*, which prints a tar, and return the *kept* paths of it as a gzipped tar.
+
+    It blocks, so it belongs in a thread.
+    """
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            export, env=dict(environment), stdout=subprocess.PIPE, stderr=complaints
+        )
+        timer = threading.Timer(time_s, process.kill)
+        timer.start()
+        try:
+            made = _filtered(cast("BinaryIO", process.stdout), kept, most_mb << 20)
+        except tarfile.TarError as error:
+            process.kill()
+            process.wait()
+            raise SandboxError(f"{export[0]} export failed: {error}{_said(complaints)}") from error
+        finally:
+            timer.cancel()
+            process.kill()
+            process.wait()
+            cast("BinaryIO", process.stdout).close()
+    return made
+
+
+def _said(complaints: BinaryIO) -> str:
+    complaints.seek(0)
+    text = complaints.read(2000).decode(errors="replace").strip()
+    return f"; it said: {text}" if text else ""
+
+
+def _filtered(stream: BinaryIO, kept: frozenset[str], most: int) -> bytes:
+    room = _Room(most)
+    with (
+        tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as whole,
+        gzip.GzipFile(fileobj=room, mode="wb", compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as chosen,
+    ):
+        for member in whole:
+            if f"/{member.name.strip('/')}" in kept and _is_file_like(member):
+                chosen.addfile(member, whole.extractfile(member) if member.isreg() else None)
+            whole.members.clear()  # else it remembers every file of the image
+    return room.getvalue()
+
+
+def _is_file_like(member: tarfile.TarInfo) -> bool:
+    return member.isreg() or member.isdir() or member.issym() or member.islnk()
+
+
+class _Room(io.BytesIO):
+    """A buffer that takes only so much."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
+        if self.tell() + len(data) > self._most:
+            raise SandboxError(
+                f"the change of the box is over {self._most >> 20} MB when packed, and cannot be "
+                "taken out; raise the sandbox's setting `most_change_mb`"
+            )
+        return super().write(data)
+
+
+def clearing(packed: bytes | None, gone: tuple[str, ...]) -> bytes:
+    """Return what `CLEAR` reads so that it makes way for *packed*."""
+    words = [f"G{path}" for path in gone]
+    if packed is not None:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as members:
+            for member in members:
+                words.append(f"{'D' if member.isdir() else 'F'}/{member.name.strip('/')}")
+    return b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)

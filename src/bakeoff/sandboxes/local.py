@@ -1,0 +1,181 @@
+"""Boxes that are only folders: commands run on the host, as this user. They do not isolate.
+
+A command sees the box's files where they lie on the host, not at the box's root: `BAKEOFF_ROOT`
+says where, and a path under the root, or under a mount, that stands as a whole in the arguments,
+the environment or the working folder is translated. A path inside a script is not.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
+
+from bakeoff._lib import scratch
+from bakeoff._lib.process import Ended, Program
+from bakeoff.core.boxes import Box, BoxSpec, Command, Ran
+from bakeoff.core.errors import SandboxError, UsageError
+from bakeoff.core.workspace import Image
+from bakeoff.sandboxes import cgroups, marks, prelude
+from bakeoff.sandboxes.cgroups import Cgroup, Cgroups
+from bakeoff.sandboxes.disk_watch import DiskWatch
+from bakeoff.sandboxes.leftovers import reap
+from bakeoff.sandboxes.supervision import Supervision
+
+
+class Local:
+    """Opens boxes that are a private folder and a process group; *path* is where programs are."""
+
+    name: ClassVar[str] = "local"
+    isolates: ClassVar[bool] = False
+
+    def __init__(self, *, path: str = os.defpath) -> None:
+        self._path = path
+        self._cgroups: asyncio.Task[Cgroups | None] | None = None
+
+    @classmethod
+    def available(cls) -> str | None:
+        """Return None: wherever there is a shell, there is a box."""
+        return None if shutil.which("sh", path=os.defpath) else "there is no sh on this machine"
+
+    @property
+    def limits_kept_by(self) -> str:
+        """What keeps the limits of boxes here; known once the first has been opened."""
+        if self._cgroups is None or not self._cgroups.done():
+            return "not known before the first box is opened"
+        found = self._cgroups.result()
+        if found is None:
+            return "memory and processes: nothing; disk: watched"
+        return f"{', '.join(found.parents)}: control groups, version {found.version}; disk: watched"
+
+    async def image(self, image: Image | None) -> str | None:
+        """Refuse an image: only a container can start from one."""
+        if image is None:
+            return None
+        wanted = image.name or f"what {image.dockerfile} builds"
+        raise UsageError(
+            f"the task needs a container ({wanted}), which the local sandbox is not; "
+            "choose one with: --sandbox docker (or --sandbox podman)"
+        )
+
+    async def open(self, spec: BoxSpec) -> Box:
+        """Return a box that is ready."""
+        if spec.image is not None or spec.archive is not None:
+            raise SandboxError("a whole-box task needs a container: --sandbox docker")
+        if self._cgroups is None:
+            self._cgroups = asyncio.create_task(asyncio.to_thread(cgroups.find))
+        found = await asyncio.shield(self._cgroups)
+        try:
+            return _LocalBox(spec, path=self._path, groups=found)
+        except OSError as error:
+            raise SandboxError(f"no box can be opened: {error}") from error
+
+    async def reap(self) -> Sequence[str]:
+        """Take away the control groups, processes and folders of dead runs."""
+        return await asyncio.to_thread(reap)
+
+    async def close(self) -> None:
+        """Hold nothing for the whole run."""
+
+
+class _LocalBox:
+    """A folder, a home and a temp folder; its processes carry the box's mark."""
+
+    def __init__(self, spec: BoxSpec, *, path: str, groups: Cgroups | None) -> None:
+        self._spec = spec
+        self._path = path
+        self._mark = marks.new_mark()
+        self._commands = 0
+        self._cgroup: Cgroup | None = groups.make(self._mark, spec.limits) if groups else None
+        self._private = scratch.new_folder("box")
+        for name in ("home", "tmp", "files"):
+            (self._private / name).mkdir()
+        self._folder = spec.folder or self._private / "files"
+        self._seen = {mount.target: mount.source for mount in spec.mounts}
+        self._seen[spec.root] = str(self._folder)
+        disk = None
+        if spec.limits.disk_mb is not None:
+            disk = DiskWatch((self._folder, self._private), spec.limits.disk_mb)
+        self._supervision = Supervision(spec.limits, cgroup=self._cgroup, disk=disk)
+
+    @property
+    def gateway_url(self) -> str | None:
+        """Where a command reaches the gateway: its address on the host."""
+        return None if self._spec.gateway is None else self._spec.gateway.url
+
+    async def run(self, command: Command) -> Ran:
+        """Run *command* in the folder; what it leaves running runs on until the stop."""
+        self._commands += 1
+        mark = f"{self._mark}.{self._commands}"
+
+        async def after(ended: Ended | None) -> None:
+            if ended is None or ended.stopped is not None:  # what left the group goes too
+                await asyncio.to_thread(marks.kill, marks.is_of(mark))
+
+        cwd = self._on_host(str(PurePosixPath(self._spec.root, command.cwd or self._spec.workdir)))
+        if not _is_folder(cwd):
+            raise SandboxError(f"there is no folder {cwd!r} for {command.argv[0]!r} to start in")
+        return await self._supervision.run(command, self._program(command, cwd, mark), after)
+
+    def _program(self, command: Command, cwd: str, mark: str) -> Program:
+        doors = self._cgroup.doors if self._cgroup else []
+        environment = {
+            "PATH": self._path,
+            "HOME": str(self._private / "home"),
+            "LANG": "C.UTF-8",
+            "TMPDIR": str(self._private / "tmp"),
+            "BAKEOFF_ROOT": str(self._folder),
+            **self._spec.environment,
+            **command.environment,
+        }
+        return Program(
+            argv=(
+                *prelude.entering(doors, most_file_mb=self._spec.limits.disk_mb),
+                *(self._on_host(word) for word in command.argv),
+            ),
+            environment={
+                **{name: self._each_on_host(value) for name, value in environment.items()},
+                marks.VARIABLE: mark,
+            },
+            cwd=cwd,
+            stdin=command.stdin,
+            most_output=command.most_output,
+            hears=command.hears,
+            keeps_children=True,
+        )
+
+    def _each_on_host(self, value: str) -> str:
+        return ":".join(self._on_host(part) for part in value.split(":"))
+
+    def _on_host(self, word: str) -> str:
+        """Return a path of the box as a path of the host; the deepest mount counts."""
+        for target in sorted(self._seen, key=len, reverse=True):
+            if word == target or word.startswith(f"{target.rstrip('/')}/"):
+                return self._seen[target] + word[len(target.rstrip("/")) :]
+        return word
+
+    async def stop(self) -> None:
+        """End every process that carries the box's mark or is in its control group."""
+        await self._supervision.stop()
+        await asyncio.to_thread(self._kill)
+
+    def _kill(self) -> None:
+        if self._cgroup is not None:
+            self._cgroup.kill()
+        marks.kill(marks.is_of(self._mark))
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Refuse: there is no image here to differ from."""
+        raise SandboxError("a whole-box task needs a container: --sandbox docker")
+
+    async def close(self) -> None:
+        """End every process; take the private folders and the control group away."""
+        await self.stop()
+        if self._cgroup is not None:
+            await asyncio.to_thread(self._cgroup.remove)
+        await asyncio.to_thread(scratch.remove, self._private)
+
+
+def _is_folder(path: str) -> bool:
+    return Path(path).is_dir()

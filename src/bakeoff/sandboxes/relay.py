@@ -1,0 +1,212 @@
+"""Brings the gateway into a box without network: `python3 relay.py PORT SOCKET -- argv...`.
+
+It listens on 127.0.0.1:PORT, passes every connection on to the unix socket, and becomes the command:
+exit code and signals are the command's own. The relay itself is a process apart, which ends with
+the command. It is run by path with whatever Python the box has, so it needs only the standard
+library, and of that only what is built in, to start in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import os
+import select
+import sys
+
+_PIECE = 65536
+_MOST_WAITING = 4 * _PIECE
+_CANNOT_LISTEN, _NOT_RUNNABLE, _NOT_FOUND = 125, 126, 127
+_LOOK_S = 0.5
+_HANGS_UP = select.EPOLLHUP | select.EPOLLERR
+
+
+class _Side:
+    """One end of a connection that is passed on, with what waits to be sent to it."""
+
+    other: _Side
+
+    def __init__(self, sock: _socket.socket) -> None:
+        sock.setblocking(False)  # noqa: FBT003 -- it takes no keyword
+        self.sock = sock
+        self.waiting = bytearray()
+        self.ended = False  # it sends no more
+        self.told = False  # it knows that it will get no more
+        self.gone = False  # it can get no more
+
+    def take(self) -> None:
+        """Read what it sends, unless the other side is slow."""
+        if self.ended or len(self.other.waiting) >= _MOST_WAITING:
+            return
+        try:
+            piece = self.sock.recv(_PIECE)
+        except BlockingIOError:
+            return
+        if piece:
+            self.other.waiting += piece
+        else:
+            self.ended = True
+
+    def give(self) -> None:
+        """Send it what waits, and the end after that."""
+        if self.gone:
+            self.waiting.clear()
+            return
+        if self.waiting:
+            try:
+                del self.waiting[: self.sock.send(self.waiting)]
+            except BlockingIOError:
+                return
+        if not self.waiting and self.other.ended and not self.told:
+            self.told = True
+            self.sock.shutdown(_socket.SHUT_WR)
+
+    def interest(self) -> int:
+        """What to be woken for."""
+        wanted = 0
+        if not self.ended and len(self.other.waiting) < _MOST_WAITING:
+            wanted |= select.EPOLLIN
+        if self.waiting:
+            wanted |= select.EPOLLOUT
+        return wanted
+
+
+class _Relay:
+    """All connections of one listening socket."""
+
+    def __init__(self, listening: _socket.socket, path: str) -> None:
+        self._listening = listening
+        self._path = path
+        self._poll = select.epoll()
+        self._poll.register(listening.fileno(), select.EPOLLIN)
+        self._sides: dict[int, _Side] = {}
+
+    def run_while_alive(self, pid: int) -> None:
+        """Pass everything on until the process *pid* is gone."""
+        end = _end_of(pid)
+        if end is not None:
+            self._poll.register(end, select.EPOLLIN)
+        while end is not None or _is_there(pid):
+            for number, event in self._poll.poll(_LOOK_S):
+                if number == end:
+                    return
+                if number == self._listening.fileno():
+                    self._accept()
+                elif number in self._sides:
+                    self._move(self._sides[number], event)
+
+    def _accept(self) -> None:
+        # by its inner name: the module that has an outer one takes 6 ms to import
+        try:
+            number, _ = self._listening._accept()  # type: ignore[attr-defined]  # noqa: SLF001
+        except OSError:
+            return
+        near = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM, 0, number)
+        far = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            far.connect(self._path)
+        except OSError:
+            near.close()
+            far.close()
+            return
+        near.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+        one, two = _Side(near), _Side(far)
+        one.other, two.other = two, one
+        for side in (one, two):
+            self._sides[side.sock.fileno()] = side
+            self._poll.register(side.sock.fileno(), side.interest())
+
+    def _move(self, side: _Side, event: int) -> None:
+        both = (side, side.other)
+        try:
+            side.take()
+            side.gone = side.gone or bool(event & _HANGS_UP and side.ended)
+            for one in both:
+                one.give()
+        except OSError:
+            self._drop(side)
+            return
+        if all((one.ended or one.gone) and not one.other.waiting for one in both):
+            self._drop(side)
+            return
+        for one in both:
+            if one.gone:
+                self._forget(one)  # the kernel would tell of it again and again
+            else:
+                self._poll.modify(one.sock.fileno(), one.interest())
+
+    def _forget(self, side: _Side) -> None:
+        if self._sides.pop(side.sock.fileno(), None) is not None:
+            self._poll.unregister(side.sock.fileno())
+
+    def _drop(self, side: _Side) -> None:
+        for one in (side, side.other):
+            self._forget(one)
+            one.sock.close()
+
+
+def _end_of(pid: int) -> int | None:
+    """Return a file that can be read when *pid* has ended; None where the kernel has none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _relay_apart(listening: _socket.socket, path: str, command: int) -> None:
+    """Run the relay in a process that is nobody's child, so that the command never waits for it."""
+    first = os.fork()
+    if first:
+        os.waitpid(first, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(nothing, number)
+        _Relay(listening, path).run_while_alive(command)
+    finally:
+        os._exit(0)
+
+
+def _listen(port: int) -> _socket.socket:
+    listening = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    listening.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    # commands that run side by side in one box each have a relay at the same address
+    listening.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEPORT, 1)
+    listening.bind(("127.0.0.1", port))
+    listening.listen(128)
+    return listening
+
+
+def main(port: str, path: str, _: str, *argv: str) -> None:
+    """Listen, start the relay, become the command."""
+    try:
+        listening = _listen(int(port))
+    except OSError as error:
+        sys.stderr.write(f"the gateway cannot be reached from here: {error}\n")
+        sys.exit(_CANNOT_LISTEN)
+    _relay_apart(listening, path, os.getpid())
+    listening.close()
+    for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):  # by Python, and a command would inherit it
+        _signal.signal(ignored, _signal.SIG_DFL)
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606 -- that is what it is for
+    except OSError as error:
+        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
+        missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        sys.exit(_NOT_FOUND if missing else _NOT_RUNNABLE)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,89 @@
+"""The commands of one box while they run: ended in time, within the box's limits, all at a stop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from bakeoff._lib.process import Child, Ended, NotEndedError, Program, uncancelled
+from bakeoff.core.boxes import Command, Ran
+from bakeoff.core.errors import SandboxError
+from bakeoff.core.workspace import BoxLimits
+from bakeoff.sandboxes.cgroups import Cgroup
+from bakeoff.sandboxes.disk_watch import DiskWatch
+
+_NOT_FOUND, _NOT_RUNNABLE = 127, 126  # as a shell says it
+
+Aftermath = Callable[[Ended | None], Coroutine[object, object, None]]
+
+
+class Supervision:
+    """Starts commands and sees them off; knows which are running."""
+
+    def __init__(self, limits: BoxLimits, *, cgroup: Cgroup | None, disk: DiskWatch | None) -> None:
+        self._limits = limits
+        self._cgroup = cgroup
+        self._disk = disk
+        self._running: dict[Child, asyncio.Future[None]] = {}
+        self._over = False
+
+    async def run(self, command: Command, program: Program, after: Aftermath) -> Ran:
+        """Run *program*, which is *command* in the box; *after* sees to what it left."""
+        if self._over:
+            raise SandboxError("the box has been stopped: nothing can be run in it any more")
+        killed_before = self._out_of_memory()
+        try:
+            child = Child(program)
+        except (FileNotFoundError, PermissionError) as error:
+            return _not_started(error)
+        except OSError as error:
+            raise SandboxError(f"{command.argv[0]!r} could not be started: {error}") from error
+        ended = await self._see_off(child, command.time_s, after)
+        stopped = ended.stopped
+        if stopped is None and ended.code != 0 and self._out_of_memory() > killed_before:
+            stopped = f"out of memory: the box may take {self._limits.memory_mb} MB"
+        return Ran(
+            code=None if stopped else ended.code,
+            output=ended.output,
+            elapsed_s=ended.elapsed_s,
+            stopped=stopped,
+            truncated=ended.truncated,
+        )
+
+    async def _see_off(self, child: Child, time_s: float | None, after: Aftermath) -> Ended:
+        gone = self._running[child] = asyncio.get_running_loop().create_future()
+        watching = self._watching(child)
+        ended: Ended | None = None
+        try:
+            ended = await child.end(time_s=time_s)
+        except NotEndedError as error:
+            raise SandboxError(str(error)) from error
+        finally:
+            if watching is not None:
+                watching.cancel()
+            try:
+                await uncancelled(after(ended))
+            finally:
+                del self._running[child]
+                gone.set_result(None)
+        return ended
+
+    def _watching(self, child: Child) -> asyncio.Task[None] | None:
+        if self._disk is None:
+            return None
+        return asyncio.create_task(self._disk.watch(child.kill))
+
+    def _out_of_memory(self) -> int:
+        return 0 if self._cgroup is None else self._cgroup.out_of_memory
+
+    async def stop(self) -> None:
+        """End every command that runs; nothing starts after this."""
+        self._over = True
+        waiting = list(self._running.values())
+        for child in self._running:
+            child.kill("the box was stopped")
+        if waiting:
+            await asyncio.wait(waiting)
+
+
+def _not_started(error: OSError) -> Ran:
+    code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_RUNNABLE
+    return Ran(code=code, output=f"{error.filename}: {error.strerror}\n", elapsed_s=0.0)

@@ -1,0 +1,273 @@
+"""The front door for prepared tasks: a folder with a tb_meta.json, overlays, and its evaluation.
+
+Nothing is ever written there. Overrides change what is understood of it, not the folder.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from bakeoff._lib.digest import digest, digest_bytes
+from bakeoff._lib.tree_digest import tree_digest
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Message, Task
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import Image, Reference, Tree, Workspace
+from bakeoff.suites.prepared_dir_files import (
+    META,
+    OVERRIDES,
+    Evaluation,
+    Overrides,
+    Repo,
+    TbMeta,
+    read_meta,
+    read_overrides,
+)
+from bakeoff.suites.prepared_dir_grade import rubrics_scorer
+from bakeoff.suites.prepared_dir_repo import inside, repo_tree
+
+ROOT = "/app"
+REPO = "repo"
+INSTRUCTIONS = "LM_INSTRUCTIONS.md"
+TIMEOUT = "TIMEOUT_SEC"
+_EVALUATION = "evaluation"
+_REFERENCE = "diff.patch"
+_NEVER_SHOWN = (_EVALUATION, META, OVERRIDES, _REFERENCE, "repo_info.json", "notes.md")
+_IN_REPO = re.compile(rb"^(?:---|\+\+\+) [ab]/repo/", re.MULTILINE)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedDir:
+    """A prepared folder as a run asks for it; `shown` is how the person wrote its path.
+
+    `overrides` is a file of its own; without it, the one in the folder counts, if there is one.
+    """
+
+    folder: Path
+    shown: str
+    apply_overrides: bool = True
+    overrides: Path | None = None
+
+
+def read_prepared(given: PreparedDir) -> Task:
+    """Return the prepared task; one that cannot be understood is a task with that trouble."""
+    try:
+        meta, unknown = read_meta(given.folder)
+    except UsageError as error:
+        return _broken(given, given.folder.name, error)
+    name = meta.task_id or given.folder.name
+    try:
+        return _Prepared(given=given, meta=meta, unknown=unknown, changed=_overrides(given)).task()
+    except UsageError as error:
+        return _broken(given, name, error)
+
+
+def environment(given: Mapping[str, str | int | float], *, where: str) -> dict[str, str]:
+    """Return environment variables as a program gets them; *where* is for the message."""
+    for name, value in given.items():
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(f"{where}: {name!r} cannot be the name of an environment variable")
+        if "\0" in str(value):
+            raise UsageError(f"{where}: {name!r} has a NUL in it, which no variable may have")
+    return {name: str(value) for name, value in given.items()}
+
+
+def time_limit(variables: Mapping[str, str], *, where: str) -> float | None:
+    """Return how long an agent may take where TIMEOUT_SEC says so."""
+    text = variables.get(TIMEOUT)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"{where}: {TIMEOUT} must be a number of seconds over 0, not {text!r}")
+    return seconds
+
+
+def _broken(given: PreparedDir, name: str, error: UsageError) -> Task:
+    return Task(
+        id=name,
+        messages=(Message(role="user", content=""),),
+        metadata={"task_dir": given.shown},
+        trouble=str(error),
+    )
+
+
+def _overrides(given: PreparedDir) -> Overrides:
+    if not given.apply_overrides:
+        return Overrides()
+    if given.overrides is not None:
+        return read_overrides(given.overrides)
+    path = given.folder / OVERRIDES
+    return read_overrides(path) if path.exists() else Overrides()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """A prepared folder whose files are read, with what the overrides change."""
+
+    given: PreparedDir
+    meta: TbMeta
+    unknown: Mapping[str, Json]
+    changed: Overrides = field(default_factory=Overrides)
+
+    def task(self) -> Task:
+        """Return the task."""
+        variables = environment(self.changed.environment_variables, where=self._override_file)
+        title = self.meta.metadata.get("title")
+        return Task(
+            id=self.meta.task_id or self.folder.name,
+            messages=(Message(role="user", content=self._instructions()),),
+            scorers=(rubrics_scorer(self.folder, self._evaluation(), source=str(self._source)),),
+            time_s=time_limit(variables, where=self._override_file),
+            name=title if isinstance(title, str) else None,
+            category=self._category(),
+            metadata=self._metadata(),
+            workspace=self._workspace(variables),
+        )
+
+    @property
+    def folder(self) -> Path:
+        return self.given.folder
+
+    @property
+    def _source(self) -> Path:
+        return self.folder / META
+
+    @property
+    def _override_file(self) -> str:
+        return str(self.given.overrides or self.folder / OVERRIDES)
+
+    def _instructions(self) -> str:
+        """Return what the agent is told: the overrides say it first, then the overlay."""
+        changed = self.changed.prompt or self.changed.lm_instructions
+        text = changed or self.changed.overlay_files.get(INSTRUCTIONS)
+        path = self.folder / "overlay_files" / INSTRUCTIONS
+        if text is None and path.is_file():
+            try:
+                text = path.read_text(encoding="utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
+        text = self.meta.lm.instructions if text is None else text
+        if not text or not text.strip():
+            raise UsageError(
+                f"{self._source}: nothing says what is to be done; write `lm.instructions`, or "
+                f"overlay_files/{INSTRUCTIONS}"
+            )
+        return text
+
+    def _evaluation(self) -> Evaluation:
+        said = self.meta.evaluation
+        for newer in (self.changed.evaluation, self.changed):
+            if newer is not None:
+                said = Evaluation(
+                    rubrics=said.rubrics if newer.rubrics is None else newer.rubrics,
+                    test_scripts=said.test_scripts
+                    if newer.test_scripts is None
+                    else newer.test_scripts,
+                )
+        return said
+
+    def _repo(self) -> Repo:
+        repo, changed = self.meta.repo or Repo(), self.changed.repo or Repo()
+        given = {k: v for k, v in msgspec.structs.asdict(changed).items() if v is not None}
+        return msgspec.structs.replace(repo, **given)
+
+    def _workspace(self, variables: Mapping[str, str]) -> Workspace:
+        files, texts = tuple(self._files()), self._texts()
+        in_repo = any(tree.at == REPO for tree in files) or any(
+            path.startswith(f"{REPO}/") for path in texts
+        )
+        return Workspace(
+            files=files,
+            texts=texts,
+            removed=tuple(self._removed()),
+            root=ROOT,
+            workdir=REPO if in_repo else "",
+            image=self._image(),
+            environment=variables,
+            hidden=tuple(self._overlay(_EVALUATION, at=_EVALUATION)),
+            reference=self._reference(),
+        )
+
+    def _files(self) -> Iterator[Tree]:
+        repo = repo_tree(self._repo(), self.folder, at=REPO, source=str(self._source))
+        if repo is not None:
+            yield repo
+        yield from self._overlay("overlay_files", at="")
+        yield from self._overlay("overlay_repo_files", at=REPO)
+
+    def _overlay(self, name: str, *, at: str) -> Iterator[Tree]:
+        path = self.folder / name
+        if path.is_dir():
+            yield Tree(path=str(path), digest=tree_digest(path), at=at)
+
+    def _texts(self) -> dict[str, str]:
+        """Return the files that the overrides write, by their path below the root."""
+        changed, where = self.changed, self._override_file
+        texts = {inside(path, where): text for path, text in changed.overlay_files.items()}
+        prompt = changed.prompt or changed.lm_instructions
+        if prompt and (self.folder / "overlay_files" / INSTRUCTIONS).is_file():
+            texts[INSTRUCTIONS] = prompt  # the file must not say something else than the prompt
+        for path, text in changed.overlay_repo_files.items():
+            texts[f"{REPO}/{inside(path, where)}"] = text
+        for file in changed.inject_files:
+            texts[_below_root(file.path, where)] = file.content
+        return texts
+
+    def _removed(self) -> Iterator[str]:
+        for pattern in self.changed.remove_repo_paths:
+            relative = pattern.removeprefix(f"{ROOT}/{REPO}/")
+            yield f"{REPO}/{inside(relative, self._override_file)}"
+
+    def _image(self) -> Image | None:
+        """Return the image that the Dockerfile makes; its build sees nothing of the grade."""
+        if not (self.folder / "Dockerfile").is_file():
+            return None
+        seen = sorted(path for path in self.folder.iterdir() if path.name not in _NEVER_SHOWN)
+        content = [
+            [path.name, tree_digest(path) if path.is_dir() else digest_bytes(path.read_bytes())]
+            for path in seen
+            if path.is_dir() or path.is_file()
+        ]
+        context = Tree(path=str(self.folder), digest=digest(content))
+        return Image(context=context, left_out=_NEVER_SHOWN)
+
+    def _reference(self) -> Reference | None:
+        path = self.folder / _REFERENCE
+        if not path.is_file():
+            return None
+        at = "" if _IN_REPO.search(path.read_bytes()) else REPO
+        return Reference(kind="patch", path=str(path), at=at)
+
+    def _category(self) -> str | None:
+        """Return what kind of task it is: as it says, else by its first tag."""
+        tags = self.meta.metadata.get("tags")
+        first = tags[0] if isinstance(tags, list) and tags else None
+        category = self.meta.metadata.get("category", first)
+        return category if isinstance(category, str) else None
+
+    def _metadata(self) -> dict[str, Json]:
+        level = self.meta.sensitivity.level if self.meta.sensitivity else None
+        about: dict[str, Json] = {
+            "task_dir": self.given.shown,
+            "overrides": self.changed != Overrides(),
+            "repo": msgspec.to_builtins(self._repo()),
+        }
+        sensitivity: dict[str, Json] = {} if level is None else {"sensitivity": level}
+        return {**self.unknown, **self.meta.metadata, **sensitivity, **about}
+
+
+def _below_root(path: str, where: str) -> str:
+    """Return where an injected file goes: below the repository, unless it begins at the root."""
+    if path.startswith(f"{ROOT}/"):
+        return inside(path.removeprefix(f"{ROOT}/"), where)
+    return f"{REPO}/{inside(path, where)}"
+
+

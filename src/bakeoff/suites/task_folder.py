@@ -1,0 +1,77 @@
+"""The front door for coding tasks: a folder each, Bakeoff's own or Harbor's; many are a suite."""
+
+from pathlib import Path
+
+from bakeoff.config.toml_file import read_toml
+from bakeoff.core.brief import Brief, Source
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Task
+from bakeoff.suites.harbor import is_harbor, read_harbor_task
+from bakeoff.suites.instruction import INSTRUCTION
+from bakeoff.suites.native_task import SETTINGS, read_native_task
+
+_OLD_TERMINAL_BENCH = "task.yaml"
+_MARKS = (INSTRUCTION, SETTINGS, _OLD_TERMINAL_BENCH)
+
+
+def is_task_folder(path: Path) -> bool:
+    """Whether *path* is the folder of one task."""
+    return path.is_dir() and any((path / mark).is_file() for mark in _MARKS)
+
+
+def read_tasks(path: Path) -> Brief:
+    """Return the task in the folder *path*, or those in the folders in it.
+
+    Folders whose name begins with a dot or an underscore are left out. What is wrong is told for
+    all tasks at once.
+    """
+    folders = [path] if is_task_folder(path) else _task_folders(path)
+    tasks: dict[str, Task] = {}
+    wrong: list[str] = []
+    for folder in folders:
+        try:
+            task = read_task_folder(folder)
+        except UsageError as error:
+            wrong.append(str(error))
+            continue
+        if task.id in tasks:
+            wrong.append(f"{folder}: task {task.id!r} is there twice; give each its own `id`")
+        tasks[task.id] = task
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    sources = (
+        Source(path=str(folder.resolve()), digest=task.digest)
+        for folder, task in zip(folders, tasks.values(), strict=True)
+    )
+    return Brief(name=path.resolve().name, tasks=tuple(tasks.values()), sources=tuple(sources))
+
+
+def _task_folders(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise UsageError(f"{path}: there is no such folder")
+    folders = [
+        folder
+        for folder in sorted(path.iterdir())
+        if not folder.name.startswith((".", "_")) and is_task_folder(folder)
+    ]
+    if not folders:
+        raise UsageError(
+            f"{path}: no task is in this folder; a task is a folder with an {INSTRUCTION}"
+        )
+    return folders
+
+
+def read_task_folder(path: Path) -> Task:
+    """Return the task in the folder *path*; every path in it is absolute."""
+    path = path.resolve()
+    if not path.is_dir():
+        raise UsageError(f"{path}: there is no such folder")
+    if (path / _OLD_TERMINAL_BENCH).is_file() and not (path / SETTINGS).is_file():
+        raise UsageError(
+            f"{path}: this is a task of the first Terminal-Bench ({_OLD_TERMINAL_BENCH}), which is "
+            f"not read here; `harbor tasks migrate -i OLD -o NEW` makes one of the newer format of it"
+        )
+    data, text = read_toml(path / SETTINGS) if (path / SETTINGS).is_file() else ({}, "")
+    if is_harbor(path, data):
+        return read_harbor_task(path, data, text)
+    return read_native_task(path, data, text)

@@ -1,0 +1,123 @@
+"""Patterns of paths, as git and shells write them, made into regular expressions over bytes.
+
+`*` and `?` stay within one name, `**` between slashes stands for any number of folders. Names of
+files are bytes: an agent may give a file a name that is no text.
+"""
+
+import re
+import string
+
+_POSIX = {
+    b"alnum": string.ascii_letters + string.digits,
+    b"alpha": string.ascii_letters,
+    b"blank": " \t",
+    b"cntrl": "".join(map(chr, (*range(32), 127))),
+    b"digit": string.digits,
+    b"graph": string.ascii_letters + string.digits + string.punctuation,
+    b"lower": string.ascii_lowercase,
+    b"print": string.ascii_letters + string.digits + string.punctuation + " ",
+    b"punct": string.punctuation,
+    b"space": string.whitespace,
+    b"upper": string.ascii_uppercase,
+    b"xdigit": string.hexdigits,
+}
+_NEVER = rb"(?!)"
+_SLASH = ord("/")
+
+
+def compiled(pattern: bytes) -> re.Pattern[bytes]:
+    """Return what matches exactly the paths that git's wildmatch takes *pattern* for."""
+    return re.compile(translated(pattern), re.DOTALL)
+
+
+def inside(pattern: str) -> re.Pattern[bytes]:
+    """Return what matches the paths that a glob from the root names, and all that is below them.
+
+    Raises ValueError where the pattern leads out of the root or says nothing.
+    """
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts:
+        raise ValueError(f"{pattern!r} names nothing inside the workspace")
+    plain = translated("/".join(parts).encode("utf-8", "surrogateescape"))
+    return re.compile(plain + rb"(?:/.*)?", re.DOTALL)
+
+
+def literal_start(pattern: str) -> str:
+    """Return the folders that every match of a glob lies in."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    wild = next((n for n, part in enumerate(parts) if set(part) & set("*?[\\")), len(parts))
+    return "/".join(parts[: min(wild, len(parts) - 1)])
+
+
+def translated(pattern: bytes) -> bytes:
+    """Return *pattern* as the source of a regular expression."""
+    made: list[bytes] = []
+    at = 0
+    while at < len(pattern):
+        piece, at = _next(pattern, at)
+        if piece == _NEVER:
+            return _NEVER
+        made.append(piece)
+    return b"".join(made)
+
+
+def _next(pattern: bytes, at: int) -> tuple[bytes, int]:
+    match pattern[at : at + 1]:
+        case b"*":
+            return _stars(pattern, at)
+        case b"?":
+            return rb"[^/]", at + 1
+        case b"[":
+            return _bracket(pattern, at + 1)
+        case b"\\":
+            escaped = pattern[at + 1 : at + 2]
+            return (re.escape(escaped), at + 2) if escaped else (_NEVER, at + 1)
+        case plain:
+            return re.escape(plain), at + 1
+
+
+def _stars(pattern: bytes, at: int) -> tuple[bytes, int]:
+    end = at
+    while pattern[end : end + 1] == b"*":
+        end += 1
+    starts_name = at == 0 or pattern[at - 1] == _SLASH
+    after = pattern[end : end + 1]
+    if end - at < 2 or not starts_name or after not in (b"", b"/"):
+        return rb"[^/]*", end
+    return (rb"(?:.*/)?", end + 1) if after else (rb".*", end)
+
+
+def _bracket(pattern: bytes, at: int) -> tuple[bytes, int]:
+    """Return the class that begins after the bracket at *at*, and where it ends."""
+    negated = pattern[at : at + 1] in (b"!", b"^") and bool(pattern[at : at + 1])
+    at += negated
+    members: set[int] = set()
+    first = True
+    while first or pattern[at : at + 1] != b"]":
+        first = False
+        if at >= len(pattern):
+            return _NEVER, at
+        if pattern[at : at + 2] == b"[:" and (end := pattern.find(b":]", at + 2)) >= 0:
+            named = _POSIX.get(pattern[at + 2 : end])
+            if named is None:
+                return _NEVER, end
+            members.update(named.encode())
+            at = end + 2
+            continue
+        low, at = _member(pattern, at)
+        high = low
+        if pattern[at : at + 1] == b"-" and pattern[at + 1 : at + 2] not in (b"", b"]"):
+            high, at = _member(pattern, at + 1)
+        if low < 0 or high < 0:
+            return _NEVER, at
+        members.update(range(low, high + 1))
+    taken = (set(range(256)) - members if negated else members) - {_SLASH}
+    if not taken:
+        return _NEVER, at + 1
+    return b"[" + b"".join(rb"\x%02x" % byte for byte in sorted(taken)) + b"]", at + 1
+
+
+def _member(pattern: bytes, at: int) -> tuple[int, int]:
+    if pattern[at : at + 1] == b"\\":
+        at += 1
+    return (pattern[at], at + 1) if at < len(pattern) else (-1, at)
