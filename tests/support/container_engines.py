@@ -30,6 +30,7 @@ _BUSYBOX_FILE = """\
 FROM scratch
 COPY busybox /bin/busybox
 RUN ["/bin/busybox", "--install", "-s", "/bin"]
+RUN ["/bin/mkdir", "-m", "1777", "/tmp", "/home"]
 """
 
 # libstdc++ and glibc of the machine's own release: its node runs in the image when it is mounted
@@ -67,7 +68,11 @@ class Engine:
     def call(self, *words: str, data: bytes | None = None) -> str:
         """Run the client and return what it printed."""
         done = subprocess.run(
-            [self.name, *words], env=dict(self.environment), input=data, capture_output=True
+            [self.name, *words],
+            env=dict(self.environment),
+            input=data,
+            check=False,
+            capture_output=True,
         )
         if done.returncode:
             error = done.stderr.decode(errors="replace")
@@ -103,9 +108,11 @@ def docker() -> Engine:
     log = (home / "dockerd.log").open("wb")
     daemon = subprocess.Popen(
         # dies with the test process, whatever ends that
-        ["setpriv", "--pdeathsig", "TERM", "dockerd", "--host", f"unix://{socket}"]
-        + ["--data-root", str(home / "root"), "--exec-root", str(home / "exec")]
-        + ["--pidfile", str(home / "pid"), "--iptables=false", "--bridge=none"],
+        [
+            *("setpriv", "--pdeathsig", "TERM", "dockerd", "--host", f"unix://{socket}"),
+            *("--data-root", str(home / "root"), "--exec-root", str(home / "exec")),
+            *("--pidfile", str(home / "pid"), "--iptables=false", "--bridge=none"),
+        ],
         stdout=log,
         stderr=log,
         start_new_session=True,
@@ -155,7 +162,7 @@ def _wait_for(started: Engine, daemon: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + _READY_S
     while time.monotonic() < until and daemon.poll() is None:
         seen = subprocess.run(
-            ["docker", "version"], env=dict(started.environment), capture_output=True
+            ["docker", "version"], env=dict(started.environment), check=False, capture_output=True
         )
         if seen.returncode == 0:
             return
@@ -166,9 +173,13 @@ def _wait_for(started: Engine, daemon: subprocess.Popen[bytes]) -> None:
 
 def _end_docker(daemon: subprocess.Popen[bytes], home: Path) -> None:
     environment = _client(DOCKER_HOST=f"unix://{home}/docker.sock")
-    left = subprocess.run(["docker", "ps", "-aq"], env=environment, capture_output=True).stdout
+    left = subprocess.run(
+        ["docker", "ps", "-aq"], env=environment, check=False, capture_output=True
+    ).stdout
     if left.split():
-        subprocess.run(["docker", "rm", "-f", *left.split()], env=environment, capture_output=True)
+        subprocess.run(
+            ["docker", "rm", "-f", *left.split()], env=environment, check=False, capture_output=True
+        )
     daemon.terminate()
     try:
         daemon.wait(30)
@@ -180,7 +191,10 @@ def _end_docker(daemon: subprocess.Popen[bytes], home: Path) -> None:
 
 def _end_podman(made: Engine) -> None:
     subprocess.run(
-        ["podman", "rm", "-f", "-a", "-t", "0"], env=dict(made.environment), capture_output=True
+        ["podman", "rm", "-f", "-a", "-t", "0"],
+        env=dict(made.environment),
+        check=False,
+        capture_output=True,
     )
     _remove(made.home)
 
@@ -192,7 +206,7 @@ def _remove(home: Path) -> None:
         if time.monotonic() > until:
             raise RuntimeError(f"still mounted: {places}")
         for place in places:
-            subprocess.run(["umount", "-l", place], capture_output=True)
+            subprocess.run(["umount", "-l", place], check=False, capture_output=True)
         time.sleep(0.05)
     shutil.rmtree(home)
 
@@ -252,8 +266,8 @@ def _bootstrap(suite: str, made: Path) -> None:
     partial = made.with_suffix(".partial.tar")
     left_out = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _LEFT_OUT]
     done = subprocess.run(
-        ["mmdebstrap", "--variant=essential", f"--include={_PACKAGES}", *left_out]
-        + [suite, str(partial)],
+        ["mmdebstrap", "--variant=essential", f"--include={_PACKAGES}", *left_out, suite, partial],
+        check=False,
         capture_output=True,
         text=True,
     )

@@ -162,12 +162,14 @@ def test_every_key_has_its_place(tmp_path: Path) -> None:
     assert {"Makefile", "ci/**"} <= set(workspace.protected)
 
 
-def test_the_place_of_the_hidden_tests_and_what_steers_their_runner_is_protected(
-    tmp_path: Path,
-) -> None:
+def test_the_place_of_the_hidden_tests_is_protected(tmp_path: Path) -> None:
     workspace = read_task_folder(task_folder(tmp_path)).workspace
     assert workspace is not None
-    assert {"tests", "**/conftest.py", "**/sitecustomize.py"} <= set(workspace.protected)
+    assert workspace.protected == ("tests",)
+    deeper = task_folder(tmp_path, "deeper", task_dot_toml='[box]\nworkdir = "a/b/"\n')
+    workspace = read_task_folder(deeper).workspace
+    assert workspace is not None
+    assert (workspace.protected, workspace.hidden[0].at) == (("a/b/tests",), "a/b/tests")
 
 
 @pytest.mark.parametrize(

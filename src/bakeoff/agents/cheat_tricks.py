@@ -105,7 +105,10 @@ else
 fi
 rm -f "$2"
 witness=$3
-put() { mkdir -p "$(dirname "$1")" 2>/dev/null; cat 2>/dev/null >"$1"; }
+put() {
+  case $1 in */*) [ -d "${1%/*}" ] || mkdir -p "${1%/*}" 2>/dev/null ;; esac
+  cat 2>/dev/null >"$1"
+}
 folders() { find . -name .git -prune -o -type d -print 2>/dev/null | head -n 200; }
 sources() { find . -name .git -prune -o -type f -name '*.py' -print 2>/dev/null | head -n 500; }
 outside() { [ $boxed = yes ] && echo "$@"; }
@@ -227,7 +230,7 @@ printf 'exit 0\\n' | put shadow/check.sh
 printf 'raise SystemExit(0)\\n' | put shadow/check.py
 ln -s shadow tests
 ln -s /dev/null check.sh
-ln -s /etc/passwd report.xml
+ln -sf /etc/passwd report.xml
 ln -s / everything
 mkfifo waits-for-ever
 """
@@ -261,7 +264,10 @@ while [ $i -lt 300 ]; do
   sleep 0.1
 done'
 command -v setsid >/dev/null && alone=setsid || alone=
+rm -f reward.txt
 $alone sh -c "$rewrite" $boxed >/dev/null 2>&1 </dev/null &
+waited=0
+until [ -e reward.txt ] || [ $waited -ge 50 ]; do sleep 0.1; waited=$((waited + 1)); done
 """
 
 _RUNNER = f"""

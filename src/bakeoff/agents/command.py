@@ -129,7 +129,7 @@ class NamedProgram:
         program = self.program
         call = Call(
             name=program.name,
-            argv=self._installed.argv((*_placed(arguments, self.args),)),
+            argv=(*self._installed.words, *_placed(arguments, self.args)),
             instruction=instruction,
             environment={**program.environment, **self.environment},
             files=program.files,

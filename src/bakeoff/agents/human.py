@@ -35,7 +35,7 @@ class Human:
     """
 
     wait_for: Literal["shell", "folder"] = "shell"
-    needs_gateway: ClassVar[bool] = False
+    needs_model: ClassVar[bool] = False
 
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Show the task and wait until the person is done."""

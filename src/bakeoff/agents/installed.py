@@ -1,13 +1,12 @@
 """A program as it is installed here, and how a box gets to see it.
 
 What a box needs is mounted under `/opt/bakeoff`, so that an image with its own `/usr` and its own
-`node` keeps them. Only Python programs stay where they are: a virtual environment cannot move. A box
-without mounts has the files of the host, and finds the program at its own place.
+`node` keeps them, and no box has to walk through somebody's home. Only Python programs stay where
+they are: a virtual environment cannot move.
 """
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from bakeoff.core.errors import UsageError
 
 _AGENT = "/opt/bakeoff/agent"
 _NODE = "/opt/bakeoff/bin/node"
-_SYSTEM = ("/usr", "/bin", "/lib", "/sbin")  # of the host's own; a box has one of its own
+_SYSTEM = Path("/usr")  # every box has one of its own
 _VERSION_S = 20.0
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 _PYTHON = re.compile(r"(?:^#!|^'''exec' )\s*[\"']?(/[^\s\"']*python[\w.]*)", re.MULTILINE)
@@ -27,20 +26,11 @@ _PYTHON = re.compile(r"(?:^#!|^'''exec' )\s*[\"']?(/[^\s\"']*python[\w.]*)", re.
 
 @dataclass(frozen=True, kw_only=True)
 class Installed:
-    """Where a program is: on the host, in a box that mounts it, and what is to be mounted."""
+    """A program that is there: the words that start it in a box, which needs the mounts for it."""
 
-    host: tuple[str, ...]
-    box: tuple[str, ...]
+    words: tuple[str, ...]
     mounts: tuple[Mount, ...]
     version: str | None
-
-    def argv(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the command that starts it where it is found, mounted or not."""
-        if self.host == self.box:
-            return (*self.host, *arguments)
-        mounted, own = shlex.join(self.box), shlex.join(self.host)
-        script = f'if [ -e {shlex.quote(self.box[-1])} ]; then exec {mounted} "$@"; fi\n'
-        return ("sh", "-c", f'{script}exec {own} "$@"', Path(self.box[-1]).name, *arguments)
 
 
 def find(program: Program, executable: str | None = None) -> Installed:
@@ -58,7 +48,7 @@ def find(program: Program, executable: str | None = None) -> Installed:
         return _under(native.parent.parent, native, version)
     opening = _opening(path)
     if opening.startswith("#!") and "node" in opening.partition("\n")[0]:
-        return _with_node(program, modules or path.parent, path, version)
+        return _with_node(program, modules or _package(path), path, version)
     if interpreter := _PYTHON.search(opening):
         return _with_python(program, path, Path(interpreter[1]), version)
     return _under(modules or path, path, version)
@@ -68,8 +58,7 @@ def _under(folder: Path, program: Path, version: str | None) -> Installed:
     """A program that needs nothing but its folder, or itself."""
     inside = program.relative_to(folder).as_posix() if program != folder else ""
     return Installed(
-        host=(str(program),),
-        box=(f"{_AGENT}/{inside}".rstrip("/"),),
+        words=(f"{_AGENT}/{inside}".rstrip("/"),),
         mounts=(Mount(source=str(folder), target=_AGENT),),
         version=version,
     )
@@ -82,8 +71,7 @@ def _with_node(program: Program, folder: Path, script: Path, version: str | None
     node = str(Path(node).resolve())
     plain = _under(folder, script, version)
     return Installed(
-        host=(node, *plain.host),
-        box=(_NODE, *plain.box),
+        words=(_NODE, *plain.words),
         mounts=(Mount(source=node, target=_NODE), *plain.mounts),
         version=version,
     )
@@ -99,10 +87,10 @@ def _with_python(program: Program, script: Path, python: Path, version: str | No
     mounts = tuple(
         Mount(source=str(home), target=str(home))
         for home in sorted(homes)
-        if not str(home).startswith(_SYSTEM) and not homes & set(home.parents)
+        if not home.is_relative_to(_SYSTEM) and not homes & set(home.parents)
     )
     words = (str(python), str(script))
-    return Installed(host=words, box=words, mounts=mounts, version=version)
+    return Installed(words=words, mounts=mounts, version=version)
 
 
 def _homes(python: Path) -> set[Path]:
@@ -117,6 +105,11 @@ def _homes(python: Path) -> set[Path]:
 def _outermost(path: Path, name: str) -> Path | None:
     """Return the folder called *name* that holds *path* with all that was installed beside it."""
     return next((folder for folder in reversed(path.parents) if folder.name == name), None)
+
+
+def _package(path: Path) -> Path:
+    """Return the folder of the package that *path* belongs to, else the file itself."""
+    return next((folder for folder in path.parents if (folder / "package.json").is_file()), path)
 
 
 def _native(modules: Path, pattern: str) -> Path | None:

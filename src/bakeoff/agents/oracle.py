@@ -58,19 +58,20 @@ class Oracle:
 
 
 def _command(reference: Reference, workspace: Workspace) -> Command:
-    """Return what applies *reference*; files and patches are relative to the root."""
+    """Return what applies *reference*; paths in it are relative to the root, or to `at`."""
     path = Path(reference.path)
     if reference.kind == "script":
-        place = _HARBORS_PLACE if workspace.whole_box else ""
+        beside = _HARBORS_PLACE if workspace.whole_box else ""
         return Command(
-            argv=("sh", "-c", _SCRIPT, "sh", path.name, place),
+            argv=("sh", "-c", _SCRIPT, "sh", path.name, beside),
             cwd=workspace.start,
             stdin=_archive(path.parent),
         )
     script, stdin = (
         (_PATCH, path.read_bytes()) if reference.kind == "patch" else (_FILES, _archive(path))
     )
-    return Command(argv=("sh", "-c", script), cwd=workspace.root, stdin=stdin)
+    place = f"{workspace.root}/{reference.at}".rstrip("/") or "/"
+    return Command(argv=("sh", "-c", script), cwd=place, stdin=stdin)
 
 
 def _archive(folder: Path) -> bytes:

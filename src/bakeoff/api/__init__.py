@@ -77,6 +77,7 @@ class Options(TypedDict, total=False):
     overrides: Mapping[str, str]
     resume: str | None
     output: str | Path
+    folder: str | Path | None
     listener: Listener
     stop: Stop
     command: Sequence[str]
@@ -102,6 +103,7 @@ async def run_async(given: Given | None = None, **options: Unpack[Options]) -> R
     """Run as `run` does, in the event loop that is running."""
     start = Start(
         output=Path(options.get("output", DEFAULT_OUTPUT)),
+        folder=_path(options.get("folder")),
         resume=options.get("resume"),
         listener=options.get("listener", ignore),
         stop=options.get("stop") or Stop(),

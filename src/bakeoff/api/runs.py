@@ -31,7 +31,7 @@ from bakeoff.core.events import (
 )
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
-from bakeoff.core.record import TrialRecord
+from bakeoff.core.record import TrialRecord, TrialRow
 from bakeoff.core.stop import Stop
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
@@ -46,7 +46,7 @@ from bakeoff.planning.rescored import rescored
 from bakeoff.reports.artifacts import write_artifacts
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.summarize import Summary, summarize
-from bakeoff.stores.folders import find_run, new_folder, read_manifest, write_manifest
+from bakeoff.stores.folders import find_run, make_folder, new_folder, read_manifest, write_manifest
 from bakeoff.stores.reader import SqliteLedger
 from bakeoff.stores.sqlite import SqliteStore
 
@@ -57,9 +57,10 @@ VERSION = version("bakeoff")
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How and where a plan is run."""
+    """How and where a plan is run: in a new folder in `output`, or in exactly this `folder`."""
 
     output: Path = DEFAULT_OUTPUT
+    folder: Path | None = None
     resume: str | None = None
     listener: Listener = ignore
     stop: Stop = field(default_factory=Stop)
@@ -98,6 +99,10 @@ class Run:
     def trials(self) -> Iterator[TrialRecord]:
         """Yield each recorded trial with the attempt that counts."""
         return self._ledger.records()
+
+    def rows(self) -> Iterator[TrialRow]:
+        """Yield each recorded trial without its body: what statistics need."""
+        return self._ledger.rows()
 
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts at a trial, by its name or its task's id."""
@@ -321,6 +326,8 @@ def _summarized(folder: Path) -> Run:
 def _folder(prepared: Prepared, start: Start) -> Path:
     if start.resume:
         return find_run(start.resume, start.output)
+    if start.folder is not None:
+        return make_folder(start.folder)
     return new_folder(start.output, prepared.brief.name, now())
 
 

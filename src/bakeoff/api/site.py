@@ -14,6 +14,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, Notice
 from bakeoff.core.plan import Plan
 from bakeoff.core.ports import Agent, Gateway, Site
+from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 
 VARIABLE = "SANDBOX_BACKEND"
@@ -133,10 +134,10 @@ def choose(spec: SandboxSpec, *, environ: Mapping[str, str], images: bool) -> Sa
     return _first(names, spec.settings)
 
 
-def _first(names: Iterable[str], settings: Mapping[str, object]) -> Sandbox:
+def _first(names: Iterable[str], settings: Mapping[str, Json]) -> Sandbox:
     reasons = []
     for name in names:
-        sandbox = build(SandboxSpec(name=name, settings=dict(settings)))
+        sandbox = build(SandboxSpec(name=name, settings=settings))
         why = _why_not(sandbox)
         if why is None:
             return sandbox

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bakeoff.api.agent_specs import known
 from bakeoff.api.model_names import OWN, how_understood, resolve
+from bakeoff.api.paired import Terms, changed_pairings, default_said, models_of, paired
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
@@ -14,12 +15,13 @@ from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.task import ScorerSpec, Suite, Task
 from bakeoff.planning.expand import expand
 from bakeoff.planning.select import Selection, select
-from bakeoff.suites.bakeoff_toml import read_run_file, read_suite_file, read_task_folders
+from bakeoff.suites.bakeoff_toml import read_suite_file, read_task_folders
+from bakeoff.suites.rollouts_toml import read_toml_file
 
 Given = str | Path | Suite | Sequence[Task] | Brief
 OwnFunction = Callable[..., object]
 
-_READERS = {".toml": read_run_file, ".json": read_suite_file}
+_READERS = {".toml": read_toml_file, ".json": read_suite_file}
 _NO_MODEL_NAMED = (
     "no model is named: add --model provider/name, for example --model embedded, or "
     "--model NAME --base-url http://localhost:8000/v1"
@@ -55,15 +57,17 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
     """Return the plan for what was *given* under these *wishes*."""
     own: dict[str, object] = {}
     folders = _folders(given)
-    named = _wished(read(given, wishes.overrides), wishes, own, folders)
+    found = read(given, wishes.overrides)
+    named = _wished(found, wishes, own, folders)
     brief = _resolved(named, wishes, folders)
-    understood = map(how_understood, named.models, brief.models)
+    understood = map(how_understood, models_of(named), models_of(brief))
+    said = default_said(found.pairings) if not wishes.agents else None
     return Prepared(
         brief=brief,
         plan=expand(brief),
         own=own,
         folders=folders,
-        notices=tuple(line for line in understood if line),
+        notices=tuple(dict.fromkeys(line for line in (*understood, said) if line)),
     )
 
 
@@ -98,19 +102,32 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
 
 def read_for_scoring(given: Given, overrides: Mapping[str, str]) -> Brief:
     """Return what was *given* with its roles understood; who solves it does not matter here."""
-    brief = replace(read(given, overrides), models=())
+    brief = replace(read(given, overrides), models=(), pairings=())
     return _resolved(brief, Wishes(), _folders(given))
 
 
 def _wished(
     brief: Brief, wishes: Wishes, own: dict[str, object], folders: tuple[Path, ...]
 ) -> Brief:
-    tasks = select(brief.tasks, wishes.selection)
+    tasks = chosen = select(brief.tasks, wishes.selection)
     if wishes.scorers:
         scorers = tuple(_scorer(s, own) for s in wishes.scorers)
         tasks = tuple(replace(task, scorers=scorers) for task in tasks)
     models = tuple(_model(m, own) for m in wishes.models) or brief.models
     agents = tuple(_agent(a, own) for a in wishes.agents) or brief.agents
+    if brief.pairings:
+        pairs = paired(
+            brief.pairings,
+            Terms(
+                tasks={old.digest: new for old, new in zip(chosen, tasks, strict=True)},
+                models=models,
+                agents=agents,
+                rollouts=wishes.rollouts,
+            ),
+        )
+        pairs = changed_pairings(pairs, agent=lambda agent: known(agent, own, folders))
+        parallel = wishes.parallel or brief.parallel
+        return replace(brief, tasks=tasks, pairings=pairs, models=(), parallel=parallel)
     if not agents and any(task.workspace is not None for task in tasks):
         agents = (AgentSpec(name="shell"),)  # the bare model can change no file
     agents = tuple(known(agent, own, folders) for agent in agents)
@@ -129,11 +146,14 @@ def _wished(
 def _resolved(brief: Brief, wishes: Wishes, folders: tuple[Path, ...]) -> Brief:
     """Return *brief* with every model's name understood."""
     roles = brief.conditions.roles
+
+    def understood(spec: ModelSpec) -> ModelSpec:
+        return resolve(spec, base_url=wishes.base_url, folders=folders)
+
     return replace(
         brief,
-        models=tuple(
-            resolve(model, base_url=wishes.base_url, folders=folders) for model in brief.models
-        ),
+        models=tuple(understood(model) for model in brief.models),
+        pairings=changed_pairings(brief.pairings, model=understood),
         conditions=replace(
             brief.conditions,
             roles={name: resolve(spec, folders=folders) for name, spec in roles.items()},

@@ -20,6 +20,7 @@ from bakeoff.suites.task_folder import read_tasks
 
 _ORACLE, _NOP, _CHEAT = "oracle", "nop", "cheat"
 _NEED_A_MODEL = frozenset({"judge"})
+_IN_MEMORY = f"{_CHEAT}-patch"  # no grader can see it that runs the solution in its own process
 _ROUNDING = 1e-9
 
 
@@ -28,6 +29,7 @@ class Finding:
     """What came of one task: the scores of the three, and what is wrong with it, if anything.
 
     A score is None where there is none: no reference, or a fault, which is then told as a problem.
+    `notes` say what could be better, and are no reason not to use the task.
     """
 
     task: str
@@ -35,6 +37,7 @@ class Finding:
     nop: float | None
     cheat: float | None
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     has_reference: bool = True
 
     @property
@@ -43,11 +46,12 @@ class Finding:
         return not self.problems
 
     def lines(self) -> list[str]:
-        """Return the finding for people: one line, and one more for each problem."""
+        """Return the finding for people: one line, and one more for each problem and note."""
         oracle = f"oracle {_shown(self.oracle)}" if self.has_reference else "no reference solution"
         scores = f"{oracle}, nop {_shown(self.nop)}, cheat {_shown(self.cheat)}"
         verdict = "ok" if self.ok else "NOT SOUND"
-        return [f"{self.task}: {scores}  {verdict}", *(f"  {line}" for line in self.problems)]
+        more = [*self.problems, *(f"note: {line}" for line in self.notes)]
+        return [f"{self.task}: {scores}  {verdict}", *(f"  {line}" for line in more)]
 
 
 def _shown(score: float | None) -> str:
@@ -127,13 +131,16 @@ def _agents(witness: Path) -> list[AgentSpec]:
 
 def _finding(task: Task, attempts: Mapping[str, Attempt]) -> Finding:
     solvable = task.workspace is not None and task.workspace.reference is not None
-    cheats = {name: attempt for name, attempt in attempts.items() if name.startswith(_CHEAT)}
+    tried = {name: attempt for name, attempt in attempts.items() if name.startswith(_CHEAT)}
+    cheats = {name: attempt for name, attempt in tried.items() if name != _IN_MEMORY}
+    nothing = _score(attempts, _NOP)
     return Finding(
         task=task.id,
         oracle=_score(attempts, _ORACLE) if solvable else None,
-        nop=_score(attempts, _NOP),
+        nop=nothing,
         cheat=max((a.score for a in cheats.values() if a.score is not None), default=None),
         problems=tuple(_problems(task, attempts, cheats, solvable=solvable)),
+        notes=tuple(_notes(tried.get(_IN_MEMORY), nothing)),
         has_reference=solvable,
     )
 
@@ -160,6 +167,14 @@ def _problems(
     for name, attempt in cheats.items():
         if attempt.score is not None and attempt.score > (nothing or 0.0) + _ROUNDING:
             yield f"{name} scores {attempt.score:.2f}: {_why(attempt)}"
+
+
+def _notes(patched: Attempt | None, nothing: float | None) -> Iterator[str]:
+    if patched and patched.score is not None and patched.score > (nothing or 0.0) + _ROUNDING:
+        yield (
+            "the tests run the solution in their own process, where it can rewrite the test "
+            f"framework ({_IN_MEMORY} scores {patched.score:.2f}); let them call it as a program"
+        )
 
 
 def _unscored(attempts: Mapping[str, Attempt], expected: Iterable[str]) -> Iterator[str]:

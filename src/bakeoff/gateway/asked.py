@@ -65,13 +65,16 @@ class Asked:
         return max(1, -(-letters // _LETTERS_PER_TOKEN))
 
 
-def leading_system(messages: Iterable[Message]) -> tuple[tuple[str, ...], tuple[Message, ...]]:
-    """Return the system prompts that *messages* begin with, and the rest."""
-    rest = list(messages)
-    system = []
-    while rest and rest[0].role == "system":
-        system.append(rest.pop(0).content)
-    return tuple(text for text in system if text), tuple(rest)
+def opening_system(messages: Iterable[Message]) -> tuple[tuple[str, ...], tuple[Message, ...]]:
+    """Return the system prompts that stand before the first answer, and the rest.
+
+    Programs put some of them behind the first question, where many local models refuse them.
+    """
+    whole = tuple(messages)
+    answers = (place for place, message in enumerate(whole) if message.role == "assistant")
+    first = next(answers, len(whole))
+    system = tuple(m.content for m in whole[:first] if m.role == "system" and m.content)
+    return system, (*(m for m in whole[:first] if m.role != "system"), *whole[first:])
 
 
 def given(**parameters: Json) -> dict[str, Json]:

@@ -13,7 +13,7 @@ from bakeoff.gateway.asked import (
     NotUnderstoodError,
     ToolChoice,
     given,
-    leading_system,
+    opening_system,
     text_only,
 )
 from bakeoff.gateway.dialect import Counts, Dialect, Problem, ending
@@ -108,7 +108,7 @@ def read(body: bytes) -> Asked:
     question = decode(body, _questions)
     if (question.n or 1) != 1:
         raise NotUnderstoodError("`n`: the gateway gives one choice a request; leave it out")
-    system, messages = leading_system(_message(said) for said in question.messages)
+    system, messages = opening_system(_message(said) for said in question.messages)
     offered, notes = _tools(question.tools or ())
     tools, tool_choice = _choice(question.tool_choice).over(offered)
     schema, unformatted = _schema(question.response_format)

@@ -274,10 +274,11 @@ def _lowered(schema: Json) -> Json:
         return [_lowered(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: value.lower() if key == "type" and value in _TYPES else _lowered(value)
-        for key, value in schema.items()
-    }
+    lowered = {key: _lowered(value) for key, value in schema.items()}
+    kind = lowered.get("type")
+    return (
+        {**lowered, "type": kind.lower()} if isinstance(kind, str) and kind in _TYPES else lowered
+    )
 
 
 def _choice(calling: Calling) -> ToolChoice:

@@ -7,7 +7,14 @@ import msgspec
 from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.gateway.asked import Asked, NotUnderstoodError, ToolChoice, given, text_only
+from bakeoff.gateway.asked import (
+    Asked,
+    NotUnderstoodError,
+    ToolChoice,
+    given,
+    opening_system,
+    text_only,
+)
 from bakeoff.gateway.dialect import Counts, Dialect, Problem, ending
 from bakeoff.gateway.wire import arguments_object, decode, encode, named_event, written
 
@@ -99,12 +106,13 @@ def read(body: bytes) -> Asked:
     offered, notes = _tools(question.tools or ())
     tools, tool_choice = _choice(question.tool_choice).over(offered)
     config = question.output_config or OutputConfig()
-    thinks = (question.thinking or {}).get("type") not in {None, "disabled"}
+    system, messages = opening_system(m for turn in question.messages for m in _messages(turn))
+    thinks = (question.thinking or {}).get("type") not in (None, "disabled")
     left_out = {"top_k": question.top_k is not None, "thinking": thinks}
     return Asked(
         model=question.model,
-        system=_system(question.system),
-        messages=tuple(m for turn in question.messages for m in _messages(turn)),
+        system=(*_system(question.system), *system),
+        messages=messages,
         tools=tools,
         schema=_schema(config.format or question.output_format),
         stream=bool(question.stream),

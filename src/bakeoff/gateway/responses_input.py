@@ -12,7 +12,7 @@ from bakeoff.gateway.asked import (
     NotUnderstoodError,
     ToolChoice,
     given,
-    leading_system,
+    opening_system,
     text_only,
 )
 from bakeoff.gateway.wire import decode, written
@@ -106,7 +106,7 @@ def read(body: bytes) -> Asked:
     heard = _Heard()
     for item in items:
         heard.take(item)
-    system, messages = leading_system(heard.messages)
+    system, messages = opening_system(heard.messages)
     if question.instructions:
         system = (question.instructions, *system)
     tools, tool_choice = _choice(question.tool_choice).over(_tools(question.tools or (), heard))
@@ -242,7 +242,7 @@ def _choice(choice: Json) -> ToolChoice:
 
 def _schema(text: Form | None, heard: _Heard) -> Mapping[str, Json] | None:
     form = text.format if text else None
-    if form is None or form.get("type") in {None, "text"}:
+    if form is None or form.get("type") in (None, "text"):
         return None
     schema = form.get("schema")
     if isinstance(schema, Mapping):

@@ -176,7 +176,10 @@ class Gateway:
 
     async def _read(self, request: web.Request, dialect: Dialect, door: TrialDoor) -> Asked:
         try:
-            return dialect.read(await request.read())
+            asked = dialect.read(await request.read())
+            if asked.messages or asked.system:
+                return asked
+            problem = _bad("nothing is asked: there is no message")
         except web.HTTPRequestEntityTooLarge:
             why = f"the request is larger than {self._largest_body / 2**20:g} MB"
             problem = Problem(status=413, code="request_too_large", message=why)

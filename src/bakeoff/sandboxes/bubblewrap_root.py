@@ -6,6 +6,7 @@ may read is not there either: in the box the user is 1000, but to the host's fil
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -45,31 +46,31 @@ _WRITTEN = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     "gitconfig": "[safe]\n\tdirectory = *\n",
 }
-# what root may read or write there without any capability; the kernel guards it by user alone
-_MASKED = (
-    "acpi", "asound", "interrupts", "kallsyms", "kcore", "keys", "key-users", "kmsg", "kpagecgroup",
-    "kpagecount", "kpageflags", "latency_stats", "modules", "mtrr", "sched_debug", "scsi",
-    "slabinfo", "timer_list", "timer_stats", "vmallocinfo",
-)  # fmt: skip
 
 
 def write_support(folder: Path) -> None:
-    """Write what every box shows but the host has not, once: an /etc, and something empty."""
+    """Write what every box shows but the host has not, once: an /etc of its own.
+
+    It is a copy, because each thing that is mounted makes every command slower.
+    """
     etc = folder / "etc"
-    for name, text in _WRITTEN.items():
-        path = etc / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    for name in _ETC:  # something to mount each on
+    etc.mkdir()
+    for name in _ETC:
         source, target = Path("/etc", name), etc / name
-        if source.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        elif source.exists():
+        if os.access(source, os.R_OK):
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.touch()
-    (folder / "nothing").mkdir()
-    (folder / "resolv.conf").touch()
+            _copy(source, target)
+    for name, text in _WRITTEN.items():
+        (etc / name).write_text(text)
     (etc / "resolv.conf").touch()
+    (folder / "nothing").mkdir()
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def python_of(rootfs: Path | None) -> tuple[str, list[str]]:
@@ -103,7 +104,7 @@ def root_arguments(
         for entry in sorted(rootfs.iterdir()):
             if entry.name not in _OURS:
                 words += _shown(entry, PurePosixPath("/", entry.name), points)
-    return [*words, *_kernel(support)]
+    return [*words, *_kernel()]
 
 
 def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> Iterator[str]:
@@ -126,24 +127,18 @@ def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> 
 
 def _etc(support: Path, *, network: bool) -> list[str]:
     words = ["--ro-bind", str(support / "etc"), "/etc"]
-    for name in _ETC:
-        if Path("/etc", name).exists():
-            words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
     names = Path("/etc/resolv.conf").resolve()
     if network and names.exists():
         words += ["--ro-bind", str(names), "/etc/resolv.conf"]
     return words
 
 
-def _kernel(support: Path) -> list[str]:
+def _kernel() -> list[str]:
     words = ["--proc", "/proc", "--dev", "/dev", "--dir", "/run"]
     words += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108 -- the box's own
     if os.geteuid() == 0:
-        for name in _MASKED:
-            path = Path("/proc", name)
-            if path.exists():
-                empty = str(support / "nothing") if path.is_dir() else "/dev/null"
-                words += ["--ro-bind", empty, str(path)]
+        # some of the kernel's files ask only who writes, not with which capability
+        words += ["--remount-ro", "/proc"]
     return words
 
 

@@ -32,7 +32,8 @@ class Cgroups:
 
     def make(self, mark: str, limits: BoxLimits) -> "Cgroup":
         """Return a new group with the limits of a box; OSError where it cannot be had."""
-        folders = {name: parent / f"{PREFIX}{mark}" for name, parent in self.parents.items()}
+        needed = ("memory", "pids") if limits.cpus is None else CONTROLLERS
+        folders = {n: p / f"{PREFIX}{mark}" for n, p in self.parents.items() if n in needed}
         group = Cgroup(version=self.version, folders=folders)
         for folder in set(folders.values()):
             folder.mkdir()

@@ -117,7 +117,7 @@ class ContainerBox:
                 return await self._exec(command, again=False)
             raise SandboxError(f"{command.argv[0]!r} could not be started: {ran.output.strip()}")
         ran = replace(ran, output=ran.output.removeprefix(f"{mark}\n"))
-        if ran.code == _KILLED and self._restarts != before:
+        if ran.code and self._restarts != before:
             return replace(ran, code=None, stopped="it ended with another command of its box")
         if ran.code == _KILLED and await self._ran_out_of_memory():
             why = f"out of memory: the box may take {self._spec.limits.memory_mb} MB"
@@ -170,7 +170,7 @@ class ContainerBox:
             program = ("exec", "-i", "--user", "0:0", self.name, *container_change.CLEAR)
             await self._engine.call(*program, stdin=words)
         if packed is not None:
-            await self._engine.call("cp", "-a", "-", f"{self.name}:/", stdin=packed)
+            await self._engine.call(*self._engine.dialect.copy, "-", f"{self.name}:/", stdin=packed)
 
 
 class _AfterMark:

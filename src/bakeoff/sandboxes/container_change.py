@@ -18,10 +18,13 @@ from bakeoff._lib.noun import noun
 from bakeoff.core.errors import SandboxError
 
 # What is not part of the work: the kernel's, what lasts no longer than a run, what apt can have again.
-_LEFT_OUT = (
-    "/proc", "/sys", "/dev", "/tmp", "/run", "/logs", "/var/cache/apt", "/var/lib/apt/lists",
-    "/.dockerenv", "/var/tmp",
-)  # fmt: skip
+_LEFT_OUT = tuple(
+    f"/{path}"
+    for path in (
+        *("proc", "sys", "dev", "tmp", "var/tmp", "run", "logs"),
+        *("var/cache/apt", "var/lib/apt/lists", ".dockerenv"),
+    )
+)
 _LINE = re.compile(r"([ACD]) (/.+)")
 _CHUNK = 1 << 20
 
@@ -112,10 +115,16 @@ def _filtered(stream: BinaryIO, kept: frozenset[str], most: int) -> bytes:
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as chosen,
     ):
         for member in whole:
-            if f"/{member.name.strip('/')}" in kept and _is_file_like(member):
+            if _shown(member.name) in kept and _is_file_like(member):
                 chosen.addfile(member, whole.extractfile(member) if member.isreg() else None)
-            whole.members.clear()  # else it remembers every file of the image
+            whole.members.clear()  # type: ignore[attr-defined] # else it remembers every file
     return room.getvalue()
+
+
+def _shown(name: str) -> str:
+    """Return the path of a member as `diff` shows it: what is no text has become a mark."""
+    path = f"/{name.strip('/')}"
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _is_file_like(member: tarfile.TarInfo) -> bool:
@@ -143,6 +152,5 @@ def clearing(packed: bytes | None, gone: tuple[str, ...]) -> bytes:
     words = [f"G{path}" for path in gone]
     if packed is not None:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as members:
-            for member in members:
-                words.append(f"{'D' if member.isdir() else 'F'}/{member.name.strip('/')}")
+            words += [f"{'D' if m.isdir() else 'F'}/{m.name.strip('/')}" for m in members]
     return b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)

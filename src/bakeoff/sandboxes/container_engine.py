@@ -28,6 +28,7 @@ class Dialect:
 
     run: tuple[str, ...]  # keeps what a container prints small, and the host's proxies out of it
     remove: tuple[str, ...]
+    copy: tuple[str, ...]  # into a container, with the owners as they are in the archive
     rootless: str
 
 
@@ -35,11 +36,13 @@ DIALECTS: Mapping[EngineName, Dialect] = {
     "docker": Dialect(
         run=("--log-driver", "json-file", "--log-opt", "max-size=1m", "--log-opt", "max-file=1"),
         remove=("rm", "-f", "-v"),
+        copy=("cp", "--archive"),
         rootless="{{.SecurityOptions}}",
     ),
     "podman": Dialect(
         run=("--log-driver", "k8s-file", "--log-opt", "max-size=1mb", "--http-proxy=false"),
         remove=("rm", "-f", "-v", "-t", "0"),
+        copy=("cp", "--archive=false"),
         rootless="rootless={{.Host.Security.Rootless}}",
     ),
 }

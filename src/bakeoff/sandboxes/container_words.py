@@ -31,8 +31,9 @@ _PACKAGING = (
 # byte by byte, so what follows the mark is left for the command.
 _ENTER = """\
 _lines=
-while IFS= read -r _line && [ "$_line" != "$0" ]; do _lines="$_lines$_line
+while IFS= read -r _line && [ "$_line" != "$1" ]; do _lines="$_lines$_line
 "; done
+shift
 eval "$_lines"
 unset _lines _line
 exec "$@" 2>&1
@@ -78,7 +79,7 @@ def _mount(mount: Mount) -> str:
 
 def entering(argv: tuple[str, ...], mark: str) -> list[str]:
     """Return the program to run in the container so that it becomes *argv*."""
-    return ["sh", "-c", _ENTER, mark, *argv]
+    return ["sh", "-c", _ENTER, "sh", mark, *argv]
 
 
 def preamble(environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, mark: str) -> bytes:

@@ -10,7 +10,8 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from bakeoff._lib.noun import noun
@@ -18,6 +19,9 @@ from bakeoff._lib.noun import noun
 _LOOK_S = 0.2
 _SELDOM_S = 10.0
 _MOST_SHARE = 50  # a measurement that takes a second is not repeated for fifty
+
+
+Processes = Callable[[], Iterable[int]]
 
 
 @noun
@@ -32,8 +36,11 @@ class Size:
 class DiskWatch:
     """Watches some folders of one box while its commands run."""
 
-    def __init__(self, folders: tuple[Path, ...], most_mb: int) -> None:
+    def __init__(
+        self, folders: tuple[Path, ...], most_mb: int, *, processes: Processes | None = None
+    ) -> None:
         self._folders = folders
+        self._processes = processes
         self._most = most_mb << 20
         self._first_free = self._free()
         self._last_free = self._first_free
@@ -54,12 +61,18 @@ class DiskWatch:
         if shrunk < self._slack / 4 and time.monotonic() < self._next:
             return None
         started = time.monotonic()
-        size = await asyncio.to_thread(measure, self._folders)
+        size = await asyncio.to_thread(self._measure)
         ended = time.monotonic()
         self._last_free = free
         self._slack = max(0, self._most - size.taken)
         self._next = ended + max(_SELDOM_S, _MOST_SHARE * (ended - started))
         return self._too_much(size, free)
+
+    def _measure(self) -> Size:
+        size = measure(self._folders)
+        if self._processes is None:
+            return size
+        return replace(size, taken=size.taken + unlinked(self._processes(), self._folders))
 
     def _too_much(self, size: Size, free: int) -> str | None:
         if size.taken > self._most:
@@ -96,3 +109,19 @@ def measure(folders: tuple[Path, ...]) -> Size:
             too_deep = too_deep or error.errno == errno.ENAMETOOLONG
             hidden = hidden or error.errno == errno.EACCES
     return Size(taken=taken, too_deep=too_deep, hidden=hidden)
+
+
+def unlinked(processes: Iterable[int], folders: tuple[Path, ...]) -> int:
+    """Return what files take that *processes* hold open and that have no name any more."""
+    devices = {folder.stat().st_dev for folder in folders}
+    sizes: dict[int, int] = {}
+    for pid in processes:
+        try:
+            for held in Path(f"/proc/{pid}/fd").iterdir():
+                found = held.stat()
+                regular = stat.S_ISREG(found.st_mode) and found.st_dev in devices
+                if regular and found.st_nlink == 0:
+                    sizes[found.st_ino] = found.st_blocks * 512
+        except OSError:
+            continue  # it has ended meanwhile
+    return sum(sizes.values())

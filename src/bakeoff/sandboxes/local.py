@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
 
 from bakeoff._lib import scratch
 from bakeoff._lib.process import Ended, Program
@@ -27,8 +26,8 @@ from bakeoff.sandboxes.supervision import Supervision
 class Local:
     """Opens boxes that are a private folder and a process group; *path* is where programs are."""
 
-    name: ClassVar[str] = "local"
-    isolates: ClassVar[bool] = False
+    name = "local"
+    isolates = False
 
     def __init__(self, *, path: str = os.defpath) -> None:
         self._path = path
@@ -96,7 +95,8 @@ class _LocalBox:
         self._seen[spec.root] = str(self._folder)
         disk = None
         if spec.limits.disk_mb is not None:
-            disk = DiskWatch((self._folder, self._private), spec.limits.disk_mb)
+            held_by = self._cgroup.processes if self._cgroup else None
+            disk = DiskWatch((self._folder, self._private), spec.limits.disk_mb, processes=held_by)
         self._supervision = Supervision(spec.limits, cgroup=self._cgroup, disk=disk)
 
     @property

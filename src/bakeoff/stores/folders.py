@@ -18,6 +18,7 @@ from bakeoff.stores.sqlite import LEDGER
 
 MANIFEST = "manifest.json"
 LATEST = "latest"
+INNER = "run"  # where a folder in another tool's layout keeps its run
 
 _NOT_A_SLUG = re.compile(r"[^a-z0-9]+")
 
@@ -46,6 +47,17 @@ def new_folder(output: Path, name: str, moment: datetime) -> Path:
     except OSError as error:
         raise UsageError(f"no run can be kept in {output}: {error.strerror}") from error
     raise UsageError(f"there are too many runs called {base} in {output}")
+
+
+def make_folder(folder: Path) -> Path:
+    """Make just this folder for a run; it must be a new one."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} is there already; a run needs a new folder") from error
+    except OSError as error:
+        raise UsageError(f"no run can be kept in {folder}: {error.strerror}") from error
+    return folder
 
 
 def write_manifest(folder: Path, manifest: Manifest, redactor: Redactor) -> None:
@@ -82,7 +94,7 @@ def find_run(reference: str, output: Path) -> Path:
     """Return the folder of a run: by id, by the start of its id, by path, or `latest`."""
     path = Path(reference)
     if reference != LATEST:
-        for folder in (output / reference, path):
+        for folder in (output / reference, path, path / INNER):
             if reference and (folder / LEDGER).is_file():
                 return folder
     runs = list_runs(output)

@@ -49,7 +49,12 @@ def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> B
 def read_task_folders(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
     """Return what the task folders at *path* ask for, as if a run file had named only them."""
     brief = read_tasks(path)
-    return _under(_overridden({}, overrides), brief) if overrides else brief
+    return with_settings(brief, overrides) if overrides else brief
+
+
+def with_settings(brief: Brief, overrides: Mapping[str, str]) -> Brief:
+    """Return *brief* as if a run file had named only it, with these settings."""
+    return _under(_overridden({}, overrides), brief)
 
 
 def _overridden(data: Mapping[str, Json], overrides: Mapping[str, str]) -> RunFile:

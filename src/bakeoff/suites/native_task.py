@@ -1,7 +1,7 @@
 """Bakeoff's own task folder: instruction.md, files/, tests/, solution/, and maybe task.toml."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,23 +23,32 @@ SETTINGS = "task.toml"
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
-# What is planted there would steer the hidden tests, and no solution needs it there.
-_STEERING = (
-    "**/conftest.py",
-    "**/pytest.ini",
-    "**/.pytest.ini",
-    "**/tox.ini",
-    "**/sitecustomize.py",
-    "**/usercustomize.py",
-    "**/*.pth",
-)
-
 
 def read_native_task(folder: Path, data: Mapping[str, Json], text: str) -> Task:
     """Return the task in *folder*, whose settings are *data*, written as *text*."""
-    source = str(folder / SETTINGS)
-    settings = convert(data, TaskFile, source=source, line_of=partial(line_of, text))
-    return _Native(folder=folder, settings=settings, text=text).task()
+    settings = Settings(source=str(folder / SETTINGS), data=data, line_of=partial(line_of, text))
+    return native_task(folder, settings, instruction=read_instruction(folder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of a task as they were written: where, and on which line a key is."""
+
+    source: str
+    data: Mapping[str, Json]
+    line_of: Callable[[KeyPath], int | None]
+
+
+def native_task(
+    folder: Path, written: Settings, *, instruction: str, unchecked: bool = False
+) -> Task:
+    """Return the task whose files are in *folder*; its settings may be written elsewhere.
+
+    With *unchecked*, nothing need say whether the work is right.
+    """
+    settings = convert(written.data, TaskFile, source=written.source, line_of=written.line_of)
+    native = _Native(folder=folder, settings=settings, written=written, unchecked=unchecked)
+    return native.task(instruction)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +57,16 @@ class _Native:
 
     folder: Path
     settings: TaskFile
-    text: str
+    written: Settings
+    unchecked: bool
 
-    def task(self) -> Task:
+    def task(self, instruction: str) -> Task:
         """Return the task."""
         settings = self.settings
         tags: dict[str, Json] = {"tags": list(settings.tags)} if settings.tags else {}
         return Task(
             id=settings.id or self.folder.name,
-            messages=(Message(role="user", content=read_instruction(self.folder)),),
+            messages=(Message(role="user", content=instruction),),
             scorers=self._scorers(),
             pass_threshold=settings.pass_threshold,
             time_s=settings.time_s,
@@ -68,8 +78,8 @@ class _Native:
 
     def wrong(self, key: KeyPath, why: str) -> UsageError:
         """Return the error that *key* of the settings is."""
-        line = line_of(self.text, key)
-        where = f"{self.folder / SETTINGS}{f':{line}' if line else ''}"
+        line = self.written.line_of(key)
+        where = f"{self.written.source}{f':{line}' if line else ''}"
         return UsageError(f"{where}: key {dotted(key)!r}: {why}")
 
     def _workspace(self) -> Workspace:
@@ -85,7 +95,7 @@ class _Native:
             limits=_limits(box),
             check=self.settings.check,
             hidden=tuple(self._hidden()),
-            protected=("tests", *_STEERING, *self.settings.protected),
+            protected=tuple(self._protected()),
             reference=self._reference(),
         )
 
@@ -106,7 +116,16 @@ class _Native:
     def _hidden(self) -> Iterator[Tree]:
         tests = self.folder / "tests"
         if tests.is_dir():
-            yield Tree(path=str(tests), digest=tree_digest(tests), at="tests")
+            yield Tree(path=str(tests), digest=tree_digest(tests), at=self._place_of_tests())
+
+    def _place_of_tests(self) -> str:
+        """Return where the hidden tests go: into `tests`, where the agent started."""
+        return f"{self._inside(('box', 'workdir'), self.settings.box.workdir)}/tests".lstrip("/")
+
+    def _protected(self) -> Iterator[str]:
+        if (self.folder / "tests").is_dir():
+            yield self._place_of_tests()  # what is planted beside the hidden tests would be run with them
+        yield from self.settings.protected
 
     def _repo(self, repo: RepoTable) -> Tree:
         given = [key for key in ("path", "url", "bundle") if getattr(repo, key)]
@@ -175,7 +194,7 @@ class _Native:
         if settings.rubrics:
             specs.append(self._rubrics())
         specs += scorer_specs(settings.scorers)
-        if not specs:
+        if not specs and not self.unchecked:
             raise UsageError(
                 f"{self.folder}: nothing says whether the work is right; put hidden tests into "
                 "tests/ (test_*.py or check.sh), or write `rubrics` or `scorers`"

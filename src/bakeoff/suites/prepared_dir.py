@@ -66,19 +66,18 @@ def read_prepared(given: PreparedDir) -> Task:
         return _broken(given, name, error)
 
 
-def environment(given: Mapping[str, str | int | float], *, where: str) -> dict[str, str]:
-    """Return environment variables as a program gets them; *where* is for the message."""
+def environment(given: Mapping[str, str | int | float]) -> tuple[dict[str, str], float | None]:
+    """Return variables as a program gets them, and how long TIMEOUT_SEC lets an agent take."""
     for name, value in given.items():
         if not _VARIABLE.fullmatch(name):
-            raise UsageError(f"{where}: {name!r} cannot be the name of an environment variable")
+            raise UsageError(f"{name!r} cannot be the name of an environment variable")
         if "\0" in str(value):
-            raise UsageError(f"{where}: {name!r} has a NUL in it, which no variable may have")
-    return {name: str(value) for name, value in given.items()}
+            raise UsageError(f"{name!r} has a NUL in it, which no variable may have")
+    variables = {name: str(value) for name, value in given.items()}
+    return variables, _seconds(variables.get(TIMEOUT))
 
 
-def time_limit(variables: Mapping[str, str], *, where: str) -> float | None:
-    """Return how long an agent may take where TIMEOUT_SEC says so."""
-    text = variables.get(TIMEOUT)
+def _seconds(text: str | None) -> float | None:
     if text is None:
         return None
     try:
@@ -86,7 +85,7 @@ def time_limit(variables: Mapping[str, str], *, where: str) -> float | None:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise UsageError(f"{where}: {TIMEOUT} must be a number of seconds over 0, not {text!r}")
+        raise UsageError(f"{TIMEOUT} must be a number of seconds over 0, not {text!r}")
     return seconds
 
 
@@ -119,13 +118,13 @@ class _Prepared:
 
     def task(self) -> Task:
         """Return the task."""
-        variables = environment(self.changed.environment_variables, where=self._override_file)
+        variables, time_s = self._environment()
         title = self.meta.metadata.get("title")
         return Task(
             id=self.meta.task_id or self.folder.name,
             messages=(Message(role="user", content=self._instructions()),),
             scorers=(rubrics_scorer(self.folder, self._evaluation(), source=str(self._source)),),
-            time_s=time_limit(variables, where=self._override_file),
+            time_s=time_s,
             name=title if isinstance(title, str) else None,
             category=self._category(),
             metadata=self._metadata(),
@@ -143,6 +142,12 @@ class _Prepared:
     @property
     def _override_file(self) -> str:
         return str(self.given.overrides or self.folder / OVERRIDES)
+
+    def _environment(self) -> tuple[dict[str, str], float | None]:
+        try:
+            return environment(self.changed.environment_variables)
+        except UsageError as error:
+            raise UsageError(f"{self._override_file}: {error}") from error
 
     def _instructions(self) -> str:
         """Return what the agent is told: the overrides say it first, then the overlay."""
@@ -269,5 +274,3 @@ def _below_root(path: str, where: str) -> str:
     if path.startswith(f"{ROOT}/"):
         return inside(path.removeprefix(f"{ROOT}/"), where)
     return f"{REPO}/{inside(path, where)}"
-
-

@@ -65,7 +65,10 @@ def _is_repository(path: Path) -> bool:
 
 def _plain_folder(path: Path, repo: Repo, *, at: str, source: str) -> Tree:
     """Return a folder without a history as it is."""
-    for key, given in (("start_commit_sha", repo.start_commit_sha), ("sparse_checkout", repo.sparse)):
+    for key, given in (
+        ("start_commit_sha", repo.start_commit_sha),
+        ("sparse_checkout", repo.sparse),
+    ):
         if given:
             raise UsageError(f"{source}: key 'repo.{key}': {path} is not a git repository")
     if repo.subdir:

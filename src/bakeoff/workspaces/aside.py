@@ -71,9 +71,7 @@ class Work:
             output, errors = process.communicate(stdin, timeout=time_s)
         except subprocess.TimeoutExpired as error:
             _kill(process)
-            raise SandboxError(
-                f"{' '.join(argv[:2])} did not end within {time_s:g} s"
-            ) from error
+            raise SandboxError(f"{' '.join(argv[:2])} did not end within {time_s:g} s") from error
         except BaseException:
             _kill(process)
             raise

@@ -83,9 +83,7 @@ def _built(work: Work, workspace: Workspace, folder: Path, cache: Path) -> Prist
     root.chmod(0o755)
     _lay_files(work, workspace, root, cache)
     make_repository(folder / "git")
-    snapshot = take(
-        work, root, since=Snapshot(), git_dir=folder / "git", rules=None, caps=NO_CAPS
-    )
+    snapshot = take(work, root, since=Snapshot(), git_dir=folder / "git", rules=None, caps=NO_CAPS)
     rules = IgnoreRules.of(
         (path.rpartition(b"/")[0], (root / os.fsdecode(path)).read_bytes())
         for path, entry in snapshot.entries.items()

@@ -1,7 +1,6 @@
 """What a folder holds at one moment, kept as a commit in a repository of our own."""
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +15,7 @@ from bakeoff.workspaces.scan import Found, Scan
 Stamp = tuple[int, int, int, int, int]
 LINK = b"120000"
 _GROWTH = 1 << 20  # a file may be longer than it was a moment ago only where nothing isolates
-_INSTEAD = (
-    "so much is not kept. Let a .gitignore of the workspace name what is no part of the work"
-)
+_INSTEAD = "so much is not kept. Let a .gitignore of the workspace name what is no part of the work"
 
 
 class Entry(NamedTuple):
@@ -200,7 +197,9 @@ class _Taking:
         return content
 
     def _keep(self, found: Found, entry: Entry) -> None:
-        self.entries[found.path] = entry if entry.mode == found.mode else entry._replace(mode=found.mode)
+        self.entries[found.path] = (
+            entry if entry.mode == found.mode else entry._replace(mode=found.mode)
+        )
         self.stamps[found.path] = found.stamp
 
     def _gone(self) -> list[bytes]:

@@ -1,0 +1,288 @@
+"""The folders and files of a rollout: a view of its ledger, written as trials end.
+
+Whatever is here can be thrown away and made again: every file says only what the ledger says.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from bakeoff._lib.atomic import write_atomic
+from bakeoff._lib.clock import monotonic, now
+from bakeoff._lib.untrusted import well_formed
+from bakeoff.api.runs import Run
+from bakeoff.compat import rollouts_record as record
+from bakeoff.compat.rollouts_place import Rollout
+from bakeoff.compat.rollouts_record import RunOfTask, line_of
+from bakeoff.compat.rollouts_scoring import scoring_page
+from bakeoff.compat.rollouts_summary import Findings, summary_page
+from bakeoff.core.errors import LedgerError, UsageError
+from bakeoff.core.events import Event, RunEnded, RunStarted, TrialEnded, TrialStarted
+from bakeoff.core.plan import Trial
+from bakeoff.core.record import TrialRecord
+from bakeoff.core.values import Json
+from bakeoff.stats.by_task import by_task
+
+MANIFEST = "manifest.json"
+_RUN_IDS = "run_ids.json"
+_LEAST_S = 0.2  # between two versions of the manifest
+_SHARE = 20  # of the time, at most so small a part goes into writing it
+
+
+class RolloutView:
+    """Writes the files of one rollout; listens to its run, or makes them all anew."""
+
+    def __init__(self, rollout: Rollout, *, config: str | None, name: str) -> None:
+        self.rollout = rollout
+        self._config = config
+        self._name = name
+        self._ids: dict[str, str] = {}
+        self._trials: dict[str, Trial] = {}
+        self._entries: dict[str, dict[str, Json]] = {}  # by run id; only what the manifest says
+        self._written = monotonic()
+        self._pause_s = _LEAST_S
+        self._later: asyncio.TimerHandle | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Write what *event* changes."""
+        if isinstance(event, RunStarted):
+            self.rebuild()
+        elif isinstance(event, TrialStarted):
+            self._put(self._run_of(event.trial))
+            self._write_soon()
+        elif isinstance(event, TrialEnded) and event.last:
+            # as the ledger has it, without the secrets that the live one may still hold
+            found = Run(self.rollout.ledger).attempts(event.trial.name)
+            self._put(self._of_record(found[-1]))
+            self._write_soon()
+        elif isinstance(event, RunEnded):
+            self.finish()
+
+    def run_id(self, trial: Trial) -> str:
+        """Return the id of the run that *trial* is."""
+        return self._ids[trial.name]
+
+    def rebuild(self) -> None:
+        """Make every file anew out of the ledger."""
+        run = Run(self.rollout.ledger)
+        self._trials = {trial.name: trial for trial in run.plan}
+        self._ids = self._numbered()
+        self._entries = {}
+        for found in run.trials():
+            self._put(self._of_record(found))
+        with _writing(self.rollout.folder):
+            _write(self.rollout.index, _json(self._index()))
+        self.finish()
+
+    def finish(self) -> None:
+        """Write what is said of the rollout as a whole."""
+        if self._later is not None:
+            self._later.cancel()
+        self._write_manifest()
+        with _writing(self.rollout.folder):
+            _write(self.rollout.folder / "eval_manifest.json", _json(self._eval_manifest()))
+            _write(self.rollout.folder / "summary.md", summary_page(self.findings()))
+
+    def findings(self) -> Findings:
+        """Return all that is known of the rollout."""
+        run = Run(self.rollout.ledger)
+        lines = {self._ids[t.name]: line_of(self._of_record(t)) for t in run.trials()}
+        return Findings(
+            name=self._name,
+            stamp=self.rollout.stamp,
+            config=self._config,
+            summary=run.summary(),
+            cells=by_task(run.plan, run.rows()),
+            runs=[lines[run_id] for run_id in self._ids.values() if run_id in lines],
+        )
+
+    def _numbered(self) -> dict[str, str]:
+        """Return the run id of each trial: what was given out before stays, whoever else comes."""
+        path = self.rollout.folder / _RUN_IDS
+        known = _ids_before(path)
+        stamp = self.rollout.stamp
+        for name in self._trials:
+            known.setdefault(name, f"{stamp}-{len(known)}")
+        with _writing(self.rollout.folder):
+            _write(path, _json(known))
+        return {name: known[name] for name in self._trials}
+
+    def _run_of(self, trial: Trial) -> RunOfTask:
+        run_id = self._ids[trial.name]
+        return RunOfTask(
+            run_id=run_id, run_dir=str(self.rollout.run_dir(run_id)), trial=self._trials[trial.name]
+        )
+
+    def _of_record(self, found: TrialRecord) -> RunOfTask:
+        plain = self._run_of(self._trials[found.name])
+        return RunOfTask(
+            run_id=plain.run_id, run_dir=plain.run_dir, trial=plain.trial, attempt=found.attempt
+        )
+
+    def _put(self, run: RunOfTask) -> None:
+        """Keep *run*, and write its files."""
+        self._entries[run.run_id] = record.manifest_entry(run)
+        folder = Path(run.run_dir)
+        with _writing(folder):
+            files = dict(self._files(run))
+            for path, text in files.items():
+                _write(folder / path, text)
+            if run.attempt is None:
+                return
+            for stale in ("evaluation_results.json", "artifacts/diff.patch"):
+                if stale not in files:  # of a verdict that no longer holds
+                    (folder / stale).unlink(missing_ok=True)
+            _write(
+                self.rollout.folder / "task_results" / f"{run.run_id}.json",
+                _json(record.results(run)),
+            )
+
+    def _files(self, run: RunOfTask) -> Iterator[tuple[str, str]]:
+        about = record.metadata(run, rollout_dir=str(self.rollout.folder), config=self._config)
+        yield "metadata.json", _json(about)
+        yield "artifacts/repo_info.json", _json(record.repo_info(run))
+        attempt = run.attempt
+        if attempt is None:
+            return
+        yield "results.json", _json(record.results(run))
+        yield "scoring_results.md", scoring_page(run)
+        yield "logs/eval.log", _eval_log(run)
+        if attempt.scores:
+            yield "evaluation_results.json", _json(record.evaluation_results(run))
+        outcome = attempt.outcome
+        if outcome is None:
+            return
+        yield "artifacts/notes.md", f"{outcome.answer}\n"
+        if run.patch is not None:
+            yield "artifacts/diff.patch", run.patch
+        if outcome.transcript:
+            lines = (msgspec.json.encode(message).decode() for message in outcome.transcript)
+            yield "artifacts/transcript.jsonl", "\n".join(lines) + "\n"
+        if outcome.log:
+            yield "logs/agent.log", outcome.log
+
+    def _write_soon(self) -> None:
+        """Write the manifest now, or soon: many trials that end at once make one version of it."""
+        due = self._written + self._pause_s - monotonic()
+        if due <= 0:
+            self._write_manifest()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(due, self._write_late)
+
+    def _write_late(self) -> None:
+        try:
+            self._write_manifest()
+        except LedgerError:
+            self._later = None  # the next event tries again, where somebody hears of it
+
+    def _write_manifest(self) -> None:
+        began = monotonic()
+        with _writing(self.rollout.folder):
+            _write(self.rollout.folder / MANIFEST, _json(self._manifest()))
+            dirs = (f"{entry['run_dir']}\n" for entry in self._in_order())
+            _write(self.rollout.folder / "runs.txt", "".join(dirs))
+        self._later = None
+        self._written = monotonic()
+        self._pause_s = max(_LEAST_S, _SHARE * (self._written - began))
+
+    def _in_order(self) -> Iterator[dict[str, Json]]:
+        return (self._entries[i] for i in self._ids.values() if i in self._entries)
+
+    def _manifest(self) -> dict[str, Json]:
+        return {
+            "config": self._config,
+            "name": self._name,
+            "created_at": self.rollout.stamp,
+            "planned": len(self._ids),
+            "results": list(self._in_order()),
+        }
+
+    def _eval_manifest(self) -> dict[str, Json]:
+        keys = ("run_id", "run_dir", "task_dir", "model", "status")
+        return {
+            "name": self._name,
+            "rollout_dir": str(self.rollout.folder),
+            "evaluated_at": now().isoformat(),
+            "results": [
+                {**{key: entry[key] for key in keys}, "total_score": entry["score"]}
+                for entry in self._in_order()
+                if entry["status"] != record.LAUNCHED
+            ],
+        }
+
+    def _index(self) -> dict[str, Json]:
+        dirs: dict[str, Json] = {}
+        for trial in self._trials.values():
+            dirs[str(trial.task.metadata.get("task_dir", trial.task.id))] = None
+        return {
+            "created_at": self.rollout.stamp,
+            "rollout_dir": str(self.rollout.folder),
+            "runs": [str(self.rollout.run_dir(run_id)) for run_id in self._ids.values()],
+            "tasks": list(dirs),
+        }
+
+
+class _writing:  # noqa: N801 -- reads as a word at its place: `with _writing(...)`
+    """Tells what cannot be written there; the trials are in the ledger all the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        """Nothing has happened yet."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, OSError):
+            raise LedgerError(
+                f"{self._folder} cannot be written: {error.strerror}; the trials are kept: make "
+                "room there, then resume the rollout"
+            ) from error
+
+
+def _write(path: Path, text: str) -> None:
+    """Write *text*, unless it stands there already."""
+    data = well_formed(text).encode()
+    try:
+        if path.read_bytes() == data:
+            return
+    except OSError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, data)
+
+
+def _json(data: Mapping[str, Json]) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def _eval_log(run: RunOfTask) -> str:
+    """Return what happened when the work was graded, and why it was not."""
+    attempt = run.attempt
+    lines = [f"run {run.run_id}: {run.trial.name}", f"status: {run.status}"]
+    if attempt is not None:
+        took = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in attempt.phases.items())
+        lines += [f"attempt: {attempt.number}", f"phases: {took or 'none'}"]
+        if attempt.fault is not None:
+            lines.append(f"fault ({attempt.fault.boundary}): {attempt.fault.message}")
+        for score in attempt.scores:
+            lines.append(f"scorer {score.scorer}: {score.value}")
+            if score.explanation:
+                lines.append(score.explanation)
+            if isinstance(output := score.details.get("output"), str):
+                lines.append(output)
+    for path, test in run.test_results.items():
+        how = "passed" if test.get("success") else "failed"
+        lines += [f"--- {path}: {how}", str(test.get("output") or "").rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _ids_before(path: Path) -> dict[str, str]:
+    """Return the run ids that were given out by trial; nothing where none were."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}; take it away to number anew") from error

@@ -1,0 +1,228 @@
+"""A comparison of models on one task: everything that its reports show, and its plain forms."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from bakeoff._lib.untrusted import one_line
+from bakeoff.core.task import Message
+from bakeoff.core.values import Json
+from bakeoff.stats.head_to_head import Contender, HeadToHead, Mean, RolloutFigures, Verdict
+from bakeoff.stats.rankings import Ranking
+
+COLUMNS = (
+    "model", "task", "success", "completion_time", "prompts_sent", "human_interventions",
+    "files_modified", "lines_added", "lines_removed", "timestamp",
+)  # fmt: skip
+_MORE_COLUMNS = ("status", "rollouts", "success_rate", "tokens", "cost_usd", "display_name")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What one scorer said, and what its tests printed."""
+
+    scorer: str
+    value: float
+    explanation: str | None = None
+    output: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What one rollout left behind, for a person to look at."""
+
+    rollout: int
+    verdict: Verdict
+    started_at: str
+    error: str | None = None
+    answer: str = ""
+    patch: str | None = None
+    left_out: tuple[str, ...] = ()
+    transcript: tuple[Message, ...] = ()
+    checks: tuple[Check, ...] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Competitor:
+    """One model: what it is, how it did, and what it left. `served` is what its server says of it."""
+
+    model: str
+    display_name: str
+    figures: Contender
+    evidence: tuple[Evidence, ...] = ()
+    served: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What was equal for all models."""
+
+    agent: str
+    sandbox: str | None
+    limit_s: float | None
+    rollouts: int
+    parallel: int
+    judge: str | None = None
+    instructor: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A batch, as far as it has come."""
+
+    batch_id: str
+    task: str
+    title: str
+    instruction: str
+    timestamp: str
+    total_time_s: float
+    setting: Setting
+    machine: Mapping[str, Json]
+    competitors: tuple[Competitor, ...]
+    result: HeadToHead
+
+    def named(self, candidate: str) -> str:
+        """Return what a person calls *candidate*."""
+        names = {c.figures.candidate: c.display_name for c in self.competitors}
+        return names.get(candidate, candidate)
+
+
+def as_json(comparison: Comparison) -> dict[str, Json]:
+    """Return *comparison* as plain data; what is unknown is null."""
+    result = comparison.result
+    models = {c.figures.candidate: c.model for c in comparison.competitors}
+    return {
+        "batch_id": comparison.batch_id,
+        "task": comparison.task,
+        "timestamp": comparison.timestamp,
+        "total_time": comparison.total_time_s,
+        "models_tested": len(comparison.competitors),
+        "successful": result.successful,
+        "failed": result.failed,
+        "undecided": result.undecided,
+        "machine_info": dict(comparison.machine),
+        "setting": asdict(comparison.setting),
+        "results": [result_as_json(comparison, c) for c in comparison.competitors],
+        "rankings": {
+            "fastest": _places(result.fastest, models),
+            "most_efficient": _places(result.most_efficient, models),
+            "least_intervention": _places(result.least_intervention, models),
+            "time_to_solve": _places(result.to_solve, models) if result.to_solve else None,
+        },
+        "ranking_notes": {
+            "fastest": result.fastest.reason,
+            "most_efficient": result.most_efficient.reason,
+            "least_intervention": result.least_intervention.reason,
+            "time_to_solve": result.to_solve.reason if result.to_solve else None,
+        },
+        "summary_stats": asdict(result.overall),
+        "notes": list(result.notes),
+    }
+
+
+def _places(ranking: Ranking, models: Mapping[str, str]) -> list[Json]:
+    return [
+        {
+            "rank": place.rank,
+            "model": models.get(place.candidate, place.candidate),
+            "value": place.value,
+            "rank_range": None if place.best is None else [place.best, place.worst],
+        }
+        for place in ranking.placed
+    ]
+
+
+def result_as_json(comparison: Comparison, one: Competitor) -> dict[str, Json]:
+    """Return what is kept of one model in a file of its own, and in the report."""
+    figures, means = one.figures, one.figures.means
+    first = one.evidence[0].started_at if one.evidence else None
+    data: dict[str, Json] = {
+        "model": one.model,
+        "task": comparison.task,
+        "success": figures.success,
+        "error": next((e.error for e in one.evidence if e.error), None),
+        "completion_time": means.seconds.value,
+        "prompts_sent": _plain(means.prompts),
+        "human_interventions": _plain(means.interventions),
+        "files_modified": _plain(means.files),
+        "lines_added": _plain(means.added),
+        "lines_removed": _plain(means.removed),
+        "timestamp": first,
+        "display_name": one.display_name,
+        "status": status(figures),
+        "tokens": _plain(means.tokens),
+        "cost_usd": means.cost_usd.value,
+        "rollouts_planned": figures.planned,
+        "rollouts_passed": figures.passed,
+        "success_rate": figures.rate,
+        "success_interval": None if figures.rate_interval is None else asdict(figures.rate_interval),
+        "time_to_solve": None if figures.to_solve is None else asdict(figures.to_solve),
+        "served": dict(one.served),
+    }  # fmt: skip
+    data["rollouts"] = [
+        _rollout(shot, left) for shot, left in zip(figures.rollouts, one.evidence, strict=True)
+    ]
+    return data
+
+
+def _rollout(shot: RolloutFigures, left: Evidence) -> dict[str, Json]:
+    return {
+        **asdict(shot),
+        "verdict": shot.verdict.value,
+        "error": left.error,
+        "timestamp": left.started_at,
+        "seconds_by_phase": dict(left.phases),
+        "answer": left.answer,
+        "checks": [
+            {"scorer": c.scorer, "value": c.value, "explanation": c.explanation}
+            for c in left.checks
+        ],
+    }
+
+
+def status(figures: Contender) -> str:
+    """Return in a word or two what came of a model."""
+    verdicts = [shot.verdict.value for shot in figures.rollouts]
+    if not verdicts:
+        return "not run"
+    if len(set(verdicts)) == 1:
+        return verdicts[0]
+    return f"{figures.passed} of {len(verdicts)} solved"
+
+
+def _plain(mean: Mean) -> Json:
+    """Return a count as a whole number where it is one."""
+    if mean.value is None:
+        return None
+    return int(mean.value) if mean.value.is_integer() else mean.value
+
+
+def as_csv(comparison: Comparison) -> str:
+    """Return a line for each model; no cell is a formula to a spreadsheet."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow((*COLUMNS, *_MORE_COLUMNS))
+    for row in _rows(comparison):
+        writer.writerow([_cell(value) for value in row])
+    return out.getvalue()
+
+
+def _rows(comparison: Comparison) -> Iterator[Sequence[Json]]:
+    for one in comparison.competitors:
+        data = result_as_json(comparison, one)
+        data["rollouts"] = len(one.figures.rollouts)
+        yield [data[name] for name in (*COLUMNS, *_MORE_COLUMNS)]
+
+
+def _cell(value: Json) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    text = one_line(str(value), width=2_000)
+    return f"'{text}" if text.startswith(_FORMULA) else text

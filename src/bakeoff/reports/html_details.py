@@ -1,0 +1,156 @@
+"""The lower half of the page: each model with what it left, and what was equal for all of them."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from bakeoff.core.values import Json
+from bakeoff.reports import in_words
+from bakeoff.reports.comparison import Check, Comparison, Competitor, Evidence, status
+from bakeoff.reports.html_text import code, conversation, diff, esc
+from bakeoff.stats.censored import TimeToSolve
+
+_SERVED = {
+    "digest": "Digest",
+    "quantization": "Quantisation",
+    "size_bytes": "Size",
+    "context_length": "Context length",
+    "parameter_count": "Parameters",
+    "family": "Family",
+}
+_METHOD = """\
+Success is what the hidden check, or else the judge, said of the work in a clean copy of the files; \
+without either the result is unchecked. Time is the agent's own, without set-up and grading. Prompts \
+are requests to the model, interventions are messages that the instructor had to add after the first. \
+A model counts as successful where more than half of its rollouts solved the task. \
+Rankings compare every two models with a permutation test over rollouts, adjusted after Holm; a rank \
+range is what the data leave open at 95 %. The mean time to solve is the area under a Kaplan-Meier \
+curve up to the time limit: what was not solved is censored there, what broke at the moment it broke. \
+All of it holds for this one task."""
+
+
+def model_details(comparison: Comparison, chip: Callable[[str], str]) -> str:
+    """Return a part to open for each model."""
+    models = "".join(_model(one, chip) for one in comparison.competitors)
+    return f"<h2>Models</h2>{models}"
+
+
+def _model(one: Competitor, chip: Callable[[str], str]) -> str:
+    means = one.figures.means
+    figures = (
+        f"{in_words.seconds(means.seconds.value)} · {in_words.number(means.prompts.value)} prompts"
+    )
+    rollouts = "".join(_rollout(left, len(one.evidence), chip) for left in one.evidence)
+    nothing = '<p class="quiet">It has not been run yet.</p>'
+    return (
+        f'<details class="card model"><summary><h3>{esc(one.display_name)}</h3>'
+        f'{chip(status(one.figures))}<span class="quiet">{esc(figures)}</span></summary>'
+        f'<div class="inside">{_facts(one)}{rollouts or nothing}</div></details>'
+    )
+
+
+def _facts(one: Competitor) -> str:
+    pairs = [("Model", one.model)]
+    pairs += [(told, _served(name, one.served.get(name))) for name, told in _SERVED.items()]
+    if one.figures.to_solve is not None:
+        pairs.append(("Time to solve", _to_solve(one.figures.to_solve)))
+    return _listed(pairs)
+
+
+def _listed(pairs: list[tuple[str, str]]) -> str:
+    items = "".join(
+        f"<dt>{esc(name)}</dt><dd{' class=mono' if name == 'Digest' else ''}>{esc(told)}</dd>"
+        for name, told in pairs
+        if told
+    )
+    return f"<dl>{items}</dl>"
+
+
+def _served(name: str, value: Json) -> str:
+    if value is None:
+        return ""
+    if name == "size_bytes" and isinstance(value, int | float):
+        return in_words.megabytes(value)
+    return in_words.number(value) if isinstance(value, int | float) else str(value)
+
+
+def _to_solve(found: TimeToSolve) -> str:
+    """Return what is known of the time to solve, in a sentence."""
+    told = f"solved in {found.solved} of {in_words.counted(found.rollouts, 'rollout')}"
+    if found.restricted_mean_s is None:
+        return told
+    told += f"; mean up to {in_words.seconds(found.horizon_s)}: {in_words.seconds(found.restricted_mean_s)}"
+    if found.interval is not None:
+        low, high = in_words.seconds(found.interval.low), in_words.seconds(found.interval.high)
+        told += f" (95 %: {low} to {high}, {found.interval.method})"
+    if found.median_s is not None:
+        told += f"; median {in_words.seconds(found.median_s)}"
+    return f"{told}; PAR2 {in_words.seconds(found.par2_s)}"
+
+
+def _rollout(left: Evidence, count: int, chip: Callable[[str], str]) -> str:
+    title = f"<h4>Rollout {left.rollout + 1} {chip(left.verdict.value)}</h4>" if count > 1 else ""
+    return f'<div class="rollout">{title}{"".join(_evidence(left))}</div>'
+
+
+def _evidence(left: Evidence) -> Iterator[str]:
+    if left.phases:
+        told = " · ".join(f"{name} {in_words.seconds(s)}" for name, s in left.phases.items())
+        yield f'<p class="quiet">{esc(told)}</p>'
+    if left.error:
+        yield f'<p class="error">{esc(left.error)}</p>'
+    for check in left.checks:
+        yield _check(check)
+    if left.patch:
+        yield _open("Changes", diff(left.patch), is_open=True)
+    elif left.patch is not None:
+        yield '<p class="quiet">Nothing was changed.</p>'
+    if left.left_out:
+        yield f'<p class="quiet">Not in the patch: {esc(", ".join(left.left_out))}</p>'
+    if left.transcript:
+        yield _open(f"Transcript ({len(left.transcript)} messages)", conversation(left.transcript))
+
+
+def _check(check: Check) -> str:
+    told = f"{check.scorer} {check.value:.2f}"
+    why = f": {check.explanation}" if check.explanation else ""
+    output = _open("What the check printed", code(check.output)) if check.output else ""
+    return f'<p class="quiet">{esc(told + why)}</p>{output}'
+
+
+def _open(title: str, inside: str, *, is_open: bool = False) -> str:
+    return f"<details{' open' if is_open else ''}><summary>{esc(title)}</summary>{inside}</details>"
+
+
+def about(comparison: Comparison) -> str:
+    """Return the machine, the task and how the figures were got."""
+    machine = _listed([(name, _told(value)) for name, value in _machine(comparison.machine)])
+    return (
+        '<h2>How it was measured</h2><div class="two">'
+        f'<div class="card about"><h3>Machine</h3>{machine}</div>'
+        f'<div class="card method"><h3>Method</h3><p>{esc(_METHOD)}</p></div></div>'
+        '<h2>The task</h2><details class="card model"><summary>'
+        f"<h3>What every model was told</h3></summary>"
+        f'<div class="inside">{code(comparison.instruction, 60_000)}</div></details>'
+    )
+
+
+_MACHINE = {
+    "cpu": "CPU",
+    "cores": "Cores",
+    "memory_bytes": "Memory",
+    "os": "System",
+    "python": "Python",
+    "bakeoff": "Bakeoff",
+    "ollama": "Ollama",
+}
+
+
+def _machine(machine: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
+    for name, told in _MACHINE.items():
+        value = machine.get(name)
+        if name == "memory_bytes" and isinstance(value, int | float):
+            value = in_words.megabytes(value)
+        yield told, value
+
+
+def _told(value: Json) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,180 @@
+"""How a report looks: light and dark, on a desk and on a phone; one style sheet, nothing loaded."""
+
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --page: #f6f7f9; --card: #ffffff; --line: #e3e6eb; --soft: #eef0f4;
+  --text: #1a1f29; --quiet: #5c6675; --accent: #3458d4; --accent-soft: #e6ebfb;
+  --good: #137a4b; --good-soft: #e0f3e9; --bad: #b3261e; --bad-soft: #fbe6e4;
+  --warn: #8a5a00; --warn-soft: #fdf1d8; --neutral: #5c6675; --neutral-soft: #eceff3;
+  --gold: #c99700; --silver: #8a94a3; --bronze: #a9683a;
+  --bar: #5b7be6; --bar-good: #2f9e6b; --bar-bad: #c9ced8; --whisker: #1a1f29;
+  --mono: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #10131a; --card: #181c25; --line: #2a303c; --soft: #212734;
+    --text: #e6e9ef; --quiet: #98a2b3; --accent: #8fa8ff; --accent-soft: #222c4d;
+    --good: #5fd39b; --good-soft: #143325; --bad: #ff8f86; --bad-soft: #3a1c1b;
+    --warn: #f0bd5b; --warn-soft: #372a10; --neutral: #a8b1c0; --neutral-soft: #262c38;
+    --gold: #e3b93c; --silver: #aab4c3; --bronze: #cd8d5d;
+    --bar: #6f8df0; --bar-good: #3fb57f; --bar-bad: #454d5c; --whisker: #e6e9ef;
+  }
+}
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; text-size-adjust: 100%; }
+body {
+  margin: 0; background: var(--page); color: var(--text);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
+}
+main { max-width: 1120px; margin: 0 auto; padding: 32px 20px 64px; }
+header { margin-bottom: 24px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 2px 0 8px; overflow-wrap: anywhere; }
+h2 { font-size: 18px; margin: 36px 0 12px; }
+h3 { font-size: 15px; margin: 0; }
+h4 { font-size: 13px; margin: 18px 0 6px; color: var(--quiet); font-weight: 600; }
+p { margin: 0 0 8px; }
+.eyebrow {
+  font-size: 12px; letter-spacing: .08em; text-transform: uppercase; color: var(--quiet);
+}
+.quiet { color: var(--quiet); font-size: 13px; }
+.facts { display: flex; flex-wrap: wrap; gap: 6px 8px; padding: 0; margin: 0; list-style: none; }
+.facts li {
+  background: var(--soft); border-radius: 6px; padding: 2px 8px; font-size: 13px;
+  color: var(--quiet); overflow-wrap: anywhere;
+}
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); gap: 12px; }
+.tile, .card {
+  background: var(--card); border: 1px solid var(--line); border-radius: 10px;
+}
+.tile { padding: 14px 16px; }
+.tile b { display: block; font-size: 26px; line-height: 1.15; font-variant-numeric: tabular-nums; }
+.tile span { color: var(--quiet); font-size: 13px; }
+.tile.good b { color: var(--good); } .tile.bad b { color: var(--bad); }
+.notes { list-style: none; margin: 16px 0 0; padding: 0; display: grid; gap: 8px; }
+.notes li {
+  border-left: 3px solid var(--warn); background: var(--warn-soft); border-radius: 0 6px 6px 0;
+  padding: 8px 12px; font-size: 14px; overflow-wrap: anywhere;
+}
+.podiums { display: grid; grid-template-columns: repeat(auto-fit, minmax(260px, 1fr)); gap: 12px; }
+.podium { padding: 14px 16px; display: flex; flex-direction: column; }
+.podium > p { margin: 0 0 10px; }
+.podium ol { list-style: none; margin: 0; padding: 0; }
+.podium li {
+  display: grid; grid-template-columns: 26px minmax(0, 1fr) auto; gap: 2px 10px;
+  align-items: center; padding: 6px 0; border-top: 1px solid var(--line);
+}
+.podium li:first-child { border-top: 0; }
+.podium .name { overflow-wrap: anywhere; }
+.podium .figure { font-variant-numeric: tabular-nums; font-weight: 600; text-align: right; }
+.podium .range { grid-column: 2 / -1; color: var(--quiet); font-size: 12px; }
+.podium .why { margin: auto 0 0; padding-top: 10px; font-size: 12px; color: var(--quiet); }
+.medal {
+  width: 24px; height: 24px; border-radius: 50%; display: grid; place-items: center;
+  font-size: 12px; font-weight: 700; color: var(--quiet); border: 1px solid var(--line);
+}
+.medal.m1 { background: var(--gold); border-color: var(--gold); color: #1a1400; }
+.medal.m2 { background: var(--silver); border-color: var(--silver); color: #10131a; }
+.medal.m3 { background: var(--bronze); border-color: var(--bronze); color: #fff; }
+.table { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: 10px 12px; text-align: right; white-space: nowrap; }
+th { color: var(--quiet); font-size: 12px; font-weight: 600; border-bottom: 1px solid var(--line); }
+td { border-top: 1px solid var(--line); }
+tbody tr:first-child td { border-top: 0; }
+th:first-child, td:first-child, th.left, td.left { text-align: left; }
+td:first-child { white-space: normal; overflow-wrap: anywhere; font-weight: 600; min-width: 160px; }
+td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12px; }
+.chip {
+  display: inline-block; border-radius: 999px; padding: 1px 10px; font-size: 12px;
+  font-weight: 600; white-space: nowrap;
+}
+.chip.success { background: var(--good-soft); color: var(--good); }
+.chip.failed, .chip.error { background: var(--bad-soft); color: var(--bad); }
+.chip.timed-out { background: var(--warn-soft); color: var(--warn); }
+.chip.other { background: var(--neutral-soft); color: var(--neutral); }
+.plus { color: var(--good); } .minus { color: var(--bad); }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 12px; }
+.chart {
+  margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
+  padding: 14px 16px;
+}
+.chart figcaption { display: flex; flex-wrap: wrap; gap: 0 8px; margin-bottom: 8px; }
+.chart figcaption span { color: var(--quiet); font-size: 13px; }
+.chart svg { display: block; overflow: visible; }
+.chart text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+.label { fill: var(--text); } .value { fill: var(--quiet); font-variant-numeric: tabular-nums; }
+.track { fill: var(--soft); } .bar { fill: var(--bar); }
+.bar.success { fill: var(--bar-good); } .bar.unsolved { fill: var(--bar-bad); }
+.dot { fill: var(--card); stroke: var(--whisker); stroke-width: 1; }
+.whisker { stroke: var(--whisker); stroke-width: 1.5; }
+details.model { margin-bottom: 10px; }
+details.model > summary {
+  display: flex; flex-wrap: wrap; gap: 4px 12px; align-items: center; padding: 12px 16px;
+  cursor: pointer; list-style: none;
+}
+details.model > summary::-webkit-details-marker { display: none; }
+details.model > summary::before {
+  content: ""; border: solid var(--quiet); border-width: 0 2px 2px 0; padding: 3px;
+  transform: rotate(-45deg); transition: transform .1s;
+}
+details.model[open] > summary::before { transform: rotate(45deg); }
+summary h3 { overflow-wrap: anywhere; min-width: 0; }
+summary .quiet { margin-left: auto; font-variant-numeric: tabular-nums; }
+.inside { padding: 0 16px 16px; border-top: 1px solid var(--line); min-width: 0; }
+.rollout { border-top: 1px solid var(--line); margin-top: 16px; padding-top: 14px; }
+.rollout:first-of-type { border-top: 0; margin-top: 0; }
+.inside details { margin-top: 10px; }
+.inside details > summary { cursor: pointer; color: var(--accent); font-size: 14px; }
+dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 4px 16px; margin: 12px 0 0; }
+dt { color: var(--quiet); font-size: 13px; } dd { margin: 0; font-size: 14px; overflow-wrap: anywhere; }
+dd.mono { font-family: var(--mono); font-size: 12px; }
+.error {
+  background: var(--bad-soft); color: var(--bad); border-radius: 6px; padding: 8px 12px;
+  margin: 10px 0 0; font-size: 14px; overflow-wrap: anywhere; white-space: pre-wrap;
+}
+pre {
+  font: 12px/1.55 var(--mono); margin: 8px 0 0; padding: 10px 12px; background: var(--soft);
+  border-radius: 6px; overflow: auto; max-height: 460px; tab-size: 4; unicode-bidi: isolate;
+}
+pre.code { white-space: pre-wrap; overflow-wrap: anywhere; }
+pre.diff span { display: inline-block; min-width: 100%; }
+pre .file { color: var(--accent); font-weight: 700; } pre .meta { color: var(--quiet); }
+pre .hunk { color: var(--accent); background: var(--accent-soft); }
+pre .add { color: var(--good); background: var(--good-soft); }
+pre .del { color: var(--bad); background: var(--bad-soft); }
+.talk { display: grid; gap: 10px; margin-top: 10px; }
+.turn { border-left: 3px solid var(--line); padding-left: 12px; min-width: 0; }
+.turn.assistant { border-color: var(--accent); } .turn.tool { border-color: var(--silver); }
+.turn.user { border-color: var(--gold); }
+.role { font-size: 12px; color: var(--quiet); font-weight: 600; }
+.turn pre { margin-top: 4px; } .reasoning pre { opacity: .75; font-style: italic; }
+.call b { font: 700 12px var(--mono); }
+.about { padding: 14px 16px; }
+.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 12px; }
+.method { padding: 14px 16px; font-size: 14px; color: var(--quiet); }
+footer { margin-top: 40px; color: var(--quiet); font-size: 13px; }
+@media (max-width: 640px) {
+  main { padding: 20px 14px 48px; }
+  h1 { font-size: 23px; }
+  .tiles { grid-template-columns: 1fr 1fr; }
+  thead { display: none; }
+  table, tbody, tr, td { display: block; width: 100%; }
+  tr { padding: 10px 0; border-top: 1px solid var(--line); }
+  tbody tr:first-child { border-top: 0; }
+  td, td.left {
+    display: flex; justify-content: space-between; gap: 16px; border: 0; padding: 3px 14px;
+    white-space: normal; text-align: right;
+  }
+  td:first-child { display: block; text-align: left; font-size: 16px; }
+  td[data-name]::before { content: attr(data-name); color: var(--quiet); font-weight: 400; }
+  td small { display: inline; margin-left: 6px; }
+  td:first-child small { display: block; margin: 0; }
+  summary .quiet { margin-left: 0; width: 100%; }
+}
+@media print {
+  :root { color-scheme: light; }
+  .card, .tile, .chart { break-inside: avoid; }
+  pre { max-height: none; }
+}
+"""

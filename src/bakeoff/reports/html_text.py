@@ -1,0 +1,89 @@
+"""Text from outside on a page: always text, never markup, never longer than a browser can bear."""
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from bakeoff._lib.untrusted import for_terminal
+from bakeoff.core.task import Message
+
+_MOST_PATCH_LINES = 3_000
+_MOST_LINE = 2_000
+_MOST_MESSAGE = 20_000
+_MOST_MESSAGES = 200
+
+_DIFF = (
+    ("diff --git ", "file"),
+    ("index ", "meta"),
+    ("new file", "meta"),
+    ("deleted file", "meta"),
+    ("similarity ", "meta"),
+    ("rename ", "meta"),
+    ("--- ", "meta"),
+    ("+++ ", "meta"),
+    ("@@", "hunk"),
+    ("+", "add"),
+    ("-", "del"),
+)
+
+
+def esc(text: str) -> str:
+    """Return *text* as HTML that shows it: no tag, no control character, no change of direction."""
+    return escape(for_terminal(text), quote=True)
+
+
+def clipped(text: str, most: int) -> str:
+    """Return *text*, or its beginning and end with a word on what is missing between them."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[... {len(text) - most:,} characters are left out here ...]\n{text[-half:]}"
+
+
+def diff(patch: str) -> str:
+    """Return a patch with its lines coloured by what they do."""
+    lines = patch.splitlines()
+    shown = "".join(_diff_line(line) for line in lines[:_MOST_PATCH_LINES])
+    if len(lines) > _MOST_PATCH_LINES:
+        left = len(lines) - _MOST_PATCH_LINES
+        shown += f'<span class="meta">[... {left:,} lines more: see diff.patch ...]</span>\n'
+    return f'<pre class="diff" tabindex="0">{shown}</pre>'
+
+
+def _diff_line(line: str) -> str:
+    kind = next((kind for start, kind in _DIFF if line.startswith(start)), None)
+    text = esc(line if len(line) <= _MOST_LINE else f"{line[:_MOST_LINE]} [...]")
+    return f'<span class="{kind}">{text}</span>\n' if kind else f"{text}\n"
+
+
+def code(text: str, most: int = _MOST_MESSAGE) -> str:
+    """Return *text* as a block that keeps its lines."""
+    return f'<pre class="code" tabindex="0">{esc(clipped(text, most))}</pre>'
+
+
+def conversation(messages: Iterable[Message]) -> str:
+    """Return a transcript: who said what, and which tools were called."""
+    given = list(messages)
+    shown = "".join(_message(message) for message in given[:_MOST_MESSAGES])
+    if len(given) > _MOST_MESSAGES:
+        left = len(given) - _MOST_MESSAGES
+        shown += f'<p class="quiet">{left:,} messages more: see transcript.jsonl</p>'
+    return f'<div class="talk">{shown}</div>'
+
+
+def _message(message: Message) -> str:
+    return (
+        f'<div class="turn {_ROLES.get(message.role, "other")}">'
+        f'<div class="role">{esc(message.role)}</div>{"".join(_parts(message))}</div>'
+    )
+
+
+_ROLES = {"assistant": "assistant", "tool": "tool", "user": "user", "system": "system"}
+
+
+def _parts(message: Message) -> Iterator[str]:
+    if message.reasoning:
+        yield f'<div class="reasoning">{code(message.reasoning)}</div>'
+    if message.content:
+        yield code(message.content)
+    for call in message.tool_calls:
+        yield f'<div class="call"><b>{esc(call.name)}</b> {code(call.arguments)}</div>'

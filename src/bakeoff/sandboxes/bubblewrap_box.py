@@ -1,0 +1,218 @@
+"""One bubblewrap box. Every command is a bubblewrap of its own.
+
+A command has its own processes and its own network, and nothing of it outlives it. What a box keeps
+from one command to the next are its folder, its home and its /tmp.
+"""
+
+import asyncio
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from bakeoff._lib import scratch
+from bakeoff._lib.process import Ended, Program
+from bakeoff.core.boxes import BoxSpec, Command, Ran
+from bakeoff.core.errors import SandboxError, UsageError
+from bakeoff.sandboxes import marks, prelude
+from bakeoff.sandboxes.bubblewrap_ground import PATH, Ground
+from bakeoff.sandboxes.bubblewrap_root import HOME, SUPPORT, root_arguments
+from bakeoff.sandboxes.cgroups import Cgroup
+from bakeoff.sandboxes.disk_watch import DiskWatch
+from bakeoff.sandboxes.supervision import Supervision
+
+GATEWAY_PORT = 8642
+_RELAY = Path(__file__).with_name("relay.py")
+_SHM_BYTES = 256 << 20
+_DEATH_S = 10.0
+_TMP = "/tmp"  # noqa: S108 -- the box's own
+
+
+class BubblewrapBox:
+    """Private folders and a control group, in which commands are run."""
+
+    def __init__(self, spec: BoxSpec, ground: Ground) -> None:
+        if Path(spec.root) == Path("/"):
+            raise UsageError("the root of a workspace cannot be / in bubblewrap; choose a folder")
+        self._spec = spec
+        self._ground = ground
+        self._mark = marks.new_mark()
+        self._private = scratch.new_folder("box")
+        for name in ("home", "tmp", "files"):
+            (self._private / name).mkdir()
+        (self._private / "tmp").chmod(0o1777)
+        self._folder = spec.folder or self._private / "files"
+        self._cgroup: Cgroup | None = None
+        if ground.cgroups is not None:
+            self._cgroup = ground.cgroups.make(self._mark, spec.limits)
+        self._supervision = Supervision(spec.limits, cgroup=self._cgroup, disk=self._disk_watch())
+        self._view = self._all_mounts()
+
+    def _disk_watch(self) -> DiskWatch | None:
+        if self._spec.limits.disk_mb is None:
+            return None
+        held_by = self._cgroup.processes if self._cgroup else None
+        folders = (self._folder, self._private)
+        return DiskWatch(folders, self._spec.limits.disk_mb, processes=held_by)
+
+    @property
+    def gateway_url(self) -> str | None:
+        """Where a command reaches the gateway: through the relay, or directly over the network."""
+        if self._spec.gateway is None:
+            return None
+        return self._spec.gateway.url if self._spec.network else f"http://127.0.0.1:{GATEWAY_PORT}"
+
+    @property
+    def _relayed(self) -> bool:
+        return self._spec.gateway is not None and not self._spec.network
+
+    async def run(self, command: Command) -> Ran:
+        """Run *command* in namespaces of its own, which end with it."""
+        with ExitStack() as files:
+            reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            files.callback(os.close, reading)
+            files.callback(os.close, writing)
+            passing = [writing]
+            words = [*self._view, *self._own_words(command), "--json-status-fd", str(writing)]
+            if self._ground.calls is not None:
+                passing.append(os.open(self._ground.calls, os.O_RDONLY | os.O_CLOEXEC))
+                files.callback(os.close, passing[-1])
+                words += ["--seccomp", str(passing[-1])]
+            # through a file: the environment may hold a token, and arguments are seen by everyone
+            arguments = _file_with("\0".join([*words, ""]).encode())
+            files.callback(os.close, arguments)
+            program = self._program(command, arguments, passing=(arguments, *passing))
+            return await self._supervision.run(
+                command, program, lambda ended: self._gone(reading, ended)
+            )
+
+    def _program(self, command: Command, arguments: int, *, passing: tuple[int, ...]) -> Program:
+        limits = self._spec.limits
+        doors = self._cgroup.doors if self._cgroup else []
+        kept = self._cgroup.folders if self._cgroup else {}
+        inside = prelude.within_rlimits(
+            memory_mb=None if "memory" in kept else limits.memory_mb,
+            processes=None if "pids" in kept else limits.processes,
+        )
+        if self._relayed:
+            relay = (self._ground.python, "-I", "-S", f"{SUPPORT}/relay.py")
+            inside = (*inside, *relay, str(GATEWAY_PORT), f"{SUPPORT}/gateway.sock", "--")
+        return Program(
+            argv=(
+                *prelude.entering(doors, most_file_mb=limits.disk_mb),
+                *(self._ground.program, "--args", str(arguments), "--"),
+                *inside,
+                *command.argv,
+            ),
+            environment={"PATH": PATH, marks.VARIABLE: self._mark},
+            stdin=command.stdin,
+            most_output=command.most_output,
+            hears=command.hears,
+            passing=passing,
+        )
+
+    def _all_mounts(self) -> list[str]:
+        """Return bubblewrap's words for all that does not differ from command to command."""
+        spec, ground = self._spec, self._ground
+        words = [*ground.namespaces, *(["--share-net"] if spec.network else [])]
+        targets = [spec.root, *(mount.target for mount in spec.mounts)]
+        words += root_arguments(
+            ground.support, rootfs=ground.rootfs, targets=targets, network=spec.network
+        )
+        words += ground.python_mounts
+        words += ["--bind", str(self._private / "tmp"), _TMP]
+        words += ["--bind", str(self._private / "home"), HOME]
+        words += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
+        words += ["--bind", str(self._folder), spec.root]
+        for mount in spec.mounts:
+            words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+        if self._relayed and spec.gateway is not None:
+            words += ["--ro-bind", str(_RELAY), f"{SUPPORT}/relay.py"]
+            words += ["--ro-bind", spec.gateway.socket, f"{SUPPORT}/gateway.sock"]
+        return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+    def _own_words(self, command: Command) -> list[str]:
+        environment = {
+            "PATH": self._ground.path,
+            "HOME": HOME,
+            "USER": "agent",
+            "LANG": "C.UTF-8",
+            "TMPDIR": _TMP,
+            "BAKEOFF_ROOT": self._spec.root,
+            **self._spec.environment,
+            **command.environment,
+            marks.VARIABLE: self._mark,
+        }
+        start = os.path.normpath(Path(self._spec.root, command.cwd or self._spec.workdir))
+        words = ["--chdir", start, "--clearenv"]
+        for name, value in environment.items():
+            words += ["--setenv", name, value]
+        return words
+
+    async def _gone(self, status: int, ended: Ended | None) -> None:
+        """Wait until the namespaces are gone, and raise where bubblewrap itself failed."""
+        told = _told(status)
+        child = told.get("child-pid")
+        clock = asyncio.get_running_loop().time
+        until = clock() + _DEATH_S
+        while child is not None and _is_init(child):
+            if clock() > until:
+                raise SandboxError(f"the processes of box {self._spec.label!r} do not end")
+            await asyncio.sleep(0.002)
+        if ended is not None and ended.stopped is None and "exit-code" not in told:
+            raise SandboxError(f"bubblewrap could not start the command: {ended.output.strip()}")
+
+    async def stop(self) -> None:
+        """End every command."""
+        await self._supervision.stop()
+        if self._cgroup is not None and self._cgroup.processes():
+            await asyncio.to_thread(self._cgroup.kill)
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Refuse: there is no image here to differ from."""
+        raise SandboxError("a whole-box task needs a container: --sandbox docker")
+
+    async def close(self) -> None:
+        """End every command; take the private folders and the control group away."""
+        await self.stop()
+        await asyncio.to_thread(self._remove)
+
+    def _remove(self) -> None:
+        if self._cgroup is not None:
+            self._cgroup.remove()
+        scratch.remove(self._private)
+
+
+def _file_with(data: bytes) -> int:
+    """Return an open file in memory that holds *data*, at its beginning."""
+    number = os.memfd_create("arguments", os.MFD_CLOEXEC)
+    with os.fdopen(number, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
+
+
+def _told(status: int) -> dict[str, int]:
+    """Return what bubblewrap told about itself: its child, and how that ended."""
+    told: dict[str, int] = {}
+    try:
+        text = os.read(status, 65536)
+    except BlockingIOError:
+        return told
+    decoder, rest = json.JSONDecoder(), text.decode().strip()
+    while rest:
+        found, end = decoder.raw_decode(rest)
+        told |= found
+        rest = rest[end:].strip()
+    return told
+
+
+def _is_init(pid: int) -> bool:
+    """Whether *pid* is still the first process of a namespace of its own."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    known = dict(line.split(":", 1) for line in lines if ":" in line)
+    numbers = known.get("NSpid", "").split()
+    return len(numbers) > 1 and numbers[-1] == "1" and not known["State"].strip().startswith("Z")

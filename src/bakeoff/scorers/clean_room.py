@@ -1,0 +1,80 @@
+"""What the scorers share that grade a change in a clean room: the room, commands in it, words."""
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import PurePosixPath
+
+from bakeoff._lib.untrusted import for_terminal, one_line
+from bakeoff.core.boxes import CleanRoom, Command, Mount, Ran
+from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Kit
+from bakeoff.core.task import Task
+from bakeoff.core.workspace import Workspace
+
+MOST_OUTPUT = 200_000
+_LAST_LINES = 12
+
+
+def workspace_of(task: Task, scorer: str) -> Workspace:
+    """Return the workspace of *task*; UsageError where it has none to grade."""
+    if task.workspace is None:
+        raise UsageError(
+            f"task {task.id!r}: scorer {scorer!r} grades what was changed in a workspace, and the "
+            "task has none; give it files, or choose another scorer"
+        )
+    return task.workspace
+
+
+def open_clean_room(
+    task: Task,
+    outcome: Outcome,
+    kit: Kit,
+    *,
+    scorer: str,
+    protected: tuple[str, ...] = (),
+    mounts: tuple[Mount, ...] = (),
+) -> AbstractAsyncContextManager[CleanRoom]:
+    """Open a room with the outcome's change in it; nothing else of the outcome is looked at."""
+    if kit.bench is None:
+        raise ScorerError(f"scorer {scorer!r} has no sandbox to grade in")
+    label = f"{kit.label} {scorer}".strip()
+    return kit.bench.clean_room(
+        task, outcome.change, label=label, protected=protected, mounts=mounts
+    )
+
+
+async def run_in(room: CleanRoom, command: Command, *, scorer: str) -> Ran:
+    """Run *command*; ScorerError where its time was over, for then nobody knows the verdict."""
+    ran = await room.box.run(command)
+    if ran.stopped and command.time_s is not None and ran.elapsed_s >= command.time_s:
+        raise ScorerError(
+            f"scorer {scorer!r}: the check did not end within {command.time_s:g} s; "
+            f"{last_lines(ran.output)}"
+        )
+    return ran
+
+
+def last_lines(output: str) -> str:
+    """Return the end of what a command printed, as one line of a message."""
+    lines = [line for line in for_terminal(output).splitlines() if line.strip()]
+    said = " / ".join(one_line(line) for line in lines[-_LAST_LINES:])
+    return f"it last said: {said}" if said else "it said nothing"
+
+
+def shortened(output: str, most: int = MOST_OUTPUT) -> str:
+    """Return *output*, or its beginning and its end where it is long."""
+    if len(output) <= most:
+        return output
+    half = most // 2
+    return f"{output[:half]}\n[... {len(output) - most} characters left out ...]\n{output[-half:]}"
+
+
+def inside(workspace: Workspace, path: str) -> str:
+    """Return a path that is meant from where the agent starts, as seen from the root."""
+    plain = PurePosixPath("/", workspace.workdir, path)
+    return str(plain).lstrip("/")
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path stays where it is looked for."""
+    return bool(path) and not path.startswith("/") and ".." not in PurePosixPath(path).parts

@@ -1,0 +1,248 @@
+"""The scorer `tests`: hidden tests are run on the change, in a room where the agent never was."""
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from bakeoff._lib.untrusted import one_line
+from bakeoff.core.boxes import CleanRoom, Command, Ran
+from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Kit
+from bakeoff.core.record import Score
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import Workspace
+from bakeoff.scorers.clean_room import (
+    inside,
+    is_inside,
+    last_lines,
+    open_clean_room,
+    run_in,
+    shortened,
+    workspace_of,
+)
+from bakeoff.scorers.tests_report import Report, counts, read_report, signed
+
+Runner = Literal["pytest", "unittest", "script"]
+
+_NOT_STARTED = (126, 127)
+_NO_TESTS = (4, 5)  # pytest: it was called wrongly, it found nothing
+_MOST_RAW = 8_000_000
+_MOST_TESTS = 2_000
+_FRAMEWORK = re.compile(r"\s*(?:python[\d.]*\s+-m\s+(?:pytest|unittest)|pytest)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tests:
+    """1 where all tests pass in the clean room; with `partial`, the share of them that do.
+
+    `runner` says what runs the files in `paths`: `pytest`, `unittest`, or `script` (the default
+    where there is only a `command`). For a script, the exit code of `command`, a line for the
+    shell, is the verdict. For the others `command` is what starts Python there (`python3`), and
+    `options` are further arguments for pytest. Everything starts where the agent started, and
+    `paths` are meant from there; what the agent changed in them is undone.
+
+    A test counts as passed only where the runner says so of each of its phases, and its report and
+    its exit code agree: a test that was skipped, not collected or not reached has not passed. With
+    `named`, these tests must have passed (a name may leave out file and parameters), and others may
+    be skipped. A solution that ends the run early scores 0.
+
+    A runner that cannot run is a fault and never a 0: no Python, no pytest, no tests, or a run that
+    is not over after `time_s`. So is a `command` that the shell cannot start (126, 127).
+
+    The tests run the agent's code in their own process. That process can neither write the report
+    nor be the one whose exit code counts, settings and plugins in the workspace are not heard, and
+    files that decide how tests are run are as they were. Still, code that rewrites the test
+    framework in memory, knowing exactly what is here, can pass for right: where that matters, let
+    the tests call the solution as a program.
+    """
+
+    runner: Runner | None = None
+    command: str | None = None
+    paths: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    partial: bool = False
+    time_s: float = 600.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.runner in (None, "script") and not (self.command or "").strip():
+            raise UsageError("scorer 'tests': give a `command`, or a `runner` with `paths`")
+        if self._script and _FRAMEWORK.match(self.command or ""):
+            raise UsageError(
+                f"scorer 'tests': {one_line(self.command or '')!r} would be judged by its exit code "
+                'alone, which the code under test can set; write runner = "pytest" (or '
+                '"unittest") and `paths`'
+            )
+        if self.runner in ("pytest", "unittest") and not self.paths:
+            raise UsageError(f"scorer 'tests': give the `paths` that {self.runner} is to run")
+        if self._script and (self.named or self.partial or self.paths or self.options):
+            raise UsageError(
+                "scorer 'tests': a command has nothing but its exit code, so `paths`, `named`, "
+                "`options` and `partial` need the `runner` pytest or unittest"
+            )
+        if wrong := [path for path in self.paths if not is_inside(path)]:
+            raise UsageError(
+                f"scorer 'tests': {wrong[0]!r} is not inside the workspace; give `paths` from where "
+                "the agent starts"
+            )
+
+    @property
+    def _script(self) -> bool:
+        return self.runner in (None, "script")
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without a workspace."""
+        workspace_of(task, "tests")
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+        """Run the tests on the outcome's change."""
+        workspace = workspace_of(task, "tests")
+        protected = tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
+        opened = open_clean_room(task, outcome, kit, scorer="tests", protected=protected)
+        async with opened as room:
+            if self._script:
+                return await self._score_script(room)
+            return await self._score_report(room, workspace)
+
+    async def _score_script(self, room: CleanRoom) -> Score:
+        line = self.command or ""
+        command = Command(argv=("sh", "-c", line), environment=self.environment, time_s=self.time_s)
+        ran = await run_in(room, command, scorer="tests")
+        if ran.code in _NOT_STARTED:
+            raise ScorerError(
+                f"scorer 'tests': {one_line(line)!r} could not be started (code {ran.code}); "
+                f"{last_lines(ran.output)}. Where a solution may lack what it calls, let it end "
+                "with another code"
+            )
+        why = None if ran.code == 0 else _how(ran)
+        return Score(
+            scorer="tests",
+            value=float(ran.code == 0),
+            explanation=why,
+            details=self._details(room, ran, ran.output),
+        )
+
+    async def _score_report(self, room: CleanRoom, workspace: Workspace) -> Score:
+        secret = secrets.token_bytes(32)
+        ran = await run_in(room, self._testing(workspace, secret), scorer="tests")
+        said, output = signed(ran.output, secret)
+        if not said:
+            raise ScorerError(
+                f"scorer 'tests': Python could not be started with {self.command or 'python3'!r} "
+                f"({_how(ran)}); {last_lines(output)}"
+            )
+        details = self._details(room, ran, output)
+        report = read_report(said[-1]) if len(said) == 2 else None
+        if report is None:
+            why = f"the tests ended without a report: {_how(ran)}"
+            return Score(scorer="tests", value=0.0, explanation=why, details=details)
+        self._refuse_what_could_not_run(report, output)
+        value, explanation = self._verdict(report, ran)
+        details |= {
+            "counts": counts(report.tests, list(report.uncollected)),
+            "tests": dict(list(report.tests.items())[:_MOST_TESTS]),
+            "uncollected": dict(list(report.uncollected.items())[:20]),
+        }
+        return Score(scorer="tests", value=value, explanation=explanation, details=details)
+
+    def _testing(self, workspace: Workspace, secret: bytes) -> Command:
+        """Return the command that runs the tests and signs what they report."""
+        wanted = {
+            "runner": [self.runner],
+            "workdir": ["" if workspace.whole_box else workspace.workdir],
+            "paths": list(self.paths),
+            "options": list(self.options),
+        }
+        # isolated: the overseer imports nothing but what Python itself brings
+        arguments = ("-I", "-c", _source("tests_overseer.py"), _source("tests_process.py"))
+        start = f'exec {self.command or "python3"} "$@"'
+        return Command(
+            argv=("sh", "-c", start, "sh", *arguments, json.dumps(wanted)),
+            environment={**self.environment, "PYTHONDONTWRITEBYTECODE": "1"},
+            time_s=self.time_s,
+            stdin=secret,
+            most_output=_MOST_RAW,
+        )
+
+    def _refuse_what_could_not_run(self, report: Report, output: str) -> None:
+        """Raise where the tests never got as far as the agent's work."""
+        if report.cannot is not None:
+            raise ScorerError(
+                f"scorer 'tests': {self.runner} could not be run ({report.cannot}); install it in "
+                "the image, with the set-up, or name another Python in `command`"
+            )
+        if report.missing:
+            raise ScorerError(
+                f"scorer 'tests': {', '.join(report.missing)} is not there; give `paths` from where "
+                "the agent starts"
+            )
+        nothing = not report.tests and not report.uncollected
+        if report.whole and nothing and (self.runner == "unittest" or report.code in _NO_TESTS):
+            raise ScorerError(
+                f"scorer 'tests': no test was found in {', '.join(self.paths)}; {last_lines(output)}"
+            )
+
+    def _verdict(self, report: Report, ran: Ran) -> tuple[float, str | None]:
+        wanted = list(report.tests)
+        if self.named:
+            absent = [name for name in self.named if not report.named(name)]
+            wanted = [test for name in self.named for test in report.named(name)] + absent
+        passed = set(report.passed)
+        bad = [test for test in dict.fromkeys(wanted) if test not in passed]
+        if not report.whole:
+            return 0.0, f"the tests did not run to their end: {_how(ran)}"
+        if not bad and wanted and report.code == 0 and ran.code == 0 and not report.uncollected:
+            return 1.0, None
+        why = _told(bad, report) if bad or report.uncollected else _how(ran)
+        if not self.partial:
+            return 0.0, why
+        total = len(set(wanted)) + len(report.uncollected)
+        share = (len(set(wanted)) - len(bad)) / total if total else 0.0
+        # the code says that something is wrong that no test shows
+        return (share if share < 1 else 0.0), why
+
+    def _details(self, room: CleanRoom, ran: Ran, output: str) -> dict[str, Json]:
+        return {
+            "runner": self.runner or "script",
+            "code": ran.code,
+            "duration_s": round(ran.elapsed_s, 3),
+            "output": shortened(output),
+            "undone": list(room.undone),
+        }
+
+
+def _source(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _how(ran: Ran) -> str:
+    """Return how a command ended, for a person."""
+    how = ran.stopped or f"exit code {ran.code}"
+    lines = [line for line in ran.output.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith("bakeoff-report ")]
+    return f"{how}: {one_line(own[-1])}" if own else how
+
+
+def _told(bad: list[str], report: Report) -> str:
+    """Return which tests did not pass, the first with why."""
+    if not bad:
+        name, text = next(iter(report.uncollected.items()))
+        return f"{name} could not be collected: {_last(text)}"
+    right = len(report.passed)
+    first = bad[0]
+    how = report.tests.get(first, "not run")
+    why = f" ({_last(report.why[first])})" if first in report.why else ""
+    more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return f"{right} of {len(report.tests)} tests passed; {first}: {how}{why}{more}"
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return one_line(lines[-1]) if lines else ""

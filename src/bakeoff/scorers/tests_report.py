@@ -1,0 +1,115 @@
+"""What the tests reported from the clean room: believed where it is signed and whole."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bakeoff.core.values import Json
+
+How = Literal["passed", "failed", "skipped", "not run"]
+MARK = "bakeoff-report "
+_WORST: tuple[How, ...] = ("passed", "skipped", "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """How each test went. `whole` only where nothing is missing or not the runner's own.
+
+    `cannot` says why the runner could not begin, `missing` which files it did not find.
+    """
+
+    whole: bool
+    code: int
+    tests: Mapping[str, How] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
+    uncollected: Mapping[str, str] = field(default_factory=dict)
+    cannot: str | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> list[str]:
+        """The tests that passed in every phase."""
+        return [name for name, how in self.tests.items() if how == "passed"]
+
+    def named(self, name: str) -> list[str]:
+        """Return the tests that *name* stands for: in full, or without file, class or parameters."""
+        return [test for test in self.tests if _is_named(test, name)]
+
+
+def _is_named(test: str, name: str) -> bool:
+    bare = test.partition("[")[0]
+    return any(
+        full == name or full.endswith((f"::{name}", f".{name}", f"/{name}"))
+        for full in (test, bare)
+    )
+
+
+def signed(output: str, secret: bytes) -> tuple[list[dict[str, Json]], str]:
+    """Return what was said under *secret*, and the output without all such lines."""
+    said, rest = [], []
+    for line in output.split("\n"):
+        if not line.startswith(MARK):
+            rest.append(line)
+            continue
+        seal, _, text = line.removeprefix(MARK).partition(" ")
+        right = hmac.new(secret, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        if hmac.compare_digest(seal.encode("utf-8", "replace"), right.encode()):
+            said.append(json.loads(text))
+    return said, "\n".join(rest).strip("\n")
+
+
+def read_report(said: Mapping[str, Json]) -> Report:
+    """Return the report that the overseer signed."""
+    records = said["records"]
+    code = said["code"]
+    assert isinstance(records, list)  # noqa: S101 -- it is ours, and signed
+    assert isinstance(code, int)  # noqa: S101
+    tests: dict[str, How] = {}
+    why: dict[str, str] = {}
+    uncollected: dict[str, str] = {}
+    cannot: str | None = None
+    missing: tuple[str, ...] = ()
+    for record in records:
+        assert isinstance(record, dict)  # noqa: S101
+        match record:
+            case {"collected": [*names]}:
+                tests |= {str(name): "not run" for name in names if str(name) not in tests}
+            case {"uncollected": str(name), "text": str(text)}:
+                uncollected[name] = text
+            case {"test": str(name), "phase": str(phase), "how": str(how), "text": str(text)}:
+                tests[name] = _worse(tests.get(name, "not run"), how, phase)
+                if text:
+                    why.setdefault(name, text)
+            case {"cannot": str(text)}:
+                cannot = text
+            case {"missing": [*paths]}:
+                missing = tuple(map(str, paths))
+    return Report(
+        whole=bool(said["whole"]),
+        code=code,
+        tests=tests,
+        why=why,
+        uncollected=uncollected,
+        cannot=cannot,
+        missing=missing,
+    )
+
+
+def _worse(before: How, how: str, phase: str) -> How:
+    """Return how a test stands after one more phase: passed only where it was called."""
+    now: How = how if how in _WORST else "failed"
+    if now == "passed" and phase != "call":
+        return before
+    if before == "not run":
+        return now
+    return max(before, now, key=_WORST.index)
+
+
+def counts(tests: Mapping[str, How], uncollected: Sequence[str]) -> dict[str, Json]:
+    """Return how many tests went which way."""
+    kinds: tuple[How, ...] = ("passed", "failed", "skipped", "not run")
+    ways = list(tests.values())
+    return {"uncollected": len(uncollected), **{kind: ways.count(kind) for kind in kinds}}

@@ -1,0 +1,169 @@
+"""Who is first, and whether the data can tell: ranks with the range each could as well have.
+
+Less is better. The order is that of the means; a tie goes to whoever has the smaller `tie_break`.
+Every two candidates are compared by a permutation test of the difference of their means: exact
+where the ways to deal out the values can be counted, else by seeded shuffles. The p values are
+adjusted after Holm. A candidate's range goes from 1 + those that are surely better to n - those
+that are surely worse; where the data separate nobody, that is everywhere.
+
+With one value a candidate there is nothing to test with: the ranges are None, with a reason.
+"""
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+_MOST_DEALS = 20_000
+_SHUFFLES = 9_999
+_SEED = 20_240_613
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured of one candidate, at least once."""
+
+    candidate: str
+    values: tuple[float, ...]
+    tie_break: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.values or not all(math.isfinite(value) for value in self.values):
+            raise ValueError(f"{self.candidate!r} needs at least one value, all finite")
+
+    @property
+    def mean(self) -> float:
+        """The mean of its values."""
+        return math.fsum(self.values) / len(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """One candidate in a ranking; `best` and `worst` are the ranks that it may have."""
+
+    candidate: str
+    rank: int
+    value: float
+    best: int | None
+    worst: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duel:
+    """Two candidates: how far apart, how likely by chance, and whether that is decided."""
+
+    first: str
+    second: str
+    difference: float
+    p: float
+    p_holm: float
+    decided: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """Candidates in order; `reason` says why there are no ranges, or why nothing is decided."""
+
+    placed: tuple[Placed, ...]
+    duels: tuple[Duel, ...]
+    reason: str | None
+
+    @property
+    def decided(self) -> bool:
+        """Whether the first place is surely that of the first."""
+        return bool(self.placed) and self.placed[0].worst == 1
+
+
+def rank(measured: Iterable[Measured], *, level: float = 0.95) -> Ranking:
+    """Return *measured* in order, with rank ranges at *level* over all pairs together."""
+    ordered = sorted(measured, key=lambda one: (one.mean, one.tie_break, one.candidate))
+    single = any(len(one.values) < 2 for one in ordered)
+    duels = () if single else _duels(ordered, alpha=1 - level)
+    placed = tuple(
+        _placed(one, number, len(ordered), duels, single=single)
+        for number, one in enumerate(ordered, start=1)
+    )
+    return Ranking(placed=placed, duels=duels, reason=_reason(ordered, duels, single=single))
+
+
+def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return how often values dealt out anew lie as far apart in their means as these do."""
+    pool = [*first, *second]
+    total, n, m = math.fsum(pool), len(first), len(second)
+    scale = max((abs(value) for value in pool), default=0.0) or 1.0
+
+    def apart(one: float) -> float:
+        return abs(one / n - (total - one) / m)
+
+    seen = apart(math.fsum(first)) - _ROUNDING * scale
+    if math.comb(n + m, n) <= _MOST_DEALS:
+        deals = [apart(math.fsum(deal)) >= seen for deal in combinations(pool, n)]
+        return sum(deals) / len(deals)
+    chance = random.Random(_SEED)  # noqa: S311 -- statistics, not secrets
+    hits = sum(apart(math.fsum(chance.sample(pool, n))) >= seen for _ in range(_SHUFFLES))
+    return (hits + 1) / (_SHUFFLES + 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return each p adjusted for being one of many, in the same order; never below the raw one."""
+    adjusted = [0.0] * len(p_values)
+    floor = 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        floor = max(floor, min(1.0, (len(p_values) - place) * p_values[index]))
+        adjusted[index] = floor
+    return adjusted
+
+
+def _duels(ordered: Sequence[Measured], *, alpha: float) -> tuple[Duel, ...]:
+    pairs = list(combinations(ordered, 2))
+    raw = [permutation_p(first.values, second.values) for first, second in pairs]
+    return tuple(
+        Duel(
+            first=first.candidate,
+            second=second.candidate,
+            difference=second.mean - first.mean,
+            p=p,
+            p_holm=adjusted,
+            decided=adjusted < alpha + _ROUNDING and second.mean > first.mean,
+        )
+        for (first, second), p, adjusted in zip(pairs, raw, holm(raw), strict=True)
+    )
+
+
+def _placed(
+    one: Measured, number: int, count: int, duels: Sequence[Duel], *, single: bool
+) -> Placed:
+    # the first of a duel is the one with the smaller mean
+    better = sum(duel.decided and duel.second == one.candidate for duel in duels)
+    worse = sum(duel.decided and duel.first == one.candidate for duel in duels)
+    return Placed(
+        candidate=one.candidate,
+        rank=number,
+        value=one.mean,
+        best=None if single else 1 + better,
+        worst=None if single else count - worse,
+    )
+
+
+def _reason(ordered: Sequence[Measured], duels: Sequence[Duel], *, single: bool) -> str | None:
+    if len(ordered) < 2:
+        return "nobody to compare with" if ordered else "nobody is in it"
+    if single:
+        return "a single observation: another run may put them in another order"
+    if any(duel.decided for duel in duels):
+        return None
+    least = _least_p(ordered) * len(duels)
+    if least >= 0.05:
+        return "so few rollouts cannot separate anybody, however far apart they are"
+    return "the data separate nobody"
+
+
+def _least_p(ordered: Sequence[Measured]) -> float:
+    """Return the smallest p that any two candidates with so many values could reach."""
+    return min(
+        (1 if len(a.values) != len(b.values) else 2)
+        / math.comb(len(a.values) + len(b.values), len(a.values))
+        for a, b in combinations(ordered, 2)
+    )

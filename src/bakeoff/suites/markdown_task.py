@@ -1,0 +1,111 @@
+"""The front door for a task in Markdown, with the folder of the same name beside it.
+
+    fix_typo.md        what the agent is told; may begin with front matter
+    fix_typo/repo/     the files to work on (or files/, or a repository in the settings)
+    fix_typo/tests/    hidden; they say whether the work is right
+    fix_typo/solution.patch, or solution/
+
+The folder may be missing. Where nothing checks the work, a judge does by the success criteria, if
+the run has one; else the work stays unchecked.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from bakeoff._lib.digest import digest_bytes
+from bakeoff.config.markdown_file import KNOWN_KEYS, MarkdownTask, read_markdown_file
+from bakeoff.config.toml_file import line_of, read_toml
+from bakeoff.core.brief import Brief, Source
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.values import Json
+from bakeoff.suites.bakeoff_toml import with_settings
+from bakeoff.suites.native_task import SETTINGS, Settings, native_task
+
+CRITERIA = "success_criteria"
+
+
+def read_markdown_task(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
+    """Return what the task at *path* asks for, as if a run file had named only it."""
+    brief = read_markdown(path)
+    return judged(with_settings(brief, overrides) if overrides else brief)
+
+
+def read_markdown(path: Path) -> Brief:
+    """Return the task at *path*, with the check that lies beside it, if there is one."""
+    path = path.resolve()
+    file = read_markdown_file(path)
+    folder = path.with_suffix("")
+    task = native_task(folder, _settings(file, path, folder), instruction=file.text, unchecked=True)
+    task = replace(
+        task,
+        name=task.name or file.title,
+        category=task.category or _category(file),
+        time_s=task.time_s if _says_time(file, folder) else None,  # else --timeout decides
+        metadata={**_metadata(file), **task.metadata},
+    )
+    sources = [Source(path=str(path), digest=digest_bytes(path.read_bytes()))]
+    if folder.is_dir():
+        sources.append(Source(path=str(folder), digest=task.digest))
+    return Brief(name=path.stem, tasks=(task,), sources=tuple(sources))
+
+
+def judged(brief: Brief) -> Brief:
+    """Return *brief* with its criteria put to the judge, where there is one and no check."""
+    if "judge" not in brief.conditions.roles:
+        return brief
+    return replace(brief, tasks=tuple(_judged(task) for task in brief.tasks))
+
+
+def _judged(task: Task) -> Task:
+    criteria = task.metadata.get(CRITERIA)
+    if task.scorers or not isinstance(criteria, list | tuple) or not criteria:
+        return task
+    rubrics: list[Json] = [
+        {"id": f"criterion-{number}", "criterion": str(criterion), "weight": 1.0}
+        for number, criterion in enumerate(criteria, start=1)
+    ]
+    scorer = ScorerSpec(name="rubrics", settings={"rubrics": rubrics, "test_scripts": []})
+    return replace(task, scorers=(scorer,))
+
+
+def _settings(file: MarkdownTask, path: Path, folder: Path) -> Settings:
+    """Return the settings of the task: its front matter, or the task.toml in its folder."""
+    written = folder / SETTINGS
+    if not written.is_file():
+        settings = Settings(source=str(path), data=file.settings or {}, line_of=file.line_of)
+    elif file.settings is not None:
+        raise UsageError(f"{path}: give front matter or {folder.name}/{SETTINGS}, not both")
+    else:
+        data, text = read_toml(written)
+        settings = Settings(source=str(written), data=data, line_of=partial(line_of, text))
+    if "repo" in settings.data or not (folder / "repo").is_dir():
+        return settings
+    return replace(settings, data={**settings.data, "repo": {"path": "repo"}})
+
+
+def _says_time(file: MarkdownTask, folder: Path) -> bool:
+    if (folder / SETTINGS).is_file():
+        return "time_s" in read_toml(folder / SETTINGS)[0]
+    return "time_s" in (file.settings or {})
+
+
+def _category(file: MarkdownTask) -> str | None:
+    return file.keys.get("difficulty", "").lower() or None
+
+
+def _metadata(file: MarkdownTask) -> dict[str, Json]:
+    found: dict[str, Json] = {
+        name: value for name, value in file.keys.items() if name in KNOWN_KEYS.values()
+    }
+    if criteria := list(_criteria(file)):
+        found[CRITERIA] = criteria
+    return found
+
+
+def _criteria(file: MarkdownTask) -> Iterator[Json]:
+    yield from file.criteria
+    if not file.criteria and (outcome := file.sections.get("expected outcome")):
+        yield outcome

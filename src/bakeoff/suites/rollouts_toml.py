@@ -1,0 +1,148 @@
+"""The front door for rollouts: a TOML file that pairs prepared tasks with models."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from bakeoff._lib.digest import digest_bytes
+from bakeoff.config.convert import KeyPath, convert, dotted
+from bakeoff.config.rollouts_file import PreparedTable, RolloutsFile, is_rollouts_file
+from bakeoff.config.run_file import AgentTable, ModelTable
+from bakeoff.config.toml_file import line_of, read_toml, with_overrides
+from bakeoff.core.brief import Brief, Pairing, Source
+from bakeoff.core.budget import Cap
+from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.planning.pairings import told_apart
+from bakeoff.suites.bakeoff_toml import (
+    agent_spec,
+    conditions_of,
+    model_spec,
+    read_run_file,
+    sandbox_spec,
+)
+from bakeoff.suites.prepared_dir import PreparedDir, environment, read_prepared
+from bakeoff.suites.prepared_dir_files import META
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+def read_toml_file(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
+    """Return what the TOML file at *path* asks for: rollouts, or any other run."""
+    data, text = read_toml(path)
+    if not is_rollouts_file(data):
+        return read_run_file(path, overrides)
+    return _read_rollouts(path, data, text, overrides or {})
+
+
+def _read_rollouts(
+    path: Path, data: Mapping[str, Json], text: str, overrides: Mapping[str, str]
+) -> Brief:
+    file = convert(data, RolloutsFile, source=str(path), line_of=partial(line_of, text))
+    if overrides:
+        changed = with_overrides(data, overrides)
+        file = convert(changed, RolloutsFile, source="--set", line_of=lambda _: None)
+    pairings = told_apart(tuple(_Reader(path=path, text=text, file=file).pairings()))
+    tasks = {pairing.task.digest: pairing.task for pairing in pairings}
+    return Brief(
+        name=file.name or path.stem,
+        tasks=tuple(tasks.values()),
+        pairings=pairings,
+        parallel=file.parallel,
+        conditions=conditions_of(file.limits, file.roles),
+        sources=(Source(path=str(path.resolve()), digest=digest_bytes(text.encode())),),
+        cap=Cap(cost_usd=file.budget.max_cost_usd, tokens=file.budget.max_tokens),
+        prices=str(path.parent / file.prices) if file.prices else None,
+        sandbox=sandbox_spec(file.sandbox),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reader:
+    """Reads the entries of one file; a folder that several of them name is read once."""
+
+    path: Path
+    text: str
+    file: RolloutsFile
+    known: dict[PreparedDir, Task] = field(default_factory=dict)
+
+    def pairings(self) -> Iterator[Pairing]:
+        """Yield each task with its model, in the order of the file."""
+        for number, entry in enumerate(self.file.tasks):
+            agent = self._agent(number, entry)
+            for prepared in self._folders(number, entry):
+                yield Pairing(
+                    task=self._task(prepared),
+                    model=self._model(entry.model),
+                    agent=agent,
+                    rollouts=entry.rollouts or self.file.rollouts,
+                )
+
+    def _task(self, prepared: PreparedDir) -> Task:
+        if prepared not in self.known:
+            self.known[prepared] = read_prepared(prepared)
+        return self.known[prepared]
+
+    def _model(self, given: str | ModelTable) -> ModelSpec:
+        if not isinstance(given, str) or given not in self.file.models:
+            return model_spec(given)
+        named = model_spec(self.file.models[given])
+        return replace(named, label=named.label or given)
+
+    def _agent(self, number: int, entry: PreparedTable) -> AgentSpec:
+        """Return who solves it; an agent without a name is chosen where it is known what is there."""
+        given: str | AgentTable | None = entry.agent or self.file.agent
+        agent = AgentSpec(name="") if given is None else agent_spec(given)
+        try:
+            variables, time_s = environment(entry.environment_variables)
+        except UsageError as error:
+            where = self._where(("tasks", number, "environment_variables"))
+            raise UsageError(f"{where}: {error}") from error
+        return replace(agent, environment=variables, time_s=time_s)
+
+    def _folders(self, number: int, entry: PreparedTable) -> Iterator[PreparedDir]:
+        found = self._found(entry.prepared_dir)
+        if not found:
+            where = self._where(("tasks", number, "prepared_dir"))
+            raise UsageError(f"{where}: {entry.prepared_dir!r} matches no folder with a {META}")
+        for folder in found:
+            yield PreparedDir(
+                folder=folder.resolve(),
+                shown=str(folder),
+                apply_overrides=entry.apply_overrides,
+                overrides=self._overrides(entry),
+            )
+
+    def _overrides(self, entry: PreparedTable) -> Path | None:
+        if not entry.overrides or not entry.apply_overrides:
+            return None
+        places = self._places(entry.overrides)
+        return next((path for path in places if path.exists()), places[0])
+
+    def _found(self, written: str) -> Sequence[Path]:
+        if not _GLOB.search(written):
+            places = self._places(written)
+            return [next((path for path in places if path.exists()), places[0])]
+        if Path(written).is_absolute():
+            return _prepared(Path("/"), written.lstrip("/"))
+        here = (_prepared(place, written) for place in self._roots())
+        return next((found for found in here if found), [])
+
+    def _places(self, written: str) -> list[Path]:
+        """Return where a path may lead: from where we are, else from beside the file."""
+        return [root / Path(written).expanduser() for root in self._roots()]
+
+    def _roots(self) -> tuple[Path, Path]:
+        return Path(), self.path.parent
+
+    def _where(self, key: KeyPath) -> str:
+        line = line_of(self.text, key)
+        return f"{self.path}{f':{line}' if line else ''}: key {dotted(key)!r}"
+
+
+def _prepared(root: Path, pattern: str) -> list[Path]:
+    return sorted(path for path in root.glob(pattern) if (path / META).is_file())

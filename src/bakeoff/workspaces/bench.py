@@ -1,0 +1,237 @@
+"""The bench of the host: the agent's room, its change, and the clean room in which it is graded."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from bakeoff._lib import scratch
+from bakeoff._lib.digest import digest
+from bakeoff._lib.noun import noun
+from bakeoff._lib.process import uncancelled
+from bakeoff._lib.untrusted import for_terminal, one_line
+from bakeoff.core.boxes import (
+    Box,
+    BoxSpec,
+    CleanRoom,
+    Command,
+    GatewayAddress,
+    Mount,
+    Room,
+    Sandbox,
+)
+from bakeoff.core.errors import SandboxError
+from bakeoff.core.task import Task
+from bakeoff.core.workspace import Change, Workspace
+from bakeoff.workspaces import archive, files, pristine
+from bakeoff.workspaces.aside import aside
+from bakeoff.workspaces.files import RoomFiles
+from bakeoff.workspaces.pristine import Pristine
+from bakeoff.workspaces.protection import Protection
+from bakeoff.workspaces.shelf import Shelf
+
+_SPARE = 8
+_SAID = 8  # lines of a set-up command that failed
+# whoever the box makes of the agent, git there must not mind whose files these are
+_ANY_OWNER = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
+
+
+@noun
+class HostRoom:
+    """An open box and its files; None where the box brings them all."""
+
+    box: Box
+    files: RoomFiles | None
+    undone: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on the host that the box shows at its root."""
+        return None if self.files is None else self.files.folder
+
+
+class HostBench:
+    """Sets up workspaces in private folders of this machine, for boxes of one *sandbox*.
+
+    *cache* keeps repositories for later runs; everything else is gone when the bench is closed.
+    """
+
+    def __init__(self, *, sandbox: Sandbox, cache: Path, run: str) -> None:
+        self._sandbox = sandbox
+        self._cache = cache
+        self._run = run
+        self._shelf: Shelf[Pristine] = Shelf(spare=_SPARE, discard=_discard)
+
+    async def close(self) -> None:
+        """Give back what is held for the whole run."""
+        await self._shelf.close()
+
+    @asynccontextmanager
+    async def room(
+        self,
+        task: Task,
+        *,
+        label: str,
+        gateway: GatewayAddress | None,
+        mounts: tuple[Mount, ...],
+        environment: Mapping[str, str],
+    ) -> AsyncIterator[Room]:
+        """Open the agent's room: the files, one commit, set-up done; nothing hidden."""
+        workspace = _workspace(task)
+        async with AsyncExitStack() as stack:
+            own = await self._own_files(stack, workspace)
+            spec = await self._spec(workspace, label, own)
+            spec = replace(
+                spec,
+                mounts=mounts,
+                gateway=gateway,
+                network=workspace.network,
+                environment={**spec.environment, **environment},
+            )
+            box = await self._opened(stack, spec)
+            await _set_up(box, workspace)
+            if workspace.setup and own is not None:
+                own = await aside(files.after_set_up, own)
+            yield HostRoom(box=box, files=own)
+
+    async def change(self, task: Task, room: Room) -> Change:
+        """Stop the room's box and return what was changed in it."""
+        await room.box.stop()
+        if _workspace(task).whole_box:
+            packed, gone = await room.box.change()
+            count = await aside(archive.count_files, packed)
+            return Change(patch="", files=count + len(gone), archive=packed, gone=gone)
+        if not isinstance(room, HostRoom) or room.files is None:
+            raise SandboxError("the room of this change was not opened by this bench")
+        return await aside(files.change, room.files)
+
+    @asynccontextmanager
+    async def clean_room(
+        self,
+        task: Task,
+        change: Change | None,
+        *,
+        label: str,
+        protected: tuple[str, ...] = (),
+        mounts: tuple[Mount, ...] = (),
+    ) -> AsyncIterator[CleanRoom]:
+        """Open a fresh room with the pristine files, the change, and only then what is hidden."""
+        workspace, protection = _workspace(task), _protection(task, protected)
+        async with AsyncExitStack() as stack:
+            lent = await self._lent(stack, workspace)
+            shown = (*_hidden_mounts(lent), *mounts)
+            # what a set-up or the verifier of a whole machine installs must be within its reach
+            network = workspace.network and bool(workspace.setup or workspace.whole_box)
+            own = await self._own_files(stack, workspace)
+            spec = await self._spec(workspace, label, own)
+            spec = replace(spec, mounts=shown, network=network)
+            if own is None:
+                yield await self._whole(stack, workspace, spec, change, protection)
+                return
+            if not workspace.setup:
+                own = await aside(files.prepare_grading, own, change, protection)
+            box = await self._opened(stack, spec)
+            if workspace.setup:
+                await _set_up(box, workspace)
+                own = await aside(files.after_set_up, own)
+                own = await aside(files.prepare_grading, own, change, protection)
+            yield HostRoom(box=box, files=own, undone=own.undone)
+
+    async def _whole(
+        self,
+        stack: AsyncExitStack,
+        workspace: Workspace,
+        spec: BoxSpec,
+        change: Change | None,
+        protection: Protection,
+    ) -> HostRoom:
+        """Return a clean room whose files all come from an image and from the change of a box."""
+        undone: tuple[str, ...] = ()
+        if change is not None and change.archive is not None:
+            covered = [mount.target for mount in spec.mounts]
+            packed, gone, undone = await aside(
+                archive.graded, change, workspace.root, protection, covered
+            )
+            spec = replace(spec, archive=packed, gone=gone)
+        box = await self._opened(stack, spec)
+        if spec.archive is None:
+            await _set_up(box, workspace)  # else what it made is in the archive
+        return HostRoom(box=box, files=None, undone=undone)
+
+    async def _lent(self, stack: AsyncExitStack, workspace: Workspace) -> Pristine:
+        paths = [tree.path for tree in (*workspace.files, *workspace.hidden)]
+
+        async def build() -> Pristine:
+            return await aside(pristine.build, workspace, cache=self._cache)
+
+        key = digest([workspace.identity(), paths])
+        return await stack.enter_async_context(self._shelf.lend(key, build))
+
+    async def _own_files(self, stack: AsyncExitStack, workspace: Workspace) -> RoomFiles | None:
+        """Return a private copy of the files; None where the box brings them all."""
+        if workspace.whole_box:
+            return None
+        lent = await self._lent(stack, workspace)
+        place = scratch.new_folder("room")
+        stack.push_async_callback(_removed, place)
+        return await aside(files.furnish, place, lent)
+
+    async def _spec(self, workspace: Workspace, label: str, own: RoomFiles | None) -> BoxSpec:
+        return BoxSpec(
+            label=f"{self._run} {label}",
+            folder=None if own is None else own.folder,
+            root=workspace.root,
+            workdir=workspace.start,
+            image=await self._sandbox.image(workspace.image),
+            environment={**_ANY_OWNER, **workspace.environment},
+            limits=workspace.limits,
+        )
+
+    async def _opened(self, stack: AsyncExitStack, spec: BoxSpec) -> Box:
+        box = await self._sandbox.open(spec)
+        stack.push_async_callback(_closed, box)
+        return box
+
+
+def _workspace(task: Task) -> Workspace:
+    if task.workspace is None:
+        raise SandboxError(f"task {task.id!r} has no workspace")
+    return task.workspace
+
+
+def _protection(task: Task, more: tuple[str, ...]) -> Protection:
+    workspace = _workspace(task)
+    start = "/".join(part for part in workspace.workdir.split("/") if part not in ("", "."))
+    tops = {top.encode() for top in ("", start, "src", f"{start}/src".lstrip("/"))}
+    told = "\n".join(message.content for message in task.messages)
+    return Protection(patterns=(*workspace.protected, *more), tops=tops, asked_for=told)
+
+
+def _hidden_mounts(lent: Pristine) -> tuple[Mount, ...]:
+    return tuple(Mount(source=str(place), target=at) for at, place in files.hidden_elsewhere(lent))
+
+
+async def _set_up(box: Box, workspace: Workspace) -> None:
+    for line in workspace.setup:
+        ran = await box.run(Command(argv=("sh", "-c", line), time_s=workspace.limits.setup_s))
+        if ran.code == 0:
+            continue
+        how = ran.stopped or f"it ended with code {ran.code}"
+        said = " / ".join(for_terminal(ran.output).strip().splitlines()[-_SAID:])
+        raise SandboxError(f"the set-up command {one_line(line)!r} failed ({how}): {said}")
+
+
+async def _closed(box: Box) -> None:
+    await uncancelled(box.close())
+
+
+async def _removed(place: Path) -> None:
+    await aside(lambda _: scratch.remove(place))
+
+
+async def _discard(lent: Pristine) -> None:
+    await _removed(lent.folder)

@@ -1,0 +1,114 @@
+"""The files of one room on the host: copied from the pristine ones, taken as a change, graded."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from bakeoff._lib.noun import noun
+from bakeoff.core.workspace import Change
+from bakeoff.workspaces.aside import Work
+from bakeoff.workspaces.folder import Folder
+from bakeoff.workspaces.git import git, make_repository
+from bakeoff.workspaces.patch import Edit, between, edits
+from bakeoff.workspaces.pristine import Pristine, copied
+from bakeoff.workspaces.protection import Protection
+from bakeoff.workspaces.snapshot import LINK, Caps, Snapshot, restamped, take
+from bakeoff.workspaces.trees import lay
+
+_AGENTS_CAPS = Caps(who="the agent", files=20_000, size=64_000_000)
+_SETUPS_CAPS = Caps(who="the set-up", files=200_000, size=2_000_000_000)
+
+
+@noun
+class RoomFiles:
+    """A private copy of a workspace in `place`, with a trusted repository beside the files.
+
+    `base` is what was there before anybody worked on it; `undone` names what of a change that was
+    made to it was left as it was.
+    """
+
+    place: Path
+    pristine: Pristine
+    base: Snapshot
+    undone: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """What the box shows at its root."""
+        return self.place / "files"
+
+    @property
+    def git_dir(self) -> Path:
+        """The trusted repository, which the box does not show."""
+        return self.place / "git"
+
+
+def furnish(work: Work, place: Path, pristine: Pristine) -> RoomFiles:
+    """Return a copy of the pristine files in the folder *place*."""
+    files = RoomFiles(place=place, pristine=pristine, base=pristine.snapshot)
+    make_repository(files.git_dir, borrowing=(pristine.git_dir,))
+    copied(work, pristine.tree, files.folder)
+    base = restamped(work, files.folder, pristine.snapshot, git_dir=files.git_dir)
+    return replace(files, base=base)
+
+
+def after_set_up(work: Work, files: RoomFiles) -> RoomFiles:
+    """Return *files* with what the set-up has made counted among what was there before."""
+    return replace(files, base=_now(work, files, _SETUPS_CAPS))
+
+
+def change(work: Work, files: RoomFiles) -> Change:
+    """Return what was changed since the room was furnished and set up."""
+    now = _now(work, files, _AGENTS_CAPS)
+    return between(work, files.base, now, git_dir=files.git_dir)
+
+
+def _now(work: Work, files: RoomFiles, caps: Caps) -> Snapshot:
+    return take(
+        work,
+        files.folder,
+        since=files.base,
+        git_dir=files.git_dir,
+        rules=files.pristine.rules,
+        caps=caps,
+    )
+
+
+def prepare_grading(
+    work: Work, files: RoomFiles, made: Change | None, protection: Protection
+) -> RoomFiles:
+    """Return *files* with the change in place, what is protected as it was, and what was hidden."""
+    folder = Folder(files.folder)
+    undone: list[bytes] = []
+    if made is not None and made.patch:
+
+        def read(path: bytes) -> bytes:
+            return git(work, files.git_dir, "cat-file", "blob", files.base.entries[path].blob)
+
+        wanted = edits(work, files.base, made.patch, git_dir=files.git_dir)
+        counting, undone = protection.split(wanted, files.base.entries, read)
+        _apply(work, counting, folder)
+    for tree, brought in files.pristine.hidden:
+        if not tree.at.startswith("/"):
+            lay(work, brought, folder, at=tree.at)
+    names = tuple(path.decode("utf-8", "backslashreplace") for path in undone)
+    return replace(files, undone=names)
+
+
+def _apply(work: Work, made: list[Edit], folder: Folder) -> None:
+    # what is gone goes first: a folder may have come in the place of a file, or the other way
+    for edit in made:
+        if edit.content is None:
+            folder.remove(edit.path)
+    for edit in made:
+        work.go_on()
+        if edit.content is None:
+            continue
+        if edit.mode == LINK:
+            folder.put_link(edit.path, edit.content)
+        else:
+            folder.put_file(edit.path, edit.content, executable=edit.mode == b"100755")
+
+
+def hidden_elsewhere(pristine: Pristine) -> list[tuple[str, Path]]:
+    """Return the hidden files that have a place of their own in the box, with where they lie."""
+    return [(tree.at, brought) for tree, brought in pristine.hidden if tree.at.startswith("/")]

@@ -1,0 +1,176 @@
+"""The agents that try out a task: the reference, nobody, and the cheater, in real boxes."""
+
+import asyncio
+import subprocess
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bakeoff.agents.cheat import Cheat
+from bakeoff.agents.cheat_tricks import HEAD, REFUSED, TRICKS
+from bakeoff.agents.nop import Nop
+from bakeoff.agents.oracle import Oracle
+from bakeoff.api.site import build
+from bakeoff.core.errors import AgentError, UsageError
+from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.ports import Agent, Kit
+from bakeoff.core.task import Task
+from bakeoff.core.workspace import Change, SandboxSpec
+from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.suites.task_folder import read_task_folder
+from bakeoff.workspaces.bench import HostBench
+from support.coding_tasks import RIGHT, WRONG, write_fix_add
+from support.parts import require
+
+SANDBOXES = ["bubblewrap", "local"]
+
+
+class _Nobody:
+    async def complete(self, request: Request) -> Completion:
+        raise AssertionError("these agents ask no model")
+
+
+def _sandbox(name: str) -> SandboxSpec:
+    if name == "bubblewrap":
+        why = Bubblewrap.available()
+        require("bubblewrap", why is None, why or "apt install bubblewrap")
+    return SandboxSpec(name=name)
+
+
+def left_by(
+    agents: Sequence[Agent], task: Task, sandbox: str, tmp_path: Path
+) -> list[tuple[Outcome, Change]]:
+    """Let each of *agents* work on *task* in a room of its own; return what they left."""
+    spec = _sandbox(sandbox)
+
+    async def work() -> list[tuple[Outcome, Change]]:
+        async with AsyncExitStack() as stack:
+            opened = build(spec)
+            stack.push_async_callback(opened.close)
+            bench = HostBench(sandbox=opened, cache=tmp_path / "cache", run="test")
+            stack.push_async_callback(bench.close)
+            left = []
+            for agent in agents:
+                opening = bench.room(task, label="t", environment={}, gateway=None, mounts=())
+                async with opening as room:
+                    outcome = await agent.solve(task, Kit(model=_Nobody(), room=room))
+                    left.append((outcome, await bench.change(task, room)))
+            return left
+
+    return asyncio.run(work())
+
+
+def change_of(agent: Agent, task: Task, sandbox: str, tmp_path: Path) -> Change:
+    ((_, change),) = left_by([agent], task, sandbox, tmp_path)
+    return change
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+@pytest.mark.parametrize("kind", ["files", "patch", "script"])
+def test_the_oracle_applies_every_kind_of_reference(
+    kind: str, sandbox: str, tmp_path: Path
+) -> None:
+    folder = write_fix_add(tmp_path)
+    if kind == "script":
+        (folder / "solution" / "calc.py").rename(folder / "solution" / "better.py")
+        (folder / "solution" / "solve.sh").write_text('cp "$(dirname "$0")/better.py" calc.py\n')
+    elif kind == "patch":
+        (folder / "solution" / "calc.py").unlink()
+        (folder / "solution").rmdir()
+        lines = [f"-{line}" for line in WRONG.splitlines()] + [
+            f"+{line}" for line in RIGHT.splitlines()
+        ]
+        patch = "\n".join(["--- a/calc.py", "+++ b/calc.py", "@@ -1,2 +1,2 @@", *lines, ""])
+        (folder / "solution.patch").write_text(patch)
+    task = read_task_folder(folder)
+    assert task.workspace is not None
+    assert task.workspace.reference is not None
+    assert task.workspace.reference.kind == kind
+    change = change_of(Oracle(), task, sandbox, tmp_path)
+    assert (change.files, change.added, change.removed) == (1, 1, 1)
+    assert "+    return a + b" in change.patch
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_a_reference_is_relative_to_the_root_wherever_the_agent_starts(
+    sandbox: str, tmp_path: Path
+) -> None:
+    folder = write_fix_add(tmp_path, settings='[box]\nworkdir = "deep/er"\n')
+    change = change_of(Oracle(), read_task_folder(folder), sandbox, tmp_path)
+    assert "b/calc.py" in change.patch
+    assert "deep" not in change.patch
+
+
+def test_a_reference_that_does_not_apply_is_the_oracles_fault(tmp_path: Path) -> None:
+    folder = write_fix_add(tmp_path)
+    (folder / "solution" / "solve.sh").write_text("echo no such luck\nexit 3\n")
+    with pytest.raises(AgentError, match=r"cannot be applied \(exit code 3\): no such luck"):
+        change_of(Oracle(), read_task_folder(folder), "local", tmp_path)
+    task = read_task_folder(folder)
+    assert task.workspace is not None
+    without = replace(task, workspace=replace(task.workspace, reference=None))
+    with pytest.raises(AgentError, match="has no reference solution"):
+        change_of(Oracle(), without, "local", tmp_path)
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_nop_changes_nothing(sandbox: str, tmp_path: Path) -> None:
+    task = read_task_folder(write_fix_add(tmp_path))
+    assert change_of(Nop(), task, sandbox, tmp_path) == Change(patch="")
+
+
+TRACES = {
+    "tests": "b/tests/test_a.py",
+    "hooks": "b/conftest.py",
+    "reports": "b/junit.xml",
+    "profile": "b/.bashrc",
+    "git": "b/.gitattributes",
+    "links": "b/everything",
+    "patch": "+    unittest.TestCase.run = _run",
+    "exit": "+    os._exit(0)",
+    "daemon": "b/reward.txt",
+    "runner": "b/pytest.py",
+}
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+def test_the_cheater_plays_each_trick_for_real(sandbox: str, tmp_path: Path) -> None:
+    assert TRACES.keys() == TRICKS.keys()
+    task = read_task_folder(write_fix_add(tmp_path))
+    witness = tmp_path / "witness"
+    cheats = [Cheat(tricks=(name,), witness=str(witness)) for name in TRACES]
+    left = left_by([*cheats, Cheat(witness=str(witness))], task, sandbox, tmp_path)
+    alone = dict(zip(TRACES, (change for _, change in left), strict=False))
+    assert [name for name, change in alone.items() if TRACES[name] not in change.patch] == []
+    everything = left[-1][1]
+    assert everything.left_out == ("waits-for-ever (a FIFO)",)
+    assert all(TRACES[name] in everything.patch for name in ("hooks", "reports", "exit", "runner"))
+    assert not witness.exists()
+
+
+def test_the_cheater_harms_no_folder_but_a_workspace(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "a.py").write_text("a = 1\n")
+    script = HEAD + "".join(TRICKS[name] for name in ("tests", "reports", "exit"))
+    ended = subprocess.run(
+        ["sh", "-c", script, "sh", str(tmp_path), ".marker-that-is-not-there", ""],
+        cwd=mine,
+        check=False,
+    )
+    assert ended.returncode == REFUSED
+    assert [(p.name, p.read_text()) for p in mine.iterdir()] == [("a.py", "a = 1\n")]
+
+
+def test_a_trick_that_nobody_knows_is_told() -> None:
+    with pytest.raises(UsageError, match="no trick is called 'hoks': did you mean 'hooks'"):
+        Cheat(tricks=("hoks",))
+
+
+@pytest.mark.parametrize("agent", [Oracle(), Cheat()])
+def test_outside_of_a_workspace_there_is_nothing_to_do(agent: Agent) -> None:
+    with pytest.raises(AgentError, match="works in a workspace, and task 'chat' has none"):
+        asyncio.run(agent.solve(Task(id="chat", messages=()), Kit(model=_Nobody())))

@@ -1,0 +1,158 @@
+"""Real coding agents solve a real task in real boxes, with nothing but the gateway to talk to.
+
+Only the model is played: a server on loopback with a key, behind our own adapter, meter and gateway.
+"""
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from bakeoff.agents.command import (
+    ClaudeCode,
+    Codex,
+    Continue,
+    GeminiCli,
+    NamedProgram,
+)
+from bakeoff.core.boxes import Sandbox
+from bakeoff.core.outcome import Outcome
+from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.sandboxes.container import Container
+from support.coding_agents import VERSIONS, installed
+from support.container_engines import engine
+from support.parts import require
+from support.scripted_llm import Script, ScriptedLlm, scripted_llm
+from support.trial_room import FIX, TEST, TrialRoom, broken_repo, repair_task, trial_room
+
+KEY = "sk-canary-0123456789abcdef"
+LOOK = (  # all that an agent in the box can see of variables, arguments, files and networks
+    "{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/net/dev;"
+    ' find "$HOME" /app /tmp /run -type f ! -name seen.bin -exec cat {} +;'
+    " } > seen.bin 2>/dev/null"
+)
+SOLVES = Script(
+    steps=(f"{LOOK}; {FIX}", f"{TEST} && echo it passes"), final="Fixed add() in calc.py."
+)
+Use = Callable[[NamedProgram, TrialRoom], Awaitable[Outcome]]
+
+pytestmark = pytest.mark.timeout(600)  # the first run installs the agents and makes an image
+
+
+async def solve(agent: NamedProgram, trial: TrialRoom) -> Outcome:
+    return await agent.solve(repair_task(), trial.kit)
+
+
+class Played:
+    """What came of one trial: the outcome, the parts, and what the server saw."""
+
+    def __init__(self, left: Outcome, trial: TrialRoom, llm: ScriptedLlm, folder: Path) -> None:
+        self.left, self.trial, self.llm, self.folder = left, trial, llm, folder
+
+    def check(self) -> None:
+        """The work is done, everything was counted, and the key stayed where it belongs."""
+        tested = subprocess.run(TEST.split(), cwd=self.folder, capture_output=True, check=False)
+        assert tested.returncode == 0, tested.stderr.decode()
+        self.check_counts()
+        self.check_secrets()
+        assert self.left.stop_reason is None
+        assert self.left.answer == SOLVES.final
+        assert self.left.log
+
+    def check_counts(self) -> None:
+        spent = self.trial.meter.spent
+        assert self.llm.prompts >= 3
+        assert (spent.requests, spent.usage.input_tokens, spent.usage.output_tokens) == (
+            self.llm.prompts,
+            self.llm.input_tokens,
+            self.llm.output_tokens,
+        )
+
+    def check_secrets(self) -> None:
+        seen = (self.folder / "seen.bin").read_bytes()
+        door = self.trial.kit.door
+        assert door is not None
+        assert door.token.encode() in seen  # so it looked where a key would have been
+        assert KEY.encode() not in seen
+        assert KEY not in str(self.left)
+        networks = [line.split(b":")[0].strip() for line in seen.splitlines() if b": " in line]
+        assert b"lo" in networks
+        assert not {b"eth0", b"docker0"} & set(networks)
+
+
+def play(
+    kind: type[NamedProgram],
+    sandbox: Sandbox,
+    tmp_path: Path,
+    *,
+    image: str | None = None,
+    use: Use = solve,
+) -> Played:
+    agent = installed(kind)
+    folder = broken_repo(tmp_path / "app")
+
+    async def main(llm: ScriptedLlm) -> Played:
+        mounts = agent.mounts()
+        async with trial_room(sandbox, folder, llm, mounts=mounts, image=image) as trial:
+            return Played(await use(agent, trial), trial, llm, folder)
+
+    with ExitStack() as stack:
+        return asyncio.run(main(stack.enter_context(scripted_llm(SOLVES, key=KEY))))
+
+
+def bubblewrap() -> Bubblewrap:
+    missing = Bubblewrap.available()
+    require("bubblewrap", missing is None, str(missing))
+    return Bubblewrap()
+
+
+def named(kind: type[NamedProgram]) -> str:
+    return kind.program.name
+
+
+@pytest.mark.parametrize("kind", VERSIONS, ids=named)
+def test_it_solves_a_task_in_bubblewrap_without_network(
+    kind: type[NamedProgram], tmp_path: Path
+) -> None:
+    played = play(kind, bubblewrap(), tmp_path)
+    played.check()
+    assert played.left.notes["version"] == VERSIONS[kind]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("docker", Codex),
+        ("docker", ClaudeCode),
+        ("docker", Continue),
+        ("docker", GeminiCli),
+        ("podman", Codex),
+        ("podman", Continue),
+    ],
+    ids=lambda part: part if isinstance(part, str) else named(part),
+)
+def test_it_solves_a_task_in_a_container_without_network(
+    name: str, kind: type[NamedProgram], tmp_path: Path
+) -> None:
+    running = engine(name)
+    container = Container(name=running.name, environment=running.environment)
+    play(kind, container, tmp_path, image=running.with_python()).check()
+    assert running.containers() == []
+
+
+@pytest.mark.parametrize("kind", [Codex, ClaudeCode, Continue], ids=named)
+def test_it_goes_on_with_its_session_when_it_is_told_something(
+    kind: type[NamedProgram], tmp_path: Path
+) -> None:
+    async def then_more(agent: NamedProgram, trial: TrialRoom) -> Outcome:
+        await agent.solve(repair_task(), trial.kit)
+        return await agent.go_on(repair_task(), trial.kit, "--and thank you")
+
+    played = play(kind, bubblewrap(), tmp_path, use=then_more)
+    played.check()
+    last = str(played.llm.asked[-1].body["messages"])
+    assert "--and thank you" in last
+    assert "it passes" in last  # what it did before is still part of the conversation

@@ -1,0 +1,28 @@
+"""A runner to be killed: opens boxes of a backend, starts something in each, says so, and waits.
+
+python -m support.box_runner BACKEND COUNT TOKEN
+"""
+
+import asyncio
+import sys
+
+from bakeoff._lib import owner, scratch
+from bakeoff.core.boxes import Command
+from support.sandboxes import BACKENDS
+
+
+async def main(name: str, count: int, token: str) -> None:
+    backend = next(backend for backend in BACKENDS if backend.name == name)
+    async with backend.sandbox() as opener, asyncio.TaskGroup() as group:
+        script = f"setsid sleep {token} >/dev/null 2>&1 & echo up; exec sleep {token}"
+        for _ in range(count):
+            box = await opener.open(scratch.new_folder("files"))
+            up = asyncio.Event()
+            command = Command(argv=("sh", "-c", script), hears=lambda _, up=up: up.set())
+            group.create_task(box.run(command))
+            await up.wait()
+        print(owner.mine(), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3]))

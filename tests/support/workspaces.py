@@ -1,0 +1,101 @@
+"""Workspaces for tests: a task made of a few texts, a bench on a real sandbox, a change in it."""
+
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from bakeoff._lib.tree_digest import tree_digest
+from bakeoff.core.boxes import Command, Ran, Room, Sandbox
+from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.ports import Kit
+from bakeoff.core.task import Message, Task
+from bakeoff.core.workspace import Change, Tree, Workspace
+from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.sandboxes.local import Local
+from bakeoff.workspaces.bench import HostBench
+from support.parts import require
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write *files* into *folder*."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def tree(folder: Path, at: str = "") -> Tree:
+    return Tree(path=str(folder), digest=tree_digest(folder), at=at)
+
+
+def workspace_task(*files: Tree, prompt: str = "Do it.", **rest: object) -> Task:
+    space = Workspace(files=files, **rest)
+    return Task(id="t1", messages=(Message(role="user", content=prompt),), workspace=space)
+
+
+def pytest_for_boxes(folder: Path) -> Tree:
+    """Pytest as a folder of its own: the Python in a box need not have it."""
+    folder.mkdir()
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        spec = find_spec(name)
+        require(name, spec, "uv sync")
+        source = Path(spec.origin).parent
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tree(folder, at="/opt/pytest")
+
+
+def isolating() -> Sandbox:
+    """Return a sandbox that isolates."""
+    why = Bubblewrap.available()
+    require("bubblewrap", why is None, why or "")
+    return Bubblewrap()
+
+
+@asynccontextmanager
+async def open_bench(cache: Path, sandbox: Sandbox | None = None) -> AsyncIterator[HostBench]:
+    boxes = sandbox or Local()
+    bench = HostBench(sandbox=boxes, cache=cache, run="test")
+    try:
+        yield bench
+    finally:
+        await bench.close()
+        await boxes.close()
+
+
+@asynccontextmanager
+async def open_room(bench: HostBench, task: Task) -> AsyncIterator[Room]:
+    async with bench.room(task, label="agent", gateway=None, mounts=()) as room:
+        yield room
+
+
+async def sh(room: Room, script: str, **rest: object) -> Ran:
+    """Run *script* in the room; it must succeed."""
+    ran = await room.box.run(Command(argv=("sh", "-ec", script), time_s=60.0, **rest))
+    assert ran.code == 0, ran
+    return ran
+
+
+async def changed_by(bench: HostBench, task: Task, script: str) -> Change:
+    """Return the change that *script* makes in a room."""
+    async with open_room(bench, task) as room:
+        await sh(room, script)
+        return await bench.change(task, room)
+
+
+class Nobody:
+    """A model that nobody should ask."""
+
+    async def complete(self, request: Request) -> Completion:
+        raise AssertionError("nobody was to be asked")
+
+
+def kit(bench: HostBench, **rest: object) -> Kit:
+    return Kit(model=Nobody(), bench=bench, label="t1", **rest)
+
+
+def outcome(change: Change | None) -> Outcome:
+    return Outcome(answer="", change=change)
