@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bakeoff.api import Run, load_run, rescore, run, run_async, summarize
+    from bakeoff.api.benchmarks import get_task_score, load_benchmark
     from bakeoff.compat.test_runner import (
         APIConfiguration,
         ExecutionProgress,
@@ -48,6 +49,8 @@ __all__ = [
     "TrialRecord",
     "Usage",
     "UsageError",
+    "get_task_score",
+    "load_benchmark",
     "load_run",
     "rescore",
     "run",
@@ -57,6 +60,7 @@ __all__ = [
 
 _HOMES = {
     "bakeoff.api": ("Run", "load_run", "rescore", "run", "run_async", "summarize"),
+    "bakeoff.api.benchmarks": ("get_task_score", "load_benchmark"),
     "bakeoff.compat.test_runner": (
         "APIConfiguration",
         "ExecutionProgress",

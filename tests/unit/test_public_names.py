@@ -30,6 +30,8 @@ DOCUMENTED = [
     "TrialRecord",
     "Usage",
     "UsageError",
+    "get_task_score",
+    "load_benchmark",
     "load_run",
     "rescore",
     "run",

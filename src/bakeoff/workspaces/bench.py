@@ -32,11 +32,13 @@ from bakeoff.workspaces.shelf import Shelf
 
 _SPARE = 8
 _SAID = 8  # lines of a set-up command that failed
-# whoever the box makes of the agent, git there must not mind whose files these are
-_ANY_OWNER = {
+_ENVIRONMENT = {
+    # whoever the box makes of the agent, git there must not mind whose files these are
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "safe.directory",
     "GIT_CONFIG_VALUE_0": "*",
+    # Python takes kept bytecode for fresh where a file changes twice in a second, as agents do
+    "PYTHONDONTWRITEBYTECODE": "1",
 }
 
 
@@ -187,7 +189,7 @@ class HostBench:
             root=workspace.root,
             workdir=workspace.start,
             image=await self._sandbox.image(workspace.image),
-            environment={**_ANY_OWNER, **workspace.environment},
+            environment={**_ENVIRONMENT, **workspace.environment},
             limits=workspace.limits,
         )
 
