@@ -9,7 +9,7 @@ import pytest
 
 from bakeoff.core.boxes import BoxSpec, Mount
 from bakeoff.core.errors import SandboxError
-from bakeoff.core.workspace import BoxLimits
+from bakeoff.core.workspace import BoxLimits, Image, Tree
 from bakeoff.sandboxes.container import Container
 from support.container_boxes import opened, sandbox, shell
 from support.container_engines import Engine, engine
@@ -153,5 +153,21 @@ def test_a_package_manager_can_change_owners_but_nobody_gets_more_rights(
         assert ran.output.splitlines()[0] == "33"
         assert "no mount" in ran.output
         assert ran.output.split()[-1] == "1"
+
+    asyncio.run(scenario())
+
+
+def test_an_entrypoint_that_gives_up_is_shown_with_what_it_printed(
+    containers: Container, where: Engine, tmp_path: Path
+) -> None:
+    entry = 'ENTRYPOINT ["sh", "-c", "echo the reason is here; exit 3"]'
+    (tmp_path / "Dockerfile").write_text(f"FROM {where.with_busybox()}\n{entry}\n")
+    broken = Image(context=Tree(path=str(tmp_path), digest="broken entrypoint"))
+
+    async def scenario() -> None:
+        image = await containers.image(broken)
+        async with opened(containers, whole(image=image)) as box:
+            with pytest.raises(SandboxError, match="the reason is here"):
+                await shell(box, "true")
 
     asyncio.run(scenario())

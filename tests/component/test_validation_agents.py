@@ -18,7 +18,7 @@ from bakeoff.core.errors import AgentError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Agent, Kit
 from bakeoff.core.task import Task
-from bakeoff.core.workspace import Change, SandboxSpec
+from bakeoff.core.workspace import Change, Reference, SandboxSpec
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from bakeoff.suites.task_folder import read_task_folder
 from bakeoff.workspaces.bench import HostBench
@@ -102,6 +102,22 @@ def test_a_reference_is_relative_to_the_root_wherever_the_agent_starts(
     change = change_of(Oracle(), read_task_folder(folder), sandbox, tmp_path)
     assert "b/calc.py" in change.patch
     assert "deep" not in change.patch
+
+
+def test_the_paths_in_a_patch_may_begin_in_a_folder_of_the_workspace(tmp_path: Path) -> None:
+    folder = write_fix_add(tmp_path)
+    (folder / "files" / "lib").mkdir()
+    (folder / "files" / "calc.py").rename(folder / "files" / "lib" / "calc.py")
+    patch = tmp_path / "fix.patch"
+    patch.write_text(
+        "--- a/calc.py\n+++ b/calc.py\n@@ -2 +2 @@\n-    return a - b\n+    return a + b\n"
+    )
+    task = read_task_folder(folder)
+    assert task.workspace is not None
+    reference = Reference(kind="patch", path=str(patch), at="lib")
+    task = replace(task, workspace=replace(task.workspace, reference=reference))
+    change = change_of(Oracle(), task, "local", tmp_path)
+    assert "+++ b/lib/calc.py" in change.patch
 
 
 def test_a_reference_that_does_not_apply_is_the_oracles_fault(tmp_path: Path) -> None:

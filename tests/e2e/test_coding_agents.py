@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import bakeoff
 from bakeoff.agents.command import (
     ClaudeCode,
     Codex,
@@ -19,20 +20,22 @@ from bakeoff.agents.command import (
     NamedProgram,
 )
 from bakeoff.core.boxes import Sandbox
+from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.outcome import Outcome
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from bakeoff.sandboxes.container import Container
 from support.coding_agents import VERSIONS, installed
-from support.container_engines import engine
+from support.coding_tasks import write_fix_add
+from support.container_engines import PYTHON, engine
 from support.parts import require
 from support.scripted_llm import Script, ScriptedLlm, scripted_llm
 from support.trial_room import FIX, TEST, TrialRoom, broken_repo, repair_task, trial_room
 
 KEY = "sk-canary-0123456789abcdef"
 LOOK = (  # all that an agent in the box can see of variables, arguments, files and networks
-    "{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/net/dev;"
+    "{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline;"
     ' find "$HOME" /app /tmp /run -type f ! -name seen.bin -exec cat {} +;'
-    " } > seen.bin 2>/dev/null"
+    " } > seen.bin 2>/dev/null; cut -s -d: -f1 /proc/net/dev > networks.txt"
 )
 SOLVES = Script(
     steps=(f"{LOOK}; {FIX}", f"{TEST} && echo it passes"), final="Fixed add() in calc.py."
@@ -78,9 +81,7 @@ class Played:
         assert door.token.encode() in seen  # so it looked where a key would have been
         assert KEY.encode() not in seen
         assert KEY not in str(self.left)
-        networks = [line.split(b":")[0].strip() for line in seen.splitlines() if b": " in line]
-        assert b"lo" in networks
-        assert not {b"eth0", b"docker0"} & set(networks)
+        assert (self.folder / "networks.txt").read_text().split() == ["lo"]
 
 
 def play(
@@ -156,3 +157,50 @@ def test_it_goes_on_with_its_session_when_it_is_told_something(
     last = str(played.llm.asked[-1].body["messages"])
     assert "--and thank you" in last
     assert "it passes" in last  # what it did before is still part of the conversation
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "kinds"),
+    [("bubblewrap", (Codex, ClaudeCode, Continue, GeminiCli)), ("docker", (Codex, Continue))],
+    ids=["bubblewrap", "docker"],
+)
+def test_a_run_of_several_agents_is_graded_in_clean_rooms_and_adds_up(
+    sandbox: str,
+    kinds: tuple[type[NamedProgram], ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if sandbox == "docker":
+        running = engine("docker")
+        running.with_python()
+        monkeypatch.setenv("DOCKER_HOST", running.environment["DOCKER_HOST"])
+    else:
+        bubblewrap()
+    image = f'[box]\nimage = "{PYTHON}"\n' if sandbox == "docker" else ""
+    monkeypatch.setenv("KEY_OF_THE_SERVER", KEY)
+    agents = [
+        AgentSpec(name=named(kind), settings={"executable": installed(kind).executable})
+        for kind in kinds
+    ]
+    with scripted_llm(SOLVES, key=KEY) as llm:
+        model = ModelSpec(
+            provider="openai-compatible",
+            name="scripted",
+            base_url=llm.url,
+            api_key="${KEY_OF_THE_SERVER}",
+        )
+        task = write_fix_add(tmp_path, settings=image)
+        run = bakeoff.run(
+            task, agents=agents, models=[model], sandbox=sandbox, output=tmp_path / "runs"
+        )
+        attempts = [record.attempt for record in run.trials()]
+    assert [(a.score, a.fault) for a in attempts] == [(1.0, None)] * len(kinds)
+    assert sum(a.spent.requests for a in attempts) == llm.prompts
+    assert sum(a.spent.usage.input_tokens or 0 for a in attempts) == llm.input_tokens
+    assert sum(a.spent.usage.output_tokens or 0 for a in attempts) == llm.output_tokens
+    for attempt in attempts:
+        assert attempt.outcome is not None
+        assert attempt.outcome.change is not None
+        assert "+    return a + b" in attempt.outcome.change.patch
+    kept = [path for path in run.folder.rglob("*") if path.is_file()]
+    assert not [path for path in kept if KEY.encode() in path.read_bytes()]

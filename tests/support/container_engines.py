@@ -2,6 +2,7 @@
 
 An engine is started when it is first asked for and ends with the test process, also when that is
 killed. All it keeps is under one temporary folder; nothing of the machine's own engines is touched.
+Processes that a test starts find the same engine through the environment.
 """
 
 import atexit
@@ -25,6 +26,7 @@ BUSYBOX = "bakeoff-test-busybox:1"
 PYTHON = "bakeoff-test-python:1"
 _INSTALL = "sh tests/setup_system.sh (as root, on Debian)"
 _READY_S = 60.0
+_RUNNING = "BAKEOFF_TESTS_{name}"  # where the engine of a parent process has its home
 
 _BUSYBOX_FILE = """\
 FROM scratch
@@ -83,6 +85,15 @@ class Engine:
         """Return the names of all containers, running or not."""
         return self.call("ps", "-a", "--format", "{{.Names}}").split()
 
+    def has_image(self, image: str) -> bool:
+        """Whether an image of this name is there."""
+        return (
+            image
+            in self.call("images", "--format", "{{.Repository}}:{{.Tag}}")
+            .replace("localhost/", "")
+            .split()
+        )
+
     def with_busybox(self) -> str:
         """Return the name of a tiny image that has a shell; made where it is missing."""
         return _busybox(self)
@@ -92,24 +103,40 @@ class Engine:
         return _python(self)
 
 
+def why_no_engine(name: str) -> str | None:
+    """Return what to do where the engine called *name* cannot be had, None where it can."""
+    programs = {"docker": ("dockerd", "docker"), "podman": ("podman", "runc")}[name]
+    if os.geteuid() != 0:
+        return "root, for a container engine of the tests' own"
+    return None if all(shutil.which(program) for program in programs) else _INSTALL
+
+
 def engine(name: str) -> Engine:
     """Return the engine called `docker` or `podman`; skip the test where it cannot be had."""
-    require("root, for a container engine of the tests' own", os.geteuid() == 0, "sudo")
+    missing = why_no_engine(name)
+    require(f"{name} for tests", missing is None, missing or "")
     return {"docker": docker, "podman": podman}[name]()
 
 
 @cache
 def docker() -> Engine:
     """Start a private dockerd that leaves the machine's network alone."""
-    found = shutil.which("dockerd") and shutil.which("docker")
-    require("a Docker engine", found, _INSTALL)
+    if above := os.environ.get(_RUNNING.format(name="docker")):
+        return _docker_in(Path(above))
     home = _home("docker")
-    socket = home / "docker.sock"
+    started = _docker_in(home)
     log = (home / "dockerd.log").open("wb")
     daemon = subprocess.Popen(
         # dies with the test process, whatever ends that
         [
-            *("setpriv", "--pdeathsig", "TERM", "dockerd", "--host", f"unix://{socket}"),
+            *(
+                "setpriv",
+                "--pdeathsig",
+                "TERM",
+                "dockerd",
+                "--host",
+                started.environment["DOCKER_HOST"],
+            ),
             *("--data-root", str(home / "root"), "--exec-root", str(home / "exec")),
             *("--pidfile", str(home / "pid"), "--iptables=false", "--bridge=none"),
         ],
@@ -119,30 +146,37 @@ def docker() -> Engine:
     )
     log.close()
     atexit.register(_end_docker, daemon, home)
-    started = Engine(name="docker", home=home, environment=_client(DOCKER_HOST=f"unix://{socket}"))
     _wait_for(started, daemon)
+    os.environ[_RUNNING.format(name="docker")] = str(home)
     return started
+
+
+def _docker_in(home: Path) -> Engine:
+    environment = _client(DOCKER_HOST=f"unix://{home}/docker.sock")
+    return Engine(name="docker", home=home, environment=environment)
 
 
 @cache
 def podman() -> Engine:
     """Set up a private podman; it needs no daemon."""
-    found = shutil.which("podman") and shutil.which("runc")
-    require("podman with runc", found, _INSTALL)
+    if above := os.environ.get(_RUNNING.format(name="podman")):
+        return _podman_in(Path(above))
     home = _home("podman")
     (home / "containers.conf").write_text(_CONTAINERS_CONF.format(home=home))
     (home / "storage.conf").write_text(_STORAGE_CONF.format(home=home))
-    made = Engine(
-        name="podman",
-        home=home,
-        environment=_client(
-            CONTAINERS_CONF=str(home / "containers.conf"),
-            CONTAINERS_STORAGE_CONF=str(home / "storage.conf"),
-        ),
-    )
+    made = _podman_in(home)
     atexit.register(_end_podman, made)
     made.call("info")
+    os.environ[_RUNNING.format(name="podman")] = str(home)
     return made
+
+
+def _podman_in(home: Path) -> Engine:
+    environment = _client(
+        CONTAINERS_CONF=str(home / "containers.conf"),
+        CONTAINERS_STORAGE_CONF=str(home / "storage.conf"),
+    )
+    return Engine(name="podman", home=home, environment=environment)
 
 
 # --- starting and ending ------------------------------------------------------------------------
@@ -230,20 +264,15 @@ def _busybox_context() -> Path:
     return folder
 
 
-_made: set[tuple[str, str]] = set()
-
-
 def _busybox(where: Engine) -> str:
-    if (where.name, BUSYBOX) not in _made:
+    if not where.has_image(BUSYBOX):
         where.call("build", "-q", "-t", BUSYBOX, str(_busybox_context()))
-        _made.add((where.name, BUSYBOX))
     return BUSYBOX
 
 
 def _python(where: Engine) -> str:
-    if (where.name, PYTHON) not in _made:
+    if not where.has_image(PYTHON):
         where.call("import", str(debian_tar()), PYTHON)
-        _made.add((where.name, PYTHON))
     return PYTHON
 
 

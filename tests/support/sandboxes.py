@@ -15,6 +15,8 @@ from bakeoff._lib import scratch
 from bakeoff.core.boxes import Box, BoxSpec, Sandbox
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from bakeoff.sandboxes.local import Local
+from support.container_boxes import sandbox as container_sandbox
+from support.container_engines import engine, why_no_engine
 from support.parts import require
 
 
@@ -98,7 +100,21 @@ def bubblewrap() -> Backend:
     return Backend(name="bubblewrap", make=Bubblewrap, missing=Bubblewrap.available, outlives=False)
 
 
-BACKENDS: tuple[Backend, ...] = (local(), bubblewrap())
+def container(name: str) -> Backend:
+    """Boxes in the tests' own docker or podman, started when the first of them is opened."""
+
+    async def python_image(_: Sandbox) -> str:
+        return engine(name).with_python()
+
+    return Backend(
+        name=name,
+        make=lambda: container_sandbox(engine(name)),
+        missing=lambda: why_no_engine(name),
+        image=python_image,
+    )
+
+
+BACKENDS: tuple[Backend, ...] = (local(), bubblewrap(), container("docker"), container("podman"))
 
 
 def new_token() -> str:

@@ -68,7 +68,7 @@ async def open_bench(cache: Path, sandbox: Sandbox | None = None) -> AsyncIterat
 
 @asynccontextmanager
 async def open_room(bench: HostBench, task: Task) -> AsyncIterator[Room]:
-    async with bench.room(task, label="agent", gateway=None, mounts=()) as room:
+    async with bench.room(task, label="agent", gateway=None, mounts=(), environment={}) as room:
         yield room
 
 

@@ -5,20 +5,25 @@ import tempfile
 from pathlib import Path
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace *path* with *data*, durably; a crash leaves the old file or the new one."""
+def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace *path* with *data*; a crash leaves the old file or the new one.
+
+    What can be made again need not be *durable*: a power loss may then leave an empty file.
+    """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -16,8 +16,3 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def fill_all(texts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
     """Return every text filled."""
     return tuple(fill(text, values) for text in texts)
-
-
-def used(texts: tuple[str, ...]) -> frozenset[str]:
-    """Return the names of the fields that stand in *texts*."""
-    return frozenset(name for text in texts for name in _FIELD.findall(text))

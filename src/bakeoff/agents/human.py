@@ -130,8 +130,11 @@ async def _wait_for_folder(terminal: _Terminal, room: Room) -> None:
     try:
         while not entered.done() and not _taken_away(mark):
             await asyncio.wait({entered}, timeout=_LOOK_S)
+        if entered.done():
+            entered.result()  # a terminal that is gone did not press Enter
     finally:
         entered.cancel()
+        await asyncio.wait({entered})  # it must let go of the terminal before that is closed
 
 
 def _taken_away(mark: Path) -> bool:

@@ -6,6 +6,7 @@ they are: a virtual environment cannot move.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -97,7 +98,8 @@ def _homes(python: Path) -> set[Path]:
     """Return the environment of an interpreter, and those that it is a link to."""
     homes = {python.parent.parent}
     while python.is_symlink():
-        python = python.parent / python.readlink()
+        # as it is written: an interpreter knows its own folders by that name
+        python = Path(os.path.normpath(python.parent / python.readlink()))
         homes.add(python.parent.parent)
     return homes
 

@@ -1,5 +1,6 @@
 """The Python API and the composition root: the only place that names concrete parts."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TypedDict, Unpack
 
 from bakeoff._lib.loops import run_sync
 from bakeoff._lib.suggest import did_you_mean
+from bakeoff.api.images import fitting
 from bakeoff.api.loop import new_event_loop
 from bakeoff.api.runs import (
     DEFAULT_OUTPUT,
@@ -157,7 +159,7 @@ def _prepared(given: Given | None, options: Options) -> Prepared:
     brief = _budgeted(prepared.brief, options)
     if sandbox := options.get("sandbox"):
         brief = replace(brief, sandbox=SandboxSpec(name=sandbox))
-    return replace(prepared, brief=brief)
+    return fitting(replace(prepared, brief=brief), os.environ)
 
 
 def _budgeted(brief: Brief, options: Options) -> Brief:

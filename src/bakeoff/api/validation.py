@@ -21,6 +21,12 @@ from bakeoff.suites.task_folder import read_tasks
 _ORACLE, _NOP, _CHEAT = "oracle", "nop", "cheat"
 _NEED_A_MODEL = frozenset({"judge"})
 _IN_MEMORY = f"{_CHEAT}-patch"  # no grader can see it that runs the solution in its own process
+_HINT = "what it left decides its own grade"
+_HINTS = {
+    f"{_CHEAT}-exit": "code that ends its process with 0 passes; let the tests look at what the "
+    "solution prints, not only at an exit code",
+    f"{_CHEAT}-tests": "what the agent writes is taken for the tests; keep all of them in tests/",
+}
 _ROUNDING = 1e-9
 
 
@@ -166,7 +172,7 @@ def _problems(
         yield f"doing nothing passes with {nothing:.2f}: the tests do not need the work"
     for name, attempt in cheats.items():
         if attempt.score is not None and attempt.score > (nothing or 0.0) + _ROUNDING:
-            yield f"{name} scores {attempt.score:.2f}: {_why(attempt)}"
+            yield f"{name} scores {attempt.score:.2f}: {_HINTS.get(name, _HINT)}"
 
 
 def _notes(patched: Attempt | None, nothing: float | None) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from bakeoff._lib.untrusted import for_terminal, one_line
 
 _BACKTICKS = re.compile(r"`{3,}")
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~!])")
+_MARKUP = re.compile(r"([\\`*\[\]<>|])")  # an underscore within a word is only itself
 _BAR = 20
 
 

@@ -11,7 +11,6 @@ from bakeoff.core.errors import UsageError
 from bakeoff.stores.folders import INNER
 from bakeoff.stores.sqlite import LEDGER
 
-DATA = Path("data")
 _STAMP = "%Y%m%d__%H-%M-%S"
 _STAMPED = re.compile(r"\d{8}__\d{2}-\d{2}-\d{2}[a-z]*")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

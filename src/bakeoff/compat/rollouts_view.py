@@ -25,6 +25,7 @@ from bakeoff.core.plan import Trial
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.values import Json
 from bakeoff.stats.by_task import by_task
+from bakeoff.stores.lock import FolderLock
 
 MANIFEST = "manifest.json"
 _RUN_IDS = "run_ids.json"
@@ -35,10 +36,13 @@ _SHARE = 20  # of the time, at most so small a part goes into writing it
 class RolloutView:
     """Writes the files of one rollout; listens to its run, or makes them all anew."""
 
-    def __init__(self, rollout: Rollout, *, config: str | None, name: str) -> None:
+    def __init__(
+        self, rollout: Rollout, *, config: str | None, name: str, parallel: int = 1
+    ) -> None:
         self.rollout = rollout
-        self._config = config
-        self._name = name
+        self.config = config
+        self.name = name
+        self.parallel = parallel
         self._ids: dict[str, str] = {}
         self._trials: dict[str, Trial] = {}
         self._entries: dict[str, dict[str, Json]] = {}  # by run id; only what the manifest says
@@ -77,6 +81,20 @@ class RolloutView:
             _write(self.rollout.index, _json(self._index()))
         self.finish()
 
+    def refresh(self) -> None:
+        """Make every file anew, unless somebody is writing them right now."""
+        try:
+            lock = FolderLock(self.rollout.ledger)
+        except UsageError:
+            run = Run(self.rollout.ledger)
+            self._trials = {trial.name: trial for trial in run.plan}
+            self._ids = self._numbered()
+            return
+        try:
+            self.rebuild()
+        finally:
+            lock.release()
+
     def finish(self) -> None:
         """Write what is said of the rollout as a whole."""
         if self._later is not None:
@@ -91,9 +109,9 @@ class RolloutView:
         run = Run(self.rollout.ledger)
         lines = {self._ids[t.name]: line_of(self._of_record(t)) for t in run.trials()}
         return Findings(
-            name=self._name,
+            name=self.name,
             stamp=self.rollout.stamp,
-            config=self._config,
+            config=self.config,
             summary=run.summary(),
             cells=by_task(run.plan, run.rows()),
             runs=[lines[run_id] for run_id in self._ids.values() if run_id in lines],
@@ -141,7 +159,7 @@ class RolloutView:
             )
 
     def _files(self, run: RunOfTask) -> Iterator[tuple[str, str]]:
-        about = record.metadata(run, rollout_dir=str(self.rollout.folder), config=self._config)
+        about = record.metadata(run, rollout_dir=str(self.rollout.folder), config=self.config)
         yield "metadata.json", _json(about)
         yield "artifacts/repo_info.json", _json(record.repo_info(run))
         attempt = run.attempt
@@ -193,9 +211,10 @@ class RolloutView:
 
     def _manifest(self) -> dict[str, Json]:
         return {
-            "config": self._config,
-            "name": self._name,
+            "config": self.config,
+            "name": self.name,
             "created_at": self.rollout.stamp,
+            "parallel": self.parallel,
             "planned": len(self._ids),
             "results": list(self._in_order()),
         }
@@ -203,7 +222,7 @@ class RolloutView:
     def _eval_manifest(self) -> dict[str, Json]:
         keys = ("run_id", "run_dir", "task_dir", "model", "status")
         return {
-            "name": self._name,
+            "name": self.name,
             "rollout_dir": str(self.rollout.folder),
             "evaluated_at": now().isoformat(),
             "results": [
@@ -250,7 +269,7 @@ def _write(path: Path, text: str) -> None:
             return
     except OSError:
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, data)
+    write_atomic(path, data, durable=False)  # the ledger has it
 
 
 def _json(data: Mapping[str, Json]) -> str:

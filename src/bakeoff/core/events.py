@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
+from bakeoff.core.outcome import Spent
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt
 
@@ -36,6 +37,14 @@ class TrialOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialSpent:
+    """A model answered in a workspace trial that goes on: what its candidate has used up so far."""
+
+    trial: Trial
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
 class TrialEnded:
     """An attempt that counts is durable. `last` is False where another attempt follows."""
 
@@ -60,7 +69,7 @@ class RunEnded:
     at_budget: bool = False
 
 
-Event = RunStarted | TrialStarted | TrialOutput | TrialEnded | Notice | RunEnded
+Event = RunStarted | TrialStarted | TrialOutput | TrialSpent | TrialEnded | Notice | RunEnded
 Listener = Callable[[Event], None]
 
 

@@ -42,7 +42,10 @@ class Door(Protocol):
         """Why the last question got no answer; None where it got one."""
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Let nobody in any more, and cut the questions under way."""
+
+    async def settled(self) -> None:
+        """Wait until every question is booked."""
 
 
 class Gateway(Protocol):

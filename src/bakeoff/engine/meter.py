@@ -1,5 +1,6 @@
 """Counts what a model is asked for, prices it, and stops when a limit is reached."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from bakeoff.core.budget import NO_BILL, UNPRICED, Tariff
@@ -32,6 +33,7 @@ class Meter:
         self._bill = NO_BILL
         self.spent = _NOTHING
         self.last: Completion | None = None
+        self.hears: Callable[[Spent], None] | None = None  # is told what is spent after each answer
         self.trouble: str | None = None  # why the request under way had to wait or be tried again
 
     async def complete(self, request: Request) -> Completion:
@@ -55,6 +57,8 @@ class Meter:
             self._bill = place.bill if self._bill is NO_BILL else self._bill + place.bill
         self.trouble = None
         self.last = completion
+        if self.hears is not None:
+            self.hears(self.spent)
         return completion
 
     async def _wait_for(self, place: Place) -> None:

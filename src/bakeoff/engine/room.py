@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import SandboxError
-from bakeoff.core.events import Listener, TrialOutput
+from bakeoff.core.events import Listener, TrialOutput, TrialSpent
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.plan import Trial
@@ -40,6 +40,7 @@ async def solve_in_room(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
         )
     task, journal = trial.task, Journal(lambda text: tell(TrialOutput(trial, text)))
+    meter.hears = lambda spent: tell(TrialSpent(trial, spent))
     async with AsyncExitStack() as stack:
         began = monotonic()
         with contained(SandboxError, "the workspace could not be set up"):
@@ -56,14 +57,16 @@ async def solve_in_room(
         door = None
         if site.gateway is not None:
             door = site.gateway.admit(meter, journal, rollout=trial.rollout)
-            stack.callback(door.close)
         began = monotonic()
-        left = await solve(replace(kit, journal=journal, room=room, door=door))
-        phases["agent"] = monotonic() - began
-        if door is not None:
-            door.close()
-            if door.fault is not None:
-                raise door.fault
+        try:
+            left = await solve(replace(kit, journal=journal, room=room, door=door))
+        finally:
+            phases["agent"] = monotonic() - began
+            if door is not None:
+                door.close()
+                await door.settled()
+        if door is not None and door.fault is not None:
+            raise door.fault
         with contained(SandboxError, "what the agent changed could not be taken"):
             change = await site.bench.change(task, room)
     return replace(

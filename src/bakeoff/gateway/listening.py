@@ -2,47 +2,49 @@
 
 import os
 import secrets
-import shutil
 import socket
-import tempfile
 from pathlib import Path
 
-from bakeoff._lib import owner
+from bakeoff._lib import scratch
 from bakeoff.core.errors import SandboxError
 
 _LONGEST_PATH = 100  # bytes; the kernel takes 107, and other systems less
-_PREFIX = "bakeoff-gateway-"
+_PRIVATE = 0o700
+_ANYBODY = 0o666
 _WAITING = 512
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 class Listening:
-    """Two sockets that listen; `url` and `path` say where."""
+    """Two sockets that listen; `url` and `path` say where.
+
+    Nobody else reaches the socket through its folder. A box is shown the socket alone, and may
+    connect to it whoever it runs as; the token is what lets it in.
+    """
 
     def __init__(self, folder: Path) -> None:
-        reap()
         self._own_folder: Path | None = None
         try:
-            self.path = self._place(folder)
+            self.path = self._place(folder.absolute())
             self.unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.unix.bind(str(self.path))
-            self.path.chmod(0o666)  # whoever a box runs as; the token is what lets them in
+            _bind(self.unix, self.path)
+            self.path.chmod(_ANYBODY)
             self.unix.listen(_WAITING)
             self.tcp = socket.create_server(("127.0.0.1", 0), backlog=_WAITING)
         except OSError as error:
             raise SandboxError(
                 f"the gateway cannot listen in {folder}: {error}; it needs a folder that it may "
-                "write to, and a free port on 127.0.0.1"
+                f"write to, with a path of at most {_LONGEST_PATH - 14} bytes (or such a TMPDIR), "
+                "and a free port on 127.0.0.1"
             ) from error
         self.url = f"http://127.0.0.1:{self.tcp.getsockname()[1]}"
 
     def _place(self, folder: Path) -> Path:
         name = f"{secrets.token_hex(4)}.sock"
-        if len(os.fsencode(folder.absolute() / name)) > _LONGEST_PATH:
-            folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{owner.mine()}-"))
-            self._own_folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o711)  # not to be listed, but to be reached by the user of a box
-        return folder.absolute() / name
+        if _is_long(folder / name) and not _DESCRIPTORS.is_dir():
+            folder = self._own_folder = scratch.new_folder("gateway")
+        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        return folder / name
 
     def close(self) -> None:
         """Leave nothing behind; servers on the sockets must be closed before."""
@@ -50,12 +52,20 @@ class Listening:
         self.tcp.close()
         self.path.unlink(missing_ok=True)
         if self._own_folder:
-            shutil.rmtree(self._own_folder, ignore_errors=True)
+            scratch.remove(self._own_folder)
 
 
-def reap() -> None:
-    """Take away the temporary folders of gateways whose process is gone."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        mark = owner.find(left.name)
-        if mark and owner.is_dead(mark):
-            shutil.rmtree(left, ignore_errors=True)
+def _is_long(path: Path) -> bool:
+    return len(os.fsencode(path)) > _LONGEST_PATH
+
+
+def _bind(sock: socket.socket, path: Path) -> None:
+    """Bind *sock* to *path*; one that is too long is named through a descriptor of its folder."""
+    if not _is_long(path):
+        sock.bind(str(path))
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sock.bind(str(_DESCRIPTORS / str(folder) / path.name))
+    finally:
+        os.close(folder)

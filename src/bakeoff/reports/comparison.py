@@ -90,6 +90,16 @@ class Comparison:
         return names.get(candidate, candidate)
 
 
+def in_order(comparison: Comparison) -> list[Competitor]:
+    """Return the models as a reader wants them: those that solved the task first, the fast before the slow."""
+
+    def place(one: Competitor) -> tuple[bool, bool, float]:
+        seconds = one.figures.means.seconds.value
+        return not one.figures.success, seconds is None, seconds or 0.0
+
+    return sorted(comparison.competitors, key=place)
+
+
 def as_json(comparison: Comparison) -> dict[str, Json]:
     """Return *comparison* as plain data; what is unknown is null."""
     result = comparison.result

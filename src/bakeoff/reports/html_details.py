@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bakeoff.core.values import Json
 from bakeoff.reports import in_words
-from bakeoff.reports.comparison import Check, Comparison, Competitor, Evidence, status
+from bakeoff.reports.comparison import Check, Comparison, Competitor, Evidence, in_order, status
 from bakeoff.reports.html_text import code, conversation, diff, esc
 from bakeoff.stats.censored import TimeToSolve
 
@@ -29,7 +29,7 @@ All of it holds for this one task."""
 
 def model_details(comparison: Comparison, chip: Callable[[str], str]) -> str:
     """Return a part to open for each model."""
-    models = "".join(_model(one, chip) for one in comparison.competitors)
+    models = "".join(_model(one, chip) for one in in_order(comparison))
     return f"<h2>Models</h2>{models}"
 
 
@@ -87,20 +87,26 @@ def _to_solve(found: TimeToSolve) -> str:
 
 
 def _rollout(left: Evidence, count: int, chip: Callable[[str], str]) -> str:
-    title = f"<h4>Rollout {left.rollout + 1} {chip(left.verdict.value)}</h4>" if count > 1 else ""
-    return f'<div class="rollout">{title}{"".join(_evidence(left))}</div>'
+    evidence = "".join(_evidence(left, alone=count == 1))
+    if count == 1:
+        return f'<div class="rollout">{evidence}</div>'
+    time = f'<span class="quiet">{esc(in_words.seconds(left.phases.get("agent")))}</span>'
+    return (
+        f'<details class="rollout"><summary>Rollout {left.rollout + 1} {chip(left.verdict.value)} '
+        f"{time}</summary>{evidence}</details>"
+    )
 
 
-def _evidence(left: Evidence) -> Iterator[str]:
+def _evidence(left: Evidence, *, alone: bool) -> Iterator[str]:
     if left.phases:
         told = " · ".join(f"{name} {in_words.seconds(s)}" for name, s in left.phases.items())
         yield f'<p class="quiet">{esc(told)}</p>'
     if left.error:
-        yield f'<p class="error">{esc(left.error)}</p>'
+        yield f'<p class="fault">{esc(left.error)}</p>'
     for check in left.checks:
         yield _check(check)
     if left.patch:
-        yield _open("Changes", diff(left.patch), is_open=True)
+        yield _open("Changes", diff(left.patch), is_open=alone)
     elif left.patch is not None:
         yield '<p class="quiet">Nothing was changed.</p>'
     if left.left_out:

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 
 from bakeoff.reports import in_words
-from bakeoff.reports.comparison import Comparison, Competitor, status
+from bakeoff.reports.comparison import Comparison, Competitor, in_order, status
 from bakeoff.reports.html_charts import Bar, bar_chart
 from bakeoff.reports.html_details import about, model_details
 from bakeoff.reports.html_style import STYLE
@@ -55,7 +55,8 @@ def _policy() -> str:
 
 def chip(told: str) -> str:
     """Return a verdict as a coloured word."""
-    return f'<span class="chip {_CHIPS.get(told, "other")}">{esc(told)}</span>'
+    kind = _CHIPS.get(told) or ("partly" if told.endswith(" solved") else "other")
+    return f'<span class="chip {kind}">{esc(told)}</span>'
 
 
 def _header(comparison: Comparison) -> str:
@@ -107,7 +108,7 @@ def _results(comparison: Comparison) -> str:
     heads = "".join(
         f'<th scope="col"{" class=left" if name == "Result" else ""}>{name}</th>' for name in names
     )
-    rows = "".join(_row(one) for one in comparison.competitors)
+    rows = "".join(_row(one) for one in in_order(comparison))
     return (
         '<h2>Results</h2><div class="card table"><table>'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
@@ -163,7 +164,8 @@ def _podiums(comparison: Comparison) -> str:
         cards.append(
             _podium(comparison, "Surest and fastest", what, result.to_solve, in_words.seconds)
         )
-    return f'<h2>Rankings</h2><section class="podiums">{"".join(cards)}</section>'
+    four = " four" if len(cards) == 4 else ""
+    return f'<h2>Rankings</h2><section class="podiums{four}">{"".join(cards)}</section>'
 
 
 def _podium(comparison: Comparison, title: str, what: str, ranking: Ranking, told: Told) -> str:
@@ -202,10 +204,11 @@ def _charts(comparison: Comparison) -> str:
     note = "mean, 95 % interval, each rollout" if several else "one rollout each"
     charts = [
         bar_chart("Success", "share of rollouts, 95 % interval (Wilson)",
-                  [_rate(c) for c in comparison.competitors], most=1.0),
+                  [_rate(c) for c in in_order(comparison)], most=1.0),
         *_figures(comparison, note),
     ]  # fmt: skip
-    return f'<h2>Charts</h2><section class="charts">{"".join(charts)}</section>'
+    five = " five" if len(charts) == 5 else ""
+    return f'<h2>Charts</h2><section class="charts{five}">{"".join(charts)}</section>'
 
 
 def _figures(comparison: Comparison, note: str) -> Iterator[str]:
@@ -217,7 +220,7 @@ def _figures(comparison: Comparison, note: str) -> Iterator[str]:
     ]
     for title, field, told in kinds:
         means: list[tuple[Competitor, Mean]] = [
-            (c, getattr(c.figures.means, field)) for c in comparison.competitors
+            (c, getattr(c.figures.means, field)) for c in in_order(comparison)
         ]
         if field == "cost_usd" and all(mean.value is None for _, mean in means):
             continue  # nothing was billed: there is nothing to draw

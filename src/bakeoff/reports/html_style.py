@@ -48,7 +48,7 @@ p { margin: 0 0 8px; }
   background: var(--card); border: 1px solid var(--line); border-radius: 10px;
 }
 .tile { padding: 14px 16px; }
-.tile b { display: block; font-size: 26px; line-height: 1.15; font-variant-numeric: tabular-nums; }
+.tile b { display: block; white-space: nowrap; font-size: 26px; line-height: 1.15; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--quiet); font-size: 13px; }
 .tile.good b { color: var(--good); } .tile.bad b { color: var(--bad); }
 .notes { list-style: none; margin: 16px 0 0; padding: 0; display: grid; gap: 8px; }
@@ -57,6 +57,7 @@ p { margin: 0 0 8px; }
   padding: 8px 12px; font-size: 14px; overflow-wrap: anywhere;
 }
 .podiums { display: grid; grid-template-columns: repeat(auto-fit, minmax(260px, 1fr)); gap: 12px; }
+@media (min-width: 641px) { .podiums.four { grid-template-columns: 1fr 1fr; } }
 .podium { padding: 14px 16px; display: flex; flex-direction: column; }
 .podium > p { margin: 0 0 10px; }
 .podium ol { list-style: none; margin: 0; padding: 0; }
@@ -92,6 +93,7 @@ td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12p
 .chip.success { background: var(--good-soft); color: var(--good); }
 .chip.failed, .chip.error { background: var(--bad-soft); color: var(--bad); }
 .chip.timed-out { background: var(--warn-soft); color: var(--warn); }
+.chip.partly { background: var(--accent-soft); color: var(--accent); }
 .chip.other { background: var(--neutral-soft); color: var(--neutral); }
 .plus { color: var(--good); } .minus { color: var(--bad); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 12px; }
@@ -99,6 +101,7 @@ td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12p
   margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 14px 16px;
 }
+@media (min-width: 1000px) { .charts.five .chart:first-child { grid-column: span 2; } }
 .chart figcaption { display: flex; flex-wrap: wrap; gap: 0 8px; margin-bottom: 8px; }
 .chart figcaption span { color: var(--quiet); font-size: 13px; }
 .chart svg { display: block; overflow: visible; }
@@ -109,6 +112,7 @@ td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12p
 .dot { fill: var(--card); stroke: var(--whisker); stroke-width: 1; }
 .whisker { stroke: var(--whisker); stroke-width: 1.5; }
 details.model { margin-bottom: 10px; }
+details.one > summary { color: inherit; }
 details.model > summary {
   display: flex; flex-wrap: wrap; gap: 4px 12px; align-items: center; padding: 12px 16px;
   cursor: pointer; list-style: none;
@@ -122,14 +126,16 @@ details.model[open] > summary::before { transform: rotate(45deg); }
 summary h3 { overflow-wrap: anywhere; min-width: 0; }
 summary .quiet { margin-left: auto; font-variant-numeric: tabular-nums; }
 .inside { padding: 0 16px 16px; border-top: 1px solid var(--line); min-width: 0; }
-.rollout { border-top: 1px solid var(--line); margin-top: 16px; padding-top: 14px; }
-.rollout:first-of-type { border-top: 0; margin-top: 0; }
+.rollout { margin-top: 14px; }
+details.rollout { border-top: 1px solid var(--line); padding-top: 10px; margin-top: 10px; }
+.inside details.rollout > summary { color: var(--text); font-weight: 600; }
+.rollout > summary .quiet { font-weight: 400; margin-left: 4px; }
 .inside details { margin-top: 10px; }
 .inside details > summary { cursor: pointer; color: var(--accent); font-size: 14px; }
 dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 4px 16px; margin: 12px 0 0; }
 dt { color: var(--quiet); font-size: 13px; } dd { margin: 0; font-size: 14px; overflow-wrap: anywhere; }
 dd.mono { font-family: var(--mono); font-size: 12px; }
-.error {
+.fault {
   background: var(--bad-soft); color: var(--bad); border-radius: 6px; padding: 8px 12px;
   margin: 10px 0 0; font-size: 14px; overflow-wrap: anywhere; white-space: pre-wrap;
 }
@@ -158,15 +164,22 @@ footer { margin-top: 40px; color: var(--quiet); font-size: 13px; }
   main { padding: 20px 14px 48px; }
   h1 { font-size: 23px; }
   .tiles { grid-template-columns: 1fr 1fr; }
+  .tile b { font-size: 21px; }
   thead { display: none; }
-  table, tbody, tr, td { display: block; width: 100%; }
-  tr { padding: 10px 0; border-top: 1px solid var(--line); }
+  table, tbody { display: block; width: 100%; }
+  tr {
+    display: grid; grid-template-columns: 1fr 1fr; padding: 12px 0 10px;
+    border-top: 1px solid var(--line);
+  }
   tbody tr:first-child { border-top: 0; }
   td, td.left {
-    display: flex; justify-content: space-between; gap: 16px; border: 0; padding: 3px 14px;
-    white-space: normal; text-align: right;
+    display: flex; justify-content: space-between; gap: 8px; border: 0; padding: 2px 14px;
+    white-space: normal; text-align: right; font-size: 14px;
   }
+  td:first-child, td.left { grid-column: 1 / -1; }
   td:first-child { display: block; text-align: left; font-size: 16px; }
+  td.left { justify-content: flex-start; padding-bottom: 6px; }
+  td.left::before { display: none; }
   td[data-name]::before { content: attr(data-name); color: var(--quiet); font-weight: 400; }
   td small { display: inline; margin-left: 6px; }
   td:first-child small { display: block; margin: 0; }

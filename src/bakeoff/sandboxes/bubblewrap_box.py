@@ -32,8 +32,7 @@ class BubblewrapBox:
     """Private folders and a control group, in which commands are run."""
 
     def __init__(self, spec: BoxSpec, ground: Ground) -> None:
-        if Path(spec.root) == Path("/"):
-            raise UsageError("the root of a workspace cannot be / in bubblewrap; choose a folder")
+        _check(spec, ground)
         self._spec = spec
         self._ground = ground
         self._mark = marks.new_mark()
@@ -95,7 +94,7 @@ class BubblewrapBox:
             processes=None if "pids" in kept else limits.processes,
         )
         if self._relayed:
-            relay = (self._ground.python, "-I", "-S", f"{SUPPORT}/relay.py")
+            relay = (str(self._ground.python), "-I", "-S", f"{SUPPORT}/relay.py")
             inside = (*inside, *relay, str(GATEWAY_PORT), f"{SUPPORT}/gateway.sock", "--")
         return Program(
             argv=(
@@ -181,6 +180,14 @@ class BubblewrapBox:
         if self._cgroup is not None:
             self._cgroup.remove()
         scratch.remove(self._private)
+
+
+def _check(spec: BoxSpec, ground: Ground) -> None:
+    """Refuse what bubblewrap cannot do."""
+    if Path(spec.root) == Path("/"):
+        raise UsageError("the root of a workspace cannot be / in bubblewrap; choose a folder")
+    if ground.python is None and spec.gateway is not None:
+        raise UsageError(f"{ground.rootfs} has no python3, which a box with a gateway needs")
 
 
 def _file_with(data: bytes) -> int:

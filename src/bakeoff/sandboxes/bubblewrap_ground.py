@@ -35,7 +35,7 @@ class Ground:
     program: str
     namespaces: tuple[str, ...]
     rootfs: Path | None
-    python: str
+    python: str | None
     python_mounts: tuple[str, ...]
     cgroups: Cgroups | None
     support: Path
@@ -44,7 +44,8 @@ class Ground:
     @property
     def path(self) -> str:
         """Where programs are looked for in a box."""
-        return f"{PATH}:{Path(self.python).parent}" if self.python_mounts else PATH
+        ours = self.python if self.python_mounts else None
+        return PATH if ours is None else f"{PATH}:{Path(ours).parent}"
 
 
 def prepare(rootfs: Path | None, *, with_cgroups: bool) -> Ground:

@@ -11,29 +11,22 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from bakeoff.core.errors import UsageError
-
 HOME = "/home/agent"
 SUPPORT = "/run/bakeoff"
 _PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _OURS = ("proc", "dev", "sys", "tmp", "run", "home", "root")  # of an unpacked image
 _PYTHONS = ("usr/bin/python3", "usr/local/bin/python3", "bin/python3")
-_ETC = (
-    "alternatives",
+_ETC_FOLDERS = ("alternatives", "pki/ca-trust/extracted", "pki/tls/certs", "ssl/certs")
+_ETC_FILES = (
     "ca-certificates.conf",
     "debian_version",
     "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
     "localtime",
     "mime.types",
     "os-release",
-    "pki/ca-trust/extracted",
-    "pki/tls/certs",
     "pki/tls/openssl.cnf",
     "protocols",
     "services",
-    "ssl/certs",
     "ssl/openssl.cnf",
     "timezone",
 )
@@ -51,36 +44,35 @@ _WRITTEN = {
 def write_support(folder: Path) -> None:
     """Write what every box shows but the host has not, once: an /etc of its own.
 
-    It is a copy, because each thing that is mounted makes every command slower.
+    Its files are copies, because each thing that is mounted makes every command slower.
     """
     etc = folder / "etc"
     etc.mkdir()
-    for name in _ETC:
+    for name in _etc_folders():
+        (etc / name).mkdir(parents=True)
+    for name in _ETC_FILES:
         source, target = Path("/etc", name), etc / name
         if os.access(source, os.R_OK):
             target.parent.mkdir(parents=True, exist_ok=True)
-            _copy(source, target)
+            shutil.copy(source, target, follow_symlinks=False)
     for name, text in _WRITTEN.items():
         (etc / name).write_text(text)
     (etc / "resolv.conf").touch()
     (folder / "nothing").mkdir()
 
 
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir() and not source.is_symlink():
-        shutil.copytree(source, target, symlinks=True)
-    else:
-        shutil.copy2(source, target, follow_symlinks=False)
+def _etc_folders() -> list[str]:
+    return [name for name in _ETC_FOLDERS if Path("/etc", name).is_dir()]
 
 
-def python_of(rootfs: Path | None) -> tuple[str, list[str]]:
-    """Return the python3 of a box and what must be mounted for it: our own where it has none."""
+def python_of(rootfs: Path | None) -> tuple[str | None, list[str]]:
+    """Return the python3 of a box, and what must be mounted for it where it is our own."""
     root = rootfs or Path("/")
     for name in _PYTHONS:
         if (root / name).is_file():
             return f"/{name}", []
     if rootfs is not None:
-        raise UsageError(f"{rootfs} has no python3, which a box with a gateway needs; install it")
+        return None, []  # ours needs libraries that may not be there
     prefix = sys.base_prefix
     return f"{prefix}/bin/python3", ["--ro-bind", prefix, prefix]
 
@@ -127,6 +119,8 @@ def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> 
 
 def _etc(support: Path, *, network: bool) -> list[str]:
     words = ["--ro-bind", str(support / "etc"), "/etc"]
+    for name in _etc_folders():
+        words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
     names = Path("/etc/resolv.conf").resolve()
     if network and names.exists():
         words += ["--ro-bind", str(names), "/etc/resolv.conf"]

@@ -54,8 +54,13 @@ class Cgroup:
 
     @property
     def doors(self) -> list[Path]:
-        """The files into which a process writes 0 to enter."""
-        return sorted({folder / "cgroup.procs" for folder in self.folders.values()})
+        """The files into which a process with one thread writes 0 to enter.
+
+        In version 1 that is the file for single threads: the other one makes the whole kernel wait
+        for a moment of quiet, which is longer than all the rest of starting a box.
+        """
+        name = "tasks" if self.version == 1 else "cgroup.procs"
+        return sorted({folder / name for folder in self.folders.values()})
 
     def limit(self, limits: BoxLimits) -> None:
         """Set the limits that can be kept here."""
@@ -103,9 +108,10 @@ class Cgroup:
     def processes(self) -> set[int]:
         """Return the processes that are in the group."""
         found: set[int] = set()
-        for door in self.doors:
+        for folder in self.folders.values():
             try:
-                found.update(int(pid) for pid in door.read_text().split())
+                text = (folder / "cgroup.procs").read_text()
+                found.update(int(pid) for pid in text.split())
             except FileNotFoundError:
                 continue
         return found

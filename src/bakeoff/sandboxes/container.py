@@ -5,6 +5,7 @@ one, no capability but those of package managers where the whole box is the work
 its task. It carries the mark of its run in its name, so that what a dead run left can be found.
 """
 
+import asyncio
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,8 @@ from dataclasses import dataclass, field
 from bakeoff._lib import owner
 from bakeoff._lib.process import uncancelled
 from bakeoff.core.boxes import Box, BoxSpec, Mount
-from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Image
-from bakeoff.sandboxes import container_relay
+from bakeoff.sandboxes import container_relay, leftovers
 from bakeoff.sandboxes.container_box import ContainerBox
 from bakeoff.sandboxes.container_engine import Engine, EngineName
 from bakeoff.sandboxes.container_images import Images
@@ -94,20 +94,17 @@ class Container:
         return self._user
 
     async def reap(self) -> Sequence[str]:
-        """Take away the containers of dead owners, running or not."""
+        """Take away this engine's containers of dead runs, running or not, then their folders."""
         words = ("ps", "-a", "--filter", f"label={_OWNER}", "--format", "name={{.Names}}")
-        try:
-            seen = await self._engine.call(*words)
-        except SandboxError:
-            return []  # no engine that answers: then there is no container either
+        seen = await self._engine.ask(*words)
         lines = []
-        for word in seen.split():
+        for word in seen.output.split():  # nothing where no engine answers: no container either
             mark = owner.find(word)
             if word.startswith("name=bakeoff-") and mark is not None and owner.is_dead(mark):
                 name = word.removeprefix("name=")
                 await self._remove(name)
-                lines.append(f"removed the container {name}, left by a run that is gone")
-        return lines
+                lines.append(f"container {name}")
+        return [*lines, *await asyncio.to_thread(leftovers.reap)]
 
     async def close(self) -> None:
         """Nothing is held for the whole run."""

@@ -1,6 +1,7 @@
 """One open container: commands are `exec`ed in it, and a restart ends what will not end by itself."""
 
 import asyncio
+import posixpath
 import re
 import secrets
 from collections.abc import Callable
@@ -115,7 +116,7 @@ class ContainerBox:
             if again and not self._stopped and not await self._is_running():
                 await self._restart()
                 return await self._exec(command, again=False)
-            raise SandboxError(f"{command.argv[0]!r} could not be started: {ran.output.strip()}")
+            raise SandboxError(await self._why_not_started(command, ran))
         ran = replace(ran, output=ran.output.removeprefix(f"{mark}\n"))
         if ran.code and self._restarts != before:
             return replace(ran, code=None, stopped="it ended with another command of its box")
@@ -124,15 +125,24 @@ class ContainerBox:
             return replace(ran, code=None, stopped=why)
         return ran
 
+    async def _why_not_started(self, command: Command, ran: Ran) -> str:
+        why = f"{command.argv[0]!r} could not be started: {ran.output.strip()}"
+        if self._stopped or await self._is_running():
+            return why
+        last = await self._engine.ask("logs", "--tail", "20", self.name)
+        return f"{why}. The container has ended; it printed: {last.output.strip() or 'nothing'}"
+
     def _as_user(self) -> tuple[str, ...]:
         return () if self._user is None else ("--user", self._user)
 
     def _preamble(self, command: Command, mark: str) -> bytes:
-        home = {} if self._spec.folder is None else {"HOME": HOME}
+        spec = self._spec
+        ours = {"HOME": HOME, "LANG": "C.UTF-8"} if spec.folder is not None else {}
+        ours["BAKEOFF_ROOT"] = spec.root
         return preamble(
-            {**home, **self._spec.environment, **command.environment},
-            cwd=command.cwd or self._spec.workdir,
-            disk_mb=self._spec.limits.disk_mb,
+            {**ours, **spec.environment, **command.environment},
+            cwd=posixpath.join(spec.root, command.cwd or spec.workdir),
+            disk_mb=spec.limits.disk_mb,
             mark=mark,
         )
 

@@ -5,23 +5,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from bakeoff.core.boxes import BoxSpec
 from bakeoff.sandboxes.container_engine import Engine
-from bakeoff.sandboxes.disk_watch import DiskWatch
+from bakeoff.sandboxes.disk_watch import DiskWatch, Watch
 
 _LOOK_S = 2.0
 _MOST_SHARE = 20  # asking takes podman a quarter of a second
-_LAYER = "layer={{.GraphDriver.Data.UpperDir}}"
+_PLACE = "layer={{.GraphDriver.Data.UpperDir}}\npid={{.State.Pid}}"
 _SIZE = "size={{.SizeRw}}"
-
-
-class Watch(Protocol):
-    """Looks until cancelled, and says when the box takes too much."""
-
-    async def watch(self, over: Callable[[str], None]) -> None:
-        """Call *over* with the reason when the box takes too much."""
 
 
 async def watch_of(engine: Engine, container: str, spec: BoxSpec) -> Watch | None:
@@ -33,20 +25,40 @@ async def watch_of(engine: Engine, container: str, spec: BoxSpec) -> Watch | Non
     if spec.limits.disk_mb is None:
         return None
     folders = () if spec.folder is None else (spec.folder,)
-    layer = await _layer(engine, container)
-    if layer is not None:
-        return DiskWatch((*folders, layer), spec.limits.disk_mb)
+    seen = await engine.ask("inspect", "--type", "container", "--format", _PLACE, container)
+    known = dict(line.split("=", 1) for line in seen.output.splitlines() if "=" in line)
+    layer = known.get("layer", "")
+    if layer.startswith("/") and os.access(layer, os.R_OK | os.X_OK):
+        doors = _doors(known.get("pid", ""))
+        return DiskWatch(
+            (*folders, Path(layer)), spec.limits.disk_mb, processes=lambda: _processes(doors)
+        )
     asked = _AskedLayer(engine, container, spec.limits.disk_mb)
     return _Both(DiskWatch(folders, spec.limits.disk_mb), asked) if folders else asked
 
 
-async def _layer(engine: Engine, container: str) -> Path | None:
-    seen = await engine.ask("inspect", "--type", "container", "--format", _LAYER, container)
-    for line in seen.output.splitlines():
-        path = line.removeprefix("layer=")
-        if path != line and path.startswith("/") and os.access(path, os.R_OK | os.X_OK):
-            return Path(path)
-    return None
+def _doors(pid: str) -> list[Path]:
+    """Return the files that list the processes of a container, by its first one."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    doors = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers in {"", "pids"}:
+            doors.append(Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs"))
+    return doors
+
+
+def _processes(doors: list[Path]) -> set[int]:
+    found: set[int] = set()
+    for door in doors:
+        try:
+            found.update(int(pid) for pid in door.read_text().split())
+        except OSError:
+            continue  # not mounted there, or the container restarts just now
+    return found
 
 
 class _AskedLayer:

@@ -1,9 +1,13 @@
 """The images that containers start from: found, fetched or built, each once."""
 
 import asyncio
+import shutil
 from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bakeoff._lib import scratch
 from bakeoff._lib.digest import digest
 from bakeoff.core.errors import UsageError
 from bakeoff.core.workspace import Image
@@ -50,14 +54,35 @@ class Images:
 
     async def _build(self, image: Image, name: str) -> None:
         folder, recipe = _recipe(image)
-        ended = await self._engine.ask(
-            "build", "-t", name, "--label", "bakeoff.image=1", "-f", str(recipe), str(folder),
-            time_s=self._build_s,
-        )  # fmt: skip
+        async with _seen(folder, image.left_out) as context:
+            file = context / recipe.relative_to(folder)
+            ended = await self._engine.ask(
+                "build", "-t", name, "--label", "bakeoff.image=1", "-f", str(file), str(context),
+                time_s=self._build_s,
+            )  # fmt: skip
         if ended.code != 0:
             why = f"stopped, {ended.stopped}" if ended.stopped else "the build failed"
             last = "\n".join(ended.output.strip().splitlines()[-_LAST_LINES:])
             raise UsageError(f"no image from {recipe}: {why}. Its last lines:\n{last}")
+
+
+@asynccontextmanager
+async def _seen(folder: Path, left_out: tuple[str, ...]) -> AsyncIterator[Path]:
+    """Give a folder that holds what a build may see: *folder* itself, or a copy without some names."""
+    if not left_out:
+        yield folder
+        return
+    place = scratch.new_folder("image")
+
+    def without(here: str, names: list[str]) -> set[str]:
+        return set(names) & set(left_out) if Path(here) == folder else set()
+
+    try:
+        context = place / "context"
+        await asyncio.to_thread(shutil.copytree, folder, context, symlinks=True, ignore=without)
+        yield context
+    finally:
+        scratch.remove(place)
 
 
 def _name(image: Image | None, default: str) -> str:

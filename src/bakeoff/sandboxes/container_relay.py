@@ -10,7 +10,7 @@ from pathlib import Path
 from bakeoff.core.boxes import GatewayAddress, Mount
 from bakeoff.core.errors import SandboxError
 
-PORT = 41100
+PORT = 8642
 _SOCKET = "/run/bakeoff/gateway.sock"
 _HERE = Path(__file__).parent
 _FIND = "for name in python3 perl node; do command -v $name >/dev/null && echo relay=$name; done; :"

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from bakeoff._lib.noun import noun
 
@@ -31,6 +32,13 @@ class Size:
     taken: int
     too_deep: bool = False
     hidden: bool = False
+
+
+class Watch(Protocol):
+    """Looks at what a box takes while a command runs in it."""
+
+    async def watch(self, over: Callable[[str], None]) -> None:
+        """Look until cancelled; call *over* with the reason when the box takes too much."""
 
 
 class DiskWatch:

@@ -8,7 +8,7 @@ from bakeoff.core.boxes import Command, Ran
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.cgroups import Cgroup
-from bakeoff.sandboxes.disk_watch import DiskWatch
+from bakeoff.sandboxes.disk_watch import Watch
 
 _NOT_FOUND, _NOT_RUNNABLE = 127, 126  # as a shell says it
 
@@ -18,7 +18,7 @@ Aftermath = Callable[[Ended | None], Coroutine[object, object, None]]
 class Supervision:
     """Starts commands and sees them off; knows which are running."""
 
-    def __init__(self, limits: BoxLimits, *, cgroup: Cgroup | None, disk: DiskWatch | None) -> None:
+    def __init__(self, limits: BoxLimits, *, cgroup: Cgroup | None, disk: Watch | None) -> None:
         self._limits = limits
         self._cgroup = cgroup
         self._disk = disk

@@ -6,7 +6,7 @@ cannot tell.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
@@ -135,11 +135,15 @@ class HeadToHead:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A candidate with what was recorded of it, of so many rollouts that were planned."""
+    """A candidate with what was recorded of it, of so many rollouts that were planned.
+
+    `name` is what notes call it.
+    """
 
     candidate: str
     planned: int
     rollouts: tuple[RolloutFigures, ...] = field(default_factory=tuple)
+    name: str | None = None
 
 
 def figures(rollout: int, attempt: Attempt) -> RolloutFigures:
@@ -194,7 +198,7 @@ def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> H
         failed=sum(one.success is False for one in contenders),
         undecided=sum(one.success is None for one in contenders),
         horizon_s=horizon_s,
-        notes=tuple(_notes(contenders)),
+        notes=tuple(_notes(contenders, {e.candidate: e.name or e.candidate for e in entries})),
     )
 
 
@@ -297,13 +301,13 @@ def _ranked_with_failures(
     told = any(len(one.rollouts) > 1 or one.success is False for one in contenders)
     if not told or horizon_s is None:
         return None
-    decided = {
-        one.candidate: [_watched(r, horizon_s).seconds for r in one.rollouts if r.verdict.solved is not None]
-        for one in contenders
-    }  # fmt: skip
-    return rank(
-        Measured(candidate=name, values=tuple(seconds)) for name, seconds in decided.items() if seconds
-    )  # fmt: skip
+    measured = []
+    for one in contenders:
+        decided = [r for r in one.rollouts if r.verdict.solved is not None]
+        seconds = tuple(_watched(r, horizon_s).seconds for r in decided)
+        if seconds:
+            measured.append(Measured(candidate=one.candidate, values=seconds))
+    return rank(measured)
 
 
 def _overall(winners: Sequence[Contender]) -> Overall:
@@ -327,7 +331,7 @@ def _average(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _notes(contenders: Sequence[Contender]) -> Iterable[str]:
+def _notes(contenders: Sequence[Contender], names: Mapping[str, str]) -> Iterable[str]:
     rollouts = [r for one in contenders for r in one.rollouts]
     if rollouts and all(one.planned == 1 for one in contenders):
         yield (
@@ -343,9 +347,9 @@ def _notes(contenders: Sequence[Contender]) -> Iterable[str]:
         broken = [r for r in one.rollouts if r.verdict is Verdict.ERROR]
         if broken:
             yield (
-                f"{one.candidate}: {len(broken)} of {one.planned} rollouts broke; that says "
+                f"{names[one.candidate]}: {len(broken)} of {one.planned} rollouts broke; that says "
                 "nothing about the model. Resume the batch to try them again."
             )
         missing = one.planned - len(one.rollouts)
         if missing:
-            yield f"{one.candidate}: {missing} of {one.planned} rollouts have not been run yet."
+            yield f"{names[one.candidate]}: {missing} of {one.planned} rollouts have not been run yet."

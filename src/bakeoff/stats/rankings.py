@@ -150,6 +150,8 @@ def _placed(
 def _reason(ordered: Sequence[Measured], duels: Sequence[Duel], *, single: bool) -> str | None:
     if len(ordered) < 2:
         return "nobody to compare with" if ordered else "nobody is in it"
+    if len({one.mean for one in ordered}) == 1:
+        return "all are equal: the order is that of speed"
     if single:
         return "a single observation: another run may put them in another order"
     if any(duel.decided for duel in duels):

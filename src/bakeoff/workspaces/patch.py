@@ -21,6 +21,7 @@ _DIFF = (
     "--no-color --src-prefix=a/ --dst-prefix=b/"
 )
 _APPLY = "apply --cached --binary --whitespace=nowarn"
+_HEADER = re.compile(rb"^diff --git (a/.* b/.*)$", re.MULTILINE)
 _ABSENT = b"000000"
 _SUBMODULE = b"160000"
 
@@ -42,12 +43,20 @@ def between(work: Work, before: Snapshot, after: Snapshot, *, git_dir: Path) -> 
     counts, _, patch = said.partition(b"\n\n")
     added, removed = _lines(counts)
     return Change(
-        patch=patch.decode("utf-8"),
+        patch=_HEADER.sub(_unmistakable, patch).decode("utf-8"),
         files=counts.count(b"\n") + 1 if counts else 0,
         added=added,
         removed=removed,
         left_out=after.left_out,
     )
+
+
+def _unmistakable(header: re.Match[bytes]) -> bytes:
+    """Return a header with its names in quotes: git cannot read each of those with spaces again."""
+    names = header[1]
+    half = len(names) // 2
+    old, new = names[:half], names[half + 1 :]
+    return b"diff --git %s %s" % (quoted(old), quoted(new)) if b" " in old else header[0]
 
 
 def _attributes(before: Snapshot, after: Snapshot) -> bytes:

@@ -155,10 +155,10 @@ def _give_history(work: Work, folder: Path, snapshot: Snapshot, workdir: str) ->
     make_repository(own)
     git(work, own, "index-pack", "--stdin", stdin=pack)
     (own / "objects" / "info" / "alternates").unlink()
-    (own / "config").write_text(_AGENTS_CONFIG, encoding="ascii")
     (own / "HEAD").write_text(f"ref: {_BRANCH}\n", encoding="ascii")
     git(work, own, "update-ref", _BRANCH, commit.decode())
     git(work, own, "read-tree", _BRANCH, more={"GIT_INDEX_FILE": str(own / "index")})
+    (own / "config").write_text(_AGENTS_CONFIG, encoding="ascii")  # last: until here it is ours
 
 
 def copied(work: Work, source: Path, into: Path) -> None:

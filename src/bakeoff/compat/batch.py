@@ -1,0 +1,270 @@
+"""One task, many models: what was asked for becomes one run of ours, in the folder of a batch."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bakeoff import api
+from bakeoff._lib.clock import now, timestamp
+from bakeoff._lib.loops import run_sync
+from bakeoff.api.machine import machine_info
+from bakeoff.api.sources import Prepared
+from bakeoff.compat.batch_models import Choice, Market, Offer, choose, market
+from bakeoff.compat.batch_place import (
+    Batch,
+    BatchState,
+    find_batch,
+    new_batch,
+    with_session,
+)
+from bakeoff.compat.batch_resume import Earlier, earlier, refuse_what_differs
+from bakeoff.config.env_file import environment
+from bakeoff.config.models_file import BatchSettings, ModelsConfig, read_models_file
+from bakeoff.core.brief import Brief
+from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import SandboxSpec
+from bakeoff.models.discovery import Discovery, ollama_models
+from bakeoff.models.ollama_address import DEFAULT_URL
+from bakeoff.suites.markdown_task import judged, read_markdown
+
+DEFAULT_AGENT = "shell"
+_ATTEMPTS = 2
+_NO_MODELS = """\
+no models detected. Ensure Ollama is installed and running: `ollama list` ({ollama})
+  Check {config} for commercial models: at least one with `enabled: true`{disabled}
+  Verify API keys are set as environment variables{keys}"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What was said on the command line; None is what the batch, the config or the default says."""
+
+    task: Path
+    output: Path
+    models: str | None = None
+    config: Path | None = None
+    parallel: bool = False
+    timeout_s: float | None = None
+    resume: str | None = None
+    agent: str | None = None
+    rollouts: int | None = None
+    judge: str | None = None
+    instructor: str | None = None
+    interventions: int | None = None
+    sandbox: str | None = None
+    env_file: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A batch that is ready to be run; `notices` are to be read before."""
+
+    batch: Batch
+    brief: Brief
+    prepared: Prepared
+    resumes: bool
+    settings: BatchSettings
+    notices: tuple[str, ...]
+    env_file: Path | None
+
+    def options(self) -> api.Options:
+        """Return how and where it is run."""
+        place = self.batch.run
+        where: api.Options = {"resume": str(place)} if self.resumes else {"folder": place}
+        return {**where, "env_file": self.env_file}
+
+    def give_back(self) -> None:
+        """Remove the folder of a batch of which nothing was run."""
+        if not self.batch.begun:
+            shutil.rmtree(self.batch.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Around:
+    """What there is: the file, the variables, the Ollama, the models."""
+
+    config: ModelsConfig | None
+    environ: Mapping[str, str]
+    ollama: Discovery
+    market: Market
+
+    @property
+    def host(self) -> str:
+        return self.environ.get("OLLAMA_HOST") or DEFAULT_URL
+
+
+def ready(wanted: Wanted) -> Ready:
+    """Find the models and the batch, and plan the run; nothing is asked yet."""
+    brief = _task(wanted.task)
+    around = _look_around(wanted)
+    if wanted.resume is None:
+        return _new(wanted, brief, around)
+    batch = find_batch(wanted.resume, wanted.output)
+    if not batch.begun:  # killed before its first moment: there is nothing to go on with
+        shutil.rmtree(batch.run, ignore_errors=True)
+        return _new(wanted, brief, around, batch=batch)
+    return _again(wanted, brief, around, batch)
+
+
+def _task(path: Path) -> Brief:
+    if path.suffix.lower() != ".md":
+        brief = api.read(path, {})
+    else:
+        brief = read_markdown(path)
+    if len(brief.tasks) != 1:
+        raise UsageError(f"{path}: a batch runs one task, and here are {len(brief.tasks)}")
+    return brief
+
+
+def _look_around(wanted: Wanted) -> _Around:
+    environ = environment(os.environ, named=wanted.env_file, here=Path()).values
+    config = read_models_file(wanted.config) if wanted.config else None
+    ollama = run_sync(ollama_models(environ.get("OLLAMA_HOST") or DEFAULT_URL))
+    return _Around(
+        config=config,
+        environ=environ,
+        ollama=ollama,
+        market=market(ollama.found, config, environ),
+    )
+
+
+def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = None) -> Ready:
+    if not around.market.offers:
+        raise UsageError(_troubleshooting(around))
+    choice = choose(around.market, wanted.models or "all")
+    settings = around.config.batch if around.config else BatchSettings()
+    limits = Limits(
+        time_s=wanted.timeout_s or settings.default_timeout,
+        interventions=wanted.interventions or 0,
+    )
+    brief = replace(
+        brief,
+        agents=(AgentSpec(name=wanted.agent or DEFAULT_AGENT),),
+        rollouts=wanted.rollouts or 1,
+        conditions=Conditions(
+            limits=limits,
+            roles=_roles(wanted),
+            attempts=settings.attempts if around.config else _ATTEMPTS,
+        ),
+    )
+    brief = _filled(brief, wanted, choice.offers, settings)
+    prepared = api.plan(brief)
+    batch = batch or new_batch(wanted.output, now())
+    state = BatchState(task=str(wanted.task), parallel=brief.parallel or 1)
+    ready = Ready(
+        batch=batch,
+        brief=brief,
+        prepared=prepared,
+        resumes=False,
+        settings=settings,
+        notices=choice.notices,
+        env_file=wanted.env_file,
+    )
+    _begin(ready, state, choice.offers, around)
+    return ready
+
+
+def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready:
+    """Go on with *batch*: its models, its limits and its roles, unless something was said anew."""
+    before, state = earlier(batch), batch.state()
+    settings = around.config.batch if around.config else BatchSettings()
+    choice = choose(around.market, wanted.models) if wanted.models else Choice(offers=())
+    offers = before.offers(around.market, choice.offers)
+    brief = replace(
+        brief,
+        agents=(AgentSpec(name=wanted.agent),) if wanted.agent else (before.agent,),
+        rollouts=max(wanted.rollouts or 0, before.rollouts),
+        conditions=_conditions_again(wanted, before),
+        sandbox=before.sandbox,
+    )
+    brief = _filled(brief, wanted, offers, settings)
+    prepared = api.plan(brief)
+    refuse_what_differs(before, prepared.plan, state, offers, batch)
+    notices = (*choice.notices, *_other_machine(state, around))
+    ready = Ready(
+        batch=batch,
+        brief=brief,
+        prepared=prepared,
+        resumes=True,
+        settings=settings,
+        notices=notices,
+        env_file=wanted.env_file,
+    )
+    _begin(ready, replace(state, parallel=brief.parallel or 1), offers, around)
+    return ready
+
+
+def _conditions_again(wanted: Wanted, before: Earlier) -> Conditions:
+    limits = before.conditions.limits
+    if wanted.timeout_s is not None:
+        limits = replace(limits, time_s=wanted.timeout_s)
+    if wanted.interventions is not None:
+        limits = replace(limits, interventions=wanted.interventions)
+    roles = {**before.conditions.roles, **_roles(wanted)}
+    return replace(before.conditions, limits=limits, roles=roles)
+
+
+def _filled(
+    brief: Brief, wanted: Wanted, offers: Sequence[Offer], settings: BatchSettings
+) -> Brief:
+    """Return *brief* with its models, and how many of them run at once."""
+    parallel = min(len(offers), settings.max_parallel) if wanted.parallel else 1
+    sandbox = SandboxSpec(name=wanted.sandbox) if wanted.sandbox else brief.sandbox
+    models = tuple(offer.spec for offer in offers)
+    return judged(replace(brief, models=models, parallel=parallel, sandbox=sandbox))
+
+
+def _roles(wanted: Wanted) -> dict[str, ModelSpec]:
+    named = {"judge": wanted.judge, "instructor": wanted.instructor}
+    return {role: ModelSpec(provider="", name=name) for role, name in named.items() if name}
+
+
+def _begin(ready: Ready, state: BatchState, offers: Sequence[Offer], around: _Around) -> None:
+    """Remember on what the batch is run, and that a session of it starts now."""
+    digests = {o.spec.full_name: o.digest for o in offers if o.digest}
+    machine = run_sync(machine_info(around.host, _served(around.ollama, offers)))
+    state = replace(state, machine=machine, digests={**state.digests, **digests})
+    ready.batch.remember(with_session(state, timestamp()))
+
+
+def _served(ollama: Discovery, offers: Sequence[Offer]) -> dict[str, Json]:
+    names = {offer.spec.full_name for offer in offers}
+    return {
+        model.name: {
+            "digest": model.digest,
+            "size_bytes": model.size_bytes,
+            "quantization": model.quantization,
+            "context_length": model.context_length,
+        }
+        for model in ollama.found
+        if model.name in names
+    }
+
+
+def _other_machine(state: BatchState, around: _Around) -> list[str]:
+    """Return a warning where the batch began on something else than it goes on with."""
+    today = run_sync(machine_info(around.host))
+    told = [
+        name
+        for name in ("cpu", "cores", "memory_bytes", "os", "ollama")
+        if state.machine.get(name) != today.get(name)
+    ]
+    if not told:
+        return []
+    return [f"the batch began on another machine ({', '.join(told)} differ): times do not compare"]
+
+
+def _troubleshooting(around: _Around) -> str:
+    config, found = around.config, around.market
+    return _NO_MODELS.format(
+        ollama="; ".join(str(trouble) for trouble in around.ollama.troubles) or "it has none",
+        config=config.source.path if config else "models_config.yaml (--config)",
+        disabled=f" (switched off: {', '.join(found.disabled)})" if found.disabled else "",
+        keys=f" ({'; '.join(f'{n}: {why}' for n, why in found.missing.items())})"
+        if found.missing
+        else "",
+    )

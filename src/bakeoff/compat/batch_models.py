@@ -1,0 +1,192 @@
+"""Which models a batch is run with: all that are there, or those that were named."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bakeoff.api.model_names import resolve
+from bakeoff.config.models_file import ModelsConfig
+from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.models.discovery import Found, configured_models
+from bakeoff.models.ollama_address import address
+
+ALL = "all"
+_OLLAMA = "ollama"
+_LATEST = ":latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """A model that can be run; `digest` is its server's, where it tells one."""
+
+    spec: ModelSpec
+    digest: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How a person names it: a configured one as in the file, Ollama's as `ollama/name:tag`."""
+        return report_name(self.spec)
+
+    def exact(self) -> set[str]:
+        """Return every way to name just this one."""
+        names = {self.name, self.spec.name, self.spec.full_name, self.spec.label or ""}
+        names |= {name.removesuffix(_LATEST) for name in names}
+        return {name.casefold() for name in names if name}
+
+    def untagged(self) -> set[str]:
+        """Return its names without what stands behind the colon."""
+        names = (self.spec.name, self.spec.full_name)
+        return {name.partition(":")[0].casefold() for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The models that were chosen, and what a person should know about that."""
+
+    offers: tuple[Offer, ...]
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Market:
+    """All there is: what can be run, why the rest cannot, and categories of either."""
+
+    offers: tuple[Offer, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    disabled: Mapping[str, str] = field(default_factory=dict)
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def report_name(spec: ModelSpec) -> str:
+    """Return the name of a model in reports and file names."""
+    return spec.full_name if spec.provider == _OLLAMA else spec.name or spec.full_name
+
+
+def market(
+    found: Iterable[Found], config: ModelsConfig | None, environ: Mapping[str, str]
+) -> Market:
+    """Put together what an Ollama has and what the file configures; what both name is one model."""
+    there = {model.name: model for model in found}
+    offers = {name: _of_ollama(model) for name, model in there.items()}
+    missing: dict[str, str] = {}
+    if config is None:
+        return Market(offers=tuple(offers.values()))
+    for given in config.models:
+        spec = resolve(given)
+        why = _why_not(spec, environ)
+        known = _served(spec, there)
+        if why is None and spec.provider == _OLLAMA and known is None and given.base_url is None:
+            why = f"Ollama does not have it; get it with: ollama pull {spec.name}"
+        if why is not None:
+            missing[report_name(spec)] = why
+        elif known is not None and given.base_url is None:
+            name = known.name.removeprefix("ollama/")
+            offers[known.name] = Offer(spec=replace(spec, name=name), digest=known.digest)
+        else:
+            offers[spec.full_name] = Offer(spec=spec, digest=known.digest if known else None)
+    off = f"it is switched off in {config.source.path}; set `enabled: true` there"
+    return Market(
+        offers=tuple(offers.values()),
+        missing=missing,
+        disabled=dict.fromkeys(config.disabled, off),
+        categories=config.categories,
+    )
+
+
+def _of_ollama(model: Found) -> Offer:
+    name = model.name.removeprefix("ollama/")
+    return Offer(spec=resolve(ModelSpec(provider=_OLLAMA, name=name)), digest=model.digest)
+
+
+def _served(spec: ModelSpec, there: Mapping[str, Found]) -> Found | None:
+    """Return the model of the Ollama that *spec* means, if it is one of its."""
+    if spec.provider != _OLLAMA:
+        return None
+    found = there.get(spec.full_name) or there.get(f"{spec.full_name}{_LATEST}")
+    literal = spec.base_url if spec.base_url and "${" not in spec.base_url else None
+    if found is not None and literal and address(literal) != found.base_url:
+        return None  # the same name on another server
+    return found
+
+
+def _why_not(spec: ModelSpec, environ: Mapping[str, str]) -> str | None:
+    troubles = configured_models([spec], environ).troubles
+    return f"{troubles[0].why}; {troubles[0].what_to_do}" if troubles else None
+
+
+def choose(there: Market, wanted: str) -> Choice:
+    """Return the models that *wanted* means: `all`, or names and categories between commas."""
+    entries = [entry.strip() for entry in wanted.split(",") if entry.strip()]
+    if not entries:
+        raise UsageError(f"--models {wanted!r} names nobody: write names, a category, or `all`")
+    chosen: dict[str, Offer] = {}
+    notices: list[str] = []
+    for entry in entries:
+        for offer in _meant(entry, there, notices):
+            chosen.setdefault(offer.spec.full_name, offer)
+    return Choice(offers=tuple(chosen.values()), notices=tuple(dict.fromkeys(notices)))
+
+
+def _meant(entry: str, there: Market, notices: list[str]) -> Iterator[Offer]:
+    """Yield the models that one entry means."""
+    if entry.casefold() == ALL:
+        notices += [f"{name} is left out: {why}" for name, why in there.missing.items()]
+        yield from there.offers
+        return
+    if exact := _exact(entry, there.offers):
+        yield exact
+        return
+    category = next((c for c in there.categories if c.casefold() == entry.casefold()), None)
+    if category is not None:
+        yield from _members(category, there, notices)
+        return
+    yield _untagged(entry, there)
+
+
+def _exact(entry: str, offers: Sequence[Offer]) -> Offer | None:
+    name = entry.casefold()
+    found = [offer for offer in offers if name in offer.exact()]
+    # a full name wins over another model that is merely displayed under it
+    plain = [offer for offer in found if name in {offer.name.casefold(), offer.spec.full_name.casefold()}]  # fmt: skip
+    if len(plain or found) > 1:
+        raise UsageError(
+            f"--models {entry!r} is the name of several: {_listed(o.spec.full_name for o in found)}"
+        )
+    return next(iter(plain or found), None)
+
+
+def _untagged(entry: str, there: Market) -> Offer:
+    found = [offer for offer in there.offers if entry.casefold() in offer.untagged()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"--models {entry!r} may be any of: {_listed(o.name for o in found)}")
+    for name, why in {**there.disabled, **there.missing}.items():
+        if name.casefold() == entry.casefold():
+            raise UsageError(f"--models {entry!r} cannot be run: {why}")
+    known = _listed(offer.name for offer in there.offers)
+    more = f"; categories: {_listed(there.categories)}" if there.categories else ""
+    raise UsageError(f"no model {entry!r} is there; there are: {known}{more}")
+
+
+def _members(category: str, there: Market, notices: list[str]) -> Iterator[Offer]:
+    """Yield those of a category that are there; a category may name more than anybody has."""
+    found = 0
+    for name in there.categories[category]:
+        try:
+            offer = _exact(name, there.offers) or _untagged(name, there)
+        except UsageError as error:
+            notices.append(f"category {category!r}: {error}")
+            continue
+        found += 1
+        yield offer
+    if not found:
+        names = _listed(there.categories[category])
+        known = _listed(offer.name for offer in there.offers)
+        raise UsageError(
+            f"no model of the category {category!r} ({names}) is there; there are: {known}"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,185 @@
+"""A batch as its ledger has it, and the files that show it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from bakeoff import api
+from bakeoff._lib.untrusted import well_formed
+from bakeoff.compat.batch_place import Batch, BatchState, file_names, names_of
+from bakeoff.core.candidate import Candidate
+from bakeoff.core.manifest import Manifest
+from bakeoff.core.plan import Plan
+from bakeoff.core.record import Attempt, Score, TrialRecord
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.reports.comparison import (
+    Check,
+    Comparison,
+    Competitor,
+    Evidence,
+    Setting,
+    as_csv,
+    as_json,
+    result_as_json,
+)
+from bakeoff.reports.html_report import render
+from bakeoff.stats.head_to_head import Entry, HeadToHead, Verdict, figures, head_to_head, verdict
+
+REPORT = "comparison_report"
+
+
+def write_results(batch: Batch, only: str | None = None) -> Comparison:
+    """Write the file of each model that has a result, or of *only* one, by its candidate's id."""
+    comparison = compare(batch)
+    models = {c.figures.candidate: c.model for c in comparison.competitors}
+    files = file_names(models)
+    for one in comparison.competitors:
+        candidate = one.figures.candidate
+        if one.evidence and only in {None, candidate}:
+            batch.write(files[candidate], _bytes(result_as_json(comparison, one)))
+    return comparison
+
+
+def write_report(batch: Batch) -> Comparison:
+    """Write every file of the batch anew from its ledger, and return what they show."""
+    comparison = write_results(batch)
+    batch.write(f"{REPORT}.json", _bytes(as_json(comparison)))
+    batch.write(f"{REPORT}.csv", well_formed(as_csv(comparison)).encode())
+    batch.write(f"{REPORT}.html", well_formed(render(comparison)).encode())
+    return comparison
+
+
+def _bytes(data: Mapping[str, Json]) -> bytes:
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    return well_formed(text + "\n").encode()
+
+
+def compare(batch: Batch) -> Comparison:
+    """Return what the ledger of *batch* says."""
+    run, state = api.load_run(batch.run), batch.state()
+    plan, manifest = run.plan, run.manifest
+    records = list(run.trials())
+    candidates = tuple(plan.candidates)
+    (task,) = plan.tasks
+    result = _result(plan, records, task)
+    return Comparison(
+        batch_id=batch.id,
+        task=task.id,
+        title=task.name or task.id,
+        instruction="\n\n".join(message.content for message in task.messages),
+        timestamp=manifest.created_at,
+        total_time_s=_total_time_s(state, [record.attempt for record in records]),
+        setting=_setting(plan, manifest, state),
+        machine=state.machine,
+        competitors=_competitors(candidates, records, manifest, result),
+        result=result,
+    )
+
+
+def _result(plan: Plan, records: Sequence[TrialRecord], task: Task) -> HeadToHead:
+    rollouts = max(block.rollouts for block in plan.blocks)
+    names = names_of(tuple(plan.candidates))
+    entries = [
+        Entry(
+            candidate=candidate.id,
+            name=candidate.model.label or names[candidate.id],
+            planned=rollouts,
+            rollouts=tuple(figures(r.rollout, r.attempt) for r in _of(candidate, records)),
+        )
+        for candidate in plan.candidates
+    ]
+    limits = [s for s in (plan.conditions.limits.time_s, task.time_s) if s is not None]
+    return head_to_head(entries, limit_s=min(limits, default=None))
+
+
+def _of(candidate: Candidate, records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    mine = (record for record in records if record.candidate_id == candidate.id)
+    return sorted(mine, key=lambda record: record.rollout)
+
+
+def _competitors(
+    candidates: tuple[Candidate, ...],
+    records: Sequence[TrialRecord],
+    manifest: Manifest,
+    result: HeadToHead,
+) -> tuple[Competitor, ...]:
+    names = names_of(candidates)
+    contenders = {one.candidate: one for one in result.contenders}
+    return tuple(
+        Competitor(
+            model=names[candidate.id],
+            display_name=candidate.model.label or names[candidate.id],
+            figures=contenders[candidate.id],
+            evidence=tuple(_evidence(record) for record in _of(candidate, records)),
+            served=_table(manifest.served.get(candidate.model.full_name)),
+        )
+        for candidate in candidates
+    )
+
+
+def _table(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _setting(plan: Plan, manifest: Manifest, state: BatchState) -> Setting:
+    roles = plan.conditions.roles
+    agent = next(iter(plan.candidates)).agent
+    return Setting(
+        agent=agent.label or agent.name,
+        sandbox=manifest.sandbox.name,
+        limit_s=plan.conditions.limits.time_s,
+        rollouts=max(block.rollouts for block in plan.blocks),
+        parallel=state.parallel,
+        judge=roles["judge"].full_name if "judge" in roles else None,
+        instructor=roles["instructor"].full_name if "instructor" in roles else None,
+    )
+
+
+def _total_time_s(state: BatchState, attempts: Sequence[Attempt]) -> float:
+    """Return for how long the batch was worked on: each session until its last attempt was over."""
+    starts, total = sorted(state.sessions), 0.0
+    for start, after in zip(starts, [*starts[1:], float("inf")], strict=True):
+        ends = [a.started_at + a.elapsed_s for a in attempts if start <= a.started_at < after]
+        total += max(ends, default=start) - start
+    return total
+
+
+def _evidence(record: TrialRecord) -> Evidence:
+    attempt, outcome = record.attempt, record.attempt.outcome
+    change = outcome.change if outcome else None
+    return Evidence(
+        rollout=record.rollout,
+        verdict=verdict(attempt),
+        started_at=datetime.fromtimestamp(attempt.started_at, UTC).isoformat(timespec="seconds"),
+        error=error_of(attempt),
+        answer=outcome.answer if outcome else "",
+        patch=change.patch if change else None,
+        left_out=change.left_out if change else (),
+        transcript=outcome.transcript if outcome else (),
+        checks=tuple(_check(score) for score in attempt.scores),
+        phases=attempt.phases,
+    )
+
+
+def _check(score: Score) -> Check:
+    output = score.details.get("output")
+    return Check(
+        scorer=score.scorer,
+        value=score.value,
+        explanation=score.explanation,
+        output=output if isinstance(output, str) else None,
+    )
+
+
+def error_of(attempt: Attempt) -> str | None:
+    """Return why *attempt* is no success; None where it is one, or where nobody knows."""
+    found = verdict(attempt)
+    if attempt.fault is not None:
+        return f"{attempt.fault.boundary}: {attempt.fault.message}"
+    if found is Verdict.TIMED_OUT:
+        return (attempt.outcome.stop_reason if attempt.outcome else None) or "a limit ran out"
+    if found is Verdict.FAILED:
+        told = [s.explanation for s in attempt.scores if s.explanation and s.value < 1]
+        return "the check failed" + (f": {told[0]}" if told else "")
+    return "it was stopped before it was done" if found is Verdict.CANCELLED else None

@@ -1,0 +1,146 @@
+"""What a person sees of rollouts while they run: quiet, with progress, or everything."""
+
+import asyncio
+from typing import TextIO
+
+from bakeoff._lib.untrusted import for_terminal, one_line
+from bakeoff.compat.rollouts_view import RolloutView
+from bakeoff.core.events import (
+    Event,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TrialEnded,
+    TrialOutput,
+    TrialStarted,
+)
+from bakeoff.core.plan import Trial
+from bakeoff.core.record import Attempt, Status
+
+QUIET, PROGRESS, EVERYTHING = range(3)
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAME_S = 0.1
+_CLEAR = "\r\x1b[K"
+
+
+class Console:
+    """Writes to *out*; with a spinner where *out* is a terminal and nothing else is asked for."""
+
+    def __init__(self, view: RolloutView, out: TextIO, *, verbosity: int) -> None:
+        self._view = view
+        self._out = out
+        self._verbosity = verbosity
+        self._spins = verbosity == QUIET and out.isatty()
+        self._frame = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.planned = self.done = self.faults = 0
+        self.at_budget = False
+
+    def say(self, text: str) -> None:
+        """Write one line; whatever a program printed is harmless in it."""
+        start = _CLEAR if self._timer is not None else ""
+        self._out.write(f"{start}{for_terminal(text)}\n")
+        self._out.flush()
+
+    def __call__(self, event: Event) -> None:
+        """Write what a person should know of *event*."""
+        if isinstance(event, RunStarted):
+            self._started(event)
+        elif isinstance(event, TrialStarted) and self._verbosity >= PROGRESS:
+            self.say(f"[rollouts] launched {self._view.run_id(event.trial)}: {_what(event.trial)}")
+        elif isinstance(event, TrialOutput) and self._verbosity >= EVERYTHING:
+            self._heard(event)
+        elif isinstance(event, TrialEnded):
+            self._ended(event.trial, event.attempt, last=event.last)
+        elif isinstance(event, Notice):
+            self.say(f"[rollouts] {one_line(event.text, width=500)}")
+        elif isinstance(event, RunEnded):
+            self.at_budget = event.at_budget
+            self.close()
+            self._closed()
+
+    def grading(self, event: Event) -> None:
+        """Write what a person should know of *event* while stored work is graded again."""
+        if isinstance(event, RunStarted):
+            self.planned = event.planned
+            self.say(f"[rollouts] Grading {event.planned} runs again")
+        elif isinstance(event, TrialEnded):
+            self.done += 1
+            if self._verbosity >= PROGRESS or event.attempt.fault is not None:
+                run_id, status = self._view.run_id(event.trial), _status(event.attempt)
+                self.say(f"[rollouts] {run_id} {status}{_why(event.attempt)}")
+        elif isinstance(event, Notice | TrialOutput):
+            self(event)
+
+    def close(self) -> None:
+        """Stop the spinner and leave the line clean."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._out.write(_CLEAR)
+            self._out.flush()
+            self._timer = None
+
+    def _started(self, event: RunStarted) -> None:
+        self.planned, self.done = event.planned, event.finished_before
+        due = event.planned - event.finished_before
+        before = f" ({event.finished_before} are done)" if event.finished_before else ""
+        self.say(f"[rollouts] Starting {due} tasks with parallel={self._view.parallel}{before}")
+        if self._spins:
+            self._spin()
+
+    def _spin(self) -> None:
+        frame = _FRAMES[self._frame % len(_FRAMES)]
+        self._frame += 1
+        self._out.write(f"{_CLEAR}{frame} Running tasks... {self.done}/{self.planned} completed")
+        self._out.flush()
+        self._timer = asyncio.get_running_loop().call_later(_FRAME_S, self._spin)
+
+    def _heard(self, event: TrialOutput) -> None:
+        run_id = self._view.run_id(event.trial)
+        for line in event.text.splitlines():
+            self.say(f"[{run_id}] {line}")
+
+    def _ended(self, trial: Trial, attempt: Attempt, *, last: bool) -> None:
+        if not last:
+            if self._verbosity >= PROGRESS:
+                why = one_line(attempt.fault.message if attempt.fault else "", width=300)
+                self.say(f"[rollouts] {self._view.run_id(trial)} is tried again: {why}")
+            return
+        self.faults += attempt.status is Status.FAULTED
+        self.done += attempt.status.final
+        run_id, status = self._view.run_id(trial), _status(attempt)
+        if self._verbosity >= PROGRESS:
+            score = "" if attempt.score is None else f", score {attempt.score:.3f}"
+            took = f"{attempt.elapsed_s:.1f} s"
+            self.say(
+                f"[rollouts] {self.done}/{self.planned} completed: {run_id} "
+                f"{status}{score}, {took}{_why(attempt)}"
+            )
+        elif attempt.status.final:
+            self.say(f"✓ Task {run_id} completed ({status})")
+        else:
+            self.say(f"✗ Task {run_id} could not be run ({status}){_why(attempt)}")
+
+    def _closed(self) -> None:
+        icon = self._verbosity < PROGRESS
+        if self.done == self.planned:
+            self.say(f"{'✓ ' if icon else '[rollouts] '}All {self.planned} tasks completed!")
+            return
+        said = f"{self.done} of {self.planned} tasks completed, {self.faults} could not be run"
+        self.say(f"{'✗ ' if icon else '[rollouts] '}{said}")
+
+
+def _status(attempt: Attempt) -> str:
+    if attempt.status is not Status.COMPLETED:
+        return attempt.status.value
+    return "passed" if attempt.passed else "failed"
+
+
+def _why(attempt: Attempt) -> str:
+    if attempt.fault is None:
+        return ""
+    return f": {one_line(attempt.fault.message, width=500)}"
+
+
+def _what(trial: Trial) -> str:
+    return f"{trial.task.id} with {trial.candidate.id}, rollout {trial.rollout}"

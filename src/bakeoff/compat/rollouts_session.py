@@ -1,0 +1,216 @@
+"""One session at rollouts: started, resumed or graded again, with Ctrl-C once and twice."""
+
+import asyncio
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bakeoff import api
+from bakeoff._lib.clock import now
+from bakeoff.api.loop import new_event_loop
+from bakeoff.compat.rollouts_console import QUIET, Console
+from bakeoff.compat.rollouts_place import Rollout, find_rollout, is_rollout, new_rollout
+from bakeoff.compat.rollouts_view import MANIFEST, RolloutView
+from bakeoff.core.brief import Brief
+from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Event
+from bakeoff.core.stop import Stop
+
+EXIT_FAULTED = 3
+EXIT_BUDGET = 4
+EXIT_INTERRUPTED = 130
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What was said on the command line about a run of rollouts."""
+
+    config: Path | None
+    data: Path
+    resume: str | None = None
+    verbosity: int = QUIET
+    parallel: int | None = None
+    sandbox: str | None = None
+    env_file: Path | None = None
+
+    def run(self) -> int:
+        """Run what is to be run; return the exit code."""
+        brief = None if self.config is None else _brief(self.config)
+        if self.resume is None and brief is None:
+            raise UsageError("nothing to run: name a config, or a rollout with --resume")
+        if self.resume is not None:
+            rollout = self._resumed(brief)
+        else:
+            rollout = new_rollout(self.data, brief.name if brief else "", now())
+        try:
+            view = self._view(brief, rollout)
+            console = Console(view, sys.stdout, verbosity=self.verbosity)
+            self._announce(brief, view, console)
+            return self._execute(brief, view, console)
+        finally:
+            if not is_rollout(rollout.folder):
+                _give_back(rollout)
+
+    def _resumed(self, brief: Brief | None) -> Rollout:
+        """Return the rollout to go on with: a folder, a stamp of the config's name, or its newest."""
+        if brief is None:
+            return find_rollout(self.data, str(self.resume))
+        if is_rollout(Path(str(self.resume))):
+            return Rollout(folder=Path(str(self.resume)))
+        stamp = None if self.resume == "latest" else self.resume
+        return find_rollout(self.data, brief.name, stamp)
+
+    def _view(self, brief: Brief | None, rollout: Rollout) -> RolloutView:
+        if brief is None or self.config is None:
+            before = view_of(rollout)
+            return RolloutView(
+                rollout,
+                config=before.config,
+                name=before.name,
+                parallel=self.parallel or before.parallel,
+            )
+        parallel = self.parallel or brief.parallel or 1
+        return RolloutView(rollout, config=str(self.config), name=brief.name, parallel=parallel)
+
+    def _announce(self, brief: Brief | None, view: RolloutView, console: Console) -> None:
+        tasks = "" if brief is None else f" tasks={len(brief.pairings)}"
+        console.say(
+            f"[rollouts] config={view.config} name={view.name}{tasks} parallel={view.parallel}"
+        )
+        console.say(f"[rollouts] output={view.rollout.folder}")
+        if self.verbosity == QUIET:
+            console.say("[rollouts] Running in quiet mode - use -vv for full output")
+
+    def _execute(self, brief: Brief | None, view: RolloutView, console: Console) -> int:
+        def listen(event: Event) -> None:
+            view(event)
+            console(event)
+
+        stop, ledger = Stop(), view.rollout.ledger
+        options: api.Options = {
+            "listener": listen,
+            "stop": stop,
+            "sandbox": self.sandbox,
+            "parallel": view.parallel,
+            "env_file": self.env_file,
+            "command": tuple(sys.argv[1:]),
+        }
+        if self.resume is None:
+            options["folder"] = ledger
+        else:
+            options["resume"] = str(ledger)
+        try:
+            finished = interruptible(api.run_async(brief, **options), stop, console.say)
+        finally:
+            console.close()
+        if finished is None or stop.requested:
+            return self._stopped(view, console)
+        return EXIT_FAULTED if finished.summary().buckets.faults else 0
+
+    def _stopped(self, view: RolloutView, console: Console) -> int:
+        if not is_rollout(view.rollout.folder):
+            console.say("[rollouts] stopped before anything was run")
+            return EXIT_INTERRUPTED
+        view.rebuild()
+        config = [] if self.config is None else [str(self.config)]
+        words = shlex.join(["run", *config, "--resume", str(view.rollout.folder)])
+        why = "stopped at the budget" if console.at_budget else "stopped"
+        console.say(f"[rollouts] {why}; go on with: python scripts/eval_rollouts.py {words}")
+        return EXIT_BUDGET if console.at_budget else EXIT_INTERRUPTED
+
+
+def grade_again(rollout: Rollout, *, verbosity: int, sandbox: str | None) -> int:
+    """Grade the stored work of a rollout again, and make its files anew; return the exit code."""
+    view, stop = view_of(rollout), Stop()
+    console = Console(view, sys.stdout, verbosity=verbosity)
+    view.rebuild()
+    work = api.rescore_async(
+        str(rollout.ledger), listener=console.grading, stop=stop, sandbox=sandbox
+    )
+    try:
+        finished = interruptible(work, stop, console.say)
+    finally:
+        console.close()
+    if finished is None or stop.requested:
+        console.say("[rollouts] stopped; the verdicts are as they were before")
+        return EXIT_INTERRUPTED
+    view.rebuild()
+    return EXIT_FAULTED if finished.summary().buckets.faults else 0
+
+
+def view_of(rollout: Rollout) -> RolloutView:
+    """Return the view of a rollout that was started before, as its manifest describes it."""
+    try:
+        before = json.loads((rollout.folder / MANIFEST).read_bytes())
+        config, name, parallel = before["config"], before["name"], before["parallel"]
+    except (OSError, ValueError, KeyError, TypeError):  # killed before its first version was there
+        manifest = api.load_run(rollout.ledger).manifest
+        config = manifest.sources[0].path if manifest.sources else None
+        name, parallel = manifest.name, 1
+    return RolloutView(rollout, config=config, name=name, parallel=parallel)
+
+
+def interruptible(
+    work: Coroutine[object, object, T], stop: Stop, say: Callable[[str], None]
+) -> T | None:
+    """Run *work*; the first Ctrl-C finishes what is under way, the second stops now (None)."""
+
+    async def watched() -> T | None:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+
+        def cancel_once() -> None:
+            # a third Ctrl-C must not cut the ledger off while it is being closed
+            if task is not None and not task.cancelling():
+                task.cancel()
+
+        def interrupt() -> None:
+            if stop.requested:
+                cancel_once()
+                return
+            stop.request()
+            say("[rollouts] stopping: what runs is finished first; Ctrl-C again to stop now")
+
+        def terminate() -> None:
+            stop.request()
+            cancel_once()
+
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        loop.add_signal_handler(signal.SIGTERM, terminate)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not stop.requested:
+                raise
+            return None
+        finally:
+            if stop.requested:  # nothing is left to be stopped, and the last words are to be read
+                loop.remove_signal_handler(signal.SIGINT)
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(watched())
+
+
+def _brief(config: Path) -> Brief:
+    brief = api.read(config, {})
+    if not brief.pairings:
+        raise UsageError(
+            f"{config}: no rollouts are in it; write [[tasks]] with `prepared_dir` and `model`"
+        )
+    return brief
+
+
+def _give_back(rollout: Rollout) -> None:
+    """Take the folders of a rollout away that has not begun; none of them with anything in it."""
+    first = rollout.run_dir(f"{rollout.stamp}-0")
+    for folder in (rollout.ledger, rollout.folder, first, rollout.folder.parent):
+        with suppress(OSError):
+            folder.rmdir()

@@ -1,0 +1,124 @@
+"""A hundred coding trials at once leave nothing behind, whether the runner ends or is killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import bakeoff
+from bakeoff._lib import scratch
+from bakeoff.core.record import Status
+from bakeoff.sandboxes.marks import VARIABLE
+from support.cli import BAKEOFF
+from support.coding_tasks import FIX, write_fix_add
+from support.parts import require
+
+_TRIALS = 100
+_RUN_FILE = f"""\
+suites = ["fix-add"]
+agents = ["shell"]
+rollouts = {_TRIALS}
+parallel = {_TRIALS}
+sandbox = "bubblewrap"
+
+[[models]]
+model = "scripted/coder"
+[models.settings]
+rules = [
+  {{ match = "subtracts", reply = '''
+```sh
+setsid sh -c 'sleep 1000' & sleep 0.2; {FIX}
+```
+''' }},
+  {{ match = "exit code", reply = "Done." }},
+]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _needs_bubblewrap() -> None:
+    require("bubblewrap", shutil.which("bwrap"), "apt-get install bubblewrap")
+
+
+@pytest.fixture
+def private_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder of this test's own, so that what is left can be counted."""
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    return place
+
+
+def _left(private: Path, runner: int) -> list[str]:
+    """Return whatever still shows that the boxes of *runner* were open."""
+    base = private / f"bakeoff-{os.getuid()}"
+    folders = [str(path) for path in base.iterdir()] if base.is_dir() else []
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(base) in line]
+    return [*folders, *_processes(runner), *mounts, *_cgroups(runner)]
+
+
+def _processes(runner: int) -> list[str]:
+    """Return the processes that carry the mark of a box of *runner*."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                told = (folder / "environ").read_bytes().decode(errors="replace")
+            except OSError:
+                continue  # it has just ended
+            if VARIABLE in told and f"-{runner}-" in told:
+                found.append(f"process {folder.name}: {told[:120]}")
+    return found
+
+
+def _cgroups(runner: int) -> list[str]:
+    return [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/*-{runner}-*")]
+
+
+def _start(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
+    with (folder / "said.txt").open("wb") as said:
+        return subprocess.Popen(
+            [*BAKEOFF, "run", str(folder / "run.toml"), "--output", str(folder / "runs"), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+
+
+def test_a_hundred_trials_at_once_leave_nothing(tmp_path: Path, private_temp: Path) -> None:
+    write_fix_add(tmp_path)
+    (tmp_path / "run.toml").write_text(_RUN_FILE)
+    runner = _start(tmp_path)
+    assert runner.wait(timeout=300) == 0, (tmp_path / "said.txt").read_text()
+    records = list(bakeoff.load_run(output=tmp_path / "runs").trials())
+    assert [r.attempt.score for r in records] == [1.0] * _TRIALS
+    assert _left(private_temp, runner.pid) == []
+
+
+def test_after_a_kill_the_next_start_takes_away_what_was_left(
+    tmp_path: Path, private_temp: Path
+) -> None:
+    write_fix_add(tmp_path)
+    (tmp_path / "run.toml").write_text(_RUN_FILE)
+    runner = _start(tmp_path)
+    base = private_temp / f"bakeoff-{os.getuid()}"
+    until = time.monotonic() + 120
+    while not (base.is_dir() and sum("-box-" in p.name for p in base.iterdir()) >= 20):
+        assert runner.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.wait()
+    assert list(base.iterdir())  # there was something to take away
+    again = _start(tmp_path, "--resume", "latest")
+    assert again.wait(timeout=300) == 0, (tmp_path / "said.txt").read_text()
+    records = list(bakeoff.load_run(output=tmp_path / "runs").trials())
+    assert len(records) == _TRIALS
+    assert {r.attempt.status for r in records} == {Status.COMPLETED}
+    assert _left(private_temp, runner.pid) == []
+    assert _left(private_temp, again.pid) == []
+    assert scratch.dead() == []
