@@ -121,6 +121,24 @@ def test_arguments_arrive_as_they_are(backend: Backend, folder: Path) -> None:
     assert result.output == "".join(f"<{word}>" for word in words)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        Command(argv=("sh", "-c", "echo a\0b")),
+        Command(argv=("true",), cwd="/app\0--bind\0/\0/mnt"),
+        Command(argv=("true",), environment={"A": "x\0--bind\0/\0/mnt"}),
+        Command(argv=("true", "x" * 3_000_000)),
+    ],
+    ids=["argument", "folder", "environment", "length"],
+)
+def test_a_command_that_cannot_be_is_its_author_s_fault_not_the_box_s(
+    backend: Backend, folder: Path, command: Command
+) -> None:
+    result = do(backend, folder, lambda box: box.run(command))
+    assert result.code == 126
+    assert result.output
+
+
 def test_a_command_starts_where_it_is_told(backend: Backend, folder: Path) -> None:
     (folder / "inner").mkdir()
     (folder / "inner" / "here").touch()

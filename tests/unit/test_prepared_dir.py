@@ -34,8 +34,8 @@ def test_a_prepared_folder_becomes_a_task(tmp_path: Path) -> None:
     assert (workspace.root, workspace.workdir, workspace.start) == ("/app", "repo", "/app/repo")
     (repo,) = workspace.files
     assert (repo.path, repo.at, repo.commit) == (str(folder / "source"), "repo", None)
-    (hidden,) = workspace.hidden
-    assert (hidden.path, hidden.at) == (str(folder / "evaluation"), "evaluation")
+    assert {tree.path for tree in workspace.hidden} == {str(folder / "evaluation")}
+    assert [tree.at for tree in workspace.hidden] == ["repo/evaluation", "evaluation"]
     assert workspace.reference is not None
     assert (workspace.reference.path, workspace.reference.at) == (
         str(folder / "diff.patch"),

@@ -7,6 +7,7 @@ import pytest
 
 from bakeoff import api
 from bakeoff.api import paired
+from bakeoff.api.checks import check
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
 from bakeoff.suites.rollouts_toml import read_toml_file
@@ -218,3 +219,19 @@ def test_hundreds_of_entries_load_fast_since_a_folder_is_read_once(place: Path) 
     assert len(api.plan(path).plan) == 500
     # 500 entries of one folder: far less than 500 times one
     assert time.perf_counter() - began < 100 * one + 1
+
+
+def test_a_config_is_checked_with_all_that_is_wrong_about_its_folders(place: Path) -> None:
+    path = place / "configs" / "bench.toml"
+    path.write_text(
+        'agent = "shell"\n'
+        '[[tasks]]\nprepared_dir = "prepared/task_1"\nmodel = "scripted"\n'
+        '[[tasks]]\nprepared_dir = "prepared/none"\nmodel = "scripted/other"\n'
+        '[[tasks]]\nprepared_dir = "prepared/nobody"\nmodel = "scripted"\n'
+    )
+    with pytest.raises(UsageError) as error:
+        check(path)
+    assert str(error.value).splitlines() == [
+        f"{place}/prepared/none: there is no such folder",
+        f"{place}/prepared/nobody: there is no such folder",
+    ]

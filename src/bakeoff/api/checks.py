@@ -7,10 +7,12 @@ from pathlib import Path
 from bakeoff import registry
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.model_names import OWN
+from bakeoff.api.paired import models_of
 from bakeoff.api.rigs import Parts, about_task, check_scorer
 from bakeoff.api.sources import Wishes, prepare, read
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
 
 
@@ -20,7 +22,7 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
     Nobody's own Python is imported here: that happens only when a run is asked for.
     """
     brief = read(source, {})
-    without_models = not (brief.models or models)
+    without_models = not (brief.models or brief.pairings or models)
     if without_models:  # a suite alone is fine; who solves it is said at run time
         brief = replace(brief, models=(ModelSpec(provider="scripted", name="echo"),))
     prepared = prepare(brief, Wishes(models=models, base_url=base_url))
@@ -33,6 +35,8 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
             parts.agent(agent)
     # a suite alone is judged by whom the run says; a run file must say it
     roles = plan.conditions.roles if source.suffix == ".toml" else {"judge"}
+    if trouble := [task.trouble for task in plan.tasks if task.trouble]:
+        raise UsageError("\n".join(trouble))
     for task in plan.tasks:
         with about_task(task):
             _check_scorers(task, parts, roles)
@@ -64,6 +68,7 @@ def _lines(source: Path, brief: Brief, *, trials: int, without_models: bool) -> 
     if without_models:
         lines.append("no model is named: give one with --model when you run it")
     else:
-        names = ", ".join(model.label or model.full_name for model in brief.models)
+        named = dict.fromkeys(model.label or model.full_name for model in models_of(brief))
+        names = ", ".join(named)
         lines.append(f"models: {names}; {trials} trials")
     return lines

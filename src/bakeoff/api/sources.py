@@ -120,8 +120,8 @@ def _wished(
             brief.pairings,
             Terms(
                 tasks={old.digest: new for old, new in zip(chosen, tasks, strict=True)},
-                models=models,
-                agents=agents,
+                models=models if wishes.models else (),
+                agents=agents if wishes.agents else (),
                 rollouts=wishes.rollouts,
             ),
         )

@@ -111,10 +111,7 @@ def ready(wanted: Wanted) -> Ready:
 
 
 def _task(path: Path) -> Brief:
-    if path.suffix.lower() != ".md":
-        brief = api.read(path, {})
-    else:
-        brief = read_markdown(path)
+    brief = read_markdown(path) if path.suffix.lower() == ".md" else api.read(path, {})
     if len(brief.tasks) != 1:
         raise UsageError(f"{path}: a batch runs one task, and here are {len(brief.tasks)}")
     return brief

@@ -1,19 +1,15 @@
 """One session at rollouts: started, resumed or graded again, with Ctrl-C once and twice."""
 
-import asyncio
 import json
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from bakeoff import api
 from bakeoff._lib.clock import now
-from bakeoff.api.loop import new_event_loop
+from bakeoff.api.interrupting import interruptible
 from bakeoff.compat.rollouts_console import QUIET, Console
 from bakeoff.compat.rollouts_place import Rollout, find_rollout, is_rollout, new_rollout
 from bakeoff.compat.rollouts_view import MANIFEST, RolloutView
@@ -25,8 +21,6 @@ from bakeoff.core.stop import Stop
 EXIT_FAULTED = 3
 EXIT_BUDGET = 4
 EXIT_INTERRUPTED = 130
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,47 +150,6 @@ def view_of(rollout: Rollout) -> RolloutView:
         config = manifest.sources[0].path if manifest.sources else None
         name, parallel = manifest.name, 1
     return RolloutView(rollout, config=config, name=name, parallel=parallel)
-
-
-def interruptible(
-    work: Coroutine[object, object, T], stop: Stop, say: Callable[[str], None]
-) -> T | None:
-    """Run *work*; the first Ctrl-C finishes what is under way, the second stops now (None)."""
-
-    async def watched() -> T | None:
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-
-        def cancel_once() -> None:
-            # a third Ctrl-C must not cut the ledger off while it is being closed
-            if task is not None and not task.cancelling():
-                task.cancel()
-
-        def interrupt() -> None:
-            if stop.requested:
-                cancel_once()
-                return
-            stop.request()
-            say("[rollouts] stopping: what runs is finished first; Ctrl-C again to stop now")
-
-        def terminate() -> None:
-            stop.request()
-            cancel_once()
-
-        loop.add_signal_handler(signal.SIGINT, interrupt)
-        loop.add_signal_handler(signal.SIGTERM, terminate)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if not stop.requested:
-                raise
-            return None
-        finally:
-            if stop.requested:  # nothing is left to be stopped, and the last words are to be read
-                loop.remove_signal_handler(signal.SIGINT)
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(watched())
 
 
 def _brief(config: Path) -> Brief:

@@ -24,8 +24,8 @@ class Bubblewrap:
     name = "bubblewrap"
     isolates = True
 
-    def __init__(self, *, rootfs: Path | None = None, control_groups: bool = True) -> None:
-        self._rootfs = rootfs
+    def __init__(self, *, rootfs: str | Path | None = None, control_groups: bool = True) -> None:
+        self._rootfs = None if rootfs is None else Path(rootfs)
         self._control_groups = control_groups
         self._ready: asyncio.Task[Ground] | None = None
 

@@ -10,21 +10,20 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from bakeoff._lib import scratch
 from bakeoff._lib.process import Ended, Program
 from bakeoff.core.boxes import BoxSpec, Command, Ran
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.sandboxes import marks, prelude
 from bakeoff.sandboxes.bubblewrap_ground import PATH, Ground
 from bakeoff.sandboxes.bubblewrap_root import HOME, SUPPORT, root_arguments
-from bakeoff.sandboxes.cgroups import Cgroup
-from bakeoff.sandboxes.disk_watch import DiskWatch
-from bakeoff.sandboxes.supervision import Supervision
+from bakeoff.sandboxes.holdings import Holdings
+from bakeoff.sandboxes.supervision import Supervision, not_started
 
 GATEWAY_PORT = 8642
 _RELAY = Path(__file__).with_name("relay.py")
 _SHM_BYTES = 256 << 20
 _DEATH_S = 10.0
+_BY_SIGNAL = 128
 _TMP = "/tmp"  # noqa: S108 -- the box's own
 
 
@@ -35,24 +34,12 @@ class BubblewrapBox:
         _check(spec, ground)
         self._spec = spec
         self._ground = ground
-        self._mark = marks.new_mark()
-        self._private = scratch.new_folder("box")
-        for name in ("home", "tmp", "files"):
-            (self._private / name).mkdir()
-        (self._private / "tmp").chmod(0o1777)
-        self._folder = spec.folder or self._private / "files"
-        self._cgroup: Cgroup | None = None
-        if ground.cgroups is not None:
-            self._cgroup = ground.cgroups.make(self._mark, spec.limits)
-        self._supervision = Supervision(spec.limits, cgroup=self._cgroup, disk=self._disk_watch())
-        self._view = self._all_mounts()
-
-    def _disk_watch(self) -> DiskWatch | None:
-        if self._spec.limits.disk_mb is None:
-            return None
-        held_by = self._cgroup.processes if self._cgroup else None
-        folders = (self._folder, self._private)
-        return DiskWatch(folders, self._spec.limits.disk_mb, processes=held_by)
+        self._view: list[str] = []
+        self._holdings = Holdings(spec, ground.cgroups)
+        self._holdings.temp.chmod(0o1777)
+        self._supervision = Supervision(
+            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk_watch()
+        )
 
     @property
     def gateway_url(self) -> str | None:
@@ -72,11 +59,16 @@ class BubblewrapBox:
             files.callback(os.close, reading)
             files.callback(os.close, writing)
             passing = [writing]
+            self._view = self._view or self._all_mounts()
             words = [*self._view, *self._own_words(command), "--json-status-fd", str(writing)]
             if self._ground.calls is not None:
                 passing.append(os.open(self._ground.calls, os.O_RDONLY | os.O_CLOEXEC))
                 files.callback(os.close, passing[-1])
                 words += ["--seccomp", str(passing[-1])]
+            if any(
+                "\0" in word for word in words
+            ):  # they are parted by it: more words would follow
+                return not_started("embedded null byte")
             # through a file: the environment may hold a token, and arguments are seen by everyone
             arguments = _file_with("\0".join([*words, ""]).encode())
             files.callback(os.close, arguments)
@@ -87,8 +79,8 @@ class BubblewrapBox:
 
     def _program(self, command: Command, arguments: int, *, passing: tuple[int, ...]) -> Program:
         limits = self._spec.limits
-        doors = self._cgroup.doors if self._cgroup else []
-        kept = self._cgroup.folders if self._cgroup else {}
+        group = self._holdings.cgroup
+        kept = group.folders if group else {}
         inside = prelude.within_rlimits(
             memory_mb=None if "memory" in kept else limits.memory_mb,
             processes=None if "pids" in kept else limits.processes,
@@ -98,12 +90,12 @@ class BubblewrapBox:
             inside = (*inside, *relay, str(GATEWAY_PORT), f"{SUPPORT}/gateway.sock", "--")
         return Program(
             argv=(
-                *prelude.entering(doors, most_file_mb=limits.disk_mb),
+                *prelude.entering(self._holdings.doors, most_file_mb=limits.disk_mb),
                 *(self._ground.program, "--args", str(arguments), "--"),
                 *inside,
                 *command.argv,
             ),
-            environment={"PATH": PATH, marks.VARIABLE: self._mark},
+            environment={"PATH": PATH, marks.VARIABLE: self._holdings.mark},
             stdin=command.stdin,
             most_output=command.most_output,
             hears=command.hears,
@@ -119,10 +111,10 @@ class BubblewrapBox:
             ground.support, rootfs=ground.rootfs, targets=targets, network=spec.network
         )
         words += ground.python_mounts
-        words += ["--bind", str(self._private / "tmp"), _TMP]
-        words += ["--bind", str(self._private / "home"), HOME]
+        words += ["--bind", str(self._holdings.temp), _TMP]
+        words += ["--bind", str(self._holdings.home), HOME]
         words += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
-        words += ["--bind", str(self._folder), spec.root]
+        words += ["--bind", str(self._holdings.folder), spec.root]
         for mount in spec.mounts:
             words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
         if self._relayed and spec.gateway is not None:
@@ -140,7 +132,7 @@ class BubblewrapBox:
             "BAKEOFF_ROOT": self._spec.root,
             **self._spec.environment,
             **command.environment,
-            marks.VARIABLE: self._mark,
+            marks.VARIABLE: self._holdings.mark,
         }
         start = os.path.normpath(Path(self._spec.root, command.cwd or self._spec.workdir))
         words = ["--chdir", start, "--clearenv"]
@@ -158,14 +150,15 @@ class BubblewrapBox:
             if clock() > until:
                 raise SandboxError(f"the processes of box {self._spec.label!r} do not end")
             await asyncio.sleep(0.002)
-        if ended is not None and ended.stopped is None and "exit-code" not in told:
+        if ended is not None and _never_started(ended, told):
             raise SandboxError(f"bubblewrap could not start the command: {ended.output.strip()}")
 
     async def stop(self) -> None:
         """End every command."""
         await self._supervision.stop()
-        if self._cgroup is not None and self._cgroup.processes():
-            await asyncio.to_thread(self._cgroup.kill)
+        group = self._holdings.cgroup
+        if group is not None and group.processes():
+            await asyncio.to_thread(group.kill)
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Refuse: there is no image here to differ from."""
@@ -174,12 +167,7 @@ class BubblewrapBox:
     async def close(self) -> None:
         """End every command; take the private folders and the control group away."""
         await self.stop()
-        await asyncio.to_thread(self._remove)
-
-    def _remove(self) -> None:
-        if self._cgroup is not None:
-            self._cgroup.remove()
-        scratch.remove(self._private)
+        await asyncio.to_thread(self._holdings.remove)
 
 
 def _check(spec: BoxSpec, ground: Ground) -> None:
@@ -197,6 +185,11 @@ def _file_with(data: bytes) -> int:
         file.write(data)
     os.lseek(number, 0, os.SEEK_SET)
     return number
+
+
+def _never_started(ended: Ended, told: dict[str, int]) -> bool:
+    """Whether bubblewrap gave up before the command: it says so, unless somebody killed it."""
+    return "exit-code" not in told and ended.code is not None and ended.code < _BY_SIGNAL
 
 
 def _told(status: int) -> dict[str, int]:

@@ -59,7 +59,10 @@ class DiskWatch:
         """Look until cancelled; call *over* with the reason when the box takes too much."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            reason = await self._look()
+            try:
+                reason = await self._look()
+            except OSError as error:
+                reason = f"its disk could not be watched: {error}"
             if reason is not None:
                 over(reason)
 

@@ -11,25 +11,27 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from bakeoff._lib import scratch
 from bakeoff._lib.process import Ended, Program
 from bakeoff.core.boxes import Box, BoxSpec, Command, Ran
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.workspace import Image
 from bakeoff.sandboxes import cgroups, marks, prelude
-from bakeoff.sandboxes.cgroups import Cgroup, Cgroups
-from bakeoff.sandboxes.disk_watch import DiskWatch
+from bakeoff.sandboxes.cgroups import Cgroups
+from bakeoff.sandboxes.holdings import Holdings
 from bakeoff.sandboxes.leftovers import reap
-from bakeoff.sandboxes.supervision import Supervision
+from bakeoff.sandboxes.supervision import Supervision, not_started
 
 
 class Local:
-    """Opens boxes that are a private folder and a process group; *path* is where programs are."""
+    """Opens boxes that are a private folder and a process group.
+
+    Programs are looked for on *path*; left out, on the same as those of this process.
+    """
 
     name = "local"
     isolates = False
 
-    def __init__(self, *, path: str = os.defpath) -> None:
+    def __init__(self, *, path: str | None = None) -> None:
         self._path = path
         self._cgroups: asyncio.Task[Cgroups | None] | None = None
 
@@ -66,7 +68,8 @@ class Local:
             self._cgroups = asyncio.create_task(asyncio.to_thread(cgroups.find))
         found = await asyncio.shield(self._cgroups)
         try:
-            return _LocalBox(spec, path=self._path, groups=found)
+            path = self._path or os.environ.get("PATH", os.defpath)  # the host's programs are its
+            return _LocalBox(spec, path=path, groups=found)
         except OSError as error:
             raise SandboxError(f"no box can be opened: {error}") from error
 
@@ -84,20 +87,13 @@ class _LocalBox:
     def __init__(self, spec: BoxSpec, *, path: str, groups: Cgroups | None) -> None:
         self._spec = spec
         self._path = path
-        self._mark = marks.new_mark()
         self._commands = 0
-        self._cgroup: Cgroup | None = groups.make(self._mark, spec.limits) if groups else None
-        self._private = scratch.new_folder("box")
-        for name in ("home", "tmp", "files"):
-            (self._private / name).mkdir()
-        self._folder = spec.folder or self._private / "files"
+        self._holdings = Holdings(spec, groups)
         self._seen = {mount.target: mount.source for mount in spec.mounts}
-        self._seen[spec.root] = str(self._folder)
-        disk = None
-        if spec.limits.disk_mb is not None:
-            held_by = self._cgroup.processes if self._cgroup else None
-            disk = DiskWatch((self._folder, self._private), spec.limits.disk_mb, processes=held_by)
-        self._supervision = Supervision(spec.limits, cgroup=self._cgroup, disk=disk)
+        self._seen[spec.root] = str(self._holdings.folder)
+        self._supervision = Supervision(
+            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk_watch()
+        )
 
     @property
     def gateway_url(self) -> str | None:
@@ -107,31 +103,32 @@ class _LocalBox:
     async def run(self, command: Command) -> Ran:
         """Run *command* in the folder; what it leaves running runs on until the stop."""
         self._commands += 1
-        mark = f"{self._mark}.{self._commands}"
+        mark = f"{self._holdings.mark}.{self._commands}"
 
         async def after(ended: Ended | None) -> None:
             if ended is None or ended.stopped is not None:  # what left the group goes too
                 await asyncio.to_thread(marks.kill, marks.is_of(mark))
 
         cwd = self._on_host(str(PurePosixPath(self._spec.root, command.cwd or self._spec.workdir)))
+        if "\0" in cwd:
+            return not_started("embedded null byte")
         if not _is_folder(cwd):
             raise SandboxError(f"there is no folder {cwd!r} for {command.argv[0]!r} to start in")
         return await self._supervision.run(command, self._program(command, cwd, mark), after)
 
     def _program(self, command: Command, cwd: str, mark: str) -> Program:
-        doors = self._cgroup.doors if self._cgroup else []
         environment = {
             "PATH": self._path,
-            "HOME": str(self._private / "home"),
+            "HOME": str(self._holdings.home),
             "LANG": "C.UTF-8",
-            "TMPDIR": str(self._private / "tmp"),
-            "BAKEOFF_ROOT": str(self._folder),
+            "TMPDIR": str(self._holdings.temp),
+            "BAKEOFF_ROOT": str(self._holdings.folder),
             **self._spec.environment,
             **command.environment,
         }
         return Program(
             argv=(
-                *prelude.entering(doors, most_file_mb=self._spec.limits.disk_mb),
+                *prelude.entering(self._holdings.doors, most_file_mb=self._spec.limits.disk_mb),
                 *(self._on_host(word) for word in command.argv),
             ),
             environment={
@@ -161,9 +158,9 @@ class _LocalBox:
         await asyncio.to_thread(self._kill)
 
     def _kill(self) -> None:
-        if self._cgroup is not None:
-            self._cgroup.kill()
-        marks.kill(marks.is_of(self._mark))
+        if self._holdings.cgroup is not None:
+            self._holdings.cgroup.kill()
+        marks.kill(marks.is_of(self._holdings.mark))
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Refuse: there is no image here to differ from."""
@@ -172,9 +169,7 @@ class _LocalBox:
     async def close(self) -> None:
         """End every process; take the private folders and the control group away."""
         await self.stop()
-        if self._cgroup is not None:
-            await asyncio.to_thread(self._cgroup.remove)
-        await asyncio.to_thread(scratch.remove, self._private)
+        await asyncio.to_thread(self._holdings.remove)
 
 
 def _is_folder(path: str) -> bool:

@@ -1,6 +1,7 @@
 """The commands of one box while they run: ended in time, within the box's limits, all at a stop."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 
 from bakeoff._lib.process import Child, Ended, NotEndedError, Program, uncancelled
@@ -10,7 +11,7 @@ from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.cgroups import Cgroup
 from bakeoff.sandboxes.disk_watch import Watch
 
-_NOT_FOUND, _NOT_RUNNABLE = 127, 126  # as a shell says it
+_NOT_RUNNABLE = 126  # as a shell says it
 
 Aftermath = Callable[[Ended | None], Coroutine[object, object, None]]
 
@@ -32,9 +33,11 @@ class Supervision:
         killed_before = self._out_of_memory()
         try:
             child = Child(program)
-        except (FileNotFoundError, PermissionError) as error:
-            return _not_started(error)
+        except ValueError as error:  # a zero byte, which no argument can hold
+            return not_started(f"{command.argv[0]!r}: {error}")
         except OSError as error:
+            if error.errno == errno.E2BIG:
+                return not_started(f"{command.argv[0]!r}: {error.strerror}")
             raise SandboxError(f"{command.argv[0]!r} could not be started: {error}") from error
         ended = await self._see_off(child, command.time_s, after)
         stopped = ended.stopped
@@ -84,6 +87,6 @@ class Supervision:
             await asyncio.wait(waiting)
 
 
-def _not_started(error: OSError) -> Ran:
-    code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_RUNNABLE
-    return Ran(code=code, output=f"{error.filename}: {error.strerror}\n", elapsed_s=0.0)
+def not_started(why: str) -> Ran:
+    """Return what a shell says of a command that cannot be: whoever wrote it is at fault."""
+    return Ran(code=_NOT_RUNNABLE, output=f"{why}\n", elapsed_s=0.0)

@@ -197,7 +197,7 @@ class _Prepared:
             workdir=REPO if in_repo else "",
             image=self._image(),
             environment=variables,
-            hidden=tuple(self._overlay(_EVALUATION, at=_EVALUATION)),
+            hidden=tuple(self._hidden(REPO if in_repo else "")),
             reference=self._reference(),
         )
 
@@ -207,6 +207,11 @@ class _Prepared:
             yield repo
         yield from self._overlay("overlay_files", at="")
         yield from self._overlay("overlay_repo_files", at=REPO)
+
+    def _hidden(self, start: str) -> Iterator[Tree]:
+        """Yield the evaluation: where its paths lead from the repository, and from the root."""
+        for at in dict.fromkeys((f"{start}/{_EVALUATION}".lstrip("/"), _EVALUATION)):
+            yield from self._overlay(_EVALUATION, at=at)
 
     def _overlay(self, name: str, *, at: str) -> Iterator[Tree]:
         path = self.folder / name

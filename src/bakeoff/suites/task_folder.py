@@ -1,4 +1,4 @@
-"""The front door for coding tasks: a folder each, Bakeoff's own or Harbor's; many are a suite."""
+"""The front door for coding tasks: a folder each, of our own, prepared, or Harbor's; many are a suite."""
 
 from pathlib import Path
 
@@ -9,9 +9,11 @@ from bakeoff.core.task import Task
 from bakeoff.suites.harbor import is_harbor, read_harbor_task
 from bakeoff.suites.instruction import INSTRUCTION
 from bakeoff.suites.native_task import SETTINGS, read_native_task
+from bakeoff.suites.prepared_dir import PreparedDir, read_prepared
+from bakeoff.suites.prepared_dir_files import META
 
 _OLD_TERMINAL_BENCH = "task.yaml"
-_MARKS = (INSTRUCTION, SETTINGS, _OLD_TERMINAL_BENCH)
+_MARKS = (INSTRUCTION, SETTINGS, META, _OLD_TERMINAL_BENCH)
 
 
 def is_task_folder(path: Path) -> bool:
@@ -66,6 +68,8 @@ def read_task_folder(path: Path) -> Task:
     path = path.resolve()
     if not path.is_dir():
         raise UsageError(f"{path}: there is no such folder")
+    if (path / META).is_file():
+        return _prepared(path)
     if (path / _OLD_TERMINAL_BENCH).is_file() and not (path / SETTINGS).is_file():
         raise UsageError(
             f"{path}: this is a task of the first Terminal-Bench ({_OLD_TERMINAL_BENCH}), which is "
@@ -75,3 +79,10 @@ def read_task_folder(path: Path) -> Task:
     if is_harbor(path, data):
         return read_harbor_task(path, data, text)
     return read_native_task(path, data, text)
+
+
+def _prepared(path: Path) -> Task:
+    task = read_prepared(PreparedDir(folder=path, shown=str(path)))
+    if task.trouble is not None:
+        raise UsageError(task.trouble)
+    return task

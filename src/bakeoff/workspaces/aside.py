@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 from bakeoff._lib.process import uncancelled
@@ -79,6 +80,10 @@ class Work:
             with self._lock:
                 self._running = None
             process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                with suppress(BrokenPipeError):
+                    if pipe is not None:
+                        pipe.close()
         self.go_on()
         return subprocess.CompletedProcess(argv, process.returncode, output, errors)
 

@@ -1,0 +1,120 @@
+"""`batch_runner.py`, and `bakeoff batch`: one task, many models."""
+
+import shlex
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from bakeoff.cli.options import count, new_parser
+
+HOME = Path("benchmark")
+CONFIG = "models_config.yaml"
+
+
+def parser(home: Path = HOME, program: str = "bakeoff batch") -> ArgumentParser:
+    """Return what the command takes; *home* is the folder of the config and of the results."""
+    p = new_parser(
+        "batch",
+        "Run one task with many models, and compare them: a live table while it goes, then reports\n"
+        "as HTML, JSON and CSV. All models of the Ollama that is running, and the enabled ones of\n"
+        f"{home / CONFIG}.",
+    )
+    p.prog = program
+    p.set_defaults(home=home, program=["bakeoff", "batch"])
+    p.add_argument("--task", type=Path, required=True, metavar="TASK",
+                   help="the task: a Markdown file, or a task folder")  # fmt: skip
+    p.add_argument("--models", metavar="MODELS",
+                   help='names or categories between commas, or "all" (default: all)')  # fmt: skip
+    p.add_argument("--output", type=Path, metavar="OUTPUT",
+                   help=f"where batches are kept (default: {home / 'results'})")  # fmt: skip
+    p.add_argument("--parallel", action="store_true", help="run models at the same time")
+    p.add_argument("--timeout", type=_seconds, metavar="TIMEOUT",
+                   help="most seconds for a model (default: 1800)")  # fmt: skip
+    p.add_argument("--resume", metavar="RESUME",
+                   help="the id of a batch to go on with, or its folder")  # fmt: skip
+    p.add_argument("--agent", metavar="AGENT",
+                   help="who works with the model: shell, codex, continue, ... (default: shell)")  # fmt: skip
+    p.add_argument("--rollouts", type=count, metavar="N",
+                   help="how often each model does it (default: 1)")  # fmt: skip
+    p.add_argument("--config", type=Path, metavar="FILE",
+                   help=f"models, categories and settings (default: {home / CONFIG}, if it is there)")  # fmt: skip
+    p.add_argument("--judge", metavar="MODEL",
+                   help="who judges by the success criteria where the task has no check")  # fmt: skip
+    p.add_argument("--instructor", metavar="MODEL",
+                   help="who steps in for the person where an agent asks or stops too early")  # fmt: skip
+    p.add_argument("--interventions", type=count, metavar="N",
+                   help="how often the instructor may step in (default: 3, if there is one)")  # fmt: skip
+    p.add_argument("--sandbox", metavar="NAME",
+                   help="where commands run: bubblewrap, docker, podman, local, modal")  # fmt: skip
+    p.add_argument("--env-file", type=Path, metavar="FILE",
+                   help="variables the shell does not set (default: .env, if there is one)")  # fmt: skip
+    return p
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds") from error
+    if not 0 < seconds < float("inf"):
+        raise ArgumentTypeError(f"must be more than 0, not {text}")
+    return seconds
+
+
+def main(args: Namespace) -> int:
+    """Run the batch; return the exit code: 0 where a model succeeded, else 1, 130 after Ctrl-C."""
+    from bakeoff.cli import batch_running
+    from bakeoff.compat.batch import Wanted
+
+    config = args.config
+    if config is None and (args.home / CONFIG).is_file():
+        config = args.home / CONFIG
+    interventions = args.interventions or (3 if args.instructor else None)
+    wanted = Wanted(
+        task=args.task,
+        output=args.output or args.home / "results",
+        models=args.models,
+        config=config,
+        parallel=args.parallel,
+        timeout_s=args.timeout,
+        resume=args.resume,
+        agent=args.agent,
+        rollouts=args.rollouts,
+        judge=args.judge,
+        instructor=args.instructor,
+        interventions=interventions,
+        sandbox=args.sandbox,
+        env_file=args.env_file,
+    )
+    return batch_running.run(wanted, again=_again(args))
+
+
+def _again(args: Namespace) -> str:
+    """Return the command that goes on with a batch, without its id."""
+    words: list[str] = []
+    for name in ("task", "output", "config", "sandbox", "env_file"):
+        if (value := getattr(args, name)) is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    words += ["--parallel"] if args.parallel else []
+    return shlex.join([*args.program, *words, "--resume"])
+
+
+def call(argv: Sequence[str], *, home: Path) -> int:
+    """Run as the script in *home* does; a user's mistake is one message, never a traceback."""
+    from bakeoff._lib.untrusted import for_terminal
+    from bakeoff.core.errors import BakeoffError
+
+    script = home / "batch_runner.py"
+    args = parser(home, script.name).parse_args(argv)
+    args.program = ["uv", "run", str(script)]
+    try:
+        return main(args)
+    except BakeoffError as error:
+        print(f"{script.name}: error: {for_terminal(str(error))}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read us has gone; so does the rest of what we had to say
+        return 1

@@ -1,0 +1,71 @@
+"""A batch with a person in front of it: the live table, signals, the files, and the word at the end."""
+
+import sys
+
+from bakeoff import api
+from bakeoff.api.interrupting import interruptible
+from bakeoff.cli.batch_progress import BatchProgress
+from bakeoff.cli.batch_screen import BatchLines, BatchScreen, NoScreen
+from bakeoff.cli.batch_tables import print_batch
+from bakeoff.compat.batch import Ready, Wanted, ready
+from bakeoff.compat.batch_place import Batch, names_of
+from bakeoff.compat.batch_view import write_report, write_results
+from bakeoff.core.errors import BakeoffError
+from bakeoff.core.events import Event, Listener, Notice, TrialEnded
+from bakeoff.core.stop import Stop
+
+EXIT_NOTHING = 1
+EXIT_INTERRUPTED = 130
+
+
+def run(wanted: Wanted, *, again: str) -> int:
+    """Run, show how it goes, write the reports; *again* is the command that resumes, but for the id."""
+    it = ready(wanted)
+    stop, screen = Stop(), _screen(it)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.last and it.settings.save_intermediate:
+            _keep(it.batch, event.trial.candidate.id, screen)
+        screen(event)
+
+    try:
+        with screen:
+            for notice in it.notices:
+                screen.say(notice)
+            work = api.run_async(
+                it.brief, listener=listen, stop=stop, command=tuple(sys.argv[1:]), **it.options()
+            )
+            finished = interruptible(work, stop, screen.say)
+    finally:
+        it.give_back()
+    if not it.batch.begun:
+        print("stopped before anything was run", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    comparison = write_report(it.batch)
+    print_batch(comparison, it.batch.folder, verbose=it.settings.verbose)
+    if finished is None or stop.requested:
+        print(f"stopped; go on with: {again} {it.batch.id}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0 if comparison.result.successful else EXIT_NOTHING
+
+
+def _screen(it: Ready) -> BatchScreen | BatchLines:
+    plan, brief = it.prepared.plan, it.brief
+    names = names_of(tuple(plan.candidates))
+    shown = {c.id: c.model.label or names[c.id] for c in plan.candidates}
+    before = api.load_run(it.batch.run).trials() if it.resumes else ()
+    progress = BatchProgress(plan, shown, before)
+    title = f"{it.batch.id}, {brief.tasks[0].id}"
+    if not it.settings.show_progress:
+        return NoScreen(title, progress)
+    if sys.stderr.isatty():
+        return BatchScreen(title, progress)
+    return BatchLines(title, progress)
+
+
+def _keep(batch: Batch, candidate: str, tell: Listener) -> None:
+    """Write the file of one model anew; the ledger has its results, whatever becomes of the file."""
+    try:
+        write_results(batch, only=candidate)
+    except BakeoffError as error:
+        tell(Notice(str(error)))

@@ -1,0 +1,46 @@
+"""What one box holds on the host: private folders and a control group, made and removed together."""
+
+from pathlib import Path
+
+from bakeoff._lib import scratch
+from bakeoff.core.boxes import BoxSpec
+from bakeoff.sandboxes import marks
+from bakeoff.sandboxes.cgroups import Cgroup, Cgroups
+from bakeoff.sandboxes.disk_watch import DiskWatch
+
+
+class Holdings:
+    """A home and a temp folder, a folder for the files where none is given, and a control group."""
+
+    def __init__(self, spec: BoxSpec, groups: Cgroups | None) -> None:
+        self.mark = marks.new_mark()
+        self._private = scratch.new_folder("box")
+        self.home = self._private / "home"
+        self.temp = self._private / "tmp"
+        self.folder = spec.folder or self._private / "files"
+        self._most_disk_mb = spec.limits.disk_mb
+        try:
+            for path in (self.home, self.temp, self._private / "files"):
+                path.mkdir()
+            self.cgroup: Cgroup | None = groups.make(self.mark, spec.limits) if groups else None
+        except OSError:
+            scratch.remove(self._private)
+            raise
+
+    @property
+    def doors(self) -> list[Path]:
+        """What a command enters, by writing to it."""
+        return self.cgroup.doors if self.cgroup else []
+
+    def disk_watch(self) -> DiskWatch | None:
+        """Return what watches everything that the box can write to; None where it has no limit."""
+        if self._most_disk_mb is None:
+            return None
+        held_by = self.cgroup.processes if self.cgroup else None
+        return DiskWatch((self.folder, self._private), self._most_disk_mb, processes=held_by)
+
+    def remove(self) -> None:
+        """Take all of it away but a folder that was given; the processes have been ended."""
+        if self.cgroup is not None:
+            self.cgroup.remove()
+        scratch.remove(self._private)
