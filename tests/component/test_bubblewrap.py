@@ -18,6 +18,7 @@ from bakeoff.core.boxes import BoxSpec, Command, GatewayAddress, Mount, Ran
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.workspace import BoxLimits, Image
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.sandboxes.bubblewrap_box import BubblewrapBox
 from support.parts import require
 from support.sandboxes import bubblewrap
 
@@ -283,6 +284,7 @@ from bakeoff._lib import scratch
 from bakeoff.core.boxes import BoxSpec, Command
 from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.sandboxes.bubblewrap_box import BubblewrapBox
 
 FORKS = '''
 import os, time
@@ -348,31 +350,42 @@ def test_an_ordinary_user_has_boxes_too(tmp_path: Path) -> None:
 # ---- speed
 
 
-def test_a_box_costs_little_more_than_bubblewrap_itself(folder: Path) -> None:
-    program = shutil.which("bwrap")
-    bare = [
-        *(str(program), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"),
-        *("--cap-drop", "ALL", "--disable-userns", "--die-with-parent", "--new-session"),
-        *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "true"),
-    ]
+def test_a_box_costs_less_than_twice_what_bubblewrap_itself_does(folder: Path) -> None:
+    """The least of several is compared, since the machine may be busy with other things."""
+
+    async def one_box(sandbox: Bubblewrap) -> float:
+        started = time.perf_counter()
+        box = await sandbox.open(BoxSpec(label="t", folder=folder))
+        assert (await box.run(Command(argv=("true",)))).code == 0
+        await box.stop()
+        await box.close()
+        return time.perf_counter() - started
+
+    async def same_walls(sandbox: Bubblewrap) -> list[str]:
+        box = await sandbox.open(BoxSpec(label="t", folder=folder))
+        assert isinstance(box, BubblewrapBox)
+        words = [*box._all_mounts(), *box._own_words(Command(argv=("true",)))]
+        bare = [str(shutil.which("bwrap")), *words, "true"]
+        kept = folder / "kept"  # the box's private folders go with it
+        kept.mkdir(exist_ok=True)
+        private = (str(box._holdings.home), str(box._holdings.temp))
+        await box.close()
+        return [str(kept) if word in private else word for word in bare]
 
     async def compared() -> tuple[float, float]:
         sandbox = Bubblewrap()
-        boxes, bares = [], []
-        for _ in range(25):
-            started = time.perf_counter()
-            box = await sandbox.open(BoxSpec(label="t", folder=folder))
-            result = await box.run(Command(argv=("true",)))
-            await box.stop()
-            await box.close()
-            boxes.append(time.perf_counter() - started)
-            assert result.code == 0
+        bare = await same_walls(sandbox)
+        box, alone = 60.0, 60.0
+        for turn in range(200):
+            box = min(box, await one_box(sandbox))
             started = time.perf_counter()
             subprocess.run(bare, check=True)
-            bares.append(time.perf_counter() - started)
+            alone = min(alone, time.perf_counter() - started)
+            if turn >= 20 and box < 2 * alone:
+                break
         await sandbox.close()
-        return min(boxes[1:]), min(bares)
+        return box, alone
 
-    box, bare_s = asyncio.run(compared())
-    print(f"a box {1000 * box:.1f} ms, bubblewrap alone {1000 * bare_s:.1f} ms", file=sys.stderr)
-    assert box < 3 * bare_s
+    box, alone = asyncio.run(compared())
+    print(f"a box {1000 * box:.1f} ms, bubblewrap alone {1000 * alone:.1f} ms", file=sys.stderr)
+    assert box < 2 * alone

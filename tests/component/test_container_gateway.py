@@ -108,17 +108,29 @@ def test_an_image_with_none_of_them_is_told_what_it_needs(
     assert set(where.containers()) == before
 
 
-def test_the_relay_ends_with_the_command(where: Engine, gateway: UnixHttp, tmp_path: Path) -> None:
+def test_one_relay_serves_the_whole_box_and_is_started_again_where_it_is_gone(
+    where: Engine, gateway: UnixHttp, tmp_path: Path
+) -> None:
+    ask_once = (
+        "import sys, urllib.request\n"
+        "print(urllib.request.urlopen(sys.argv[1], data=b'abc', timeout=20).read().decode())"
+    )
+    relays = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done | grep -c ^python3"
+
     async def scenario() -> None:
         of = spec(tmp_path, image=where.with_python(), gateway=gateway.address)
         async with opened(sandbox(where), of) as box:
+            command = Command(argv=("python3", "-c", ask_once, str(box.gateway_url)), time_s=60)
             for _ in range(3):
-                await shell(box, "true")
-            await asyncio.sleep(2)
-            seen = await shell(
-                box, "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done"
+                assert (await box.run(command)).output == "heard 3 abc\n"
+            assert (await shell(box, relays)).output.strip() == "1"
+            killed = await shell(
+                box,
+                "for p in /proc/[0-9]*; do grep -aq ^python3 $p/cmdline && kill -9 ${p#/proc/}; done; :",
             )
-        relays = [line for line in seen.output.splitlines() if line.startswith("python3")]
-        assert len(relays) == 1  # that of the command that looks
+            assert killed.code == 0
+            assert (await box.run(command)).output == "heard 3 abc\n"
+            await shell(box, "sleep 600", time_s=1)
+            assert (await box.run(command)).output == "heard 3 abc\n"
 
     asyncio.run(scenario())

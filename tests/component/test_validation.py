@@ -7,6 +7,7 @@ import pytest
 from bakeoff.api.validation import Finding, How, validate_tasks
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Notice
+from bakeoff.core.stop import Stop
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from support.coding_tasks import RIGHT, write_fix_add
 from support.parts import require
@@ -73,10 +74,18 @@ def test_a_fault_is_not_a_zero(tmp_path: Path) -> None:
     (finding,) = validated(folder, "local")
     assert (finding.oracle, finding.nop, finding.cheat) == (None, None, None)
     assert finding.lines()[0] == "fix-add: oracle -, nop -, cheat -  NOT SOUND"
-    assert (
-        "oracle has no score: scorer 'tests': 'no-such-program-anywhere' could not"
-        in finding.problems[0]
-    )
+    (told,) = finding.problems
+    assert told.startswith("no score for oracle, nop, cheat, cheat-tests, cheat-hooks, ")
+    assert "scorer 'tests': 'no-such-program-anywhere' could not be started" in told
+
+
+def test_a_validation_that_was_stopped_proves_nothing(tmp_path: Path) -> None:
+    stop = Stop()
+    stop.request()
+    (finding,) = validate_tasks(write_fix_add(tmp_path), How(sandbox="local", stop=stop))
+    assert not finding.ok
+    assert finding.problems[0].startswith("no score for oracle, nop, cheat")
+    assert finding.problems[0].endswith(": not run")
 
 
 def test_only_the_tasks_that_are_asked_for_are_run(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ Only the model is played: a server on loopback with a key, behind our own adapte
 
 import asyncio
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from bakeoff.agents.command import (
 from bakeoff.core.boxes import Sandbox
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.outcome import Outcome
+from bakeoff.core.record import Status
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from bakeoff.sandboxes.container import Container
 from support.coding_agents import VERSIONS, installed
@@ -159,6 +161,23 @@ def test_it_goes_on_with_its_session_when_it_is_told_something(
     assert "it passes" in last  # what it did before is still part of the conversation
 
 
+def run_of(
+    kinds: Sequence[type[NamedProgram]], llm: ScriptedLlm, task: Path, **options: Any
+) -> bakeoff.Run:
+    """A whole run of Bakeoff; the key of the server is in the environment, as a user has it."""
+    model = ModelSpec(
+        provider="openai-compatible",
+        name="scripted",
+        base_url=llm.url,
+        api_key="${KEY_OF_THE_SERVER}",
+    )
+    agents = [
+        AgentSpec(name=named(kind), settings={"executable": installed(kind).executable})
+        for kind in kinds
+    ]
+    return bakeoff.run(task, agents=agents, models=[model], **options)
+
+
 @pytest.mark.parametrize(
     ("sandbox", "kinds"),
     [("bubblewrap", (Codex, ClaudeCode, Continue, GeminiCli)), ("docker", (Codex, Continue))],
@@ -177,22 +196,10 @@ def test_a_run_of_several_agents_is_graded_in_clean_rooms_and_adds_up(
     else:
         bubblewrap()
     image = f'[box]\nimage = "{PYTHON}"\n' if sandbox == "docker" else ""
+    task = write_fix_add(tmp_path, settings=image)
     monkeypatch.setenv("KEY_OF_THE_SERVER", KEY)
-    agents = [
-        AgentSpec(name=named(kind), settings={"executable": installed(kind).executable})
-        for kind in kinds
-    ]
     with scripted_llm(SOLVES, key=KEY) as llm:
-        model = ModelSpec(
-            provider="openai-compatible",
-            name="scripted",
-            base_url=llm.url,
-            api_key="${KEY_OF_THE_SERVER}",
-        )
-        task = write_fix_add(tmp_path, settings=image)
-        run = bakeoff.run(
-            task, agents=agents, models=[model], sandbox=sandbox, output=tmp_path / "runs"
-        )
+        run = run_of(kinds, llm, task, sandbox=sandbox, output=tmp_path / "runs")
         attempts = [record.attempt for record in run.trials()]
     assert [(a.score, a.fault) for a in attempts] == [(1.0, None)] * len(kinds)
     assert sum(a.spent.requests for a in attempts) == llm.prompts
@@ -204,3 +211,33 @@ def test_a_run_of_several_agents_is_graded_in_clean_rooms_and_adds_up(
         assert "+    return a + b" in attempt.outcome.change.patch
     kept = [path for path in run.folder.rglob("*") if path.is_file()]
     assert not [path for path in kept if KEY.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "boundary"),
+    [(KEY, Status.LIMITED, None), ("sk-another", Status.FAULTED, "provider")],
+    ids=["limit", "key"],
+)
+def test_a_spent_limit_is_a_result_and_a_refused_key_is_a_fault_of_the_provider(
+    key: str,
+    status: Status,
+    boundary: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bubblewrap()
+    monkeypatch.setenv("KEY_OF_THE_SERVER", key)
+    with scripted_llm(SOLVES, key=KEY) as llm:
+        run = run_of(
+            [Codex],
+            llm,
+            write_fix_add(tmp_path),
+            sandbox="bubblewrap",
+            output=tmp_path / "runs",
+            overrides={"limits.requests": "2"},
+        )
+    (attempt,) = [record.attempt for record in run.trials()]
+    assert attempt.status is status
+    assert (attempt.fault and attempt.fault.boundary) == boundary
+    assert attempt.score == (1.0 if boundary is None else None)
+    assert attempt.spent.requests == llm.prompts == (2 if boundary is None else 0)

@@ -40,11 +40,15 @@ def workspace_task(*files: Tree, prompt: str = "Do it.", **rest: object) -> Task
 def pytest_for_boxes(folder: Path) -> Tree:
     """Pytest as a folder of its own: the Python in a box need not have it."""
     folder.mkdir()
-    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"):
         spec = find_spec(name)
         require(name, spec, "uv sync")
-        source = Path(spec.origin).parent
-        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        source = Path(spec.origin)
+        if source.name == "__init__.py":
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source.parent, folder / name, ignore=ignore)
+        else:
+            shutil.copy(source, folder)
     return tree(folder, at="/opt/pytest")
 
 

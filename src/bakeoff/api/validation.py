@@ -21,6 +21,9 @@ from bakeoff.suites.task_folder import read_tasks
 _ORACLE, _NOP, _CHEAT = "oracle", "nop", "cheat"
 _NEED_A_MODEL = frozenset({"judge"})
 _IN_MEMORY = f"{_CHEAT}-patch"  # no grader can see it that runs the solution in its own process
+# what a whole box brings to its grade are its programs too; that is the format, not the task
+_IN_THE_BOX = frozenset({_CHEAT, f"{_CHEAT}-runner", f"{_CHEAT}-profile"})
+_CHEATS = (_CHEAT, *(f"{_CHEAT}-{name}" for name in TRICKS))
 _HINT = "what it left decides its own grade"
 _HINTS = {
     f"{_CHEAT}-exit": "code that ends its process with 0 passes; let the tests look at what the "
@@ -97,9 +100,9 @@ async def validate_tasks_async(path: Path, how: How | None = None) -> list[Findi
             listener=how.listener,
             stop=how.stop or Stop(),
         )
-        attempts: dict[str, dict[str, Attempt]] = {}
+        attempts: dict[str, dict[str, Attempt]] = {task.id: {} for task in run.plan.tasks}
         for record in run.trials():
-            attempts.setdefault(record.task_id, {})[record.candidate_id] = record.attempt
+            attempts[record.task_id][record.candidate_id] = record.attempt
         escaped = witness.exists()
     findings = [_finding(task, attempts[task.id]) for task in brief.tasks if task.id in attempts]
     return [_outbreak(finding) for finding in findings] if escaped else findings
@@ -137,16 +140,19 @@ def _agents(witness: Path) -> list[AgentSpec]:
 
 def _finding(task: Task, attempts: Mapping[str, Attempt]) -> Finding:
     solvable = task.workspace is not None and task.workspace.reference is not None
-    tried = {name: attempt for name, attempt in attempts.items() if name.startswith(_CHEAT)}
-    cheats = {name: attempt for name, attempt in tried.items() if name != _IN_MEMORY}
+    whole_box = task.workspace is not None and task.workspace.whole_box
+    beyond = {_IN_MEMORY, *(_IN_THE_BOX if whole_box else ())}
+    cheats = [name for name in _CHEATS if name not in beyond]
+    scores = [score for name in cheats if (score := _score(attempts, name)) is not None]
+    expected = (*((_ORACLE,) if solvable else ()), _NOP, *cheats)
     nothing = _score(attempts, _NOP)
     return Finding(
         task=task.id,
         oracle=_score(attempts, _ORACLE) if solvable else None,
         nop=nothing,
-        cheat=max((a.score for a in cheats.values() if a.score is not None), default=None),
-        problems=tuple(_problems(task, attempts, cheats, solvable=solvable)),
-        notes=tuple(_notes(tried.get(_IN_MEMORY), nothing)),
+        cheat=max(scores, default=None),
+        problems=(*_unscored(attempts, expected), *_wrong(task, attempts, expected)),
+        notes=tuple(_notes({n: a for n, a in attempts.items() if n in beyond}, nothing)),
         has_reference=solvable,
     )
 
@@ -155,42 +161,47 @@ def _score(attempts: Mapping[str, Attempt], name: str) -> float | None:
     return attempts[name].score if name in attempts else None
 
 
-def _problems(
-    task: Task,
-    attempts: Mapping[str, Attempt],
-    cheats: Mapping[str, Attempt],
-    *,
-    solvable: bool,
-) -> Iterator[str]:
-    expected = (*((_ORACLE,) if solvable else ()), _NOP, *cheats)
-    yield from _unscored(attempts, expected)
-    oracle = _score(attempts, _ORACLE)
-    if solvable and oracle is not None and oracle < 1 - _ROUNDING:
-        yield f"the reference scores {oracle:.2f}, not 1: {_why(attempts[_ORACLE])}"
-    nothing = _score(attempts, _NOP)
-    if nothing is not None and nothing >= task.pass_threshold - _ROUNDING:
-        yield f"doing nothing passes with {nothing:.2f}: the tests do not need the work"
-    for name, attempt in cheats.items():
-        if attempt.score is not None and attempt.score > (nothing or 0.0) + _ROUNDING:
-            yield f"{name} scores {attempt.score:.2f}: {_HINTS.get(name, _HINT)}"
+def _wrong(task: Task, attempts: Mapping[str, Attempt], expected: Iterable[str]) -> Iterator[str]:
+    """Tell of each score that a sound task would not have given."""
+    nothing = _score(attempts, _NOP) or 0.0
+    for name in expected:
+        score = _score(attempts, name)
+        if score is None:
+            continue
+        if name == _ORACLE and score < 1 - _ROUNDING:
+            yield f"the reference scores {score:.2f}, not 1: {_why(attempts[name])}"
+        if name == _NOP and score >= task.pass_threshold - _ROUNDING:
+            yield f"doing nothing passes with {score:.2f}: the tests do not need the work"
+        if name in _CHEATS and score > nothing + _ROUNDING:
+            yield f"{name} scores {score:.2f}: {_HINTS.get(name, _HINT)}"
 
 
-def _notes(patched: Attempt | None, nothing: float | None) -> Iterator[str]:
-    if patched and patched.score is not None and patched.score > (nothing or 0.0) + _ROUNDING:
-        yield (
-            "the tests run the solution in their own process, where it can rewrite the test "
-            f"framework ({_IN_MEMORY} scores {patched.score:.2f}); let them call it as a program"
-        )
+def _notes(tried: Mapping[str, Attempt], nothing: float | None) -> Iterator[str]:
+    for name, attempt in tried.items():
+        if attempt.score is None or attempt.score <= (nothing or 0.0) + _ROUNDING:
+            continue
+        told = f"{name} scores {attempt.score:.2f}"
+        if name == _IN_MEMORY:
+            yield (
+                "the tests run the solution in their own process, where it can rewrite the test "
+                f"framework ({told}); let them call it as a program"
+            )
+        else:
+            yield f"the verifier runs programs of the box that an agent can replace ({told})"
 
 
 def _unscored(attempts: Mapping[str, Attempt], expected: Iterable[str]) -> Iterator[str]:
+    """Tell who has no score, and why; those with the same reason together."""
+    reasons: dict[str, list[str]] = {}
     for name in expected:
         attempt = attempts.get(name)
         if attempt is None:
-            yield f"{name} was not run"
+            reasons.setdefault("not run", []).append(name)
         elif attempt.score is None:
-            why = attempt.fault.message if attempt.fault else f"it is {attempt.status}"
-            yield f"{name} has no score: {why}"
+            why = attempt.fault.message if attempt.fault else str(attempt.status)
+            reasons.setdefault(why, []).append(name)
+    for why, names in reasons.items():
+        yield f"no score for {', '.join(names)}: {why}"
 
 
 def _why(attempt: Attempt) -> str:

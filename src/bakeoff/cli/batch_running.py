@@ -32,10 +32,9 @@ def run(wanted: Wanted, *, again: str) -> int:
         with screen:
             for notice in it.notices:
                 screen.say(notice)
-            work = api.run_async(
-                it.brief, listener=listen, stop=stop, command=tuple(sys.argv[1:]), **it.options()
+            finished = interruptible(
+                api.run_async(it.brief, **_options(it, listen, stop)), stop, screen.say
             )
-            finished = interruptible(work, stop, screen.say)
     finally:
         it.give_back()
     if not it.batch.begun:
@@ -47,6 +46,11 @@ def run(wanted: Wanted, *, again: str) -> int:
         print(f"stopped; go on with: {again} {it.batch.id}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0 if comparison.result.successful else EXIT_NOTHING
+
+
+def _options(it: Ready, listener: Listener, stop: Stop) -> api.Options:
+    how: api.Options = {"listener": listener, "stop": stop, "command": tuple(sys.argv[1:])}
+    return {**how, **it.options()}
 
 
 def _screen(it: Ready) -> BatchScreen | BatchLines:

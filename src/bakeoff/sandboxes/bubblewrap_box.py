@@ -106,7 +106,7 @@ class BubblewrapBox:
         """Return bubblewrap's words for all that does not differ from command to command."""
         spec, ground = self._spec, self._ground
         words = [*ground.namespaces, *(["--share-net"] if spec.network else [])]
-        targets = [spec.root, *(mount.target for mount in spec.mounts)]
+        targets = (spec.root, *(mount.target for mount in spec.mounts))
         words += root_arguments(
             ground.support, rootfs=ground.rootfs, targets=targets, network=spec.network
         )

@@ -8,7 +8,8 @@ may read is not there either: in the box the user is 1000, but to the host's fil
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 HOME = "/home/agent"
@@ -77,9 +78,10 @@ def python_of(rootfs: Path | None) -> tuple[str | None, list[str]]:
     return f"{prefix}/bin/python3", ["--ro-bind", prefix, prefix]
 
 
+@lru_cache(maxsize=256)  # most boxes of a run differ in nothing here
 def root_arguments(
-    support: Path, *, rootfs: Path | None, targets: Iterable[str], network: bool
-) -> list[str]:
+    support: Path, *, rootfs: Path | None, targets: tuple[str, ...], network: bool
+) -> tuple[str, ...]:
     """Return bubblewrap's arguments for all that is the same in every box.
 
     *targets* are the places where something will be mounted later.
@@ -96,7 +98,7 @@ def root_arguments(
         for entry in sorted(rootfs.iterdir()):
             if entry.name not in _OURS:
                 words += _shown(entry, PurePosixPath("/", entry.name), points)
-    return [*words, *_kernel()]
+    return (*words, *_kernel())
 
 
 def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> Iterator[str]:

@@ -20,7 +20,7 @@ class Holdings:
         self.folder = spec.folder or self._private / "files"
         self._most_disk_mb = spec.limits.disk_mb
         try:
-            for path in (self.home, self.temp, self._private / "files"):
+            for path in (self.home, self.temp, *([] if spec.folder else [self.folder])):
                 path.mkdir()
             self.cgroup: Cgroup | None = groups.make(self.mark, spec.limits) if groups else None
         except OSError:

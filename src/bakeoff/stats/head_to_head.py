@@ -299,14 +299,15 @@ def _ranked_with_failures(
 ) -> Ranking | None:
     """Rank by restricted time, where that says more than the time of the successes alone."""
     told = any(len(one.rollouts) > 1 or one.success is False for one in contenders)
-    if not told or horizon_s is None:
+    if not told or horizon_s is None or not any(one.passed for one in contenders):
         return None
     measured = []
     for one in contenders:
         decided = [r for r in one.rollouts if r.verdict.solved is not None]
         seconds = tuple(_watched(r, horizon_s).seconds for r in decided)
         if seconds:
-            measured.append(Measured(candidate=one.candidate, values=seconds))
+            took = math.fsum(r.seconds for r in decided)
+            measured.append(Measured(candidate=one.candidate, values=seconds, tie_break=took))
     return rank(measured)
 
 

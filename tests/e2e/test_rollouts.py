@@ -1,0 +1,443 @@
+"""Rollouts as a person runs them: the script, real boxes, what it leaves, what it says."""
+
+import json
+import math
+import os
+import pty
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import t as student
+
+import bakeoff
+from bakeoff._lib.tree_digest import tree_digest
+from support.cli import Ended, Running, started, until
+from support.cli import bakeoff as command
+from support.parts import require
+from support.prepared_tasks import (
+    RUBRIC,
+    SCRIPT,
+    git,
+    write_overrides,
+    write_prepared,
+    write_repo,
+)
+
+SCRIPT_FILE = Path(__file__).parents[2] / "scripts" / "eval_rollouts.py"
+ROLLOUTS = (sys.executable, SCRIPT_FILE)
+FENCE = "```"
+
+# `good` repairs the file whenever it is asked, `bad` never does; both say when they are done
+MODELS = f"""
+agent = "shell"
+sandbox = "bubblewrap"
+
+[models.good]
+model = "scripted/good"
+settings.rules = [
+  {{ match = "^exit code", reply = "Done." }},
+  {{ match = ".", reply = "{FENCE}sh\\nsed -i 's/a - b/a + b/' calc.py && ls -a . .. && env\\n{FENCE}\\n" }},
+]
+
+[models.bad]
+model = "scripted/bad"
+settings.replies = ["I am done."]
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with prepared tasks, and the current one."""
+    require("bubblewrap", shutil.which("bwrap"), "apt-get install bubblewrap")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "configs").mkdir()
+    for number in (1, 2, 3):
+        write_prepared(tmp_path / f"data/tasks/prepared/task_{number}")
+    return tmp_path
+
+
+def _config(name: str, *entries: str, head: str = "parallel = 2") -> str:
+    tasks = "".join(f"\n[[tasks]]\n{entry}\n" for entry in entries)
+    # keys of the file itself stand before its tables
+    Path(f"configs/{name}.toml").write_text(f"{head}\n{MODELS}\n{tasks}")
+    return f"configs/{name}.toml"
+
+
+def _entry(folder: str, model: str, rollouts: int = 1, more: str = "") -> str:
+    return (
+        f'prepared_dir = "data/tasks/prepared/{folder}"\nmodel = "{model}"\n'
+        f"rollouts = {rollouts}\n{more}"
+    )
+
+
+def _script(*words: str | Path, timeout_s: float = 150, **env: str) -> Ended:
+    with started([*ROLLOUTS, *words], folder=Path("out").absolute(), env=env) as running:
+        return running.wait(timeout_s)
+
+
+def _only_rollout(name: str) -> Path:
+    (folder,) = Path(f"data/rollouts/{name}").iterdir()
+    return folder
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def _results(name: str) -> list[dict[str, Any]]:
+    return _manifest(_only_rollout(name))["results"]
+
+
+def test_a_config_runs_and_leaves_what_the_documents_promise() -> None:
+    before = tree_digest(Path("data/tasks"))
+    config = _config("bench", _entry("task_1", "good", 2), _entry("task_2", "bad"))
+    ended = _script("run", config)
+    assert ended.code == 0, ended.err
+    folder = _only_rollout("bench")
+    ids = [f"{folder.name}-{number}" for number in range(3)]
+    lines = ended.out.splitlines()
+    assert lines[:4] == [
+        f"[rollouts] config={config} name=bench tasks=2 parallel=2",
+        f"[rollouts] output={folder}",
+        "[rollouts] Running in quiet mode - use -vv for full output",
+        "[rollouts] Starting 3 tasks with parallel=2",
+    ]
+    assert sorted(lines[4:-1]) == [
+        f"✓ Task {ids[0]} completed (passed)",
+        f"✓ Task {ids[1]} completed (failed)",
+        f"✓ Task {ids[2]} completed (passed)",
+    ]
+    assert lines[-1] == "✓ All 3 tasks completed!"
+    results = _manifest(folder)["results"]
+    assert [(r["run_id"], r["status"], r["score"]) for r in results] == [
+        (ids[0], "passed", 1.0),
+        (ids[1], "failed", 0.0),
+        (ids[2], "passed", 1.0),
+    ]
+    run_dir = Path(results[0]["run_dir"])
+    assert "+    return a + b" in (run_dir / "artifacts/diff.patch").read_text()
+    found = json.loads((run_dir / "evaluation_results.json").read_text())
+    assert found["total_score"] == 1.0
+    rubric = found["evaluation"]["rubrics"]["adds"]
+    assert (rubric["score"], rubric["test_count"], rubric["tests_passed"]) == (1.0, 1, 1)
+    assert found["test_results"]["evaluation/test_add.py"]["success"] is True
+    assert tree_digest(Path("data/tasks")) == before
+    for command_ in ("summarize", "show"):
+        assert command(command_, folder, folder=Path("out")).code == 0
+
+
+def test_nothing_hidden_is_in_the_box_of_the_agent() -> None:
+    _script("run", _config("bench", _entry("task_1", "good")))
+    (result,) = _results("bench")
+    seen = (Path(result["run_dir"]) / "artifacts/transcript.jsonl").read_text()
+    assert "calc.py" in seen
+    for name in ("evaluation", "diff.patch", "tb_meta.json", "notes.md", "repo_info.json"):
+        assert name not in seen
+
+
+def test_the_environment_of_an_entry_reaches_the_agent_and_its_time_is_limited() -> None:
+    slow = (
+        '[models.slow]\nmodel = "scripted/slow"\nsettings.replies = ["'
+        f'{FENCE}sh\\nenv; sleep 60\\n{FENCE}\\n"]\n'
+    )
+    more = 'environment_variables = { LEVEL = "deep", TIMEOUT_SEC = "4" }'
+    _config("sweep", _entry("task_1", "good", more=more), _entry("task_1", "slow", more=more))
+    Path("configs/sweep.toml").write_text(
+        Path("configs/sweep.toml").read_text().replace("\n[[tasks]]", f"\n{slow}\n[[tasks]]", 1)
+    )
+    ended = _script("run", "configs/sweep.toml")
+    assert ended.code == 0, ended.err
+    quick, slow_one = _results("sweep")
+    assert (quick["status"], slow_one["status"]) == ("passed", "limited")
+    assert "LEVEL=deep" in (Path(quick["run_dir"]) / "artifacts/transcript.jsonl").read_text()
+    about = json.loads((Path(quick["run_dir"]) / "metadata.json").read_text())
+    assert about["environment_variables"] == {"LEVEL": "deep", "TIMEOUT_SEC": "4"}
+
+
+def test_what_cannot_be_run_is_a_fault_of_its_own_and_the_others_go_on() -> None:
+    prepared = Path("data/tasks/prepared")
+    (prepared / "no_meta").mkdir()
+    (prepared / "bad_json").mkdir()
+    (prepared / "bad_json/tb_meta.json").write_text('{"task_id": ')
+    write_prepared(prepared / "no_commit", repo={"git_url": "r", "start_commit_sha": "0" * 40})
+    write_repo(prepared / "no_commit" / "r")
+    write_prepared(
+        prepared / "needs_pytest",
+        evaluation={
+            "rubrics": [RUBRIC],
+            "test_scripts": [{**SCRIPT, "content": "import pytest\n\ndef test_a():\n    pass\n"}],
+        },
+    )
+    names = ("no_meta", "bad_json", "no_commit", "needs_pytest", "gone", "task_1")
+    ended = _script("run", _config("broken", *(_entry(name, "good") for name in names)))
+    assert ended.code == 3
+    found = {r["task_id"]: r for r in _results("broken")}
+    assert {name: r["status"] for name, r in found.items()} == {
+        **dict.fromkeys(names, "faulted"),
+        "task_1": "passed",
+    }
+    for name, said in {
+        "no_meta": "prepared/no_meta/tb_meta.json is not there",
+        "bad_json": "prepared/bad_json/tb_meta.json:1: not valid JSON",
+        "no_commit": "prepared/no_commit/r has no commit 0000",
+        "needs_pytest": "pytest",
+        "gone": "prepared/gone: there is no such folder",
+    }.items():
+        assert said in found[name]["fault"]["message"], found[name]["fault"]
+        log = Path(found[name]["run_dir"]) / "logs/eval.log"
+        assert said in log.read_text()
+        assert said in ended.out
+    assert "✗ 1 of 6 tasks completed, 5 could not be run" in ended.out
+
+
+def test_a_reference_that_does_not_apply_is_a_fault_that_names_it() -> None:
+    Path("data/tasks/prepared/task_1/diff.patch").write_text(
+        "--- a/calc.py\n+++ b/calc.py\n@@ -1,1 +1,1 @@\n-something else\n+nothing\n"
+    )
+    more = 'agent = "oracle"'
+    _script("run", _config("oracle", *(_entry(f"task_{n}", "good", more=more) for n in (1, 2))))
+    broken, fine = _results("oracle")
+    assert (broken["status"], fine["status"]) == ("faulted", "passed")
+    assert "patch" in broken["fault"]["message"]
+
+
+def test_overrides_are_seen_only_where_they_are_asked_for_and_the_folder_stays() -> None:
+    folder = Path("data/tasks/prepared/task_1")
+    write_overrides(
+        folder,
+        overlay_files={"hint.txt": "a hint"},
+        inject_files=[{"path": "injected.py", "content": "x = 1\n"}],
+        remove_repo_paths=["cal*.py"],
+        overlay_repo_files={"calc.py": "def add(a, b):\n    return a - b  # overridden\n"},
+    )
+    before = tree_digest(folder)
+    with_them, without = (
+        _config(name, _entry("task_1", "good", more=f"apply_overrides = {how}"))
+        for name, how in (("with", "true"), ("without", "false"))
+    )
+    for config in (with_them, without, with_them):
+        assert _script("run", config).code == 0
+    seen = {
+        name: (Path(result["run_dir"]) / "artifacts/transcript.jsonl").read_text()
+        + (Path(result["run_dir"]) / "artifacts/diff.patch").read_text()
+        for name in ("with", "without")
+        for folder_ in sorted(Path(f"data/rollouts/{name}").iterdir())
+        for result in _manifest(folder_)["results"]
+    }
+    for word in ("hint.txt", "injected.py", "overridden"):
+        assert word in seen["with"]
+        assert word not in seen["without"]
+    assert tree_digest(folder) == before
+
+
+def test_a_repository_of_its_own_is_taken_at_its_commit() -> None:
+    commit = write_repo(Path("origin"))
+    Path("origin/calc.py").write_text("broken later")
+    git(Path("origin"), "commit", "-qam", "later")
+    git(Path("origin"), "bundle", "create", "-q", "../r.bundle", "HEAD")
+    for name, url in (("path", str(Path("origin").absolute())), ("bundle", "../../../../r.bundle")):
+        repo = {"git_url": url, "start_commit_sha": commit}
+        write_prepared(Path(f"data/tasks/prepared/{name}"), repo=repo)
+    config = _config("repos", _entry("path", "good", 2), _entry("bundle", "good", 2))
+    assert _script("run", config).code == 0
+    assert [r["status"] for r in _results("repos")] == ["passed"] * 4
+
+
+def _three_by_two() -> str:
+    """Write 3 tasks x 2 models x 5 rollouts whose verdicts are known beforehand."""
+    fix = f"{FENCE}sh\\nsed -i 's/a - b/a + b/' calc.py\\n{FENCE}\\n"
+    done = '{ match = "^exit code", reply = "Done." }'
+    Path("configs/grid.toml").write_text(
+        f"""
+parallel = 8
+agent = "shell"
+sandbox = "bubblewrap"
+
+[models.one]
+model = "scripted/one"
+settings.delay_s = 0.3
+settings.rules = [{done}, {{ match = "task_3", reply = "no" }}]
+settings.replies = ["{fix}", "{fix}", "no", "{fix}", "{fix}"]
+
+[models.two]
+model = "scripted/two"
+settings.delay_s = 0.3
+settings.rules = [{done}, {{ match = "task_2", reply = "{fix}" }}]
+settings.replies = ["no", "{fix}", "no", "{fix}", "no"]
+"""
+        + "".join(
+            f'\n[[tasks]]\nprepared_dir = "data/tasks/prepared/task_{n}"\nmodel = "{model}"\n'
+            "rollouts = 5\n"
+            for n in (1, 2, 3)
+            for model in ("one", "two")
+        )
+    )
+    for number in (1, 2, 3):
+        path = Path(f"data/tasks/prepared/task_{number}/tb_meta.json")
+        meta = json.loads(path.read_text())
+        meta["lm"]["instructions"] = f"This is task_{number}: make `add` add."
+        path.write_text(json.dumps(meta))
+    return "configs/grid.toml"
+
+
+PASSES = {"one": (4, 4, 0), "two": (2, 5, 2)}  # of 5, for the three tasks
+
+
+def test_thirty_runs_killed_three_times_and_resumed_count_thirty_each_once() -> None:
+    config = _three_by_two()
+    words: list[str] = ["run", config]
+    chance = random.Random(5)
+    for _ in range(3):
+        with started([*ROLLOUTS, *words], folder=Path("out").absolute()) as running:
+            until(lambda: list(Path("data/rollouts/grid").glob("*/run/ledger.sqlite")))
+            assert running.kill_after(1.5 + 2 * chance.random()), running.out
+        words = ["run", config, "--resume"]
+        done = _results("grid")
+        assert len({r["trial"] for r in done}) == len(done)
+    ended = _script(*words)
+    assert ended.code == 0, ended.err + ended.out
+    folder = _only_rollout("grid")
+    results = _manifest(folder)["results"]
+    assert len(results) == 30
+    assert len({r["trial"] for r in results}) == len({r["run_id"] for r in results}) == 30
+    assert len((folder / "runs.txt").read_text().splitlines()) == 30
+    assert len(list((folder / "task_results").iterdir())) == 30
+    counts = Counter((r["model"], r["status"]) for r in results)
+    assert counts == {
+        ("one", "passed"): 8,
+        ("one", "failed"): 7,
+        ("two", "passed"): 9,
+        ("two", "failed"): 6,
+    }
+    _assert_by_hand(bakeoff.load_run(folder).summary())
+    assert "30 runs planned: 30 scored" in (folder / "summary.md").read_text()
+
+
+def _assert_by_hand(summary: bakeoff.Summary) -> None:
+    for name, passed in PASSES.items():
+        (found,) = [c.total for c in summary.candidates if c.candidate.endswith(name)]
+        means = [count / 5 for count in passed]
+        mean = sum(means) / 3
+        half = student.ppf(0.975, 2) * statistics.stdev(means) / math.sqrt(3)
+        assert found.score.mean == pytest.approx(mean, abs=1e-6)
+        assert found.score.interval is not None
+        assert found.score.interval.low == pytest.approx(max(0.0, mean - half), abs=1e-6)
+        assert found.score.interval.high == pytest.approx(min(1.0, mean + half), abs=1e-6)
+        for rates in found.passes:
+            by_hand = sum(
+                1 - math.comb(5 - count, rates.k) / math.comb(5, rates.k) for count in passed
+            )
+            assert rates.pass_at == pytest.approx(by_hand / 3, abs=1e-6)
+        assert [rates.k for rates in found.passes] == [1, 2, 3, 4, 5]
+
+
+def test_stored_work_is_graded_again_by_name_by_stamp_and_by_folder() -> None:
+    _script("run", _config("bench", _entry("task_1", "good"), _entry("task_2", "bad")))
+    folder = _only_rollout("bench")
+    shutil.rmtree("data/runs")
+    for words in (["bench", "--latest"], ["bench", "--rollout", folder.name], [str(folder)]):
+        ended = _script("eval", *words)
+        assert ended.code == 0, ended.err
+        assert "| task | model | run | unit | lm | tokens | tools |" in ended.out
+    assert [r["score"] for r in _manifest(folder)["results"]] == [1.0, 0.0]
+    assert all(Path(r["run_dir"], "scoring_results.md").is_file() for r in _results("bench"))
+    for words in (["bench", "--latest"], [str(folder)]):
+        assert _script("summarize", *words).out == (folder / "summary.md").read_text()
+
+
+def test_the_same_config_runs_with_bakeoff_itself() -> None:
+    config = _config("bench", _entry("task_1", "good", 2), _entry("task_2", "bad"))
+    assert command("validate", config, folder=Path("out")).code == 0
+    ended = command("run", config, folder=Path("out"), timeout_s=120)
+    assert ended.code == 0, ended.err
+    run = bakeoff.load_run()
+    assert [t.attempt.score for t in run.trials()] == [1.0, 0.0, 1.0]
+    assert command("eval", "latest", folder=Path("out"), timeout_s=120).code == 0
+
+
+def test_more_is_said_where_more_is_asked_for() -> None:
+    config = _config("bench", _entry("task_1", "good"))
+    progress, everything = (_script("run", config, flag).out for flag in ("-v", "-vv"))
+    assert "✓" not in progress
+    assert "launched" in progress
+    assert "1/1 completed" in progress
+    assert "quiet mode" not in progress
+    assert len(everything.splitlines()) >= len(progress.splitlines())
+
+
+def test_a_terminal_gets_a_spinner_and_everybody_else_plain_lines() -> None:
+    config = _config("bench", _entry("task_1", "good"))
+    main, side = pty.openpty()
+    process = subprocess.Popen([*ROLLOUTS, "run", config], stdout=side, stderr=side)
+    os.close(side)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(main, 4096)
+        except OSError:
+            break
+        shown += piece
+    os.close(main)
+    assert process.wait(60) == 0
+    text = shown.decode()
+    assert "⠋ Running tasks... 0/1 completed" in text
+    assert "completed (passed)" in text
+    assert "\x1b" not in _script("run", config).out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["run", "configs/none.toml"], 1, "configs/none.toml cannot be read"),
+        (["run"], 1, "nothing to run: name a config"),
+        (["run", "configs/other.toml"], 1, "no rollouts are in it"),
+        (["summarize", "nobody"], 1, "no rollout of 'nobody'"),
+        (["fly"], 2, "invalid choice: 'fly'"),
+    ],
+)
+def test_a_mistake_is_one_message_and_leaves_nothing(
+    words: list[str], code: int, said: str
+) -> None:
+    Path("configs/other.toml").write_text('models = ["scripted"]\n[[tasks]]\nid="a"\nprompt="b"\n')
+    ended = _script(*words)
+    assert ended.code == code
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+    assert not Path("data/rollouts").exists()
+    assert not Path("data/runs").exists()
+
+
+def _wait_for_work(running: Running) -> None:
+    until(lambda: "Starting" in running.out, timeout_s=60)
+    time.sleep(0.5)
+
+
+def test_ctrl_c_finishes_what_runs_and_names_the_command_to_go_on() -> None:
+    config = _three_by_two()
+    with started([*ROLLOUTS, "run", config], folder=Path("out").absolute()) as running:
+        _wait_for_work(running)
+        running.send(signal.SIGINT)
+        ended = running.wait(90)
+    assert ended.code == 130
+    folder = _only_rollout("grid")
+    assert (
+        f"go on with: python scripts/eval_rollouts.py run {config} --resume {folder}" in ended.out
+    )
+    before = _manifest(folder)["results"]
+    assert 0 < len(before) < 30
+    assert _script("run", "--resume", str(folder)).code == 0
+    after = _manifest(folder)["results"]
+    assert len(after) == 30
+    assert {r["trial"]: r["run_id"] for r in before}.items() <= {
+        r["trial"]: r["run_id"] for r in after
+    }.items()
