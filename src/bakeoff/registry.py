@@ -51,10 +51,10 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "sandboxes": {
         "bubblewrap": "bakeoff.sandboxes.bubblewrap:Bubblewrap",
-        "docker": "bakeoff.sandboxes.container:docker",
+        "docker": "bakeoff.sandboxes.container:Docker",
         "local": "bakeoff.sandboxes.local:Local",
         "modal": "bakeoff.sandboxes.modal:Modal",
-        "podman": "bakeoff.sandboxes.container:podman",
+        "podman": "bakeoff.sandboxes.container:Podman",
     },
     "scorers": {
         "choice": "bakeoff.scorers.choice:Choice",

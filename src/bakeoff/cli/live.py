@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bakeoff.cli.progress import Progress
-from bakeoff.core.events import Event, RunEnded, RunStarted
+from bakeoff.core.events import Event, RunEnded, RunStarted, TrialStarted
 
 
 class LiveView:
@@ -44,6 +44,8 @@ class LiveView:
             self._console.print(Text(line, style="red" if line.startswith("fault") else "yellow"))
         if isinstance(event, RunStarted):
             self._console.print(Text(f"run {event.run_id}", style="bold"))
+        if isinstance(event, TrialStarted) and event.trial.candidate.agent.name == "human":
+            self._live.stop()  # the terminal is theirs now
         if isinstance(event, RunEnded):
             self._live.refresh()
 

@@ -128,6 +128,3 @@ class Podman(Container):
     """Containers of podman."""
 
     name: EngineName = field(default="podman", init=False)
-
-
-docker, podman = Docker, Podman  # the names they are asked for by
