@@ -1,5 +1,5 @@
 # Two commands: `make demo` shows a real result, `make test` proves the rest. Both set up what they need.
-.PHONY: demo test lint bench soak setup docs clean
+.PHONY: demo test lint bench soak setup system docs clean
 
 PYTHON ?= python3
 UV := .tools/bin/uv
@@ -10,7 +10,7 @@ export UV_PYTHON_DOWNLOADS := never
 demo: setup
 	$(RUN) bakeoff run examples/quick/suite.json --model embedded
 
-test: setup lint
+test: setup system lint
 	$(RUN) pytest -m "not soak"
 
 lint: setup
@@ -27,6 +27,10 @@ soak: setup
 
 docs: setup
 	$(RUN) python -m docs.generate
+
+# what tests use of the machine itself: bubblewrap, docker, podman, a browser
+system:
+	@sh tests/setup_system.sh
 
 setup: $(UV)
 	@$(UV) sync --quiet --locked --all-extras

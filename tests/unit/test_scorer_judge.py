@@ -13,6 +13,7 @@ from bakeoff.core.ports import Kit
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import Change
 from bakeoff.scorers.judge import Judge
 
 
@@ -146,3 +147,27 @@ def test_a_judge_needs_a_rubric_and_a_scale() -> None:
     with pytest.raises(UsageError, match="use 2 or more"):
         Judge(rubric="?", scale=1)
     Judge(rubric="?").check(task())
+
+
+def shown_to_the_judge(change: Change | None) -> str:
+    bench = Bench(verdict(5))
+    kit = Kit(model=Bench(), roles={"judge": bench})
+    asyncio.run(Judge(rubric="?").score(task(), Outcome(answer="done", change=change), kit))
+    return bench.asked[0].messages[1].content
+
+
+def test_the_judge_sees_what_was_changed() -> None:
+    patch = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"
+    shown = shown_to_the_judge(Change(patch=patch, files=1))
+    assert "<CHANGE " in shown
+    assert "-old\n+new" in shown
+    assert "CHANGE" not in shown_to_the_judge(None)
+
+
+def test_the_judge_is_told_of_a_change_that_is_not_shown() -> None:
+    assert "no file was changed" in shown_to_the_judge(Change(patch=""))
+    long = shown_to_the_judge(Change(patch="+x\n" * 100_000, files=1))
+    assert "200000 more characters" in long
+    assert "3 files of the machine" in shown_to_the_judge(
+        Change(patch="", files=3, archive=b"tar", gone=("/x",))
+    )

@@ -1,7 +1,6 @@
 """The commands of one box while they run: ended in time, within the box's limits, all at a stop."""
 
 import asyncio
-import errno
 from collections.abc import Callable, Coroutine
 
 from bakeoff._lib.process import Child, Ended, NotEndedError, Program, uncancelled
@@ -12,6 +11,7 @@ from bakeoff.sandboxes.cgroups import Cgroup
 from bakeoff.sandboxes.disk_watch import Watch
 
 _NOT_RUNNABLE = 126  # as a shell says it
+_LONGEST_WORD = 128 << 10  # of the kernel
 
 Aftermath = Callable[[Ended | None], Coroutine[object, object, None]]
 
@@ -33,11 +33,7 @@ class Supervision:
         killed_before = self._out_of_memory()
         try:
             child = Child(program)
-        except ValueError as error:  # a zero byte, which no argument can hold
-            return not_started(f"{command.argv[0]!r}: {error}")
         except OSError as error:
-            if error.errno == errno.E2BIG:
-                return not_started(f"{command.argv[0]!r}: {error.strerror}")
             raise SandboxError(f"{command.argv[0]!r} could not be started: {error}") from error
         ended = await self._see_off(child, command.time_s, after)
         stopped = ended.stopped
@@ -87,6 +83,19 @@ class Supervision:
             await asyncio.wait(waiting)
 
 
-def not_started(why: str) -> Ran:
-    """Return what a shell says of a command that cannot be: whoever wrote it is at fault."""
+def impossible(command: Command) -> Ran | None:
+    """Return how a command ends that no system can start, None for any other.
+
+    Whoever wrote it is at fault, not the box; a zero byte, besides, would part words that belong
+    together, and what follows it would be taken for an order of ours.
+    """
+    words = (*command.argv, command.cwd or "", *command.environment, *command.environment.values())
+    if any("\0" in word for word in words):
+        return _not_started("embedded null byte")
+    if any(len(word.encode(errors="replace")) >= _LONGEST_WORD for word in words):
+        return _not_started("Argument list too long")
+    return None
+
+
+def _not_started(why: str) -> Ran:
     return Ran(code=_NOT_RUNNABLE, output=f"{why}\n", elapsed_s=0.0)

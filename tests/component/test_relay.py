@@ -1,0 +1,199 @@
+"""The relay that brings the gateway into a box, run by path as a box runs it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bakeoff._lib import scratch
+from bakeoff.sandboxes import relay
+from support.sandboxes import new_token, processes_with
+
+RELAY = relay.__file__
+
+
+@pytest.fixture
+def door() -> Iterator[socket.socket]:
+    """A unix socket that listens, as the gateway's does."""
+    folder = scratch.new_folder("relay")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "gateway.sock"))
+        listening.listen()
+        listening.settimeout(20)
+        yield listening
+    scratch.remove(folder)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def start(door: socket.socket, port: int, *argv: str) -> subprocess.Popen[bytes]:
+    path = door.getsockname()
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", RELAY, str(port), path, "--", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def connected(port: int) -> socket.socket:
+    """A connection to the relay; it listens before the command runs, but it must have started."""
+    for _ in range(500):
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=20)
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    raise AssertionError("the relay never listened")
+
+
+@pytest.mark.parametrize("script, code", [("exit 3", 3), ("kill -KILL $$", -signal.SIGKILL)])
+def test_exit_codes_and_signals_are_the_command_s_own(
+    door: socket.socket, port: int, script: str, code: int
+) -> None:
+    with start(door, port, "sh", "-c", script) as process:
+        process.communicate(timeout=30)
+        assert process.returncode == code
+
+
+def test_a_signal_to_the_relay_reaches_the_command(door: socket.socket, port: int) -> None:
+    script = "trap 'echo got it; exit 5' TERM; echo up; while :; do sleep 0.05; done"
+    with start(door, port, "sh", "-c", script) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=30)[0] == b"got it\n"
+        assert process.returncode == 5
+
+
+def test_a_command_that_is_not_there_is_127(door: socket.socket, port: int) -> None:
+    with start(door, port, "no-such-program") as process:
+        assert b"no-such-program" in process.communicate(timeout=30)[0]
+        assert process.returncode == 127
+
+
+def test_a_port_that_is_taken_is_said_and_the_command_is_not_run(door: socket.socket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with start(door, taken.getsockname()[1], "echo", "ran") as process:
+            said = process.communicate(timeout=30)[0]
+        assert b"gateway" in said
+        assert b"ran" not in said
+        assert process.returncode == 125
+
+
+def test_the_relay_is_no_child_of_the_command_and_ends_with_it(
+    door: socket.socket, port: int
+) -> None:
+    token = new_token()
+    children = "import os, sys; os.wait()"
+    with start(door, port, sys.executable, "-c", children, token) as process:
+        said = process.communicate(timeout=30)[0]
+    assert b"ChildProcessError" in said
+    until = time.monotonic() + 20
+    while processes_with(token):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_bytes_pass_both_ways_with_ends_of_their_own(door: socket.socket, port: int) -> None:
+    with start(door, port, "sleep", "60") as process, connected(port) as near:
+        far, _ = door.accept()
+        with far:
+            near.sendall(b"question")
+            near.shutdown(socket.SHUT_WR)
+            assert _all(far) == b"question"
+            far.sendall(b"answer " * 300_000)
+            far.shutdown(socket.SHUT_WR)
+            assert _all(near) == b"answer " * 300_000
+        process.kill()
+
+
+def test_a_slow_reader_holds_up_only_itself(door: socket.socket, port: int) -> None:
+    data = os.urandom(8_000_000)
+    with start(door, port, "sleep", "60") as process, connected(port) as slow:
+        far, _ = door.accept()
+        sending = threading.Thread(target=lambda: (far.sendall(data), far.close()))
+        sending.start()
+        time.sleep(0.2)
+        assert sending.is_alive()  # the relay takes no more than it can pass on
+        with connected(port) as quick:
+            other, _ = door.accept()
+            with other:
+                other.sendall(b"quick")
+                assert quick.recv(5) == b"quick"
+        assert _all(slow) == data
+        sending.join()
+        process.kill()
+
+
+def test_a_client_that_breaks_off_is_noticed_on_the_other_side(
+    door: socket.socket, port: int
+) -> None:
+    with start(door, port, "sleep", "60") as process:
+        near = connected(port)
+        far, _ = door.accept()
+        with far:
+            far.settimeout(20)
+            near.close()
+            assert far.recv(10) == b""
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                for _ in range(200):
+                    far.sendall(b"x" * 10_000)
+                    time.sleep(0.005)
+        with connected(port) as again:  # and the relay still works
+            far, _ = door.accept()
+            far.close()
+            assert again.recv(10) == b""
+        process.kill()
+
+
+def test_where_nobody_answers_the_connection_is_closed(door: socket.socket, port: int) -> None:
+    Path(door.getsockname()).unlink()
+    with start(door, port, "sleep", "60") as process:
+        with connected(port) as near:
+            assert near.recv(10) == b""
+        process.kill()
+
+
+def test_an_idle_relay_uses_no_processor(door: socket.socket, port: int) -> None:
+    token = new_token()
+    with start(door, port, "sleep", token) as process, connected(port) as near:
+        far, _ = door.accept()
+        far.shutdown(socket.SHUT_WR)  # half closed, and nothing more for a while
+        assert near.recv(1) == b""
+        pids = [int(line.split(":")[0]) for line in processes_with(RELAY)]
+        mine = [pid for pid in pids if _argument(pid, str(port)) and pid != process.pid]
+        assert len(mine) == 1
+        before = _ticks(mine[0])
+        time.sleep(1.0)
+        assert _ticks(mine[0]) - before <= 10  # of the hundred that a busy loop would take
+        far.close()
+        process.kill()
+
+
+def _all(sock: socket.socket) -> bytes:
+    sock.settimeout(30)
+    pieces = []
+    while piece := sock.recv(65536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _argument(pid: int, word: str) -> bool:
+    return word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
+def _ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
