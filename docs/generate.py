@@ -45,6 +45,7 @@ _TABLES: tuple[tuple[str, Struct], ...] = (
     ("`scorers`, of the run or of a task", entries.ScorerTable),
     ("`[limits]`", run_file.LimitsTable),
     ("`[budget]`", run_file.BudgetTable),
+    ("`[sandbox]`", run_file.SandboxTable),
     ("`[[price]]`, in a file of prices", prices.PriceEntry),
 )
 
@@ -79,10 +80,10 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
     run_file.RunFile: {
         "name": "the name of the run, and of its folder; default: the file's stem",
         "description": "for people",
-        "suites": "JSON suites, relative to this file",
+        "suites": "JSON suites, task folders or folders of those, relative to this file",
         "tasks": "tasks written here, after those of the suites",
         "models": "names, or tables; default: the endpoint that a suite's metadata names",
-        "agents": "names, or tables; default: `direct`, the bare model",
+        "agents": "names, or tables; default: `direct`, the bare model; `shell` in a workspace",
         "rollouts": "independent repetitions of each task",
         "parallel": "trials at once; default: 8",
         "pause_s": "seconds each worker waits between two trials; default: what a suite says, else 0",
@@ -93,7 +94,8 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
         "limits": "what one attempt may spend",
         "budget": "what the whole run may spend",
         "prices": "a file of your own prices, relative to this one; they win over the packaged ones",
-        "roles": "supporting models by role, such as `judge`",
+        "roles": "supporting models by role, such as `judge` or `instructor`",
+        "sandbox": "where the commands of workspace tasks run: a name, or a table",
     },
     run_file.ModelTable: {
         "model": "`provider/name`; with `base_url`, the name as the server knows it; or `module:attr`",
@@ -140,10 +142,15 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
         "cost_usd": "no further request once the candidate's cost so much; needs a known price",
         "scoring_s": "seconds for all scorers of one attempt together",
         "attempts": "how often a trial is tried where faults are transient",
+        "interventions": "how often the instructor may step in where an agent asks or is not done",
     },
     run_file.BudgetTable: {
         "max_cost_usd": "as `--max-cost`: US dollars for everything, never passed",
         "max_tokens": "as `--max-tokens`: tokens in and out of everybody, never passed",
+    },
+    run_file.SandboxTable: {
+        "name": "one that `bakeoff list sandboxes` shows, or `container`; default: the best there is",
+        "settings": "of the sandbox; see the guide",
     },
     prices.PriceEntry: {
         "models": "patterns of `provider/model`, in which `*` and `?` work; the longest wins",

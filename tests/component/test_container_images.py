@@ -1,6 +1,7 @@
 """Images: found, built once for all who ask, and a clear word where they cannot be had."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,23 @@ def test_a_missing_dockerfile_is_named(containers: Container, tmp_path: Path) ->
     image = Image(context=Tree(path=str(tmp_path), digest="empty"))
     with pytest.raises(UsageError, match=r"there is no .*Dockerfile"):
         asyncio.run(containers.image(image))
+
+
+def test_a_build_sees_nothing_of_what_is_left_out(containers: Container, tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    (context / "evaluation").mkdir(parents=True)
+    (context / "evaluation" / "test_it.py").write_text("the answer")
+    (context / "shown" / "evaluation").mkdir(parents=True)
+    (context / "shown" / "evaluation" / "kept").write_text("further down it is no secret")
+    image = recipe(context, f"FROM {BUSYBOX}\nCOPY . /seen/\n", digest="left-out")
+    image = replace(image, left_out=("evaluation", "notes.md"))
+
+    async def scenario() -> None:
+        folder = tmp_path / "work"
+        folder.mkdir()
+        name = await containers.image(image)
+        async with opened(containers, spec(folder, image=name)) as box:
+            ran = await shell(box, "cd /seen && find . -type f | sort")
+            assert ran.output.split() == ["./Dockerfile", "./shown/evaluation/kept"]
+
+    asyncio.run(scenario())

@@ -56,7 +56,7 @@ def connected(port: int) -> socket.socket:
     raise AssertionError("the relay never listened")
 
 
-@pytest.mark.parametrize("script, code", [("exit 3", 3), ("kill -KILL $$", -signal.SIGKILL)])
+@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -KILL $$", -signal.SIGKILL)])
 def test_exit_codes_and_signals_are_the_command_s_own(
     door: socket.socket, port: int, script: str, code: int
 ) -> None:
@@ -148,13 +148,31 @@ def test_a_client_that_breaks_off_is_noticed_on_the_other_side(
             near.close()
             assert far.recv(10) == b""
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
-                for _ in range(200):
-                    far.sendall(b"x" * 10_000)
-                    time.sleep(0.005)
+                _send_for_ever(far)
         with connected(port) as again:  # and the relay still works
             far, _ = door.accept()
             far.close()
             assert again.recv(10) == b""
+        process.kill()
+
+
+def test_an_answer_is_whole_though_its_sender_has_long_gone(door: socket.socket, port: int) -> None:
+    data = os.urandom(3_000_000)
+    with start(door, port, "sleep", "60") as process, connected(port) as near:
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        far, _ = door.accept()
+        with far:
+            sending = threading.Thread(target=far.sendall, args=(data,))
+            sending.start()
+            received = b""
+            while len(received) < len(data) // 2:
+                received += near.recv(65536)
+            received += _some(near, sending)
+            far.close()  # all is sent, and not yet all received
+        busy = _ticks(_relay_of(port, process.pid))
+        time.sleep(0.5)
+        assert _ticks(_relay_of(port, process.pid)) - busy <= 10  # it waits, it does not spin
+        assert received + _all(near) == data
         process.kill()
 
 
@@ -172,14 +190,18 @@ def test_an_idle_relay_uses_no_processor(door: socket.socket, port: int) -> None
         far, _ = door.accept()
         far.shutdown(socket.SHUT_WR)  # half closed, and nothing more for a while
         assert near.recv(1) == b""
-        pids = [int(line.split(":")[0]) for line in processes_with(RELAY)]
-        mine = [pid for pid in pids if _argument(pid, str(port)) and pid != process.pid]
-        assert len(mine) == 1
-        before = _ticks(mine[0])
+        mine = _relay_of(port, process.pid)
+        before = _ticks(mine)
         time.sleep(1.0)
-        assert _ticks(mine[0]) - before <= 10  # of the hundred that a busy loop would take
+        assert _ticks(mine) - before <= 10  # of the hundred that a busy loop would take
         far.close()
         process.kill()
+
+
+def _send_for_ever(sock: socket.socket) -> None:
+    for _ in range(1000):
+        sock.sendall(b"x" * 10_000)
+        time.sleep(0.005)
 
 
 def _all(sock: socket.socket) -> bytes:
@@ -188,6 +210,22 @@ def _all(sock: socket.socket) -> bytes:
     while piece := sock.recv(65536):
         pieces.append(piece)
     return b"".join(pieces)
+
+
+def _some(sock: socket.socket, sending: threading.Thread) -> bytes:
+    """What is received until the sender has sent all."""
+    received = b""
+    while sending.is_alive():
+        received += sock.recv(4096)
+        sending.join(0.001)
+    return received
+
+
+def _relay_of(port: int, command: int) -> int:
+    """The process of the relay that listens on *port*."""
+    pids = [int(line.split(":")[0]) for line in processes_with(RELAY)]
+    (found,) = [pid for pid in pids if _argument(pid, str(port)) and pid != command]
+    return found
 
 
 def _argument(pid: int, word: str) -> bool:

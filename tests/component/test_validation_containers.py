@@ -88,6 +88,6 @@ def test_a_task_in_harbors_format_is_proven(
     for path, text in HARBOR.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text.replace("{image}", on.with_busybox()))
+        file.write_text(text.replace("{image}", on.with_python()))
     finding = validated(folder, on, monkeypatch)
     assert finding.lines() == ["hello: oracle 1.00, nop 0.00, cheat 0.00  ok"]

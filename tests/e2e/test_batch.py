@@ -154,9 +154,7 @@ def test_a_hanging_model_is_stopped_in_time_with_its_processes_and_the_others_go
     assert set(sleepers()) <= before, "processes of the model that hung are left"
 
 
-def test_parallel_is_faster_and_no_endpoint_is_asked_more_at_once_than_it_allows(
-    tmp_path: Path,
-) -> None:
+def test_parallel_is_faster_where_endpoints_are_independent(tmp_path: Path) -> None:
     slow = Part(commands=("true",) * 4, pause_s=0.4)
     names = ("a", "b", "c")
     spent = {}
@@ -173,11 +171,21 @@ def test_parallel_is_faster_and_no_endpoint_is_asked_more_at_once_than_it_allows
             report = json.loads((batch.batches[-1] / "comparison_report.json").read_text())
             spent[flag] = report["total_time"]
     assert spent["--parallel"] < spent[""] * 0.7
-    with Cast(dict.fromkeys(names, slow)).server() as shared:
-        write_config(tmp_path, everywhere(shared, *names), settings={"max_concurrency": 1})
-        batch.run("--parallel")
-        assert len(shared.requests) == 3 * 5
-        assert shared.peak_in_flight == 1
+
+
+def test_parallel_never_asks_a_model_more_at_once_than_its_limit(tmp_path: Path) -> None:
+    slow = Part(commands=("true",) * 3, pause_s=0.4)
+    peaks = {}
+    for limit in (1, 8):
+        cast = Cast({"slow": slow, "quick": LAZY})
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        with cast.server() as server:
+            urls = everywhere(server, "slow", "quick")
+            batch = scene(folder, urls, settings={"max_concurrency": limit})
+            assert batch.run("--parallel", "--rollouts", "2").code == 1  # nobody solves it
+        peaks[limit] = cast.peak["slow"]
+    assert peaks == {1: 1, 8: 2}
 
 
 def test_rollouts_give_rates_intervals_and_rank_ranges(tmp_path: Path) -> None:
@@ -198,10 +206,23 @@ def test_a_judge_decides_by_the_criteria_where_there_is_no_check(tmp_path: Path)
     verdict = Part(commands=(), final='{"reasoning": "The sum is right.", "score": 10}')
     with Cast({"solver": SOLVES, "judge": verdict}).server() as server:
         batch = scene(tmp_path, everywhere(server, "solver", "judge"), checked=False)
-        ended = batch.run("--models", "solver", "--judge", "openai-compatible/judge",
-                          env={"X": "1"})  # fmt: skip
-    assert ended.code == 1
-    assert "base_url" in ended.err or "--judge" in ended.err
+        ended = batch.run("--judge", "judge")
+        told = [a.prompt for a in server.requests if a.body["model"] == "judge"]
+    assert ended.code == 0, ended.err
+    assert list(batch.results) == ["solver"], "who judges does not compete"
+    assert batch.results["solver"]["success"] is True
+    assert "`add(2, 3)` is 5" in told[0]
+    assert "+    return a + b" in told[0], "the judge sees the change"
+
+
+def test_the_instructor_steps_in_and_each_time_is_an_intervention(tmp_path: Path) -> None:
+    asks = Part(commands=(), final="Shall I repair it?")
+    helps = Part(commands=(), final="Yes. Look at the sign.")
+    with Cast({"asks": asks, "boss": helps}).server() as server:
+        batch = scene(tmp_path, everywhere(server, "asks", "boss"))
+        ended = batch.run("--instructor", "boss", "--interventions", "2")
+    assert ended.code == 1, ended.err
+    assert batch.results["asks"]["human_interventions"] == 2
 
 
 def test_a_finished_batch_is_resumed_without_asking_anybody(tmp_path: Path) -> None:

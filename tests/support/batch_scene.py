@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,10 +74,15 @@ HANGS = Part(commands=("trap '' TERM; sleep 1000 & setsid sleep 1000 & sleep 100
 
 @dataclass
 class Cast:
-    """Models on one server, each playing its part; a model whose gate is shut answers nobody."""
+    """Models on one server, each playing its part; a model whose gate is shut answers nobody.
+
+    `peak` is how many requests for a model were under way at once.
+    """
 
     parts: Mapping[str, Part]
     gates: dict[str, threading.Event] = field(default_factory=dict)
+    under_way: Counter[str] = field(default_factory=Counter)
+    peak: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
     def server(self) -> Iterator[Loopback]:
@@ -92,10 +98,14 @@ class Cast:
         return self.gates[model]
 
     def _answer(self, asked: Asked) -> Reply:
-        part = self.parts[asked.body["model"]]
-        if gate := self.gates.get(asked.body["model"]):
+        model = asked.body["model"]
+        part = self.parts[model]
+        self.under_way[model] += 1
+        self.peak[model] = max(self.peak[model], self.under_way[model])
+        if gate := self.gates.get(model):
             gate.wait(60)
         time.sleep(part.pause_s)
+        self.under_way[model] -= 1
         turn = sum(message["role"] == "assistant" for message in asked.body["messages"])
         if turn < len(part.commands):
             return _calls(part.commands[turn])

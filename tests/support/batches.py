@@ -23,13 +23,13 @@ index 5b1c1a4..9b8a7d2 100644
 +++ b/greeter/messages.py
 @@ -1,6 +1,6 @@
  \"\"\"What the greeter says.\"\"\"
- 
+~
 -GREETING = "Helo, {name}!"
 +GREETING = "Hello, {name}!"
- 
+~
  def greet(name):
      return GREETING.format(name=name)
-"""
+""".replace("~\n", " \n")  # a blank line that both sides have
 INSTRUCTION = """\
 # Task: Fix the typo in the greeting
 

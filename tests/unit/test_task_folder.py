@@ -180,7 +180,7 @@ def test_the_place_of_the_hidden_tests_is_protected(tmp_path: Path) -> None:
         ({"tests__test_it_dot_py": f"import pytest\n{UNITTEST}"}, "pytest"),
         ({"tests__test_other_dot_py": PYTEST}, "pytest"),
         ({"tests__check_dot_sh": "exit 0"}, "script"),
-        ({"tests__check_dot_py": "exit(0)"}, "script"),
+        ({"tests__check_dot_py": "exit(0)"}, "python"),
         ({"task_dot_toml": '[tests]\ncommand = "make check"\n'}, "script"),
     ],
 )
@@ -189,9 +189,10 @@ def test_the_files_in_tests_tell_how_they_are_run(
 ) -> None:
     (tests,) = read_task_folder(task_folder(tmp_path, **files)).scorers
     assert tests.settings["runner"] == runner
-    commands = {"check_dot_sh": "sh tests/check.sh", "check_dot_py": "python3 tests/check.py"}
-    command = next((commands[k[7:]] for k in files if k[7:] in commands), "make check")
+    command = "sh tests/check.sh" if "tests__check_dot_sh" in files else "make check"
     assert tests.settings.get("command") == (command if runner == "script" else None)
+    if runner == "python":
+        assert tests.settings["paths"] == ["tests/check.py"]
 
 
 def test_tests_of_rubrics_are_not_run_as_hidden_tests_too(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Shell:
                 tool_calls=last.tool_calls,
             )
             journal.say(reply)
-            looked = await self._obey(reply, kit.room.box, task.workspace.start)
+            looked = await self._obey(reply, kit.room.box, task.workspace.start, journal)
             if looked:
                 journal.say(*looked)
             elif len(journal.messages) > 1:
@@ -86,19 +86,19 @@ class Shell:
                 journal.say(Message(role="user", content=_NUDGE))
         return self._outcome(journal, last, f"{self.steps} steps are spent")
 
-    async def _obey(self, reply: Message, box: Box, start: str) -> list[Message]:
+    async def _obey(self, reply: Message, box: Box, start: str, journal: Journal) -> list[Message]:
         """Return what came of every command in *reply*; nothing where there was none."""
         looked = []
         for call in reply.tool_calls:
-            seen = await self._look(_command(call), box, start)
+            seen = await self._look(_command(call), box, start, journal)
             looked.append(Message(role="tool", content=seen, tool_call_id=call.id))
         if not looked:
             for command in _FENCED.findall(reply.content)[:1]:
-                seen = await self._look(command, box, start)
+                seen = await self._look(command, box, start, journal)
                 looked.append(Message(role="user", content=seen))
         return looked
 
-    async def _look(self, command: str | None, box: Box, start: str) -> str:
+    async def _look(self, command: str | None, box: Box, start: str, journal: Journal) -> str:
         if command is None:
             return "There is one tool, `run`, and it takes one text: `command`."
         ran = await box.run(
@@ -110,7 +110,9 @@ class Shell:
             )
         )
         how = f"exit code {ran.code}" if ran.stopped is None else f"stopped: {ran.stopped}"
-        return well_formed(f"{how}\n{ran.output}".rstrip())
+        seen = well_formed(f"{how}\n{ran.output}".rstrip())
+        journal.print(f"$ {well_formed(command).strip()}\n{seen}\n")
+        return seen
 
     def _outcome(self, journal: Journal, last: Completion | None, why: str | None) -> Outcome:
         return Outcome(

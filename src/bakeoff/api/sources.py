@@ -112,7 +112,7 @@ def _wished(
     tasks = chosen = select(brief.tasks, wishes.selection)
     if wishes.scorers:
         scorers = tuple(_scorer(s, own) for s in wishes.scorers)
-        tasks = tuple(replace(task, scorers=scorers) for task in tasks)
+        tasks = tuple(t if t.trouble else replace(t, scorers=scorers) for t in tasks)
     models = tuple(_model(m, own) for m in wishes.models) or brief.models
     agents = tuple(_agent(a, own) for a in wishes.agents) or brief.agents
     if brief.pairings:

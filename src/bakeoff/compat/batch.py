@@ -11,7 +11,7 @@ from bakeoff._lib.clock import now, timestamp
 from bakeoff._lib.loops import run_sync
 from bakeoff.api.machine import machine_info
 from bakeoff.api.sources import Prepared
-from bakeoff.compat.batch_models import Choice, Market, Offer, choose, market
+from bakeoff.compat.batch_models import ALL, Choice, Market, Offer, choose, exact, market
 from bakeoff.compat.batch_place import (
     Batch,
     BatchState,
@@ -132,7 +132,8 @@ def _look_around(wanted: Wanted) -> _Around:
 def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = None) -> Ready:
     if not around.market.offers:
         raise UsageError(_troubleshooting(around))
-    choice = choose(around.market, wanted.models or "all")
+    roles = _roles(wanted, around.market)
+    choice = choose(_without(around.market, roles, wanted), wanted.models or ALL)
     settings = around.config.batch if around.config else BatchSettings()
     limits = Limits(
         time_s=wanted.timeout_s or settings.default_timeout,
@@ -144,7 +145,7 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
         rollouts=wanted.rollouts or 1,
         conditions=Conditions(
             limits=limits,
-            roles=_roles(wanted),
+            roles=roles,
             attempts=settings.attempts if around.config else _ATTEMPTS,
         ),
     )
@@ -175,7 +176,7 @@ def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready
         brief,
         agents=(AgentSpec(name=wanted.agent),) if wanted.agent else (before.agent,),
         rollouts=max(wanted.rollouts or 0, before.rollouts),
-        conditions=_conditions_again(wanted, before),
+        conditions=_conditions_again(wanted, before, around.market),
         sandbox=before.sandbox,
     )
     brief = _filled(brief, wanted, offers, settings)
@@ -195,13 +196,13 @@ def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready
     return ready
 
 
-def _conditions_again(wanted: Wanted, before: Earlier) -> Conditions:
+def _conditions_again(wanted: Wanted, before: Earlier, there: Market) -> Conditions:
     limits = before.conditions.limits
     if wanted.timeout_s is not None:
         limits = replace(limits, time_s=wanted.timeout_s)
     if wanted.interventions is not None:
         limits = replace(limits, interventions=wanted.interventions)
-    roles = {**before.conditions.roles, **_roles(wanted)}
+    roles = {**before.conditions.roles, **_roles(wanted, there)}
     return replace(before.conditions, limits=limits, roles=roles)
 
 
@@ -215,9 +216,25 @@ def _filled(
     return judged(replace(brief, models=models, parallel=parallel, sandbox=sandbox))
 
 
-def _roles(wanted: Wanted) -> dict[str, ModelSpec]:
+def _roles(wanted: Wanted, there: Market) -> dict[str, ModelSpec]:
+    """Return who helps: a model of the file or of the Ollama by its name, else any that can be named."""
     named = {"judge": wanted.judge, "instructor": wanted.instructor}
-    return {role: ModelSpec(provider="", name=name) for role, name in named.items() if name}
+    found = {role: (name, exact(name, there.offers)) for role, name in named.items() if name}
+    return {
+        role: offer.spec if offer else ModelSpec(provider="", name=name)
+        for role, (name, offer) in found.items()
+    }
+
+
+def _without(there: Market, roles: Mapping[str, ModelSpec], wanted: Wanted) -> Market:
+    """Return what there is for `all`: who judges or helps does not compete as well, unless named."""
+    if wanted.models and wanted.models.casefold() != ALL:
+        return there
+    busy = {spec.full_name for spec in roles.values()}
+    offers = tuple(offer for offer in there.offers if offer.spec.full_name not in busy)
+    if not offers:
+        raise UsageError("nobody is left to compete: the only model there judges or helps")
+    return replace(there, offers=offers)
 
 
 def _begin(ready: Ready, state: BatchState, offers: Sequence[Offer], around: _Around) -> None:

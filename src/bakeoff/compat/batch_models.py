@@ -133,8 +133,8 @@ def _meant(entry: str, there: Market, notices: list[str]) -> Iterator[Offer]:
         notices += [f"{name} is left out: {why}" for name, why in there.missing.items()]
         yield from there.offers
         return
-    if exact := _exact(entry, there.offers):
-        yield exact
+    if found := exact(entry, there.offers):
+        yield found
         return
     category = next((c for c in there.categories if c.casefold() == entry.casefold()), None)
     if category is not None:
@@ -143,7 +143,8 @@ def _meant(entry: str, there: Market, notices: list[str]) -> Iterator[Offer]:
     yield _untagged(entry, there)
 
 
-def _exact(entry: str, offers: Sequence[Offer]) -> Offer | None:
+def exact(entry: str, offers: Sequence[Offer]) -> Offer | None:
+    """Return the one of *offers* that *entry* names in full, if there is one."""
     name = entry.casefold()
     found = [offer for offer in offers if name in offer.exact()]
     # a full name wins over another model that is merely displayed under it
@@ -174,7 +175,7 @@ def _members(category: str, there: Market, notices: list[str]) -> Iterator[Offer
     found = 0
     for name in there.categories[category]:
         try:
-            offer = _exact(name, there.offers) or _untagged(name, there)
+            offer = exact(name, there.offers) or _untagged(name, there)
         except UsageError as error:
             notices.append(f"category {category!r}: {error}")
             continue

@@ -48,9 +48,11 @@ class Console:
             self._started(event)
         elif isinstance(event, TrialStarted) and self._verbosity >= PROGRESS:
             self.say(f"[rollouts] launched {self._view.run_id(event.trial)}: {_what(event.trial)}")
-        elif isinstance(event, TrialOutput) and self._verbosity >= EVERYTHING:
-            self._heard(event)
+        elif isinstance(event, TrialOutput):
+            self._heard(event.trial, event.text)
         elif isinstance(event, TrialEnded):
+            for score in event.attempt.scores:
+                self._heard(event.trial, str(score.details.get("output") or ""))
             self._ended(event.trial, event.attempt, last=event.last)
         elif isinstance(event, Notice):
             self.say(f"[rollouts] {one_line(event.text, width=500)}")
@@ -95,10 +97,10 @@ class Console:
         self._out.flush()
         self._timer = asyncio.get_running_loop().call_later(_FRAME_S, self._spin)
 
-    def _heard(self, event: TrialOutput) -> None:
-        run_id = self._view.run_id(event.trial)
-        for line in event.text.splitlines():
-            self.say(f"[{run_id}] {line}")
+    def _heard(self, trial: Trial, text: str) -> None:
+        if self._verbosity >= EVERYTHING:
+            for line in text.splitlines():
+                self.say(f"[{self._view.run_id(trial)}] {line}")
 
     def _ended(self, trial: Trial, attempt: Attempt, *, last: bool) -> None:
         if not last:

@@ -13,7 +13,7 @@ Count = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Text = Annotated[str, Meta(min_length=1)]
 
-Runner = Literal["pytest", "unittest", "script"]
+Runner = Literal["pytest", "unittest", "python", "script"]
 
 
 class RepoTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from bakeoff.core.outcome import Outcome
 from bakeoff.core.task import Message
 
 _MOST_LOG = 2_000_000
@@ -18,6 +19,7 @@ class Journal:
         self._hears = hears
         self.messages: list[Message] = []
         self.interventions = 0
+        self.left: Outcome | None = None  # what the agent would leave if it were cut now
         self._log: list[str] = []
         self._room = _MOST_LOG
 

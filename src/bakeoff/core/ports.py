@@ -7,6 +7,7 @@ from typing import Protocol
 from bakeoff._lib.noun import noun
 from bakeoff.core.boxes import Bench, GatewayAddress, Mount, Room
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
+from bakeoff.core.checkpoint import Checkpoint, Checkpoints
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Outcome, Request
@@ -65,7 +66,8 @@ class Kit:
     """What an agent or a scorer is given to work with.
 
     Where the task has a workspace, an agent is given the `room` it works in and, if it is a program
-    of its own, a `door` to its model; a scorer is given the `bench` that opens a clean room.
+    of its own, a `door` to its model; a scorer is given the `bench` that opens a clean room. A
+    dialogue is given a `checkpoint`, from which it goes on if it was cut off.
     """
 
     model: Asks
@@ -76,6 +78,7 @@ class Kit:
     room: Room | None = None
     door: Door | None = None
     bench: Bench | None = None
+    checkpoint: Checkpoint | None = None
 
 
 class Agent(Protocol):
@@ -116,6 +119,7 @@ class Rig:
     tariff: Tariff = UNPRICED
     role_tariffs: Mapping[str, Tariff] = field(default_factory=dict)
     site: Site | None = None
+    checkpoints: Checkpoints | None = None
 
 
 class Rigs(Protocol):

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.noun import noun
+from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Workspace
 
@@ -59,7 +60,8 @@ class ScorerSpec:
 class Task:
     """One problem: messages, how they are to be asked, and how the answer is checked.
 
-    With a `workspace` it is to be solved there: what counts is what was changed in it.
+    With a `workspace` it is to be solved there: what counts is what was changed in it. With a
+    `dialogue`, the messages are only how it begins: an instructor goes on from there.
     Where there is `trouble`, it cannot be tried at all: each of its trials is that fault.
     `name`, `category` and `metadata` describe; everything else is identity.
     """
@@ -77,14 +79,17 @@ class Task:
     metadata: Mapping[str, Json] = field(default_factory=dict)
     workspace: Workspace | None = None
     trouble: str | None = None
+    dialogue: Dialogue | None = None
 
     def identity(self) -> dict[str, Json]:
         """Return what makes this task this task and no other."""
         where = {} if self.workspace is None else {"workspace": self.workspace.identity()}
         trouble = {} if self.trouble is None else {"trouble": self.trouble}
+        told = {} if self.dialogue is None else {"dialogue": self.dialogue.identity()}
         return {
             **where,
             **trouble,
+            **told,
             "id": self.id,
             "messages": [m.wire() for m in self.messages],
             "parameters": dict(self.parameters),

@@ -103,6 +103,8 @@ class Workspace:
     that match `protected` are as they were before the agent came. `check` is a command that the
     agent may know: it tells whether the work looks finished, and is never the verdict.
 
+    `shown` folders lie at a place of their own in the box, and nobody there can write to them.
+
     With `whole_box` the change is that of the box's whole file system, which an image brought;
     else it is that of the files under `root`.
     """
@@ -122,6 +124,7 @@ class Workspace:
     hidden: tuple[Tree, ...] = ()
     protected: tuple[str, ...] = ()
     reference: Reference | None = None
+    shown: tuple[Tree, ...] = ()
 
     @property
     def start(self) -> str:
@@ -130,7 +133,9 @@ class Workspace:
 
     def identity(self) -> dict[str, Json]:
         """Return what makes a difference to an agent or to its grade."""
+        shown = {"shown": [tree.identity() for tree in self.shown]} if self.shown else {}
         return {
+            **shown,
             "files": [tree.identity() for tree in self.files],
             "texts": dict(self.texts),
             "removed": list(self.removed),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from bakeoff.core.budget import NO_BILL, UNPRICED, Tariff
+from bakeoff.core.budget import NO_BILL, UNPRICED, Bill, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import LimitReached, ProviderError, boundary
 from bakeoff.core.outcome import Completion, Request, Spent
@@ -30,11 +30,15 @@ class Meter:
         self._limits = limits or _NO_LIMITS
         self._tariff = tariff
         self._tab = tab or Tab()
-        self._bill = NO_BILL
+        self.bill = NO_BILL
         self.spent = _NOTHING
         self.last: Completion | None = None
         self.hears: Callable[[Spent], None] | None = None  # is told what is spent after each answer
         self.trouble: str | None = None  # why the request under way had to wait or be tried again
+
+    def take_over(self, spent: Spent, bill: Bill) -> None:
+        """Begin with what an attempt had spent that this one goes on from."""
+        self.spent, self.bill = spent, bill
 
     async def complete(self, request: Request) -> Completion:
         """Ask the model, unless limits or budget say that there is nothing left to ask with."""
@@ -54,7 +58,7 @@ class Meter:
             place.failed(billable=True)  # cut while the endpoint was at it
             raise
         finally:
-            self._bill = place.bill if self._bill is NO_BILL else self._bill + place.bill
+            self.bill = place.bill if self.bill is NO_BILL else self.bill + place.bill
         self.trouble = None
         self.last = completion
         if self.hears is not None:
@@ -86,7 +90,7 @@ class Meter:
         used = spent.usage.output_tokens
         if limits.output_tokens is not None and used is not None and used >= limits.output_tokens:
             raise LimitReached(f"{used} of {limits.output_tokens} output tokens are spent")
-        tokens, cost = self._bill.most_tokens, self._bill.most_usd
+        tokens, cost = self.bill.most_tokens, self.bill.most_usd
         if limits.tokens is not None and tokens >= limits.tokens:
             raise LimitReached(f"{tokens} of {limits.tokens} tokens are spent")
         if limits.cost_usd is not None and cost >= limits.cost_usd:

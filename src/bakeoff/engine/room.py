@@ -39,7 +39,8 @@ async def solve_in_room(
         raise SandboxError(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
         )
-    task, journal = trial.task, Journal(lambda text: tell(TrialOutput(trial, text)))
+    task = trial.task
+    journal = kit.journal or Journal(lambda text: tell(TrialOutput(trial, text)))
     meter.hears = lambda spent: tell(TrialSpent(trial, spent))
     async with AsyncExitStack() as stack:
         began = monotonic()

@@ -8,6 +8,7 @@ from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff._lib.deadline import within
 from bakeoff.core.budget import NO_BILL, UNPRICED
 from bakeoff.core.candidate import Limits
+from bakeoff.core.checkpoint import Checkpoint
 from bakeoff.core.errors import (
     AgentError,
     BudgetReached,
@@ -17,7 +18,8 @@ from bakeoff.core.errors import (
     ScorerError,
     TrialError,
 )
-from bakeoff.core.events import Listener, ignore
+from bakeoff.core.events import Listener, TrialOutput, ignore
+from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import Agent, Kit, Rig, Scorer
@@ -26,8 +28,10 @@ from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.engine.budget import Tab
 from bakeoff.engine.contained import contained
 from bakeoff.engine.meter import Meter
+from bakeoff.engine.progress import Progress
 from bakeoff.engine.room import heeding, solve_in_room
 
+_LEAST_S = 0.01  # what is saved may still be used where all the time was spent before
 _ROUNDING = 1e-9  # weights such as .7 + .3 must still reach a threshold of 1
 
 
@@ -44,6 +48,7 @@ class _Course:
     tab: Tab = field(default_factory=Tab)
     phases: dict[str, float] = field(default_factory=dict)
     tell: Listener = ignore
+    before_s: float = 0.0  # how long attempts worked on it that this one goes on from
 
     def measure(self, rig: Rig, limits: Limits | None = None) -> Meter:
         """Put a meter before the model, which is returned, and before each role."""
@@ -114,8 +119,17 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
         raise SandboxError(trial.task.trouble)
     limits = _effective_limits(trial)
     meter = course.measure(rig, limits)
-    if trial.task.workspace is None:
+    if trial.task.workspace is None and trial.task.dialogue is None:
         kit = Kit(model=meter, roles=course.roles, rollout=trial.rollout)
+        course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
+        return
+    kit = _room_kit(trial, rig, course, meter, number)
+    if trial.task.dialogue is not None:
+        kit = replace(kit, journal=Journal(lambda text: course.tell(TrialOutput(trial, text))))
+        if rig.checkpoints is not None:
+            progress = _progress(rig.checkpoints.of(trial), course, number)
+            kit, limits = replace(kit, checkpoint=progress), _what_is_left(limits, progress)
+    if trial.task.workspace is None:
         course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
         return
 
@@ -126,7 +140,7 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
         trial,
         rig.site,
         solve,
-        kit=_room_kit(trial, rig, course, meter, number),
+        kit=kit,
         meter=meter,
         phases=course.phases,
         tell=course.tell,
@@ -141,6 +155,23 @@ def _room_kit(trial: Trial, rig: Rig, course: _Course, meter: Meter, number: int
         label=f"{trial.name}#{number}",
         bench=rig.site.bench if rig.site else None,
     )
+
+
+def _progress(kept: Checkpoint, course: _Course, number: int) -> Progress:
+    """Return how far an attempt that was cut off had come; *course* starts with what that cost."""
+    parties = {**course.roles, **({"": course.meter} if course.meter else {})}
+    began = monotonic()
+    progress = Progress(
+        kept, number=number, meters=parties, tab=course.tab, elapsed=lambda: monotonic() - began
+    )
+    course.before_s = progress.before_s
+    return progress
+
+
+def _what_is_left(limits: Limits, progress: Progress) -> Limits:
+    if limits.time_s is None or not progress.before_s:
+        return limits
+    return replace(limits, time_s=max(limits.time_s - progress.before_s, _LEAST_S))
 
 
 async def _left_by(
@@ -165,6 +196,8 @@ async def _left_by(
             ) from error
         course.status = Status.LIMITED
         reason = str(error) or f"the time limit of {limits.time_s:g} s ran out"
+        if kit.journal is not None and kit.journal.left is not None:
+            return replace(kit.journal.left, stop_reason=reason)
         return _cut_short(meter, reason)
 
 
@@ -256,7 +289,7 @@ def _close(
         number=number,
         status=course.status,
         started_at=started_at,
-        elapsed_s=elapsed_s,
+        elapsed_s=elapsed_s + course.before_s,
         outcome=course.outcome,
         scores=course.scores,
         score=score,

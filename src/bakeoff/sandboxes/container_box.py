@@ -4,7 +4,6 @@ import asyncio
 import posixpath
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 
 from bakeoff._lib.process import Ended, uncancelled
@@ -15,6 +14,7 @@ from bakeoff.sandboxes.container_disk import watch_of
 from bakeoff.sandboxes.container_engine import Engine
 from bakeoff.sandboxes.container_relay import Relay
 from bakeoff.sandboxes.container_words import HOME, entering, preamble
+from bakeoff.sandboxes.opening_mark import OpeningMark
 from bakeoff.sandboxes.supervision import Supervision
 
 _KILLED = 137
@@ -104,7 +104,7 @@ class ContainerBox:
 
     async def _exec(self, command: Command, *, again: bool = True) -> Ran:
         mark = f"started-{secrets.token_hex(8)}"
-        before, heard = self._restarts, _AfterMark(mark, command.hears)
+        before, heard = self._restarts, OpeningMark(mark, command.hears)
         program = self._engine.program(
             *("exec", "-i", *self._as_user(), self.name, *entering(command.argv, mark)),
             stdin=self._preamble(command, mark) + command.stdin,
@@ -181,25 +181,3 @@ class ContainerBox:
             await self._engine.call(*program, stdin=words)
         if packed is not None:
             await self._engine.call(*self._engine.dialect.copy, "-", f"{self.name}:/", stdin=packed)
-
-
-class _AfterMark:
-    """Hears what comes after the mark, which is the first line of a command that was started."""
-
-    def __init__(self, mark: str, hears: Callable[[bytes], None] | None) -> None:
-        self._mark = f"{mark}\n".encode()
-        self._hears = hears
-        self._waiting: bytes | None = b""
-        self.started = False
-
-    def __call__(self, piece: bytes) -> None:
-        if self._waiting is not None:
-            piece = self._waiting + piece
-            if len(piece) < len(self._mark) and self._mark.startswith(piece):
-                self._waiting = piece
-                return
-            self._waiting = None
-            self.started = piece.startswith(self._mark)
-            piece = piece.removeprefix(self._mark)
-        if piece and self._hears is not None:
-            self._hears(piece)

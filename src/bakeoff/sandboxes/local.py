@@ -19,7 +19,7 @@ from bakeoff.sandboxes import cgroups, marks, prelude
 from bakeoff.sandboxes.cgroups import Cgroups
 from bakeoff.sandboxes.holdings import Holdings
 from bakeoff.sandboxes.leftovers import reap
-from bakeoff.sandboxes.supervision import Supervision, not_started
+from bakeoff.sandboxes.supervision import Supervision, impossible
 
 
 class Local:
@@ -102,6 +102,8 @@ class _LocalBox:
 
     async def run(self, command: Command) -> Ran:
         """Run *command* in the folder; what it leaves running runs on until the stop."""
+        if (ran := impossible(command)) is not None:
+            return ran
         self._commands += 1
         mark = f"{self._holdings.mark}.{self._commands}"
 
@@ -110,8 +112,6 @@ class _LocalBox:
                 await asyncio.to_thread(marks.kill, marks.is_of(mark))
 
         cwd = self._on_host(str(PurePosixPath(self._spec.root, command.cwd or self._spec.workdir)))
-        if "\0" in cwd:
-            return not_started("embedded null byte")
         if not _is_folder(cwd):
             raise SandboxError(f"there is no folder {cwd!r} for {command.argv[0]!r} to start in")
         return await self._supervision.run(command, self._program(command, cwd, mark), after)

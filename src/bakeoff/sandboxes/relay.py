@@ -32,24 +32,23 @@ class _Side:
         self.waiting = bytearray()
         self.ended = False  # it sends no more
         self.told = False  # it knows that it will get no more
-        self.gone = False  # it can get no more
+        self.hung = False  # it can get no more, and what it sent is read while there is room
 
-    def take(self) -> None:
-        """Read what it sends, unless the other side is slow."""
+    def take(self) -> bool:
+        """Read what it sends, unless the other side is slow; return whether there was anything."""
         if self.ended or len(self.other.waiting) >= _MOST_WAITING:
-            return
+            return False
         try:
             piece = self.sock.recv(_PIECE)
         except BlockingIOError:
-            return
-        if piece:
-            self.other.waiting += piece
-        else:
-            self.ended = True
+            return False
+        self.other.waiting += piece
+        self.ended = not piece
+        return True
 
     def give(self) -> None:
         """Send it what waits, and the end after that."""
-        if self.gone:
+        if self.hung:
             self.waiting.clear()
             return
         if self.waiting:
@@ -118,21 +117,26 @@ class _Relay:
 
     def _move(self, side: _Side, event: int) -> None:
         both = (side, side.other)
+        if event & _HANGS_UP:
+            side.hung = True
+            self._forget(side)  # the kernel would tell of it again and again
         try:
             side.take()
-            side.gone = side.gone or bool(event & _HANGS_UP and side.ended)
+            for one in both:
+                one.give()
+                while one.hung and not one.other.waiting and one.take():
+                    one.other.give()
             for one in both:
                 one.give()
         except OSError:
             self._drop(side)
             return
-        if all((one.ended or one.gone) and not one.other.waiting for one in both):
+        through = [one.ended and not one.other.waiting for one in both]
+        if all(through) or any(one.hung and done for one, done in zip(both, through)):
             self._drop(side)
             return
         for one in both:
-            if one.gone:
-                self._forget(one)  # the kernel would tell of it again and again
-            else:
+            if not one.hung:
                 self._poll.modify(one.sock.fileno(), one.interest())
 
     def _forget(self, side: _Side) -> None:

@@ -28,7 +28,7 @@ from bakeoff.scorers.clean_room import (
 )
 from bakeoff.scorers.tests_report import Report, counts, read_report, signed
 
-Runner = Literal["pytest", "unittest", "script"]
+Runner = Literal["pytest", "unittest", "python", "script"]
 
 _NOT_STARTED = (126, 127)
 _NO_TESTS = (4, 5)  # pytest: it was called wrongly, it found nothing
@@ -41,11 +41,12 @@ _FRAMEWORK = re.compile(r"\s*(?:python[\d.]*\s+-m\s+(?:pytest|unittest)|pytest)\
 class Tests:
     """1 where all tests pass in the clean room; with `partial`, the share of them that do.
 
-    `runner` says what runs the files in `paths`: `pytest`, `unittest`, or `script` (the default
-    where there is only a `command`). For a script, the exit code of `command`, a line for the
-    shell, is the verdict. For the others `command` is what starts Python there (`python3`), and
-    `options` are further arguments for pytest. Everything starts where the agent started, and
-    `paths` are meant from there; what the agent changed in them is undone.
+    `runner` says what runs the files in `paths`: `pytest`, `unittest`, `python` (each is a program
+    that must come to its end), or `script` (the default where there is only a `command`). For a
+    script, the exit code of `command`, a line for the shell, is the verdict. For the others
+    `command` is what starts Python there (`python3`), and `options` are further arguments for
+    pytest. Everything starts where the agent started, and `paths` are meant from there; what the
+    agent changed in them is undone.
 
     A test counts as passed only where the runner says so of each of its phases, and its report and
     its exit code agree: a test that was skipped, not collected or not reached has not passed. With
@@ -80,7 +81,7 @@ class Tests:
                 'alone, which the code under test can set; write runner = "pytest" (or '
                 '"unittest") and `paths`'
             )
-        if self.runner in ("pytest", "unittest") and not self.paths:
+        if not self._script and not self.paths:
             raise UsageError(f"scorer 'tests': give the `paths` that {self.runner} is to run")
         if self._script and (self.named or self.partial or self.paths or self.options):
             raise UsageError(
@@ -107,9 +108,13 @@ class Tests:
         protected = tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
         opened = open_clean_room(task, outcome, kit, scorer="tests", protected=protected)
         async with opened as room:
-            if self._script:
-                return await self._score_script(room)
-            return await self._score_report(room, workspace)
+            return await self.score_in(room, workspace)
+
+    async def score_in(self, room: CleanRoom, workspace: Workspace) -> Score:
+        """Run the tests in a clean room that is open already."""
+        if self._script:
+            return await self._score_script(room)
+        return await self._score_report(room, workspace)
 
     async def _score_script(self, room: CleanRoom) -> Score:
         line = self.command or ""

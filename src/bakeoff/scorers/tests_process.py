@@ -15,6 +15,7 @@ if sys.path[:1] == [""]:
 
 import json
 import os
+import runpy
 import traceback
 import unittest
 from importlib import util
@@ -173,6 +174,42 @@ def run_unittest(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int
     return 0 if well and result.wasSuccessful() else 1
 
 
+def run_python(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int:
+    """Run each file as a program of its own; what counts is that it comes to its end."""
+    everywhere = sys.path[:]
+    tell(collected=wanted["paths"])
+    code = 0
+    for path in wanted["paths"]:
+        file = Path.cwd() / path
+        sys.path[:] = [str(file.parent), str(Path.cwd()), *everywhere]
+        sys.argv[:] = [str(file)]
+        try:
+            runpy.run_path(str(file), run_name="__main__")
+            why = ""
+        except SystemExit as error:
+            why = _why_it_left(error, file)
+        except BaseException:  # noqa: BLE001 -- whatever it is, it failed
+            why = traceback.format_exc()
+        if why:
+            sys.stderr.write(why + "\n")
+            code = 1
+        tell(test=path, phase="call", how="failed" if why else "passed", text=why[-MOST_TEXT:])
+    return code
+
+
+def _why_it_left(error: SystemExit, file: Path) -> str:
+    """Return why a program that called for its exit has failed; nothing where it may do so."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    caller = Path(frame.tb_frame.f_code.co_filename).resolve() if frame else file
+    if error.code not in (None, 0):
+        return f"exit code {error.code}"
+    if caller != file.resolve() and _within(str(caller), Path.cwd()):
+        return f"{caller} called for the exit, and not the program itself"
+    return ""
+
+
 def loaded(file: Path) -> unittest.TestSuite:
     """Return the tests in *file*; the module is called as it would be from the working folder."""
     name = ".".join(file.relative_to(Path.cwd()).with_suffix("").parts)
@@ -210,7 +247,8 @@ def main() -> None:
         tell(missing=missing)
         code = CANNOT
     else:
-        run = {"pytest": run_pytest, "unittest": run_unittest}[wanted["runner"][0]]
+        runners = {"pytest": run_pytest, "unittest": run_unittest, "python": run_python}
+        run = runners[wanted["runner"][0]]
         try:
             code = run(tell, wanted)
         except BaseException:  # noqa: BLE001 -- the agent's code can raise anything

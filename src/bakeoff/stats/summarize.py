@@ -221,7 +221,7 @@ def _planned(plan: Plan) -> dict[str, dict[str, _Tally]]:
                 if tally is None:
                     tally = mine[task.category or ""] = _Tally()
                 tally.planned += block.rollouts
-                if any(scorer.weight for scorer in task.scorers):
+                if task.trouble or any(scorer.weight for scorer in task.scorers):
                     tally.checkable += block.rollouts
     return tallies
 

@@ -7,7 +7,7 @@ from bakeoff.config.task_file import Runner, TestsTable
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 
-_CHECKS = {"check.sh": "sh tests/check.sh", "check.py": "python3 tests/check.py"}
+_SCRIPT, _PROGRAM = "check.sh", "check.py"
 
 
 def tests_settings(
@@ -18,9 +18,8 @@ def tests_settings(
     Files named in *aside* are other scorers' tests.
     """
     tests = folder / "tests"
-    checks = [name for name in _CHECKS if name not in aside and (tests / name).is_file()]
-    files = [path for path in _test_files(tests) if str(path.relative_to(tests)) not in aside]
-    runner = table.runner or _runner(table, checks, files)
+    files = [path for path in _files(tests) if str(path.relative_to(tests)) not in aside]
+    runner = table.runner or _runner(table, files)
     if runner is None:
         return None
     settings: dict[str, Json] = {
@@ -29,29 +28,39 @@ def tests_settings(
         "partial": table.partial,
         "named": list(table.named),
         "environment": dict(table.environment),
+        "command": table.command,
     }
     if runner == "script":
-        settings["command"] = table.command or _check(folder, checks)
+        settings["command"] = table.command or _script(tests, files)
     else:
-        paths = [str(path.relative_to(folder)) for path in files]
-        settings["paths"] = list(table.paths or paths)
+        wanted = _programs(files) if runner == "python" else _test_files(files)
+        settings["paths"] = list(table.paths or [f"tests/{p.relative_to(tests)}" for p in wanted])
         if not settings["paths"]:
-            raise UsageError(f"{tests}: no test_*.py is there for {runner}")
+            name = _PROGRAM if runner == "python" else "test_*.py"
+            raise UsageError(f"{tests}: no {name} is there for {runner}")
     return {key: value for key, value in settings.items() if value or key == "runner"}
 
 
-def _test_files(tests: Path) -> list[Path]:
-    if not tests.is_dir():
-        return []
-    return sorted(path for path in tests.rglob("test_*.py") if path.is_file())
+def _files(tests: Path) -> list[Path]:
+    return sorted(path for path in tests.rglob("*") if path.is_file()) if tests.is_dir() else []
 
 
-def _runner(table: TestsTable, checks: list[str], files: list[Path]) -> Runner | None:
-    if table.command or checks:
+def _test_files(files: list[Path]) -> list[Path]:
+    return [path for path in files if path.match("test_*.py")]
+
+
+def _programs(files: list[Path]) -> list[Path]:
+    return [path for path in files if path.name == _PROGRAM]
+
+
+def _runner(table: TestsTable, files: list[Path]) -> Runner | None:
+    if table.command or any(path.name == _SCRIPT for path in files):
         return "script"
-    if files:
+    if _programs(files):
+        return "python"
+    if tests := _test_files(files):
         # unittest needs nothing in the box; a file that knows nothing of it is meant for pytest
-        return "unittest" if all(_is_unittest(file) for file in files) else "pytest"
+        return "unittest" if all(_is_unittest(file) for file in tests) else "pytest"
     return "pytest" if table.paths or table.named else None
 
 
@@ -60,9 +69,8 @@ def _is_unittest(file: Path) -> bool:
     return "unittest" in text and "import pytest" not in text and "from pytest" not in text
 
 
-def _check(folder: Path, checks: list[str]) -> str:
-    if not checks:
-        raise UsageError(
-            f"{folder / 'tests'}: a check.sh is needed there, or a `command` under [tests]"
-        )
-    return _CHECKS[checks[0]]
+def _script(tests: Path, files: list[Path]) -> str:
+    found = [path for path in files if path.name == _SCRIPT]
+    if not found:
+        raise UsageError(f"{tests}: a {_SCRIPT} is needed there, or a `command` under [tests]")
+    return f"sh tests/{found[0].relative_to(tests)}"

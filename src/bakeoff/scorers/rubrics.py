@@ -1,0 +1,242 @@
+"""The scorer `rubrics`: weighted criteria, each decided by its tests or else by the judge."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bakeoff.core.boxes import CleanRoom, Command
+from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Kit
+from bakeoff.core.record import Score
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.scorers.clean_room import inside, is_inside, last_lines, open_clean_room, workspace_of
+from bakeoff.scorers.judge import Judge
+from bakeoff.scorers.rubrics_script import METRICS_FILE, how_to_run, metrics_in
+
+_MOST_SCRIPT_OUTPUT = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rubric:
+    """One criterion; `evaluation_criteria` tells the judge more about it."""
+
+    id: str
+    criterion: str = ""
+    weight: float = 1.0
+    evaluation_criteria: Json = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestScript:
+    """A test of a rubric: a file of the clean room, written there first where `content` is given."""
+
+    path: str
+    rubric_id: str
+    content: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Result:
+    """How one script went."""
+
+    script: TestScript
+    success: bool
+    output: str
+    duration_s: float
+    metrics: Mapping[str, Json]
+    undone: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rubrics:
+    """The weighted mean over `rubrics` of the share of their tests that pass.
+
+    Each of the `test_scripts` runs in a clean room of its own, from where the agent started: a
+    Python file with tests is run by unittest or pytest, any other Python file must come to its
+    end, a shell script or program must end with code 0. What that means in detail, and what is a
+    fault, stands at the scorer `tests`; `time_s` is for one script.
+
+    A rubric without tests is decided by the run's role `judge`, which sees the change; where there
+    is no judge its score is null, and it counts in neither sum. A script may print a line of JSON,
+    or write it into custom_metrics.json where it starts: `{"custom_metrics": {...}}` is kept in
+    the details and changes no score.
+    """
+
+    rubrics: tuple[Rubric, ...]
+    test_scripts: tuple[TestScript, ...] = ()
+    time_s: float = 600.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ids = [rubric.id for rubric in self.rubrics]
+        if not ids:
+            raise UsageError("scorer 'rubrics': there are no `rubrics`; write at least one")
+        if twice := [name for name in ids if ids.count(name) > 1]:
+            raise UsageError(f"scorer 'rubrics': rubric {twice[0]!r} is there twice")
+        if any(rubric.weight < 0 or not math.isfinite(rubric.weight) for rubric in self.rubrics):
+            raise UsageError("scorer 'rubrics': a `weight` must be 0 or more")
+        if not any(rubric.weight for rubric in self.rubrics):
+            raise UsageError("scorer 'rubrics': every `weight` is 0; nothing would count")
+        for script in self.test_scripts:
+            if script.rubric_id not in ids:
+                raise UsageError(
+                    f"scorer 'rubrics': {script.path!r} is a test of {script.rubric_id!r}; "
+                    f"there are: {', '.join(ids)}"
+                )
+            if not is_inside(script.path):
+                raise UsageError(
+                    f"scorer 'rubrics': {script.path!r} is not inside the workspace; give the path "
+                    "from where the agent starts"
+                )
+
+    def check(self, task: Task) -> None:
+        """Refuse tests for a task without a workspace."""
+        if self.test_scripts:
+            workspace_of(task, "rubrics")
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+        """Run every script, ask the judge for what is left, and weigh it all."""
+        results = [await self._run(script, task, outcome, kit) for script in self.test_scripts]
+        entries: dict[str, dict[str, Json]] = {}
+        for rubric in self.rubrics:
+            mine = [result for result in results if result.script.rubric_id == rubric.id]
+            entries[rubric.id] = (
+                _tested(rubric, mine) if mine else await _judged(rubric, task, outcome, kit)
+            )
+        total = _total(self.rubrics, entries)
+        return Score(
+            scorer="rubrics",
+            value=total,
+            explanation=_in_words(entries),
+            details={
+                "rubrics": dict(entries),
+                "total_score": total,
+                "max_score": 1.0,
+                "test_results": {result.script.path: _told(result) for result in results},
+                "custom_metrics": _merged(results),
+                "undone": sorted({name for result in results for name in result.undone}),
+            },
+        )
+
+    async def _run(self, script: TestScript, task: Task, outcome: Outcome, kit: Kit) -> _Result:
+        workspace = workspace_of(task, "rubrics")
+        protected = tuple(inside(workspace, path) for path in (script.path, METRICS_FILE))
+        opened = open_clean_room(task, outcome, kit, scorer="rubrics", protected=protected)
+        async with opened as room:
+            content = await _placed(room, script)
+            way = how_to_run(script.path, content, time_s=self.time_s, environment=self.environment)
+            score = await way.score_in(room, workspace)
+            printed = str(score.details.get("output", ""))
+            written = await room.box.run(Command(argv=("cat", METRICS_FILE), time_s=30.0))
+            metrics = metrics_in(printed) | (
+                metrics_in(written.output) if written.code == 0 else {}
+            )
+            elapsed = score.details.get("duration_s")
+            return _Result(
+                script=script,
+                success=score.value >= 1.0,
+                output=printed[-_MOST_SCRIPT_OUTPUT:],
+                duration_s=elapsed if isinstance(elapsed, float) else 0.0,
+                metrics=metrics,
+                undone=room.undone,
+            )
+
+
+async def _placed(room: CleanRoom, script: TestScript) -> str:
+    """Return what the script says, after it was written to its place where that is asked for."""
+    if script.content is not None:
+        put = 'rm -rf -- "$1" && mkdir -p -- "$(dirname -- "$1")" && cat > "$1" && chmod 755 "$1"'
+        argv = ("sh", "-c", put, "sh", script.path)
+        data = script.content.encode("utf-8", "replace")
+        ran = await room.box.run(Command(argv=argv, stdin=data, time_s=60.0))
+        if ran.code != 0:
+            raise ScorerError(
+                f"scorer 'rubrics': {script.path} could not be written; {last_lines(ran.output)}"
+            )
+        return script.content
+    ran = await room.box.run(Command(argv=("cat", "--", script.path), time_s=60.0))
+    if ran.code != 0:
+        raise ScorerError(
+            f"scorer 'rubrics': test script {script.path} is not there; give its `content`, or its "
+            f"path from where the agent starts. {last_lines(ran.output)}"
+        )
+    return ran.output
+
+
+def _tested(rubric: Rubric, results: list[_Result]) -> dict[str, Json]:
+    passed = sum(result.success for result in results)
+    return _entry(rubric, passed / len(results), len(results), passed)
+
+
+async def _judged(rubric: Rubric, task: Task, outcome: Outcome, kit: Kit) -> dict[str, Json]:
+    if "judge" not in kit.roles:
+        why = "it has no tests, and there is no judge; it does not count"
+        return _entry(rubric, None) | {"explanation": why}
+    more = rubric.evaluation_criteria
+    parts = [rubric.criterion or rubric.id]
+    if more is not None:
+        parts.append(more if isinstance(more, str) else json.dumps(more, ensure_ascii=False))
+    verdict = await Judge(rubric="\n\n".join(parts)).score(task, outcome, kit)
+    judge = verdict.details.get("judge")
+    return _entry(rubric, verdict.value) | {"explanation": verdict.explanation, "judge": judge}
+
+
+def _entry(
+    rubric: Rubric, score: float | None, test_count: int = 0, tests_passed: int = 0
+) -> dict[str, Json]:
+    return {
+        "criterion": rubric.criterion,
+        "weight": rubric.weight,
+        "score": score,
+        "max_score": 1.0,
+        "weighted_score": None if score is None else score * rubric.weight,
+        "test_count": test_count,
+        "tests_passed": tests_passed,
+    }
+
+
+def _total(rubrics: tuple[Rubric, ...], entries: Mapping[str, Mapping[str, Json]]) -> float:
+    """Return the weighted mean over what has a score."""
+    got = weight = 0.0
+    for rubric in rubrics:
+        score = entries[rubric.id]["score"]
+        if isinstance(score, int | float):
+            got += score * rubric.weight
+            weight += rubric.weight
+    if weight <= 0:
+        raise ScorerError(
+            "scorer 'rubrics': no rubric that counts has a test or a judge; write tests, or "
+            "configure `[roles.judge]`"
+        )
+    return min(got / weight, 1.0)
+
+
+def _told(result: _Result) -> dict[str, Json]:
+    return {
+        "success": result.success,
+        "output": result.output,
+        "duration_sec": round(result.duration_s, 3),
+    }
+
+
+def _merged(results: list[_Result]) -> dict[str, Json]:
+    merged: dict[str, Json] = {}
+    for result in results:
+        merged |= result.metrics
+    return merged
+
+
+def _in_words(entries: Mapping[str, Mapping[str, Json]]) -> str:
+    words = []
+    for name, entry in entries.items():
+        score, count = entry["score"], entry["test_count"]
+        if score is None:
+            words.append(f"{name}: not scored, there is no judge")
+        elif count:
+            words.append(f"{name}: {entry['tests_passed']} of {count} tests passed")
+        else:
+            words.append(f"{name}: judged {score:.2f}")
+    return "; ".join(words)
