@@ -329,7 +329,7 @@ def test_every_call_we_make_fits_the_real_sdk(tmp_path: Path) -> None:
         asyncio.run(_every_call(tmp_path))
     standing_in.close()
     called = {name for name, _, _ in standing_in.calls}
-    assert len(called) == 13
+    assert len(called) == 15
     for name, args, named in standing_in.calls:
         inspect.signature(_real(name)).bind(*_with_self(name, args), **named)
 

@@ -39,17 +39,21 @@ def main(args: Namespace) -> int:
 def _prove(args: Namespace) -> int:
     """Print what came of each task; a task that is not sound is an error."""
     import sys
+    from contextlib import nullcontext
 
     from bakeoff._lib.untrusted import for_terminal
     from bakeoff.api.validation import How, validate_tasks
+    from bakeoff.cli.live import LiveView
     from bakeoff.core.events import Event, Notice
 
     def tell(event: Event) -> None:
         if isinstance(event, Notice):
             print(for_terminal(event.text), file=sys.stderr)
 
-    how = How(sandbox=args.sandbox, tests=args.tests, listener=tell)
-    findings = validate_tasks(args.source, how)
+    view = LiveView() if sys.stderr.isatty() else None
+    with view or nullcontext():
+        how = How(sandbox=args.sandbox, tests=args.tests, listener=view or tell)
+        findings = validate_tasks(args.source, how)
     for line in (line for finding in findings for line in finding.lines()):
         print(for_terminal(line))
     return 0 if all(finding.ok for finding in findings) else 1

@@ -26,7 +26,7 @@ _KILL_S = 60.0
 _LOOK_S = 0.2
 _BLOCKS_PER_MB = 2048  # the unit of `ulimit -f` is 512 bytes
 
-_ENTER = 'cd -- "$1" && printf "%s\\n" "$2" || exit 126; shift 2; exec "$@" 2>&1'
+_ENTER = 'exec 2>&1; cd -- "$1" && printf "%s\\n" "$2" || exit 126; shift 2; exec "$@"'
 
 # By the mark in their environment, which also a process has that left its session.
 _KILL = """\
@@ -157,7 +157,7 @@ class ModalBox:
         with boundary(SandboxError, "modal"):
             async with asyncio.timeout(time_s):
                 process = await self._remote.start(
-                    ("sh", "-c", script, "sh", *words), environment={}
+                    ("sh", "-c", f"exec 2>&1; {script}", "sh", *words), environment={}
                 )
                 async for piece in modal_sdk.output(process):
                     heard.add(piece)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Change
 from bakeoff.workspaces.aside import Work
-from bakeoff.workspaces.patch import Edit
 from bakeoff.workspaces.protection import Protection
 
 
@@ -23,13 +22,14 @@ def graded(
 ) -> tuple[bytes, tuple[str, ...], tuple[str, ...]]:
     """Return *change*'s archive and what is gone, without what is protected; and what that was.
 
-    Paths under *covered* are places of the grader: nothing may come there before it.
+    Paths under *covered* are places of the grader: nothing may come there before it. Beyond the
+    task's own protected paths nothing is held back: to install things is part of such tasks.
     """
     tops = [f"{top.strip('/')}/" for top in covered]
     undone: list[str] = []
 
     def counts(path: str) -> bool:
-        plain = path.lstrip("./").rstrip("/")
+        plain = path.removeprefix("./").strip("/")
         if any(f"{plain}/".startswith(top) for top in tops) or _is_protected(
             plain, root.strip("/"), protection
         ):
@@ -55,9 +55,8 @@ def _is_protected(path: str, root: str, protection: Protection) -> bool:
     """Whether a path of the box is one that the workspace protects, seen from its root."""
     if root and not path.startswith(f"{root}/"):
         return False
-    inside = path[len(root) + 1 :] if root else path
-    edit = Edit(inside.encode("utf-8", "surrogateescape"), b"100644", b"")
-    return edit.path != b"" and bool(protection.split([edit], {}, lambda _: b"")[1])
+    inside = path.removeprefix(f"{root}/") if root else path
+    return protection.covers(inside.encode("utf-8", "surrogateescape"))
 
 
 def _opened(archive: bytes) -> tarfile.TarFile:

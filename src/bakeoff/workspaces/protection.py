@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from bakeoff.core.errors import SandboxError
 from bakeoff.workspaces.globs import inside, literal_start
@@ -13,6 +14,7 @@ _NAMES = frozenset(
     {b"conftest.py", b"pytest.ini", b".pytest.ini", b"pytest.toml", b".pytest.toml", b"tox.ini"}
     | {b"sitecustomize.py", b"usercustomize.py"}
 )
+_INSTALLED = frozenset({b"site-packages", b"dist-packages"})  # of a virtual environment
 _SECTIONED = {b"setup.cfg": b"[tool:pytest]"}
 _PLUGIN_LIST = re.compile(rb"(?:.*/)?[^/]+\.(?:egg-info|dist-info)/entry_points\.txt", re.DOTALL)
 _TEST_TOOLS = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "py", "xdist", "coverage"})
@@ -58,13 +60,19 @@ class Protection:
                 held.add(path)  # it can only be there where something protected is not
         return [edit for edit in edits if edit.path not in held], sorted(held)
 
+    def covers(self, path: bytes) -> bool:
+        """Whether one of the patterns matches *path*."""
+        return any(pattern.fullmatch(path) for pattern in self._compiled)
+
     def _holds(
         self, edit: Edit, base: Mapping[bytes, object], read: Callable[[bytes], bytes]
     ) -> bool:
-        if any(pattern.fullmatch(edit.path) for pattern in self._compiled()):
+        if self.covers(edit.path):
             return True
         parts = edit.path.split(b"/")
-        if not _NAMES.isdisjoint(parts) or parts[-1].endswith(b".pth"):
+        if not _NAMES.isdisjoint(parts) or not _INSTALLED.isdisjoint(parts):
+            return True
+        if parts[-1].endswith(b".pth"):
             return True
         if _PLUGIN_LIST.fullmatch(edit.path):
             return True
@@ -88,6 +96,7 @@ class Protection:
                 shadows.add(path)
         return shadows
 
+    @cached_property
     def _compiled(self) -> list[re.Pattern[bytes]]:
         try:
             return [inside(pattern) for pattern in self.patterns]
