@@ -36,6 +36,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "aider": "bakeoff.agents.command:Aider",
         "cheat": "bakeoff.agents.cheat:Cheat",
         "claude-code": "bakeoff.agents.command:ClaudeCode",
+        "code-session": "bakeoff.agents.code_session_agent:CodeSessionAgent",
         "codex": "bakeoff.agents.command:Codex",
         "command": "bakeoff.agents.command:CommandAgent",
         "continue": "bakeoff.agents.command:Continue",
@@ -58,6 +59,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "scorers": {
         "choice": "bakeoff.scorers.choice:Choice",
+        "evaluation": "bakeoff.scorers.evaluation:Evaluation",
         "exact": "bakeoff.scorers.text:Exact",
         "includes": "bakeoff.scorers.text:Includes",
         "json": "bakeoff.scorers.json_answer:JsonAnswer",

@@ -1,18 +1,24 @@
 """A box that is a container: what its commands see, and that they end. Real docker, real podman."""
 
 import asyncio
+import os
+import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+import bakeoff
 from bakeoff.core.boxes import Command, Mount
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.container import Container
 from support.container_boxes import opened, sandbox, shell, spec
 from support.container_engines import Engine, engine
+from support.parts import require
 
 FORK_BOMB = "bomb() { bomb | bomb & }; bomb; sleep 600"
 
@@ -201,6 +207,21 @@ def test_when_its_time_is_over_every_process_ends_and_the_box_goes_on(
     asyncio.run(scenario())
 
 
+def test_a_box_that_was_left_full_of_processes_takes_the_next_command(
+    containers: Container, tmp_path: Path
+) -> None:
+    left = "setsid sh -c 'bomb() { bomb | bomb & }; bomb; sleep 600' >/dev/null 2>&1 & sleep 0.5"
+
+    async def scenario() -> None:
+        async with opened(containers, spec(tmp_path)) as box:
+            await shell(box, left)
+            for _ in range(3):
+                ran = await shell(box, "echo taken")
+            assert ran.output == "taken\n"
+
+    asyncio.run(scenario())
+
+
 def test_a_child_that_outlives_its_command_does_not_hold_it_up_and_ends_with_the_box(
     containers: Container, tmp_path: Path
 ) -> None:
@@ -319,6 +340,70 @@ def test_an_engine_that_is_not_there_is_said_with_what_to_install(tmp_path: Path
     assert dead.available() is not None
     with pytest.raises(SandboxError, match="docker"):
         asyncio.run(dead.open(spec(tmp_path, image="any")))
+
+
+def test_orphans_do_not_pile_up_in_a_box(containers: Container, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(containers, spec(tmp_path)) as box:
+            await shell(
+                box, "for n in $(seq 30); do (sleep 0.05 >/dev/null 2>&1 &); done; sleep 0.5"
+            )
+            seen = await shell(box, "grep -l 'State:.*Z' /proc/[0-9]*/status; echo looked")
+            assert seen.output == "looked\n"
+
+    asyncio.run(scenario())
+
+
+_AS_NOBODY = """
+import asyncio, sys
+from pathlib import Path
+from bakeoff.core.boxes import BoxSpec, Command
+from bakeoff.core.workspace import BoxLimits
+from bakeoff.sandboxes.container import Container
+
+FILL = "cd /tmp; n=0; while :; do n=$((n+1)); head -c 5000000 /dev/zero > $n; sleep 0.2; done"
+
+async def main():
+    limits = BoxLimits(memory_mb=100, processes=50, disk_mb=30)
+    spec = BoxSpec(label="x", folder=Path(sys.argv[1]), limits=limits)
+    box = await Container(name="docker", default_image=sys.argv[2]).open(spec)
+    try:
+        first = await box.run(Command(argv=("sh", "-c", "id -u; echo x > made; echo y > $HOME/own")))
+        print(first.code, first.output.strip())
+        print((await box.run(Command(argv=("sh", "-c", FILL), time_s=60))).stopped)
+    finally:
+        await box.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_caller_who_is_not_root_has_boxes_too_and_owns_what_they_write() -> None:
+    where, python = engine("docker"), "/usr/bin/python3"
+    asked = [python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+    is_new = Path(python).exists() and subprocess.run(asked, check=False).returncode == 0
+    require("a Python that every user can run", is_new, "apt install python3 (3.11 or later)")
+    (where.home / "docker.sock").chmod(0o666)
+    where.home.chmod(0o755)
+    with TemporaryDirectory(dir="/tmp") as place:
+        Path(place).chmod(0o755)
+        folder = Path(place, "folder")
+        folder.mkdir()
+        os.chown(folder, 4242, 4242)
+        shutil.copytree(Path(bakeoff.__file__).parent, Path(place, "src/bakeoff"))
+        done = subprocess.run(
+            [
+                *("setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups"),
+                *(python, "-B", "-c", _AS_NOBODY, str(folder), where.with_busybox()),
+            ],
+            env={**where.environment, "PYTHONPATH": f"{place}/src"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "0 4242\nits disk was full: the box may take 30 MB\n"
+        assert (folder / "made").stat().st_uid == 4242
 
 
 async def _until(holds: Callable[[], bool]) -> None:

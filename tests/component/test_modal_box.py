@@ -347,13 +347,12 @@ async def _every_call(folder: Path) -> None:
 
 def _real(name: str) -> Any:
     """Return a function of the real SDK; one that can be awaited must have `.aio`."""
-    import modal.container_process
-    import modal.io_streams
-    import modal.sandbox
+    import modal
 
+    assert modal.Sandbox.exec  # reading it imports the classes that a sandbox hands out
     owner_name, _, function = name.partition(".")
-    places: tuple[Any, ...] = (modal, modal.container_process, modal.io_streams, modal.sandbox)
-    found = next(getattr(place, owner_name) for place in places if hasattr(place, owner_name))
+    modules = [module for at, module in list(sys.modules.items()) if at.split(".")[0] == "modal"]
+    found = next(getattr(module, owner_name) for module in modules if hasattr(module, owner_name))
     real = getattr(found, function)
     is_blocking = function in {"write", "write_eof", "from_registry", "from_dockerfile"}
     assert is_blocking or hasattr(real, "aio"), name

@@ -90,4 +90,5 @@ def test_a_task_in_harbors_format_is_proven(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text.replace("{image}", on.with_python()))
     finding = validated(folder, on, monkeypatch)
-    assert finding.lines() == ["hello: oracle 1.00, nop 0.00, cheat 0.00  ok"]
+    assert finding.lines()[0] == "hello: oracle 1.00, nop 0.00, cheat 0.00  ok"
+    assert finding.problems == ()  # of its own programs the verifier may say something in a note

@@ -208,7 +208,7 @@ def test_a_reference_that_does_not_apply_is_a_fault_that_names_it() -> None:
     _script("run", _config("oracle", *(_entry(f"task_{n}", "good", more=more) for n in (1, 2))))
     broken, fine = _results("oracle")
     assert (broken["status"], fine["status"]) == ("faulted", "passed")
-    assert "patch" in broken["fault"]["message"]
+    assert "prepared/task_1/diff.patch cannot be applied" in broken["fault"]["message"]
 
 
 def test_overrides_are_seen_only_where_they_are_asked_for_and_the_folder_stays() -> None:
@@ -256,7 +256,7 @@ def test_a_repository_of_its_own_is_taken_at_its_commit() -> None:
 def _three_by_two() -> str:
     """Write 3 tasks x 2 models x 5 rollouts whose verdicts are known beforehand."""
     fix = f"{FENCE}sh\\nsed -i 's/a - b/a + b/' calc.py\\n{FENCE}\\n"
-    done = '{ match = "^exit code", reply = "Done." }'
+    done = '{ match = "^exit code", reply = "Done." }, { match = "found no command", reply = "no" }'
     Path("configs/grid.toml").write_text(
         f"""
 parallel = 8

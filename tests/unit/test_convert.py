@@ -30,7 +30,7 @@ def _error(data: object, kind: type = RunFile) -> str:
         ),
         (
             {"limits": {"zzz": 1}},
-            "run.toml:12: unknown key 'zzz'; there are: attempts, cost_usd, output_tokens, requests,",
+            "run.toml:12: unknown key 'zzz'; there are: attempts, cost_usd, interventions, output_tokens, requests,",
         ),
         (
             {"models": ["a", {"model": "b", "base-url": "x"}]},

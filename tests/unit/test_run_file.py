@@ -12,6 +12,7 @@ from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec
+from bakeoff.core.workspace import SandboxSpec
 from bakeoff.suites.bakeoff_toml import read_run_file, read_suite_file
 
 EVERY_KEY = """
@@ -36,6 +37,11 @@ output_tokens = 7
 tokens = 70
 cost_usd = 0.5
 attempts = 6
+interventions = 3
+
+[sandbox]
+name = "docker"
+settings = { default_image = "i" }
 
 [budget]
 max_cost_usd = 12.5
@@ -96,7 +102,8 @@ def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
     limits = brief.conditions.limits
     assert (limits.time_s, limits.requests, limits.output_tokens) == (9, 8, 7)
     assert (limits.tokens, limits.cost_usd) == (70, 0.5)
-    assert brief.conditions.attempts == 6
+    assert (brief.conditions.attempts, limits.interventions) == (6, 3)
+    assert brief.sandbox == SandboxSpec(name="docker", settings={"default_image": "i"})
     assert brief.cap == Cap(cost_usd=12.5, tokens=1000)
     assert brief.prices == str(tmp_path / "my/prices.toml")
     roles = brief.conditions.roles

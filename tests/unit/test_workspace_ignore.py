@@ -15,8 +15,10 @@ from bakeoff.workspaces.ignore import IgnoreRules, is_refuse
 NAMES = st.sampled_from(["a", "b", "ab", "a.b", "x1", "[a]", "a b", "!a", "#a", "a\\b", "é"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 PIECES = st.sampled_from(
-    ["a", "b", "x", "1", ".", "/", "*", "**", "?", "[ab]", "[!a]", "[a-x]", "[[:digit:]]", "[", "]"]
-    + ["\\", "!", "#", " ", "é", "[^b]", "-"]
+    [
+        *("a", "b", "x", "1", ".", "/", "*", "**", "?", "\\", "!", "#", " ", "é", "-"),
+        *("[ab]", "[!a]", "[^b]", "[a-x]", "[[:digit:]]", "[", "]"),
+    ]
 )
 PATTERNS = st.lists(PIECES, min_size=1, max_size=6).map("".join)
 FILES = st.lists(PATTERNS, min_size=1, max_size=4).map("\n".join)

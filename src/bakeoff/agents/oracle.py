@@ -53,7 +53,8 @@ class Oracle:
         ran = await kit.room.box.run(command)
         if ran.code != 0:
             how = ran.stopped or f"exit code {ran.code}"
-            raise AgentError(f"the reference cannot be applied ({how}): {ran.output[-2000:]}")
+            what = f"the reference {reference.path} cannot be applied"
+            raise AgentError(f"{what} ({how}): {ran.output[-2000:]}")
         return Outcome(answer="the reference solution is applied", log=ran.output or None)
 
 

@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 from bakeoff import registry
 from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
-from bakeoff.agents.attended import attended
+from bakeoff.agents.attended import Attended, attended
+from bakeoff.agents.dialogue import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent
 from bakeoff.api.local_models import served, warm_up
@@ -18,6 +19,8 @@ from bakeoff.api.model_names import OWN, learn_literals, with_secrets
 from bakeoff.api.site import Premises
 from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
+from bakeoff.core.checkpoint import Checkpoints
+from bakeoff.core.dialogue import INSTRUCTOR
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
@@ -174,6 +177,7 @@ class SharedRigs:
         self._parts = parts
         self._sites: dict[str, Site] = {}
         self.sandbox = premises.sandbox.name if premises else None
+        self.checkpoints: Checkpoints | None = None
         self._models: dict[str, Model] = {}
         self._scorers: dict[str, Scorer] = {}
         self._of_task: dict[str, tuple[Scorer, ...]] = {}
@@ -207,6 +211,9 @@ class SharedRigs:
     def rig(self, trial: Trial) -> Rig:
         """Return the parts of *trial*."""
         agent, model = self._seats[trial.candidate.digest]
+        if trial.task.dialogue is not None:
+            # whoever leads the conversation is at its side already
+            agent = InDialogue(agent=agent.agent if isinstance(agent, Attended) else agent)
         scorers = self._of_task[trial.task.digest]
         roles: Mapping[str, Model] = self._roles
         if self._parts.tapes:
@@ -223,6 +230,7 @@ class SharedRigs:
             tariff=self._tariffs[trial.candidate.digest],
             role_tariffs=self._role_tariffs,
             site=self._sites.get(trial.candidate.digest),
+            checkpoints=self.checkpoints,
         )
 
     def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:
@@ -249,6 +257,11 @@ class SharedRigs:
 
     def _check(self, task: Task, roles: Container[str]) -> None:
         with about_task(task):
+            if task.dialogue is not None and INSTRUCTOR not in roles:
+                raise UsageError(
+                    "it is a dialogue: say which model leads it with [roles.instructor] in the run "
+                    "file, or --set roles.instructor=MODEL"
+                )
             scorers = tuple(self._scorer(spec) for spec in task.scorers)
             for spec, scorer in zip(task.scorers, scorers, strict=True):
                 check_scorer(spec, scorer, task, roles)

@@ -46,6 +46,7 @@ from bakeoff.planning.rescored import rescored
 from bakeoff.reports.artifacts import write_artifacts
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.summarize import Summary, summarize
+from bakeoff.stores.checkpoints import FileCheckpoints
 from bakeoff.stores.folders import find_run, make_folder, new_folder, read_manifest, write_manifest
 from bakeoff.stores.reader import SqliteLedger
 from bakeoff.stores.sqlite import SqliteStore
@@ -192,6 +193,7 @@ async def _execute(
         store.freeze(plan)
         manifest = _manifest(prepared, start, folder, sandbox=rigs.sandbox)
         write_manifest(folder, replace(manifest, served=await rigs.served(plan)), redactor)
+        rigs.checkpoints = FileCheckpoints(folder, redactor)
         if brief.warm_up:
             await rigs.warm_up(plan, start.listener)
         done, billed = _known(folder) if start.resume else (0, NO_BILL)

@@ -178,9 +178,11 @@ def _wrong(task: Task, attempts: Mapping[str, Attempt], expected: Iterable[str])
 
 def _notes(tried: Mapping[str, Attempt], nothing: float | None) -> Iterator[str]:
     for name, attempt in tried.items():
+        told = f"{name} scores {_shown(attempt.score)}"
+        if attempt.score is None and name in _IN_THE_BOX:
+            yield f"an agent can keep the verifier from running: that is a fault, no 0 ({name})"
         if attempt.score is None or attempt.score <= (nothing or 0.0) + _ROUNDING:
             continue
-        told = f"{name} scores {attempt.score:.2f}"
         if name == _IN_MEMORY:
             yield (
                 "the tests run the solution in their own process, where it can rewrite the test "

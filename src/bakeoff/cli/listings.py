@@ -80,7 +80,9 @@ def _task_rows(source: Path | None) -> list[Row]:
             "task": task.id,
             "category": task.category,
             "scorers": ", ".join(s.name for s in task.scorers) or "unchecked",
-            "asks": one_line(task.messages[-1].content, width=70),
+            "asks": one_line(
+                task.dialogue.objective if task.dialogue else task.messages[-1].content, width=70
+            ),
         }
         for task in api.read(source, {}).tasks
     ]

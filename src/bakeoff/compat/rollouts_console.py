@@ -1,6 +1,7 @@
 """What a person sees of rollouts while they run: quiet, with progress, or everything."""
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from typing import TextIO
 
 from bakeoff._lib.untrusted import for_terminal, one_line
@@ -16,6 +17,7 @@ from bakeoff.core.events import (
 )
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt, Status
+from bakeoff.core.values import Json
 
 QUIET, PROGRESS, EVERYTHING = range(3)
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -52,7 +54,7 @@ class Console:
             self._heard(event.trial, event.text)
         elif isinstance(event, TrialEnded):
             for score in event.attempt.scores:
-                self._heard(event.trial, str(score.details.get("output") or ""))
+                self._heard(event.trial, "\n".join(_printed(score.details)))
             self._ended(event.trial, event.attempt, last=event.last)
         elif isinstance(event, Notice):
             self.say(f"[rollouts] {one_line(event.text, width=500)}")
@@ -130,6 +132,17 @@ class Console:
             return
         said = f"{self.done} of {self.planned} tasks completed, {self.faults} could not be run"
         self.say(f"{'✗ ' if icon else '[rollouts] '}{said}")
+
+
+def _printed(details: Mapping[str, Json]) -> Iterator[str]:
+    """Yield what the tests behind a verdict printed."""
+    if isinstance(output := details.get("output"), str):
+        yield output
+    tests = details.get("test_results")
+    for path, test in tests.items() if isinstance(tests, Mapping) else ():
+        if isinstance(test, Mapping):
+            how = "passed" if test.get("success") else "failed"
+            yield f"test {path} {how}\n{test.get('output') or ''}"
 
 
 def _status(attempt: Attempt) -> str:

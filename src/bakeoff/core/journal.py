@@ -19,7 +19,7 @@ class Journal:
         self._hears = hears
         self.messages: list[Message] = []
         self.interventions = 0
-        self.left: Outcome | None = None  # what the agent would leave if it were cut now
+        self.left: Callable[[], Outcome] | None = None  # what the agent leaves if it is cut now
         self._log: list[str] = []
         self._room = _MOST_LOG
 

@@ -197,7 +197,7 @@ async def _left_by(
         course.status = Status.LIMITED
         reason = str(error) or f"the time limit of {limits.time_s:g} s ran out"
         if kit.journal is not None and kit.journal.left is not None:
-            return replace(kit.journal.left, stop_reason=reason)
+            return replace(kit.journal.left(), stop_reason=reason)
         return _cut_short(meter, reason)
 
 

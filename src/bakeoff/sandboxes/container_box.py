@@ -13,7 +13,7 @@ from bakeoff.sandboxes import container_change, container_relay
 from bakeoff.sandboxes.container_disk import watch_of
 from bakeoff.sandboxes.container_engine import Engine
 from bakeoff.sandboxes.container_relay import Relay
-from bakeoff.sandboxes.container_words import HOME, entering, preamble
+from bakeoff.sandboxes.container_words import HOME, entering, nowhere, preamble
 from bakeoff.sandboxes.opening_mark import OpeningMark
 from bakeoff.sandboxes.supervision import Supervision
 
@@ -113,10 +113,12 @@ class ContainerBox:
         program = replace(program, hears=heard)
         ran = await self._supervision.run(command, program, self._after)
         if not heard.started and ran.stopped is None:
-            if again and not self._stopped and not await self._is_running():
-                await self._restart()
-                return await self._exec(command, again=False)
-            raise SandboxError(await self._why_not_started(command, ran))
+            said, no_folder, _ = ran.output.partition(nowhere(mark))
+            if no_folder or self._stopped or not again:
+                raise SandboxError(await self._why_not_started(command, said))
+            # the container has ended, or is so full of processes that it takes no more
+            await self._restart()
+            return await self._exec(command, again=False)
         ran = replace(ran, output=ran.output.removeprefix(f"{mark}\n"))
         if ran.code and self._restarts != before:
             return replace(ran, code=None, stopped="it ended with another command of its box")
@@ -125,8 +127,8 @@ class ContainerBox:
             return replace(ran, code=None, stopped=why)
         return ran
 
-    async def _why_not_started(self, command: Command, ran: Ran) -> str:
-        why = f"{command.argv[0]!r} could not be started: {ran.output.strip()}"
+    async def _why_not_started(self, command: Command, said: str) -> str:
+        why = f"{command.argv[0]!r} could not be started: {said.strip()}"
         if self._stopped or await self._is_running():
             return why
         last = await self._engine.ask("logs", "--tail", "20", self.name)

@@ -57,8 +57,8 @@ class Images:
         async with _seen(folder, image.left_out) as context:
             file = context / recipe.relative_to(folder)
             ended = await self._engine.ask(
-                "build", "-t", name, "--label", "bakeoff.image=1", "-f", str(file), str(context),
-                time_s=self._build_s,
+                "build", "--force-rm", "-t", name, "--label", "bakeoff.image=1",
+                "-f", str(file), str(context), time_s=self._build_s,
             )  # fmt: skip
         if ended.code != 0:
             why = f"stopped, {ended.stopped}" if ended.stopped else "the build failed"

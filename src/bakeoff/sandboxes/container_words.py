@@ -82,6 +82,11 @@ def entering(argv: tuple[str, ...], mark: str) -> list[str]:
     return ["sh", "-c", _ENTER, "sh", mark, *argv]
 
 
+def nowhere(mark: str) -> str:
+    """Return what is printed instead of the mark where there is no such folder to start in."""
+    return f"nowhere-{mark}"
+
+
 def preamble(environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, mark: str) -> bytes:
     """Return what comes before the command's own input; it makes the mark the first line out."""
     lines = []
@@ -91,6 +96,7 @@ def preamble(environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, m
         lines.append(f"export {name}={shlex.quote(value)}")
     if disk_mb is not None:
         lines.append(f"ulimit -f {disk_mb * _BLOCKS_PER_MB}")
-    # `printf` after `cd`: without the mark the command has not been started
-    lines.append(f"cd -- {shlex.quote(cwd)} && printf '%s\\n' {mark} || exit 126")
+    # the mark after `cd`: without it the command has not been started
+    start = f"cd -- {shlex.quote(cwd)} 2>&1 || {{ echo {nowhere(mark)}; exit 126; }}"
+    lines += [start, f"echo {mark}"]
     return "".join(f"{line}\n" for line in [*lines, mark]).encode()

@@ -124,15 +124,14 @@ class _Relay:
             side.take()
             for one in both:
                 one.give()
-                while one.hung and not one.other.waiting and one.take():
+            for one in both:  # nobody will tell that there is more: read until the other is full
+                while one.hung and one.take():
                     one.other.give()
-            for one in both:
-                one.give()
         except OSError:
             self._drop(side)
             return
-        through = [one.ended and not one.other.waiting for one in both]
-        if all(through) or any(one.hung and done for one, done in zip(both, through)):
+        over = [one for one in both if one.ended and not one.other.waiting]
+        if len(over) == len(both) or any(one.hung for one in over):
             self._drop(side)
             return
         for one in both:

@@ -89,7 +89,7 @@ class HostBench:
             spec = await self._spec(workspace, label, own)
             spec = replace(
                 spec,
-                mounts=mounts,
+                mounts=(*_shown_mounts(workspace), *mounts),
                 gateway=gateway,
                 network=workspace.network,
                 environment={**spec.environment, **environment},
@@ -125,7 +125,7 @@ class HostBench:
         workspace, protection = _workspace(task), _protection(task, protected)
         async with AsyncExitStack() as stack:
             lent = await self._lent(stack, workspace)
-            shown = (*_hidden_mounts(lent), *mounts)
+            shown = (*_shown_mounts(workspace), *_hidden_mounts(lent), *mounts)
             # what a set-up or the verifier of a whole machine installs must be within its reach
             network = workspace.network and bool(workspace.setup or workspace.whole_box)
             own = await self._own_files(stack, workspace)
@@ -211,6 +211,10 @@ def _protection(task: Task, more: tuple[str, ...]) -> Protection:
     tops = {top.encode() for top in ("", start, "src", f"{start}/src".lstrip("/"))}
     told = "\n".join(message.content for message in task.messages)
     return Protection(patterns=(*workspace.protected, *more), tops=tops, asked_for=told)
+
+
+def _shown_mounts(workspace: Workspace) -> tuple[Mount, ...]:
+    return tuple(Mount(source=tree.path, target=tree.at) for tree in workspace.shown)
 
 
 def _hidden_mounts(lent: Pristine) -> tuple[Mount, ...]:

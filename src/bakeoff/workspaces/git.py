@@ -38,6 +38,12 @@ _CONFIG = """\
 [gc]
 	auto = 0
 """
+_SHA256 = """\
+[core]
+	repositoryformatversion = 1
+[extensions]
+	objectFormat = sha256
+"""
 
 
 @cache
@@ -67,14 +73,14 @@ def trusted_environment(git_dir: Path, more: Mapping[str, str] | None = None) ->
     }
 
 
-def make_repository(git_dir: Path, *, borrowing: Iterable[Path] = ()) -> None:
+def make_repository(git_dir: Path, *, borrowing: Iterable[Path] = (), sha256: bool = False) -> None:
     """Make an empty repository without a work tree that can also read *borrowing*'s objects."""
     (git_dir / "objects" / "info").mkdir(parents=True)
     (git_dir / "objects" / "pack").mkdir()
     (git_dir / "info").mkdir()
     (git_dir / "refs").mkdir()
     (git_dir / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
-    (git_dir / "config").write_text(_CONFIG, encoding="ascii")
+    (git_dir / "config").write_text(_CONFIG + (_SHA256 if sha256 else ""), encoding="ascii")
     lenders = "".join(f"{other.resolve()}/objects\n" for other in borrowing)
     (git_dir / "objects" / "info" / "alternates").write_text(lenders, encoding="utf-8")
 

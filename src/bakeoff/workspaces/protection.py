@@ -9,6 +9,7 @@ from functools import cached_property
 from bakeoff.core.errors import SandboxError
 from bakeoff.workspaces.globs import inside, literal_start
 from bakeoff.workspaces.patch import Edit
+from bakeoff.workspaces.snapshot import LINK
 
 _NAMES = frozenset(
     {b"conftest.py", b"pytest.ini", b".pytest.ini", b"pytest.toml", b".pytest.toml", b"tox.ini"}
@@ -19,7 +20,8 @@ _SECTIONED = {b"setup.cfg": b"[tool:pytest]"}
 _PLUGIN_LIST = re.compile(rb"(?:.*/)?[^/]+\.(?:egg-info|dist-info)/entry_points\.txt", re.DOTALL)
 _TEST_TOOLS = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "py", "xdist", "coverage"})
 _SHADOWED = sys.stdlib_module_names | _TEST_TOOLS
-_MODULE = re.compile(rb"([A-Za-z_]\w*)(?:\.py|\.pyc|(?:\.[\w-]+)?\.so|)", re.ASCII)
+_MODULE = re.compile(rb"([A-Za-z_]\w*)(?:\.py|\.pyc|(?:\.[\w-]+)?\.so)", re.ASCII)
+_PACKAGE = re.compile(rb"([A-Za-z_]\w*)(?:\.py|\.so)?", re.ASCII)  # a folder, or a link to one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +85,16 @@ class Protection:
 
     def _shadows(self, edits: list[Edit], base: Mapping[bytes, object]) -> set[bytes]:
         """Return the new modules, files or folders, that hide one of Python's or of its tests."""
-        new = {edit.path for edit in edits if edit.content is not None and edit.path not in base}
         shadows = set()
-        for path in new:
+        for edit in edits:
+            if edit.content is None or edit.path in base:
+                continue
+            path, is_folder = edit.path, edit.mode == LINK
             folder, _, name = path.rpartition(b"/")
-            if name.startswith(b"__init__."):  # the folder is the module
-                path = folder  # noqa: PLW2901
+            if name.startswith(b"__init__."):
+                path, is_folder = folder, True
                 folder, _, name = folder.rpartition(b"/")
-            module = _MODULE.fullmatch(name)
+            module = (_PACKAGE if is_folder else _MODULE).fullmatch(name)
             called = module[1].decode() if module else ""
             if folder in self.tops and called in _SHADOWED and f"{called}.py" not in self.asked_for:
                 shadows.add(path)

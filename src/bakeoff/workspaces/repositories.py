@@ -17,7 +17,7 @@ from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.git import git, last_words, make_repository, program
 
 _TIME_S = 1800.0
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _OWN = (
     "-c core.hooksPath=/dev/null -c core.fsmonitor=false -c fetch.recurseSubmodules=false "
     "-c gc.auto=0 -c maintenance.auto=false -c protocol.ext.allow=never"
@@ -37,7 +37,7 @@ def fetched(work: Work, tree: Tree, cache: Path) -> Path:
     _remove_dead(cache)
     fresh = cache / f"new-{owner.mine()}-{secrets.token_hex(4)}"
     try:
-        make_repository(fresh)
+        make_repository(fresh, sha256=len(commit) == 64)
         _fetch(work, tree.path, commit, fresh)
         try:
             fresh.rename(place)
@@ -51,7 +51,7 @@ def fetched(work: Work, tree: Tree, cache: Path) -> Path:
 
 def _fetch(work: Work, source: str, commit: str, into: Path) -> None:
     """Fetch one commit without its history; all of it where the other side gives no single one."""
-    said = _try(work, into, "--depth=1", source, f"{commit}:{_KEPT}")
+    said = _try(work, into, source, f"{commit}:{_KEPT}", options=("--depth=1",))
     if said is None:
         return
     every = _try(work, into, source, "+refs/*:refs/fetched/*")
@@ -63,7 +63,9 @@ def _fetch(work: Work, source: str, commit: str, into: Path) -> None:
         raise SandboxError(f"{source} has no commit {commit}") from error
 
 
-def _try(work: Work, into: Path, *what: str) -> str | None:
+def _try(
+    work: Work, into: Path, source: str, what: str, *, options: tuple[str, ...] = ()
+) -> str | None:
     """Return None where the fetch worked, else what git said.
 
     The user's own settings are heard here, and only here: they say how a server is reached and who
@@ -71,10 +73,12 @@ def _try(work: Work, into: Path, *what: str) -> str | None:
     """
     clean = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE")
     settings = ("GIT_TERMINAL_PROMPT=0", "LC_ALL=C", f"GIT_DIR={into}")
-    fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--end-of-options")
-    options = tuple(word for word in what if word.startswith("--"))
-    rest = tuple(word for word in what if not word.startswith("--"))
-    argv = (*clean, *settings, program(), *_OWN.split(), *fetch[:-1], *options, fetch[-1], *rest)
+    fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *options)
+    # a source that looks like an option is still a source
+    argv = (
+        *(*clean, *settings, program(), *_OWN.split()),
+        *(*fetch, "--end-of-options", source, what),
+    )
     done = work.run(argv, time_s=_TIME_S)
     return None if done.returncode == 0 else last_words(done.stderr)
 
@@ -95,7 +99,7 @@ def check_out(work: Work, tree: Tree, repository: Path, into: Path) -> None:
     git_dir, files = aside / "git", aside / "files"
     files.mkdir(parents=True)
     try:
-        make_repository(git_dir, borrowing=(repository,))
+        make_repository(git_dir, borrowing=(repository,), sha256=len(str(tree.commit)) == 64)
         subdir = "/".join(part for part in (tree.subdir or "").split("/") if part not in ("", "."))
         patterns = tree.sparse or ((f"/{subdir}/",) if subdir else ())
         more = {"GIT_WORK_TREE": str(files)}

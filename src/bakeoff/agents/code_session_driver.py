@@ -1,0 +1,140 @@
+"""The Python session inside the box: runs cells one after another in one namespace.
+
+This file is never imported: its source is what `python3 -c` runs in the box, so it uses nothing but
+the standard library and knows nothing of Bakeoff. A cell is a file `N.py` in the folder that it is
+given; what came of it goes out as one line of JSON on standard output, signed with the session's word.
+Whatever a cell does to all this, it does to itself: nothing here is secret or trusted.
+"""
+
+import ast
+import json
+import linecache
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+_POLL_S = 0.01
+_SLOW_POLL_S = 0.05
+_PATIENCE = 100  # polls before it looks less often
+
+
+class CellTimeoutError(BaseException):
+    """The cell took too long; not an Exception, so that `except Exception` lets it through."""
+
+
+def _on_alarm(_number: int, _frame: object) -> None:
+    raise CellTimeoutError
+
+
+def _cut(data: bytes, most: int) -> str:
+    if len(data) <= most:
+        return data.decode(errors="replace")
+    half = most // 2
+    left_out = len(data) - 2 * half
+    mark = f"\n[... {left_out:,} bytes left out ...]\n"
+    return data[:half].decode(errors="replace") + mark + data[-half:].decode(errors="replace")
+
+
+def _captured(path: str, most: int) -> str:
+    """Return the first and the last part of what was printed, however much it was."""
+    with Path(path).open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if size <= most:
+            return file.read().decode(errors="replace")
+        half = most // 2
+        head = file.read(half)
+        file.seek(-half, os.SEEK_END)
+        tail = file.read()
+    mark = f"\n[... {size - 2 * half:,} bytes left out ...]\n"
+    return head.decode(errors="replace") + mark + tail.decode(errors="replace")
+
+
+def _execute(source: str, name: str, namespace: dict[str, object]) -> str | None:
+    """Run *source*; return what went wrong. The value of a last expression is shown."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    try:
+        tree = ast.parse(source, name)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, name, "exec"), namespace)  # noqa: S102 -- that is what it is for
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)  # noqa: S307
+            if value is not None:
+                print(repr(value))  # noqa: T201 -- into what is captured
+    except CellTimeoutError:
+        return "interrupted: it took too long"
+    except SystemExit as error:
+        return f"exit({error.code}) was called; the session goes on"
+    except BaseException as error:  # noqa: BLE001 -- whatever a cell raises is its result
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != name:
+            trace = trace.tb_next
+        return "".join(traceback.format_exception(type(error), error, trace))
+    return None
+
+
+def _run_cell(
+    source: str, number: int, namespace: dict[str, object], settings: dict[str, float]
+) -> dict[str, object]:
+    """Run a cell with its output, and that of its children, going into a file."""
+    kept_out, kept_err = os.dup(1), os.dup(2)
+    handle, path = tempfile.mkstemp(prefix="cell-")
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
+    wrong: str | None = "interrupted: it took too long"
+    signal.setitimer(signal.ITIMER_REAL, settings["cell_s"])
+    try:
+        wrong = _execute(source, f"<cell {number}>", namespace)
+    except CellTimeoutError:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+        os.dup2(kept_out, 1)
+        os.dup2(kept_err, 2)
+        os.close(kept_out)
+        os.close(kept_err)
+    most = int(settings["most_output"])
+    output = _captured(path, most)
+    Path(path).unlink(missing_ok=True)
+    if wrong is not None:
+        wrong = _cut(wrong.encode(errors="replace"), most)
+    return {"cell": number, "output": output, "error": wrong}
+
+
+def _next_cell(folder: Path, number: int) -> str:
+    path, looked = folder / f"{number}.py", 0
+    while not path.exists():
+        looked += 1
+        time.sleep(_POLL_S if looked < _PATIENCE else _SLOW_POLL_S)
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def main() -> None:
+    """Run cells until the box is stopped."""
+    word, folder = sys.argv[1], Path(os.path.expanduser(sys.argv[2]))  # noqa: PTH111 -- `~` is the box's
+    settings = json.loads(sys.argv[3])
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+    signal.signal(signal.SIGALRM, _on_alarm)
+    folder.mkdir(parents=True, exist_ok=True)
+    sys.argv = [""]
+    sys.path.insert(0, "")
+    namespace: dict[str, object] = {"__name__": "__main__", "__builtins__": __builtins__}
+    number = 0
+    while True:
+        number += 1
+        source = _next_cell(folder, number)
+        told = _run_cell(source, number, namespace, settings)
+        out.write(f"{word}{json.dumps(told)}\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Every answer of a dialogue, saved as it comes; one that was cut off goes on without asking again.
+
+To go on, the conversation is played from its start: whoever is asked again what was asked before
+gives the answer that is on the tape. The code that the agent ran is run again, so its room is what it
+was. Where the conversation takes another way, the rest of the tape is worth nothing, and is replaced.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from bakeoff._lib.digest import digest
+from bakeoff._lib.untrusted import well_formed
+from bakeoff.core.checkpoint import Checkpoint
+from bakeoff.core.dialogue import AGENT
+from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.ports import Asks
+from bakeoff.core.task import Message
+from bakeoff.core.values import Json
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """One answer on the tape, and enough of the question to know it again."""
+
+    party: str
+    turn: int
+    asked: str
+    kept: int
+    messages: list[Message]
+    completion: Completion
+
+
+class Tape:
+    """The answers of one dialogue, in order."""
+
+    def __init__(self, checkpoint: Checkpoint | None) -> None:
+        self._checkpoint = checkpoint
+        found = checkpoint.recorded() if checkpoint else ()
+        self._recorded = [msgspec.convert(entry, _Said) for entry in found]
+        self._at = 0
+        self._before: dict[str, tuple[Message, ...]] = {}
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the next answer may be on the tape."""
+        return self._at < len(self._recorded)
+
+    async def ask(self, party: str, turn: int, model: Asks, request: Request) -> Completion:
+        """Return what *party* answered when it was asked this before; else ask it, and save it."""
+        asked = _fingerprint(party, request)
+        before = self._before.get(party, ())
+        self._before[party] = request.messages
+        if self.replaying:
+            said = self._recorded[self._at]
+            if (said.party, said.turn, said.asked) == (party, turn, asked):
+                self._at += 1
+                return said.completion
+            del self._recorded[self._at :]
+        completion = replace(await model.complete(request), raw=None)
+        await self._save(party, turn, asked, before, request.messages, completion)
+        return completion
+
+    async def _save(
+        self,
+        party: str,
+        turn: int,
+        asked: str,
+        before: tuple[Message, ...],
+        messages: tuple[Message, ...],
+        completion: Completion,
+    ) -> None:
+        if self._checkpoint is None:
+            return
+        kept = _in_common(before, messages)
+        said = _Said(
+            party=party,
+            turn=turn,
+            asked=asked,
+            kept=kept,
+            messages=list(messages[kept:]),
+            completion=completion,
+        )
+        plain = _encodable(msgspec.to_builtins(said, enc_hook=str))
+        await self._checkpoint.add(plain, at=self._at)
+        self._at += 1
+
+
+def exchanges(entries: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
+    """Return the saved *entries* as who was asked what in full, and what came back."""
+    before: dict[str, list[Message]] = {}
+    told: list[dict[str, Json]] = []
+    for entry in entries:
+        said = msgspec.convert(entry, _Said)
+        messages = [*before.get(said.party, [])[: said.kept], *said.messages]
+        before[said.party] = messages
+        told.append(
+            {
+                "party": said.party,
+                "turn": said.turn,
+                "messages": [message.wire() for message in messages],
+                "answer": said.completion.text,
+                "tool_calls": [msgspec.to_builtins(call) for call in said.completion.tool_calls],
+            }
+        )
+    return told
+
+
+def _fingerprint(party: str, request: Request) -> str:
+    """Return what a question must have in common with an earlier one to be the same.
+
+    What the agent's code prints when it is run again may differ by a clock. Whether the agent went
+    the same way shows in its message, which is part of what its instructor is asked next.
+    """
+    if party == AGENT:
+        return ""
+    return digest([well_formed(message.content) for message in request.messages])
+
+
+def _in_common(a: tuple[Message, ...], b: tuple[Message, ...]) -> int:
+    for number, (old, new) in enumerate(zip(a, b, strict=False)):
+        if old != new:
+            return number
+    return min(len(a), len(b))
+
+
+def _encodable(value: Json) -> dict[str, Json]:
+    """Return *value* such that it can be written as UTF-8, whatever a model said."""
+
+    def clean(inner: Json) -> Json:
+        if isinstance(inner, str):
+            return well_formed(inner)
+        if isinstance(inner, Mapping):
+            return {key: clean(v) for key, v in inner.items()}
+        if isinstance(inner, Sequence):
+            return [clean(v) for v in inner]
+        return inner
+
+    return {key: clean(inner) for key, inner in value.items()} if isinstance(value, Mapping) else {}

@@ -1,0 +1,131 @@
+"""The scorer `evaluation`: a task's own metric on the file that the agent predicted, as a skill."""
+
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from bakeoff._lib.untrusted import one_line
+from bakeoff.core.boxes import Command
+from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Kit
+from bakeoff.core.record import Score
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.scorers.clean_room import (
+    is_inside,
+    last_lines,
+    open_clean_room,
+    run_in,
+    shortened,
+    workspace_of,
+)
+
+_PROCESS = Path(__file__).with_name("evaluation_process.py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How much better than a baseline the agent's prediction is, from 0 (not) to 1 (the best).
+
+    `module` is a Python file in the clean room with `evaluate(y_true_path, y_pred_path) -> float`,
+    `truth` the file with the true values there, `prediction` the file that the agent was to write,
+    from where it started. The value is the skill, (score - baseline) / (best - baseline), within 0
+    and 1; details hold the skill as it is and the score. Without a `baseline` the value is the
+    score itself, which must then be from 0 to 1.
+
+    A prediction that is missing, or that the metric cannot read though it can read the truth in its
+    place, scores 0. A metric that cannot be loaded or cannot even read the truth is a fault.
+    """
+
+    module: str
+    truth: str
+    prediction: str = "submission.csv"
+    baseline: float | None = None
+    best: float | None = None
+    higher_is_better: bool = True
+    python: str = "python3"
+    time_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not is_inside(self.prediction):
+            raise UsageError(
+                f"scorer 'evaluation': {self.prediction!r} is not inside the workspace; give the "
+                "`prediction` from where the agent starts"
+            )
+        if self.baseline is None:
+            return
+        room = self._best - self.baseline if self.higher_is_better else self.baseline - self._best
+        if room <= 0:
+            than = "higher" if self.higher_is_better else "lower"
+            raise UsageError(
+                f"scorer 'evaluation': with a baseline of {self.baseline:g} and {self._best:g} as the "
+                f"best there is, no prediction can have any skill, for {than} is better"
+            )
+
+    @property
+    def _best(self) -> float:
+        if self.best is not None:
+            return self.best
+        return 1.0 if self.higher_is_better else 0.0
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without a workspace."""
+        workspace_of(task, "evaluation")
+
+    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+        """Evaluate the prediction in the outcome's change."""
+        workspace = workspace_of(task, "evaluation")
+        prediction = str(PurePosixPath(workspace.start, self.prediction))
+        word = secrets.token_hex(16)
+        source = _PROCESS.read_text(encoding="utf-8")
+        command = Command(
+            argv=(self.python, "-I", "-c", source, self.module, self.truth, prediction),
+            environment={"PYTHONDONTWRITEBYTECODE": "1"},
+            time_s=self.time_s,
+            stdin=word.encode(),
+        )
+        opened = open_clean_room(task, outcome, kit, scorer="evaluation")
+        async with opened as room:
+            ran = await run_in(room, command, scorer="evaluation")
+        before, found, told = ran.output.rpartition(f"\n{word}")
+        if not found:
+            how = ran.stopped or f"exit {ran.code}"
+            raise ScorerError(
+                f"scorer 'evaluation': the evaluation ended without a result ({how}); "
+                f"{last_lines(ran.output)}"
+            )
+        return self._scored(json.loads(told), shortened(before))
+
+    def _scored(self, told: dict[str, Json], output: str) -> Score:
+        details: dict[str, Json] = {"output": output, "baseline": self.baseline}
+        details |= {"best": self._best, "higher_is_better": self.higher_is_better}
+        details |= {"score": None, "skill": None}
+        if broken := told.get("broken"):
+            raise ScorerError(f"scorer 'evaluation': {self.module} cannot be loaded: {broken}")
+        if told.get("missing"):
+            why = f"there is no {self.prediction}"
+            return Score(scorer="evaluation", value=0.0, explanation=why, details=details)
+        if error := told.get("error"):
+            why = f"{self.prediction} cannot be evaluated: {one_line(str(error))}"
+            if not told.get("own") and told.get("control") is not None:
+                raise ScorerError(f"scorer 'evaluation': {why}; nor can the truth in its place")
+            return Score(scorer="evaluation", value=0.0, explanation=why, details=details)
+        score = told["score"]
+        if not isinstance(score, int | float):
+            raise ScorerError(f"scorer 'evaluation': its score is {score!r}, not a number")
+        value, skill = self._value(float(score))
+        details |= {"score": score, "skill": skill}
+        return Score(scorer="evaluation", value=value, details=details)
+
+    def _value(self, score: float) -> tuple[float, float | None]:
+        """Return the value from 0 to 1, and the skill as it is."""
+        if self.baseline is None:
+            if not self.higher_is_better or not 0 <= score <= 1:
+                raise ScorerError(
+                    f"scorer 'evaluation': {score:g} says nothing without a `baseline`; give one"
+                )
+            return score, None
+        skill = (score - self.baseline) / (self._best - self.baseline)
+        return min(max(skill, 0.0), 1.0), skill

@@ -1,0 +1,259 @@
+"""The front door for agent benchmarks: a base file, a folder of agents, a folder of cases."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from bakeoff._lib.digest import digest, digest_bytes
+from bakeoff.config.agent_bench_file import (
+    BARE_MODEL,
+    SAMPLE_AGENT,
+    AgentFile,
+    BaseFile,
+    RoleTable,
+    SeatTable,
+)
+from bakeoff.config.convert import convert
+from bakeoff.config.toml_file import line_of, read_toml, with_overrides
+from bakeoff.core.brief import Brief, Pairing, Source
+from bakeoff.core.budget import Cap
+from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.suites.agent_bench_case import Cases
+from bakeoff.suites.bakeoff_toml import conditions_of, sandbox_spec
+
+CODE_SESSION = "code-session"
+_TEMPERATURE, _MAX_RETRIES, _RETRY_DELAY_S = 0.4, 3, 2.0
+_LOCAL = ("embedded", "scripted")
+_OWN = re.compile(r"([\w./-]+):[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchAgent:
+    """One agent as its file describes it."""
+
+    id: str
+    agent: AgentSpec
+    model: ModelSpec
+    source: Source
+
+    @property
+    def needs_box(self) -> bool:
+        """Whether it can do nothing without files of its own."""
+        return self.agent.name != "direct"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentBench:
+    """A base file and its agents, read; `brief` is what they ask for."""
+
+    base: BaseFile
+    agents: tuple[BenchAgent, ...]
+    brief: Brief
+
+
+def read_agent_bench(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
+    """Return what the base file at *path* asks for, with the agents it names."""
+    return read_bench(path, overrides=overrides).brief
+
+
+def read_bench(
+    path: Path, agents: Path | None = None, overrides: Mapping[str, str] | None = None
+) -> AgentBench:
+    """Return the base file at *path* and the *agents*: a file, or a folder with one for each."""
+    base, source = _read_base(path, overrides or {})
+    found = read_agents(agents or _found(base.benchmark.agent_config, path), base)
+    named = base.benchmark.benchmark_dir or base.benchmark.benchmark_path
+    if named is None:
+        raise UsageError(f"{path}: [benchmark] does not say where the cases are: `benchmark_dir`")
+    datasets = base.benchmark.dataset_dir
+    cases = Cases(
+        folder=_found(named, path),
+        datasets=_found(datasets, path) if datasets else None,
+        settings=base.benchmark,
+        boxed=any(agent.needs_box for agent in found),
+        prompts=(_role(base, INSTRUCTOR).system_prompt, _role(base, SUPERVISOR).system_prompt),
+    )
+    brief = _brief(base, path, found, cases.tasks())
+    sources = (source, *(agent.source for agent in found), *cases.sources())
+    return AgentBench(base=base, agents=found, brief=replace(brief, sources=sources))
+
+
+def _read_base(path: Path, overrides: Mapping[str, str]) -> tuple[BaseFile, Source]:
+    data, text = read_toml(path)
+    base = convert(data, BaseFile, source=str(path), line_of=partial(line_of, text))
+    if overrides:
+        changed = with_overrides(data, overrides)
+        base = convert(changed, BaseFile, source="--set", line_of=lambda _: None)
+    table = base.benchmark
+    for one, other, a, b in (
+        ("[benchmark] benchmark_dir", "benchmark_path", table.benchmark_dir, table.benchmark_path),
+        ("[benchmark] results", "result_path", table.results, table.result_path),
+        ("[instructor]", "[user]", base.instructor, base.user),
+        ("[supervisor]", "[gatekeeper]", base.supervisor, base.gatekeeper),
+    ):
+        if a is not None and b is not None:
+            raise UsageError(f"{path}: {one} and {other} are the same: write one of them")
+    return base, Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
+
+
+def _found(name: str, base: Path) -> Path:
+    """Return a path that a file names: beside the file, else from where we are."""
+    beside = base.parent / name
+    return beside if beside.exists() else Path(name)
+
+
+def read_agents(path: Path, base: BaseFile) -> tuple[BenchAgent, ...]:
+    """Return the agent in the file *path*, or those in the folder, in the order of their names."""
+    if path.is_dir():
+        files = sorted(f for f in path.glob("*.toml") if f.name != SAMPLE_AGENT)
+        if not files:
+            raise UsageError(
+                f"{path}: no agents are in this folder; copy {SAMPLE_AGENT} to a name of its own "
+                "for each agent"
+            )
+    elif path.is_file():
+        files = [path]
+    else:
+        raise UsageError(f"{path}: there is no such file or folder of agents")
+    agents: dict[str, BenchAgent] = {}
+    for file in files:
+        agent = _read_agent(file, base)
+        if agent.id in agents:
+            raise UsageError(f"{file}: agent {agent.id!r} is there twice; give each its own `id`")
+        agents[agent.id] = agent
+    return _told_apart(tuple(agents.values()))
+
+
+def _read_agent(path: Path, base: BaseFile) -> BenchAgent:
+    data, text = read_toml(path)
+    file = convert(data, AgentFile, source=str(path), line_of=partial(line_of, text))
+    name = file.framework
+    if name in BARE_MODEL:
+        name = CODE_SESSION if file.run_code else "direct"
+    agent_id = file.id or path.stem
+    if file.model is None:
+        model = ModelSpec(provider="scripted", name="nobody", label=agent_id)
+        if name in ("direct", CODE_SESSION, "shell"):
+            raise UsageError(f"{path}: `model` is missing: which model is this agent?")
+    else:
+        model = _model(file, base, beside=path.parent, label=agent_id)
+    return BenchAgent(
+        id=agent_id,
+        agent=AgentSpec(name=name, settings=file.settings),
+        model=model,
+        source=Source(path=str(path.resolve()), digest=digest_bytes(text.encode())),
+    )
+
+
+def _told_apart(agents: tuple[BenchAgent, ...]) -> tuple[BenchAgent, ...]:
+    """Return *agents* with a difference between those that have none but their id."""
+    seen: set[str] = set()
+    apart = []
+    for given in agents:
+        known = digest([given.agent.identity(), given.model.identity()])
+        agent = given.agent
+        if known in seen:  # the first keeps its identity: a twin that comes later changes nothing
+            agent = replace(agent, environment={**agent.environment, "BAKEOFF_AGENT": given.id})
+        seen.add(known)
+        apart.append(replace(given, agent=agent))
+    return tuple(apart)
+
+
+def _role(base: BaseFile, name: str) -> RoleTable:
+    found = (
+        base.instructor or base.user if name == INSTRUCTOR else base.supervisor or base.gatekeeper
+    )
+    return found or RoleTable()
+
+
+def _model(table: SeatTable, base: BaseFile, *, beside: Path, label: str | None) -> ModelSpec:
+    """Return the model of a seat as it is named; what the name means is found out later."""
+    name = table.model or ""
+    temperature = _TEMPERATURE if table.temperature is None else table.temperature
+    parameters: dict[str, Json] = {"temperature": temperature}
+    if table.max_tokens is not None:
+        parameters["max_tokens"] = table.max_tokens
+    return ModelSpec(
+        provider="",
+        name=name,
+        base_url=table.api_base,
+        api_key=table.api_key,
+        parameters=parameters,
+        settings={} if _is_local(table, beside) else _line(table, base.rpm_per_model),
+        label=label,
+    )
+
+
+def _is_local(table: SeatTable, beside: Path) -> bool:
+    """Whether nobody has to be reached: a model in this process, or somebody's own Python."""
+    name = table.model or ""
+    own = _OWN.fullmatch(name)
+    if own and (beside / own[1].removesuffix(".py").replace(".", "/")).with_suffix(".py").is_file():
+        return True
+    return table.api_base is None and name.partition("/")[0] in _LOCAL
+
+
+def _line(table: SeatTable, rpm_per_model: Mapping[str, float]) -> dict[str, Json]:
+    """Return how an endpoint is reached, and how often at most."""
+    settings: dict[str, Json] = {
+        "max_retries": _MAX_RETRIES if table.max_retries is None else table.max_retries,
+        "retry_delay_s": _RETRY_DELAY_S if table.retry_delay is None else table.retry_delay,
+    }
+    rpm = table.rpm if table.rpm is not None else rpm_per_model.get(table.model or "")
+    if rpm is not None:
+        settings["rpm"] = rpm
+    if table.adaptive_rate_limit is not None:
+        settings["adaptive"] = table.adaptive_rate_limit
+    return settings
+
+
+def _roles(base: BaseFile, path: Path) -> dict[str, ModelSpec]:
+    names = (INSTRUCTOR,) if base.benchmark.user_type == "shard_user" else (INSTRUCTOR, SUPERVISOR)
+    roles = {}
+    for name in names:
+        table, own = _inherited(_role(base, name), base.llm), _role(base, name).model
+        if table.model is None:
+            raise UsageError(
+                f"{path}: no model plays the {name}; write `model` in [llm], or in [{name}]"
+            )
+        roles[name] = _model(table, base, beside=path.parent, label=own and name)
+    return {name: replace(spec, label=None) for name, spec in roles.items()}
+
+
+def _inherited(role: RoleTable, llm: SeatTable) -> SeatTable:
+    """Return *role* with its gaps filled; a model of its own does not inherit another's address."""
+    names = [f for f in SeatTable.__struct_fields__ if getattr(role, f) is None]
+    if role.model is not None:
+        names = [f for f in names if f not in ("api_base", "api_key") or role.model == llm.model]
+    filled = SeatTable(**{f: getattr(role, f) for f in SeatTable.__struct_fields__})
+    for name in names:
+        setattr(filled, name, getattr(llm, name))
+    return filled
+
+
+def _brief(
+    base: BaseFile, path: Path, agents: Sequence[BenchAgent], tasks: Sequence[Task]
+) -> Brief:
+    conditions = conditions_of(base.limits, {})
+    return Brief(
+        name=path.stem,
+        tasks=tuple(tasks),
+        pairings=tuple(
+            Pairing(
+                task=task, model=agent.model, agent=agent.agent, rollouts=base.benchmark.rollouts
+            )
+            for task in tasks
+            for agent in agents
+        ),
+        parallel=base.benchmark.max_workers,
+        conditions=replace(conditions, roles=_roles(base, path)),
+        cap=Cap(cost_usd=base.budget.max_cost_usd, tokens=base.budget.max_tokens),
+        prices=str(path.parent / base.prices) if base.prices else None,
+        sandbox=sandbox_spec(base.sandbox),
+    )

@@ -1,0 +1,191 @@
+"""The cases of an agent benchmark: a folder each, with what the instructor knows and what is hidden."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from bakeoff._lib.digest import digest
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.tree_digest import tree_digest
+from bakeoff.config.agent_bench_file import Baseline, BenchmarkTable
+from bakeoff.config.convert import convert
+from bakeoff.config.json_file import read_json
+from bakeoff.core.brief import Source
+from bakeoff.core.dialogue import Dialogue
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.workspace import Tree
+from bakeoff.suites.data_room import EVALUATION, GROUND_TRUTH, DataRoom
+
+LIST = Path("meta_info", "benchmark_list.json")
+STORAGE = "storage"
+BETTER_THAN_THE_BASELINE = 1e-6
+_NUMBERED = re.compile(r"^\s*\d+[.)]\s+")
+_HEADING = re.compile(r"^[ \t]*(?:#+[ \t]*)?\*\*(Objective|Your Knowledge):?\*\*:?[ \t]*", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases:
+    """The cases in a benchmark's folder; `boxed` says that some agent needs files of its own.
+
+    `prompts` are the instructor's and the supervisor's, where the base file has some.
+    """
+
+    folder: Path
+    datasets: Path | None
+    settings: BenchmarkTable
+    boxed: bool
+    prompts: tuple[str | None, str | None]
+
+    def ids(self) -> list[str]:
+        """Return the cases that are to be run, in the order of the list."""
+        listed = self._listed()
+        chosen = self.settings.test_cases
+        if chosen is None:
+            return listed
+        for case in chosen:
+            if case not in listed:
+                raise UsageError(f"{self.folder}: no case is called {case!r}; {did_you_mean(case, listed)}")
+        return list(dict.fromkeys(chosen))
+
+    def _listed(self) -> list[str]:
+        if not self.folder.is_dir():
+            raise UsageError(f"{self.folder}: there is no such folder of cases")
+        path, storage = self.folder / LIST, self.folder / STORAGE
+        if path.is_file():
+            data, _ = read_json(path)
+            if not isinstance(data, list) or not all(isinstance(case, str) for case in data):
+                raise UsageError(f'{path}: a list of ids is expected, such as ["one", "two"]')
+            listed = [str(case) for case in data]
+        else:
+            listed = sorted(f.name for f in storage.glob("*") if f.is_dir())
+        if not listed:
+            raise UsageError(f"{self.folder}: no cases are in this benchmark")
+        return listed
+
+    def tasks(self) -> list[Task]:
+        """Return the cases as tasks; what is wrong is told for all of them at once."""
+        tasks, wrong = [], []
+        for case in self.ids():
+            try:
+                tasks.append(self._task(case))
+            except UsageError as error:
+                wrong.append(str(error))
+        if wrong:
+            raise UsageError("\n".join(wrong))
+        return tasks
+
+    def sources(self) -> Iterator[Source]:
+        """Return what was read."""
+        for case in self.ids():
+            folder = (self.folder / STORAGE / case).resolve()
+            yield Source(path=str(folder), digest=tree_digest(folder))
+
+    def _task(self, case: str) -> Task:
+        folder = (self.folder / STORAGE / case).resolve()
+        if Path(case).name != case or not folder.is_dir():
+            raise UsageError(f"{folder}: case {case!r} has no folder of its own there")
+        room = DataRoom(
+            datasets=self._datasets(folder, case),
+            truth=_some_folder(folder / "ground_truth"),
+            evaluation=_some_folder(folder / "evaluation"),
+            boxed=self.boxed,
+        )
+        return Task(
+            id=case,
+            messages=room.messages(),
+            dialogue=self._dialogue(folder),
+            scorers=_scorers(folder),
+            pass_threshold=BETTER_THAN_THE_BASELINE,
+            workspace=room.workspace(),
+        )
+
+    def _datasets(self, folder: Path, case: str) -> Path | None:
+        own = _some_folder(folder / "datasets")
+        if own is not None or self.datasets is None:
+            return own
+        if not self.datasets.is_dir():
+            raise UsageError(f"{self.datasets}: there is no such folder of datasets")
+        return _some_folder((self.datasets / case).resolve())
+
+    def _dialogue(self, folder: Path) -> Dialogue:
+        told = folder / "instructions"
+        objective, knowledge = _parts(_read(told / "instructions.md"))
+        sharded = self.settings.user_type == "shard_user"
+        return Dialogue(
+            objective=objective,
+            knowledge=knowledge,
+            reference="" if sharded else _read(told / "reference_insights.md", needed=False),
+            supervision="" if sharded else _read(told / "gatekeeper_reference.md", needed=False),
+            shards=_shards(told / "shards.md") if sharded else (),
+            max_turns=self.settings.max_turns,
+            mode=self.settings.user_type,
+            instructor_prompt=self.prompts[0],
+            supervisor_prompt=None if sharded else self.prompts[1],
+        )
+
+
+def _some_folder(path: Path) -> Path | None:
+    return path if path.is_dir() and any(path.iterdir()) else None
+
+
+def _read(path: Path, *, needed: bool = True) -> str:
+    if not needed and not path.exists():
+        return ""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """Return the objective and the knowledge; a text without headings is all objective."""
+    found = list(_HEADING.finditer(text))
+    parts = {"Objective": "", "Your Knowledge": ""}
+    for number, heading in enumerate(found):
+        end = found[number + 1].start() if number + 1 < len(found) else len(text)
+        parts[heading[1]] = text[heading.end() : end].strip()
+    if not parts["Objective"]:
+        parts["Objective"] = text[: found[0].start()].strip() if found else text
+    return parts["Objective"] or text, parts["Your Knowledge"]
+
+
+def _shards(path: Path) -> tuple[str, ...]:
+    lines = [_NUMBERED.sub("", line).strip() for line in _read(path).splitlines()]
+    shards = tuple(line for line in lines if line)
+    if not shards:
+        raise UsageError(f"{path}: there are no shards in it; write one a line")
+    return shards
+
+
+def _scorers(folder: Path) -> tuple[ScorerSpec, ...]:
+    """Return how the prediction is evaluated, where the case says so."""
+    metrics, truth = folder / "evaluation" / "evaluation_metrics.py", folder / "ground_truth"
+    if not metrics.is_file():
+        return ()
+    files = sorted(f.name for f in truth.glob("*") if f.is_file()) if truth.is_dir() else []
+    if not files:
+        raise UsageError(f"{truth}: the evaluation has no true values to compare with")
+    tables = [name for name in files if name.endswith(".csv")]
+    settings = {
+        "module": f"{EVALUATION}/{metrics.name}",
+        "truth": f"{GROUND_TRUTH}/{(tables or files)[0]}",
+    }
+    return (ScorerSpec(name="evaluation", settings={**settings, **_baseline(folder)}),)
+
+
+def _baseline(folder: Path) -> dict[str, float | bool]:
+    path = folder / "evaluation" / "numeric_baseline.json"
+    if not path.is_file():
+        return {}
+    data, _ = read_json(path)
+    found = convert(data, Baseline, source=str(path), line_of=lambda _: None)
+    if not found.success:
+        raise UsageError(f"{path}: the baseline itself failed (`success` is false): run it again")
+    best = {} if found.theoretical_best is None else {"best": found.theoretical_best}
+    return {"baseline": found.score, "higher_is_better": found.is_higher_better, **best}

@@ -1,0 +1,134 @@
+"""One task, several candidates: verdicts, rates, means and who is ahead."""
+
+from dataclasses import replace
+
+import pytest
+
+from bakeoff.core.record import Attempt, Status
+from bakeoff.stats.head_to_head import (
+    Entry,
+    HeadToHead,
+    Verdict,
+    figures,
+    head_to_head,
+    verdict,
+)
+from support.batches import LIMIT_S, broken, failed, solved, timed_out, unchecked
+
+
+def compared(limit_s: float | None = LIMIT_S, **attempts: list[Attempt]) -> HeadToHead:
+    return head_to_head(
+        (
+            Entry(
+                candidate=name,
+                planned=len(made),
+                rollouts=tuple(figures(n, attempt) for n, attempt in enumerate(made)),
+            )
+            for name, made in attempts.items()
+        ),
+        limit_s=limit_s,
+    )
+
+
+def order(found: HeadToHead, name: str) -> list[str]:
+    return [place.candidate for place in getattr(found, name).placed]
+
+
+def test_only_a_check_can_say_success_or_failure() -> None:
+    cancelled = replace(broken(), status=Status.CANCELLED, fault=None)
+    assert [verdict(a) for a in (solved(1), failed(1), timed_out(), unchecked(1), broken(), cancelled)] == [
+        Verdict.SUCCESS, Verdict.FAILED, Verdict.TIMED_OUT, Verdict.UNCHECKED, Verdict.ERROR,
+        Verdict.CANCELLED,
+    ]  # fmt: skip
+
+
+def test_work_that_passes_is_a_success_even_if_its_agent_had_to_be_cut() -> None:
+    assert verdict(replace(solved(1), status=Status.LIMITED)) is Verdict.SUCCESS
+
+
+def test_the_time_is_that_of_the_agent_without_set_up_and_grading() -> None:
+    attempt = solved(9.0)
+    assert figures(0, attempt).seconds == 9.0
+    assert figures(0, replace(attempt, phases={})).seconds == attempt.elapsed_s
+
+
+def test_rankings_are_among_the_successful_and_ties_go_to_the_faster() -> None:
+    found = compared(a=[solved(9, prompts=3)], b=[solved(5, prompts=4)], c=[solved(7, prompts=3)],
+                     wrong=[failed(1)], broken=[broken()], late=[timed_out()])  # fmt: skip
+    assert order(found, "fastest") == ["b", "c", "a"]
+    assert order(found, "most_efficient") == ["c", "a", "b"]
+    assert order(found, "least_intervention") == ["b", "c", "a"]
+    assert (found.successful, found.failed, found.undecided) == (3, 3, 0)
+
+
+def test_time_with_failures_counted_puts_the_sure_before_the_lucky() -> None:
+    found = compared(lucky=[solved(5), solved(5), failed(2)], sure=[solved(20)] * 3)
+    assert order(found, "fastest") == ["lucky", "sure"]
+    assert order(found, "to_solve") == ["sure", "lucky"]
+
+
+def test_where_nobody_solves_anything_nobody_is_ranked() -> None:
+    found = compared(a=[failed(3)], b=[timed_out()])
+    assert order(found, "fastest") == []
+    assert found.to_solve is None
+    assert found.overall.avg_completion_time is None
+
+
+def test_a_success_is_more_than_half_of_what_could_be_decided() -> None:
+    found = compared(most=[solved(1), solved(1), failed(1), broken()], half=[solved(1), failed(1)])
+    most, half = found.contenders
+    assert (most.success, half.success) == (True, False)
+    assert (most.passed, most.decided, most.rate) == (2, 3, pytest.approx(2 / 3))
+
+
+def test_unchecked_is_neither_and_says_so() -> None:
+    found = compared(a=[unchecked(3)])
+    (one,) = found.contenders
+    assert (one.success, one.rate, one.rate_interval, one.to_solve) == (None, None, None, None)
+    assert found.undecided == 1
+    assert any("unchecked" in note for note in found.notes)
+
+
+def test_a_fault_is_no_zero_and_leaves_the_means() -> None:
+    (one,) = compared(a=[solved(4.0), broken()]).contenders
+    assert one.means.seconds.value == 4.0
+    assert one.rate == 1.0
+    assert one.to_solve is not None
+    assert one.to_solve.rollouts == 2, "it is censored where it broke"
+
+
+def test_what_is_unknown_of_one_rollout_is_unknown_on_average() -> None:
+    (one,) = compared(a=[solved(4.0, cost=0.1), solved(4.0)]).contenders
+    assert one.means.cost_usd.value is None
+
+
+def test_means_have_intervals_only_where_there_is_a_spread() -> None:
+    (one, two) = compared(a=[solved(4.0)], b=[solved(4.0), solved(6.0)]).contenders
+    assert one.means.seconds.interval is None
+    interval = two.means.seconds.interval
+    assert interval is not None
+    assert (interval.low, interval.high) == (0.0, pytest.approx(5 + 12.706205, abs=1e-5))
+    assert two.means.prompts.interval is None
+
+
+def test_one_rollout_each_is_called_a_single_observation() -> None:
+    assert any("single observation" in note for note in compared(a=[solved(1)]).notes)
+    assert not compared(a=[solved(1), solved(2)]).notes
+
+
+def test_what_was_not_run_is_told() -> None:
+    found = head_to_head([Entry(candidate="a", planned=3, name="Ada")], limit_s=None)
+    assert found.notes == ("Ada: 3 of 3 rollouts have not been run yet.",)
+    assert found.contenders[0].success is None
+
+
+def test_without_a_limit_the_longest_rollout_is_the_horizon() -> None:
+    assert compared(limit_s=None, a=[solved(4), failed(9)]).horizon_s == 9
+
+
+def test_overall_figures_are_over_those_that_solved_it() -> None:
+    found = compared(a=[solved(2, prompts=2)], b=[solved(6, prompts=4)], c=[failed(100)])
+    overall = found.overall
+    assert (overall.avg_completion_time, overall.median_completion_time) == (4, 4)
+    assert (overall.min_completion_time, overall.max_completion_time) == (2, 6)
+    assert (overall.avg_prompts, overall.avg_interventions) == (3, 0)
