@@ -170,9 +170,7 @@ def test_shards_that_are_not_there_to_be_told_are_asked_for_again(wrong: str) ->
     scene = Scene(
         instructor=Script([wrong, reveals("one two three", 1, 2, 3), reveals("four", 4)]),
         agent_model=Script(["a", "b", "c"]),
-        dialogue=Dialogue(
-            objective="x", mode="shard_user", shards=("one", "two", "three", "four")
-        ),
+        dialogue=Dialogue(objective="x", mode="shard_user", shards=("one", "two", "three", "four")),
     )
     attempt = scene.play()
     assert attempt.status is Status.COMPLETED
@@ -182,7 +180,11 @@ def test_shards_that_are_not_there_to_be_told_are_asked_for_again(wrong: str) ->
 def test_an_answer_in_prose_is_read_and_one_without_json_is_asked_for_again_once() -> None:
     scene = Scene(
         instructor=Script(
-            [f"Sure! Here it is:\n```json\n{instructs('Go.')}\n```", "no idea", instructs("Bye.", end=True)]
+            [
+                f"Sure! Here it is:\n```json\n{instructs('Go.')}\n```",
+                "no idea",
+                instructs("Bye.", end=True),
+            ]
         ),
         agent_model=Script(["a", "b"]),
     )
@@ -195,9 +197,7 @@ def test_an_answer_in_prose_is_read_and_one_without_json_is_asked_for_again_once
 
 
 def test_a_role_that_cannot_be_read_twice_is_a_fault_and_never_a_zero() -> None:
-    scene = Scene(
-        instructor=Script(["what?", "why?"]), agent_model=Script(["never asked"])
-    )
+    scene = Scene(instructor=Script(["what?", "why?"]), agent_model=Script(["never asked"]))
     attempt = scene.play()
     assert attempt.status is Status.FAULTED
     assert attempt.score is None
@@ -239,9 +239,7 @@ def test_an_endpoint_without_structured_output_gets_the_form_in_words() -> None:
                 raise ProviderError("HTTP 400: response_format is not supported")
             return super().__call__(request)
 
-    scene = Scene(
-        instructor=Plain([instructs("Go.", end=True)]), agent_model=Script(["a"])
-    )
+    scene = Scene(instructor=Plain([instructs("Go.", end=True)]), agent_model=Script(["a"]))
     assert [text for _, text in said(scene.play())] == ["Go.", "a"]
 
 

@@ -2,17 +2,20 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bakeoff._lib import scratch
-from bakeoff.core.boxes import Command
+from bakeoff.core.boxes import Box, BoxSpec, Command
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Change
+from bakeoff.sandboxes.local import Local
 from support.workspaces import (
     changed_by,
     isolating,
@@ -215,6 +218,51 @@ def test_the_clean_room_has_no_network_and_no_way_to_a_model(tmp_path: Path) -> 
 
     interfaces = [line.split(":")[0].strip() for line in asyncio.run(run()).splitlines()[2:]]
     assert interfaces == ["lo"]
+
+
+class CopyingBox:
+    """A box that works on a copy of its folder, as one in the cloud does."""
+
+    def __init__(self, box: Box, copy: Path) -> None:
+        self._box = box
+        self._copy = copy
+        self.gateway_url = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._box, name)
+
+    async def close(self) -> None:
+        await self._box.close()
+        scratch.remove(self._copy)
+
+
+class Copying(Local):
+    """Opens such boxes."""
+
+    async def open(self, spec: BoxSpec) -> CopyingBox:
+        place = scratch.new_folder("copy")
+        shutil.copytree(spec.folder, place / "files", symlinks=True)
+        box = await super().open(replace(spec, folder=place / "files"))
+        return CopyingBox(box, place)
+
+
+def test_a_sandbox_that_copies_the_files_grades_right_and_refuses_a_set_up(tmp_path: Path) -> None:
+    files = tree(write(tmp_path / "files", {"a.txt": "one\n"}))
+    hidden = tree(write(tmp_path / "hidden", {"t": "hidden\n"}), at="tests")
+    change = Change(
+        patch="diff --git a/b b/b\nnew file mode 100644\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+x\n"
+    )
+
+    async def run() -> None:
+        async with open_bench(tmp_path / "cache", Copying()) as bench:
+            plain = workspace_task(files, hidden=(hidden,))
+            async with bench.clean_room(plain, change, label="x") as room:
+                assert (await sh(room, "cat a.txt b tests/t")).output == "one\nx\nhidden\n"
+            with pytest.raises(SandboxError, match="works on a copy of the files"):
+                await changed_by(bench, workspace_task(files, setup=("true",)), "true")
+
+    asyncio.run(run())
+    assert left("copy") == []
 
 
 def test_a_stored_change_is_graded_again_in_another_run(tmp_path: Path) -> None:

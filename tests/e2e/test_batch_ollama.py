@@ -29,7 +29,11 @@ def _needs_a_sandbox() -> None:
 
 def test_all_three_real_models_run_to_the_end_and_the_report_opens(tmp_path: Path) -> None:
     with real_ollama() as ollama:
-        batch = BatchScene(folder=tmp_path, task=write_task(tmp_path), config=None)
+        short = {"max_tokens": 48, "num_ctx": 2048}  # small models go on and on
+        config = tmp_path / "models_config.yaml"
+        models = [{"name": name, "provider": "ollama", "settings": short} for name in MODELS]
+        config.write_text(json.dumps({"models": models}))
+        batch = BatchScene(folder=tmp_path, task=write_task(tmp_path), config=config)
         ended = batch.run("--models", "all", "--timeout", "90", env={"OLLAMA_HOST": ollama.url},
                           timeout_s=500)  # fmt: skip
     assert ended.code in {0, 1}, ended.err  # whether they solve it is their affair

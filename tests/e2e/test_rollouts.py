@@ -240,6 +240,56 @@ def test_overrides_are_seen_only_where_they_are_asked_for_and_the_folder_stays()
     assert tree_digest(folder) == before
 
 
+def test_a_rubric_without_tests_is_judged_by_the_diff_or_counts_for_nothing() -> None:
+    evaluation = {
+        "rubrics": [RUBRIC, {"id": "clear", "criterion": "it reads well", "weight": 3}],
+        "test_scripts": [SCRIPT],
+    }
+    write_prepared(Path("data/tasks/prepared/judged"), evaluation=evaluation)
+    config = _config("alone", _entry("judged", "good"))
+    with_judge = Path("configs/judged.toml")
+    # the judge gives the best grade only where it is shown the change
+    verdict = '{\\"reasoning\\": \\"short\\", \\"score\\": %s}'
+    with_judge.write_text(
+        Path(config).read_text()
+        + '[roles.judge]\nmodel = "scripted/judge"\nsettings.rules = [\n'
+        + f'  {{ match = "return a . b", reply = "{verdict % 10}" }},\n'
+        + f'  {{ match = ".", reply = "{verdict % 1}" }},\n]\n'
+    )
+    assert _script("run", config).code == 0
+    ended = _script("run", str(with_judge))
+    assert ended.code == 0, ended.err + ended.out
+    found = {}
+    for name in ("alone", "judged"):
+        (result,) = _results(name)
+        folder = Path(result["run_dir"])
+        found[name] = json.loads((folder / "evaluation_results.json").read_text())
+        page = (folder / "scoring_results.md").read_text()
+        assert ("Nobody judged clear" in page) == (name == "alone")
+    assert found["alone"]["total_score"] == 1.0
+    assert found["alone"]["evaluation"]["rubrics"]["clear"]["score"] is None
+    assert found["alone"]["lm_evaluation"]["score"] is None
+    assert found["judged"]["lm_evaluation"]["score"] == 1.0
+    assert found["judged"]["evaluation"]["rubrics"]["clear"]["weighted_score"] == 3.0
+
+
+def test_what_a_test_measures_reaches_the_result_and_the_summary() -> None:
+    script = 'print(\'{"custom_metrics": {"code_complexity": 7, "style": "plain"}}\')\n'
+    evaluation = {
+        "rubrics": [RUBRIC],
+        "test_scripts": [SCRIPT, {"path": "m.py", "rubric_id": "adds", "content": script}],
+    }
+    write_prepared(Path("data/tasks/prepared/measured"), evaluation=evaluation)
+    assert _script("run", _config("metrics", _entry("measured", "good", 2))).code == 0
+    found = [
+        json.loads((Path(r["run_dir"]) / "evaluation_results.json").read_text())
+        for r in _results("metrics")
+    ]
+    assert [f["custom_metrics"] for f in found] == [{"code_complexity": 7, "style": "plain"}] * 2
+    summary = (_only_rollout("metrics") / "summary.md").read_text()
+    assert "| shell+good | code_complexity | 7 | 2 |" in summary
+
+
 def test_a_repository_of_its_own_is_taken_at_its_commit() -> None:
     commit = write_repo(Path("origin"))
     Path("origin/calc.py").write_text("broken later")

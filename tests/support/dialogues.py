@@ -56,9 +56,7 @@ class Script:
             raise line
         if isinstance(line, Completion):
             return line
-        return Completion(
-            text=line, model="played", usage=Usage(input_tokens=10, output_tokens=2)
-        )
+        return Completion(text=line, model="played", usage=Usage(input_tokens=10, output_tokens=2))
 
 
 @dataclass(kw_only=True)

@@ -48,9 +48,7 @@ class Candidate:
         self._task = _shown(task)
         self._journal = kit.journal or Journal()
         self._model = kit.model
-        self._kit = replace(
-            kit, roles={}, bench=None, checkpoint=None, journal=self._journal
-        )
+        self._kit = replace(kit, roles={}, bench=None, checkpoint=None, journal=self._journal)
         self._tape = tape
         self._talk: list[Message] = []
         self._begun: Task | None = None
@@ -91,6 +89,4 @@ def _shown(task: Task) -> Task:
     workspace = task.workspace
     if workspace is not None:
         workspace = replace(workspace, hidden=(), protected=(), reference=None)
-    return replace(
-        task, dialogue=None, target=None, scorers=(), metadata={}, workspace=workspace
-    )
+    return replace(task, dialogue=None, target=None, scorers=(), metadata={}, workspace=workspace)

@@ -96,4 +96,6 @@ def _facts(dialogue: Dialogue) -> str:
     parts = {"Objective": dialogue.objective, "Your Knowledge": dialogue.knowledge}
     if dialogue.mode == "user":
         parts["Your Reference"] = dialogue.reference
-    return "\n\n".join(f"**{name}**\n{text.strip()}" for name, text in parts.items() if text.strip())
+    return "\n\n".join(
+        f"**{name}**\n{text.strip()}" for name, text in parts.items() if text.strip()
+    )

@@ -120,9 +120,7 @@ class Roles:
                 plain = replace(request, schema=None)
                 answer = await self.tape.ask(asking.role, asking.turn, asking.model, plain)
         except ProviderError as error:
-            raise AgentError(
-                f"role {asking.role!r}: {error}", transient=error.transient
-            ) from error
+            raise AgentError(f"role {asking.role!r}: {error}", transient=error.transient) from error
         return answer.text
 
 

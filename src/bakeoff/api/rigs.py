@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from bakeoff import registry
 from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.agents.attended import Attended, attended
 from bakeoff.agents.dialogue import InDialogue
 from bakeoff.agents.direct import Direct
@@ -137,6 +138,16 @@ def check_scorer(spec: ScorerSpec, scorer: Scorer, task: Task, roles: Container[
         )
 
 
+def _check_shown(task: Task) -> None:
+    """Raise where a folder is not there any more as it was planned: boxes show it as it is."""
+    for tree in task.workspace.shown if task.workspace else ():
+        if not Path(tree.path).is_dir() or tree_digest(Path(tree.path)) != tree.digest:
+            raise UsageError(
+                f"{tree.path} is not what it was when the plan was made; put it back as it was, or "
+                "plan a new run with it"
+            )
+
+
 @contextmanager
 def about_task(task: Task) -> Iterator[None]:
     """Say which task a mistake belongs to."""
@@ -262,6 +273,7 @@ class SharedRigs:
                     "it is a dialogue: say which model leads it with [roles.instructor] in the run "
                     "file, or --set roles.instructor=MODEL"
                 )
+            _check_shown(task)
             scorers = tuple(self._scorer(spec) for spec in task.scorers)
             for spec, scorer in zip(task.scorers, scorers, strict=True):
                 check_scorer(spec, scorer, task, roles)

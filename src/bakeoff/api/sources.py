@@ -15,13 +15,17 @@ from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.task import ScorerSpec, Suite, Task
 from bakeoff.planning.expand import expand
 from bakeoff.planning.select import Selection, select
-from bakeoff.suites.bakeoff_toml import read_suite_file, read_task_folders
-from bakeoff.suites.rollouts_toml import read_toml_file
+from bakeoff.suites.by_content import (
+    read_folder_by_content,
+    read_json_by_content,
+    read_toml_by_content,
+)
+from bakeoff.suites.markdown_task import read_markdown_task
 
 Given = str | Path | Suite | Sequence[Task] | Brief
 OwnFunction = Callable[..., object]
 
-_READERS = {".toml": read_toml_file, ".json": read_suite_file}
+_READERS = {".toml": read_toml_by_content, ".json": read_json_by_content, ".md": read_markdown_task}
 _NO_MODEL_NAMED = (
     "no model is named: add --model provider/name, for example --model embedded, or "
     "--model NAME --base-url http://localhost:8000/v1"
@@ -90,12 +94,12 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
         return Brief(name="tasks", tasks=tuple(given))
     path = Path(given)
     if path.is_dir():
-        return read_task_folders(path, overrides)
+        return read_folder_by_content(path, overrides)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise UsageError(
-            f"{path}: what kind of file is this? A suite ends in .json, a run file in .toml; "
-            "a coding task is a folder"
+            f"{path}: what kind of file is this? A suite ends in .json, a run file in .toml, "
+            "a task in Markdown in .md; any other coding task is a folder"
         )
     return reader(path, overrides)
 
@@ -129,7 +133,8 @@ def _wished(
         parallel = wishes.parallel or brief.parallel
         return replace(brief, tasks=tasks, pairings=pairs, models=(), parallel=parallel)
     if not agents and any(task.workspace is not None for task in tasks):
-        agents = (AgentSpec(name="shell"),)  # the bare model can change no file
+        talks = all(task.dialogue is not None for task in tasks)
+        agents = (AgentSpec(name="code-session" if talks else "shell"),)  # the bare model has no hands
     agents = tuple(known(agent, own, folders) for agent in agents)
     if not models and any(agent.needs_model for agent in agents or (AgentSpec(),)):
         raise UsageError(_NO_MODEL_NAMED)

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from bakeoff._lib.loops import run_sync
 from bakeoff.agents.cheat_tricks import TRICKS
-from bakeoff.api import run_async
+from bakeoff.api import read, run_async
 from bakeoff.api.loop import new_event_loop
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec
@@ -16,7 +16,6 @@ from bakeoff.core.events import Listener, ignore
 from bakeoff.core.record import Attempt
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
-from bakeoff.suites.task_folder import read_tasks
 
 _ORACLE, _NOP, _CHEAT = "oracle", "nop", "cheat"
 _NEED_A_MODEL = frozenset({"judge"})
@@ -87,7 +86,7 @@ def validate_tasks(path: Path, how: How | None = None) -> list[Finding]:
 async def validate_tasks_async(path: Path, how: How | None = None) -> list[Finding]:
     """Validate as `validate_tasks` does, in the event loop that is running."""
     how = how or How()
-    brief = _without_models(read_tasks(path))
+    brief = _without_models(read(path, {}))
     with TemporaryDirectory(prefix="bakeoff-validate-") as scratch:
         witness = Path(scratch) / "witness"
         run = await run_async(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "run": "run a suite, a run file or task folders, or resume a run",
+    "batch": "run one task with many models, and compare them",
     "list": "list runs, tasks, models, agents, scorers or sandboxes",
     "show": "show a run, or one trial of it",
     "summarize": "print the statistics of a run",

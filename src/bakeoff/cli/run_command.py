@@ -14,12 +14,18 @@ def parser() -> ArgumentParser:
         "With --resume only what is missing is run, and SOURCE may be left out.",
     )
     p.add_argument(
-        "source", nargs="?", type=Path, metavar="SOURCE", help="a .json or .toml file, or a folder"
+        "source",
+        nargs="?",
+        type=Path,
+        metavar="SOURCE",
+        help="a .json, .toml or .md file, or a folder",
     )
     p.add_argument("-m", "--model", action="append", default=[], dest="models", metavar="M",
                    help="provider/name; may be repeated")  # fmt: skip
     p.add_argument("-a", "--agent", action="append", default=[], dest="agents", metavar="A",
                    help="who solves the tasks (default: the bare model); may be repeated")  # fmt: skip
+    p.add_argument("--agents", type=Path, metavar="PATH", dest="agent_config",
+                   help="of an agent benchmark: an agent's TOML, or a folder of them")  # fmt: skip
     p.add_argument("--sandbox", metavar="NAME",
                    help="where commands run: bubblewrap, docker, podman, local, modal")  # fmt: skip
     p.add_argument("--base-url", metavar="URL",
@@ -60,8 +66,11 @@ def main(args: Namespace) -> int:
     """Run, or print what would be run."""
     from bakeoff.cli import running
 
-    options = {k: v for k, v in vars(args).items() if k not in {"source", "dry_run", "as_json"}}
+    aside = {"source", "dry_run", "as_json", "agent_config"}
+    options = {k: v for k, v in vars(args).items() if k not in aside}
     options["overrides"] = dict(args.overrides)
+    if args.agent_config is not None:
+        options["overrides"]["benchmark.agent_config"] = str(args.agent_config.resolve())
     if args.dry_run:
         return running.print_plan(args.source, options, as_json=args.as_json)
     return running.run(args.source, options, as_json=args.as_json)

@@ -11,10 +11,13 @@ def parser() -> ArgumentParser:
     p = new_parser(
         "validate",
         "Check SOURCE without running it: every key, name and setting, and what would be planned.\n"
-        "A task folder, or a folder of those, is proven: its reference solution must score 1, and\n"
-        "neither doing nothing nor a cheater may pass. That runs commands, but asks no model.",
+        "A task (a folder, a folder of those, or a Markdown file) is proven: its reference solution\n"
+        "must score 1, and neither doing nothing nor a cheater may pass. That runs commands, but asks\n"
+        "no model.",
     )
-    p.add_argument("source", type=Path, metavar="SOURCE", help="a .json or .toml file, or a folder")
+    p.add_argument(
+        "source", type=Path, metavar="SOURCE", help="a .json, .toml or .md file, or a folder"
+    )
     p.add_argument("-m", "--model", action="append", default=[], dest="models", metavar="M",
                    help="as for `run`")  # fmt: skip
     p.add_argument("--base-url", metavar="URL", help="as for `run`")
@@ -29,7 +32,7 @@ def main(args: Namespace) -> int:
     from bakeoff._lib.untrusted import for_terminal
     from bakeoff.api import checks
 
-    if args.source.is_dir():
+    if args.source.is_dir() or args.source.suffix.lower() == ".md":
         return _prove(args)
     for line in checks.check(args.source, models=args.models, base_url=args.base_url):
         print(for_terminal(line))

@@ -4,7 +4,6 @@ Whatever is here can be thrown away and made again: every file says only what th
 """
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -273,7 +272,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _json(data: Mapping[str, Json]) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 
 
 def _eval_log(run: RunOfTask) -> str:

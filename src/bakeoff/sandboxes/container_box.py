@@ -15,7 +15,7 @@ from bakeoff.sandboxes.container_engine import Engine
 from bakeoff.sandboxes.container_relay import Relay
 from bakeoff.sandboxes.container_words import HOME, entering, nowhere, preamble
 from bakeoff.sandboxes.opening_mark import OpeningMark
-from bakeoff.sandboxes.supervision import Supervision
+from bakeoff.sandboxes.supervision import Supervision, impossible
 
 _KILLED = 137
 _EXPORT_S = 600.0
@@ -65,6 +65,8 @@ class ContainerBox:
 
     async def run(self, command: Command) -> Ran:
         """Run *command*; where it must be stopped, every process of the box ends with it."""
+        if (ran := impossible(command)) is not None:
+            return ran
         if self._relay is not None:
             command = replace(command, argv=self._relay.before(command.argv))
         return await self._exec(command)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bakeoff._lib import scratch
-from bakeoff._lib.untrusted import one_line
+from bakeoff._lib.untrusted import one_line, well_formed
 from bakeoff.core.boxes import Command, Mount
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
@@ -111,7 +111,7 @@ def _checked(value: Json) -> dict[str, float]:
             raise ValueError(f"{name} is not a number")  # noqa: TRY004 -- one kind for all of them
         if not math.isfinite(reward) or not 0 <= reward <= 1:
             raise ValueError(f"{name} is not from 0 to 1")
-        rewards[name] = float(reward)
+        rewards[well_formed(name)] = float(reward)
     if not rewards:
         raise ValueError("it is empty")
     return rewards

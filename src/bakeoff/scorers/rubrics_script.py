@@ -1,10 +1,12 @@
 """One test script of a rubric: how it is run, by what it is, and the metrics that it tells."""
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.values import Json
 from bakeoff.scorers.json_text import NoJsonError, read_json
 from bakeoff.scorers.tests import Runner, Tests
@@ -47,7 +49,7 @@ def metrics_in(output: str) -> dict[str, Json]:
         if not text.startswith("{") or _KEY not in text:
             continue
         try:
-            value = read_json(text)
+            value = read_json(well_formed(json.dumps(read_json(text), ensure_ascii=False)))
         except NoJsonError:
             continue
         metrics = value.get(_KEY) if isinstance(value, dict) else None

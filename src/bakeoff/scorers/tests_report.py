@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.values import Json
 
 How = Literal["passed", "failed", "skipped", "not run"]
@@ -57,8 +58,15 @@ def signed(output: str, secret: bytes) -> tuple[list[dict[str, Json]], str]:
         seal, _, text = line.removeprefix(MARK).partition(" ")
         right = hmac.new(secret, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
         if hmac.compare_digest(seal.encode("utf-8", "replace"), right.encode()):
-            said.append(json.loads(text))
+            said.append(_plain(text))
     return said, "\n".join(rest).strip("\n")
+
+
+def _plain(text: str) -> dict[str, Json]:
+    """Return what *text* says, with all names and messages fit to be stored."""
+    value: dict[str, Json] = json.loads(text)
+    again: dict[str, Json] = json.loads(well_formed(json.dumps(value, ensure_ascii=False)))
+    return again
 
 
 def read_report(said: Mapping[str, Json]) -> Report:
@@ -77,6 +85,8 @@ def read_report(said: Mapping[str, Json]) -> Report:
         match record:
             case {"collected": [*names]}:
                 tests |= {str(name): "not run" for name in names if str(name) not in tests}
+            case {"uncollected": str(name), "how": "skipped", "text": str(text)}:
+                tests[name], why[name] = "skipped", text
             case {"uncollected": str(name), "text": str(text)}:
                 uncollected[name] = text
             case {"test": str(name), "phase": str(phase), "how": str(how), "text": str(text)}:

@@ -19,7 +19,7 @@ from bakeoff.config.convert import convert
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.brief import Brief, Pairing, Source
 from bakeoff.core.budget import Cap
-from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.candidate import NO_MODEL, AgentSpec, ModelSpec
 from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
@@ -67,7 +67,7 @@ def read_bench(
 ) -> AgentBench:
     """Return the base file at *path* and the *agents*: a file, or a folder with one for each."""
     base, source = _read_base(path, overrides or {})
-    found = read_agents(agents or _found(base.benchmark.agent_config, path), base)
+    found = read_agents(agents or _found(base.benchmark.agent_config, path), base, path.parent)
     named = base.benchmark.benchmark_dir or base.benchmark.benchmark_path
     if named is None:
         raise UsageError(f"{path}: [benchmark] does not say where the cases are: `benchmark_dir`")
@@ -108,8 +108,11 @@ def _found(name: str, base: Path) -> Path:
     return beside if beside.exists() else Path(name)
 
 
-def read_agents(path: Path, base: BaseFile) -> tuple[BenchAgent, ...]:
-    """Return the agent in the file *path*, or those in the folder, in the order of their names."""
+def read_agents(path: Path, base: BaseFile, beside: Path) -> tuple[BenchAgent, ...]:
+    """Return the agent in the file *path*, or those in the folder, in the order of their names.
+
+    Python of one's own may lie with the agents, or *beside* the base file.
+    """
     if path.is_dir():
         files = sorted(f for f in path.glob("*.toml") if f.name != SAMPLE_AGENT)
         if not files:
@@ -123,29 +126,28 @@ def read_agents(path: Path, base: BaseFile) -> tuple[BenchAgent, ...]:
         raise UsageError(f"{path}: there is no such file or folder of agents")
     agents: dict[str, BenchAgent] = {}
     for file in files:
-        agent = _read_agent(file, base)
+        agent = _read_agent(file, base, (file.parent, beside))
         if agent.id in agents:
             raise UsageError(f"{file}: agent {agent.id!r} is there twice; give each its own `id`")
         agents[agent.id] = agent
     return _told_apart(tuple(agents.values()))
 
 
-def _read_agent(path: Path, base: BaseFile) -> BenchAgent:
+def _read_agent(path: Path, base: BaseFile, places: tuple[Path, ...]) -> BenchAgent:
     data, text = read_toml(path)
     file = convert(data, AgentFile, source=str(path), line_of=partial(line_of, text))
     name = file.framework
     if name in BARE_MODEL:
         name = CODE_SESSION if file.run_code else "direct"
     agent_id = file.id or path.stem
-    if file.model is None:
-        model = ModelSpec(provider="scripted", name="nobody", label=agent_id)
-        if name in ("direct", CODE_SESSION, "shell"):
-            raise UsageError(f"{path}: `model` is missing: which model is this agent?")
-    else:
-        model = _model(file, base, beside=path.parent, label=agent_id)
+    if file.model is None and name in ("direct", CODE_SESSION, "shell"):
+        raise UsageError(f"{path}: `model` is missing: which model is this agent?")
+    model = NO_MODEL
+    if file.model is not None:
+        model = _model(file, base, places=places, label=agent_id)
     return BenchAgent(
         id=agent_id,
-        agent=AgentSpec(name=name, settings=file.settings),
+        agent=AgentSpec(name=name, settings=file.settings, label=None if file.model else agent_id),
         model=model,
         source=Source(path=str(path.resolve()), digest=digest_bytes(text.encode())),
     )
@@ -172,7 +174,9 @@ def _role(base: BaseFile, name: str) -> RoleTable:
     return found or RoleTable()
 
 
-def _model(table: SeatTable, base: BaseFile, *, beside: Path, label: str | None) -> ModelSpec:
+def _model(
+    table: SeatTable, base: BaseFile, *, places: tuple[Path, ...], label: str | None
+) -> ModelSpec:
     """Return the model of a seat as it is named; what the name means is found out later."""
     name = table.model or ""
     temperature = _TEMPERATURE if table.temperature is None else table.temperature
@@ -185,16 +189,17 @@ def _model(table: SeatTable, base: BaseFile, *, beside: Path, label: str | None)
         base_url=table.api_base,
         api_key=table.api_key,
         parameters=parameters,
-        settings={} if _is_local(table, beside) else _line(table, base.rpm_per_model),
+        settings={} if _is_local(table, places) else _line(table, base.rpm_per_model),
         label=label,
     )
 
 
-def _is_local(table: SeatTable, beside: Path) -> bool:
+def _is_local(table: SeatTable, places: tuple[Path, ...]) -> bool:
     """Whether nobody has to be reached: a model in this process, or somebody's own Python."""
     name = table.model or ""
     own = _OWN.fullmatch(name)
-    if own and (beside / own[1].removesuffix(".py").replace(".", "/")).with_suffix(".py").is_file():
+    file = own and own[1].removesuffix(".py").replace(".", "/") + ".py"
+    if file and any((place / file).is_file() for place in (*places, Path())):
         return True
     return table.api_base is None and name.partition("/")[0] in _LOCAL
 
@@ -217,24 +222,22 @@ def _roles(base: BaseFile, path: Path) -> dict[str, ModelSpec]:
     names = (INSTRUCTOR,) if base.benchmark.user_type == "shard_user" else (INSTRUCTOR, SUPERVISOR)
     roles = {}
     for name in names:
-        table, own = _inherited(_role(base, name), base.llm), _role(base, name).model
+        table = _inherited(_role(base, name), base.llm)
         if table.model is None:
             raise UsageError(
                 f"{path}: no model plays the {name}; write `model` in [llm], or in [{name}]"
             )
-        roles[name] = _model(table, base, beside=path.parent, label=own and name)
-    return {name: replace(spec, label=None) for name, spec in roles.items()}
+        roles[name] = _model(table, base, places=(path.parent,), label=None)
+    return roles
 
 
 def _inherited(role: RoleTable, llm: SeatTable) -> SeatTable:
-    """Return *role* with its gaps filled; a model of its own does not inherit another's address."""
-    names = [f for f in SeatTable.__struct_fields__ if getattr(role, f) is None]
-    if role.model is not None:
-        names = [f for f in names if f not in ("api_base", "api_key") or role.model == llm.model]
-    filled = SeatTable(**{f: getattr(role, f) for f in SeatTable.__struct_fields__})
-    for name in names:
-        setattr(filled, name, getattr(llm, name))
-    return filled
+    """Return *role* with its gaps filled; a key goes to no other address than its own."""
+    names = list(SeatTable.__struct_fields__)
+    own = {name: getattr(role, name) for name in names if getattr(role, name) is not None}
+    if "api_base" in own:
+        names.remove("api_key")
+    return SeatTable(**{**{name: getattr(llm, name) for name in names}, **own})
 
 
 def _brief(

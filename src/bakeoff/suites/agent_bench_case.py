@@ -5,9 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from bakeoff._lib.digest import digest
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.config.agent_bench_file import Baseline, BenchmarkTable
@@ -17,14 +14,15 @@ from bakeoff.core.brief import Source
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
-from bakeoff.core.workspace import Tree
 from bakeoff.suites.data_room import EVALUATION, GROUND_TRUTH, DataRoom
 
 LIST = Path("meta_info", "benchmark_list.json")
 STORAGE = "storage"
 BETTER_THAN_THE_BASELINE = 1e-6
 _NUMBERED = re.compile(r"^\s*\d+[.)]\s+")
-_HEADING = re.compile(r"^[ \t]*(?:#+[ \t]*)?\*\*(Objective|Your Knowledge):?\*\*:?[ \t]*", re.MULTILINE)
+_HEADING = re.compile(
+    r"^[ \t]*(?:#+[ \t]*)?\*\*(Objective|Your Knowledge):?\*\*:?[ \t]*", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +46,9 @@ class Cases:
             return listed
         for case in chosen:
             if case not in listed:
-                raise UsageError(f"{self.folder}: no case is called {case!r}; {did_you_mean(case, listed)}")
+                raise UsageError(
+                    f"{self.folder}: no case is called {case!r}; {did_you_mean(case, listed)}"
+                )
         return list(dict.fromkeys(chosen))
 
     def _listed(self) -> list[str]:

@@ -82,7 +82,7 @@ def _brief(run: RunFile, path: Path, source: Source) -> Brief:
     brief = Brief(name=path.stem, tasks=(), sources=(source,))
     for name in run.suites:
         place = path.parent / name
-        suite = read_tasks(place) if place.is_dir() else read_suite(place, scoring=scoring)
+        suite = _suite(place, scoring)
         brief = replace(
             brief,
             tasks=brief.tasks + suite.tasks,
@@ -96,6 +96,14 @@ def _brief(run: RunFile, path: Path, source: Source) -> Brief:
     _refuse_twins(brief.tasks, path)
     brief = _under(run, brief)
     return replace(brief, prices=str(path.parent / brief.prices)) if brief.prices else brief
+
+
+def _suite(place: Path, scoring: Scoring) -> Brief:
+    from bakeoff.suites.dialogue_case import holds_cases, read_cases  # it needs ours
+
+    if holds_cases(place):
+        return read_cases(place)
+    return read_tasks(place) if place.is_dir() else read_suite(place, scoring=scoring)
 
 
 def _scoring(run: RunFile) -> Scoring:

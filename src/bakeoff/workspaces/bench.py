@@ -1,5 +1,6 @@
 """The bench of the host: the agent's room, its change, and the clean room in which it is graded."""
 
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -97,6 +98,7 @@ class HostBench:
             box = await self._opened(stack, spec)
             await _set_up(box, workspace)
             if workspace.setup and own is not None:
+                await _check_shared(box, workspace, own)
                 own = await aside(files.after_set_up, own)
             yield HostRoom(box=box, files=own)
 
@@ -139,6 +141,7 @@ class HostBench:
             box = await self._opened(stack, spec)
             if workspace.setup:
                 await _set_up(box, workspace)
+                await _check_shared(box, workspace, own)
                 own = await aside(files.after_set_up, own)
                 own = await aside(files.prepare_grading, own, change, protection)
             yield HostRoom(box=box, files=own, undone=own.undone)
@@ -229,6 +232,24 @@ async def _set_up(box: Box, workspace: Workspace) -> None:
         how = ran.stopped or f"it ended with code {ran.code}"
         said = " / ".join(for_terminal(ran.output).strip().splitlines()[-_SAID:])
         raise SandboxError(f"the set-up command {one_line(line)!r} failed ({how}): {said}")
+
+
+async def _check_shared(box: Box, workspace: Workspace, own: RoomFiles) -> None:
+    """Raise where the box works on a copy of the files.
+
+    What the set-up made would not be seen here, and what is to be graded would not get there.
+    """
+    mark = f".bakeoff-{secrets.token_hex(8)}"
+    (own.folder / mark).touch()
+    try:
+        ran = await box.run(Command(argv=("test", "-e", f"{workspace.root}/{mark}"), time_s=60.0))
+    finally:
+        (own.folder / mark).unlink(missing_ok=True)
+    if ran.code != 0:
+        raise SandboxError(
+            "this sandbox works on a copy of the files, which set-up commands do not allow; do in "
+            "the task's image what its `setup` does, or choose another: --sandbox docker"
+        )
 
 
 async def _closed(box: Box) -> None:

@@ -86,9 +86,11 @@ class Scan:
             yield from self._inside(top, b"", 0)
 
     def _inside(self, folder: int, under: bytes, depth: int) -> Iterator[Found]:
+        entries = []
         with os.scandir(folder) as listing:
-            entries = [(os.fsencode(entry.name), entry) for entry in listing]
-        self._count(len(entries))
+            for entry in listing:
+                self._count()
+                entries.append((os.fsencode(entry.name), entry))
         for name, entry in entries:
             path = under + name
             if name.lower() == b".git":  # in any spelling: git would not take it either
@@ -127,9 +129,9 @@ class Scan:
             name = path.decode("utf-8", "backslashreplace")
             self.left_out.append(f"{name} ({why})")
 
-    def _count(self, more: int) -> None:
+    def _count(self) -> None:
         self.go_on()
-        self._found += more
+        self._found += 1
         if self._found > _MOST_FOUND:
             raise SandboxError(f"the workspace holds more than {_MOST_FOUND:,} files")
 

@@ -48,6 +48,8 @@ class Shelf(Generic[T]):
         failed = [key for key in idle if self._made[key].done() and _failed(self._made[key])]
         spare = [key for key in idle if key not in failed]
         for key in (*failed, *spare[: max(0, len(spare) - self._spare)]):
+            if self._users.get(key) or key not in self._made:
+                continue  # while another was discarded, somebody took it, or threw it away
             task = self._made.pop(key)
             self._users.pop(key, None)
             task.cancel()

@@ -1,9 +1,26 @@
 import ast
+import json
 import math
+import subprocess
+import sys
 import unittest
 from pathlib import Path
 
 SOURCE = Path("area.py").read_text(encoding="utf-8")
+
+
+def ask(script, given=None):
+    """Run *script* with the solution in a process of its own; return the JSON that it prints.
+
+    What is tested cannot reach the tests that way.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", f"import json, sys\ngiven = json.load(sys.stdin)\n{script}"],
+        input=json.dumps(given), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise AssertionError(done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def function():
@@ -29,10 +46,10 @@ class Comment(unittest.TestCase):
         self.assertGreaterEqual(len(told.split()), 3)
 
     def test_it_computes_the_same_as_before(self):
-        from area import circle_area, square_area
-
-        self.assertAlmostEqual(circle_area(2), 4 * math.pi)
-        self.assertEqual(square_area(3), 9)
+        script = "from area import circle_area, square_area\nprint(json.dumps([circle_area(2), square_area(3)]))"
+        circle, square = ask(script)
+        self.assertAlmostEqual(circle, 4 * math.pi)
+        self.assertEqual(square, 9)
 
     def test_its_code_is_what_it_was(self):
         body = [node for node in function().body if not isinstance(node, ast.Expr)]

@@ -1,0 +1,119 @@
+"""Where an agent benchmark keeps its results, logs and checkpoints: a folder each for every run."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from bakeoff._lib.names import safe_name
+from bakeoff.config.agent_bench_file import BenchmarkTable
+from bakeoff.core.errors import UsageError
+from bakeoff.stores.folders import INNER
+from bakeoff.stores.sqlite import LEDGER
+
+_STAMP = "run_%Y%m%d_%H%M%S"
+_STAMPED = re.compile(r"run_\d{8}_\d{6}[a-z]?")
+_LETTERS = ("", *"bcdefghijklmnopqrstuvwxyz")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRun:
+    """One run: its name, and the three folders that it writes to."""
+
+    name: str
+    results: Path
+    logs: Path
+    checkpoints: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where the results are."""
+        return self.results / self.name
+
+    @property
+    def ledger(self) -> Path:
+        """The folder of the run itself, as `bakeoff show` takes it."""
+        return self.folder / INNER
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to go on with."""
+        return (self.ledger / LEDGER).is_file()
+
+    @property
+    def main_log(self) -> Path:
+        """The log of the whole run."""
+        return self.logs / self.name / "main.log"
+
+    def case_log(self, agent: str, case: str, rollout: int = 0) -> Path:
+        """The log of one conversation."""
+        name = _file_name(case, rollout)
+        return self.logs / self.name / f"agent_{safe_name(agent)}" / name / f"{name}.log"
+
+    def checkpoint(self, agent: str, case: str, rollout: int = 0) -> Path:
+        """The conversation as it stands after its last turn."""
+        name = _file_name(case, rollout)
+        return self.checkpoints / self.name / f"agent_{safe_name(agent)}" / f"{name}.json"
+
+    def result(self, agent: str) -> Path:
+        """The results of one agent."""
+        return self.folder / f"results_{safe_name(agent)}.json"
+
+
+def _file_name(case: str, rollout: int) -> str:
+    return safe_name(case) if not rollout else f"{safe_name(case)}__{rollout}"
+
+
+def _at(table: BenchmarkTable, name: str) -> BenchRun:
+    return BenchRun(
+        name=name,
+        results=Path(table.results or table.result_path or "results"),
+        logs=Path(table.log_path),
+        checkpoints=Path(table.checkpoint_path),
+    )
+
+
+def new_run(table: BenchmarkTable, moment: datetime) -> BenchRun:
+    """Make the folder of a new run; two that start in the same second never share one."""
+    for letter in _LETTERS:
+        run = _at(table, moment.strftime(_STAMP) + letter)
+        try:
+            run.folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(f"no run can be kept in {run.results}: {error.strerror}") from error
+        return run
+    raise UsageError("too many runs start in this second; try again in the next")
+
+
+def find_run(table: BenchmarkTable, reference: str) -> BenchRun:
+    """Return a run by its name, its folder, or `latest`."""
+    runs = runs_of(table)
+    if reference == "latest":
+        if not runs:
+            where = _at(table, "").results
+            raise UsageError(f"{where}: there is no run to go on with")
+        return runs[-1]
+    name = Path(reference).name
+    found = _at(table, name)
+    if Path(reference).parent != Path() and Path(reference).is_dir():
+        found = BenchRun(
+            name=name,
+            results=Path(reference).parent,
+            logs=found.logs,
+            checkpoints=found.checkpoints,
+        )
+    if not found.begun:
+        there = ", ".join(run.name for run in runs[-10:]) or "none"
+        raise UsageError(f"no run is called {reference!r}; there are: {there}")
+    return found
+
+
+def runs_of(table: BenchmarkTable) -> list[BenchRun]:
+    """Return the runs that have begun, the oldest first."""
+    results = _at(table, "").results
+    if not results.is_dir():
+        return []
+    names = sorted(f.name for f in results.iterdir() if _STAMPED.fullmatch(f.name))
+    return [run for name in names if (run := _at(table, name)).begun]

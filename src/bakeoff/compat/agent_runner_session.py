@@ -1,0 +1,128 @@
+"""One session at an agent benchmark: started or resumed, with a log, and Ctrl-C once and twice."""
+
+import json
+import logging
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bakeoff import api
+from bakeoff._lib.clock import now
+from bakeoff._lib.untrusted import for_terminal
+from bakeoff.api.interrupting import interruptible
+from bakeoff.compat.agent_runner_place import BenchRun, find_run, new_run, runs_of
+from bakeoff.compat.agent_runner_view import LOGGER, SUMMARY, BenchView
+from bakeoff.core.brief import Brief
+from bakeoff.core.errors import UsageError
+from bakeoff.core.stop import Stop
+from bakeoff.suites.agent_bench import read_bench
+
+EXIT_FAULTED, EXIT_BUDGET, EXIT_INTERRUPTED = 3, 4, 130
+_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class _Plain(logging.Formatter):
+    """Lines without anything that a terminal would obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one record as text."""
+        return for_terminal(super().format(record))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What was said on the command line."""
+
+    base_config: Path
+    agent_config: Path | None = None
+    log_level: str = "INFO"
+    resume: str | None = None
+    sandbox: str | None = None
+    env_file: Path | None = None
+
+    def run(self) -> int:
+        """Run what is to be run; return the exit code."""
+        bench = read_bench(self.base_config, self.agent_config)
+        table = bench.base.benchmark
+        before = runs_of(table)
+        run = new_run(table, now()) if self.resume is None else find_run(table, self.resume)
+        try:
+            with _logging(run.main_log, self.log_level):
+                if self.resume is None and before and _was_cut(before[-1]):
+                    name = before[-1].name
+                    LOGGER.warning("%s was not finished; --resume %s goes on with it", name, name)
+                view = BenchView(run, [agent.id for agent in bench.agents])
+                return self._execute(bench.brief, view)
+        finally:
+            if not run.begun:
+                _give_back(run)
+
+    def _execute(self, brief: Brief, view: BenchView) -> int:
+        stop, ledger = Stop(), view.run.ledger
+        options: api.Options = {
+            "listener": view,
+            "stop": stop,
+            "sandbox": self.sandbox,
+            "env_file": self.env_file,
+            "command": tuple(sys.argv[1:]),
+        }
+        if self.resume is None:
+            options["folder"] = ledger
+        else:
+            options["resume"] = str(ledger)
+        finished = interruptible(api.run_async(brief, **options), stop, LOGGER.warning)
+        if finished is None or stop.requested:
+            return self._stopped(view)
+        LOGGER.info("the results are in %s", view.run.folder)
+        return EXIT_FAULTED if finished.summary().buckets.faults else 0
+
+    def _stopped(self, view: BenchView) -> int:
+        if view.run.begun:
+            view.write(finished=False)
+            words = ["--base_config", str(self.base_config)]
+            if self.agent_config is not None:
+                words += ["--agent_config", str(self.agent_config)]
+            again = shlex.join([*words, "--resume", view.run.name])
+            LOGGER.warning("stopped; go on with: python runner.py %s", again)
+        return EXIT_BUDGET if view.at_budget else EXIT_INTERRUPTED
+
+
+@contextmanager
+def _logging(path: Path, level: str) -> Iterator[None]:
+    """Let the logger speak to the terminal and into the run's main log."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"the log {path} cannot be opened: {error.strerror}") from error
+    handlers: list[logging.Handler] = [file, logging.StreamHandler(sys.stderr)]
+    for handler in handlers:
+        handler.setFormatter(_Plain(_FORMAT))
+        LOGGER.addHandler(handler)
+    LOGGER.setLevel(level)
+    LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            LOGGER.removeHandler(handler)
+            handler.close()
+
+
+def _was_cut(run: BenchRun) -> bool:
+    try:
+        return json.loads((run.folder / SUMMARY).read_bytes()).get("finished") is not True
+    except (OSError, ValueError, AttributeError):
+        return True
+
+
+def _give_back(run: BenchRun) -> None:
+    """Take the folders of a run away that has not begun; none of them with anything in it."""
+    with suppress(OSError):
+        run.main_log.unlink()
+    for folder in (run.main_log.parent, run.ledger, run.folder):
+        with suppress(OSError):
+            folder.rmdir()

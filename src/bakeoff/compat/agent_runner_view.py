@@ -1,0 +1,191 @@
+"""The files of an agent benchmark, kept current while it runs: views of the ledger, never the truth."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bakeoff import api
+from bakeoff._lib.atomic import write_atomic
+from bakeoff._lib.clock import monotonic
+from bakeoff.compat.agent_runner_place import BenchRun
+from bakeoff.compat.agent_runner_record import agent_of, conversation_of, entry_of, record_of
+from bakeoff.core.errors import LedgerError
+from bakeoff.core.events import (
+    Event,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TrialEnded,
+    TrialOutput,
+    TrialStarted,
+)
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.plan import Trial
+from bakeoff.core.record import Attempt, Status, TrialRecord
+from bakeoff.core.values import Json
+from bakeoff.stats.role_fidelity import RoleFidelity, role_fidelity
+from bakeoff.stores.checkpoints import CHECKPOINTS, checkpoint_file, steps_in
+
+LOGGER = logging.getLogger("bakeoff.agent_runner")
+SUMMARY, ALL = "summary.json", "all_results.json"
+_SUMMARY_KEYS = ("agent_id", "status", "checkpoint_path", "log_path", "result_path", "error")
+_A_TURN_ENDS = re.compile(r"turn \d+ agent: ")
+_OFTEN_S = 1.0
+
+
+class BenchView:
+    """Writes the results, the logs and the checkpoints of a run as its events come."""
+
+    def __init__(self, run: BenchRun, agents: Sequence[str]) -> None:
+        self.run = run
+        self._agents = agents
+        self._entries: dict[str, dict[str, Json]] = {}
+        self._records: dict[str, TrialRecord] = {}
+        self._order: dict[str, int] = {}
+        self._written = -_OFTEN_S
+        self.at_budget = False
+
+    def __call__(self, event: Event) -> None:
+        """Take note of *event*."""
+        try:
+            self._take(event)
+        except OSError as error:
+            where = error.filename or self.run.folder
+            raise LedgerError(
+                f"{where} cannot be written: {error.strerror}; the trials are kept: make room there, "
+                "then go on with --resume"
+            ) from error
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            self._start(event)
+        elif isinstance(event, TrialStarted):
+            log = self._log_of(event.trial)
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text("", encoding="utf-8")  # one that goes on tells all of it again
+            LOGGER.info("agent %s, case %s: started", agent_of(event.trial), event.trial.task.id)
+        elif isinstance(event, TrialOutput):
+            self._print(event.trial, event.text)
+        elif isinstance(event, TrialEnded):
+            self._end(event.trial, event.attempt, last=event.last)
+        elif isinstance(event, Notice):
+            LOGGER.warning("%s", event.text)
+        elif isinstance(event, RunEnded):
+            self.at_budget = event.at_budget
+            self.write(finished=not event.stopped_early)
+
+    def _start(self, event: RunStarted) -> None:
+        """Make the files anew from what the ledger knows: an earlier session may have been cut."""
+        before = api.load_run(self.run.ledger)
+        self._order = {trial.name: number for number, trial in enumerate(before.plan)}
+        LOGGER.info(
+            "%s: %d conversations, %d finished before", self.run.name, event.planned,
+            event.finished_before,
+        )  # fmt: skip
+        recorded = {record.name: record.attempt for record in before.trials()}
+        for trial in before.plan:
+            if trial.name in recorded:
+                self._note(trial, recorded[trial.name])
+        self.write(finished=False)
+
+    def _log_of(self, trial: Trial) -> Path:
+        return self.run.case_log(agent_of(trial), trial.task.id, trial.rollout)
+
+    def _print(self, trial: Trial, text: str) -> None:
+        with self._log_of(trial).open("a", encoding="utf-8", errors="replace") as log:
+            log.write(text)
+        LOGGER.debug("agent %s, case %s: %s", agent_of(trial), trial.task.id, text.rstrip())
+        if _A_TURN_ENDS.match(text):
+            self._save_conversation(trial)
+
+    def _save_conversation(self, trial: Trial) -> None:
+        kept = checkpoint_file(self.run.ledger / CHECKPOINTS, trial.name)
+        _write(
+            self.run.checkpoint(agent_of(trial), trial.task.id, trial.rollout),
+            conversation_of(trial, steps_in(kept)),
+        )
+
+    def _end(self, trial: Trial, attempt: Attempt, *, last: bool) -> None:
+        self._note(trial, attempt)
+        agent, case = agent_of(trial), trial.task.id
+        if attempt.fault is not None:
+            again = "" if last else "; it is tried again"
+            LOGGER.error("agent %s, case %s: %s%s", agent, case, attempt.fault.message, again)
+        else:
+            score = "" if attempt.score is None else f", score {attempt.score:.3f}"
+            LOGGER.info("agent %s, case %s: %s%s", agent, case, attempt.status.value, score)
+        if last and monotonic() - self._written >= _OFTEN_S:
+            self.write(finished=False)
+
+    def _note(self, trial: Trial, attempt: Attempt) -> None:
+        self._entries[trial.name] = entry_of(trial, attempt, self.run)
+        self._records[trial.name] = record_of(trial, _without_words(attempt))
+
+    def write(self, *, finished: bool) -> None:
+        """Write the result files as things stand."""
+        self._written = monotonic()
+        names = sorted(self._entries, key=lambda name: self._order.get(name, 0))
+        entries = [self._entries[name] for name in names]
+        for agent in self._agents:
+            own: list[Json] = [e for e in entries if e["agent_id"] == agent]
+            _write(self.run.result(agent), own)
+        _write(self.run.folder / ALL, entries)
+        fidelity = role_fidelity(self._records[name] for name in names)
+        _write(self.run.folder / SUMMARY, summary_of(entries, fidelity, finished=finished))
+
+
+def _without_words(attempt: Attempt) -> Attempt:
+    """Return *attempt* with the notes of its outcome only: what was said is in the ledger."""
+    outcome = attempt.outcome
+    if outcome is None:
+        return attempt
+    slim = Outcome(answer="", notes=outcome.notes)
+    return Attempt(
+        number=attempt.number,
+        status=attempt.status,
+        started_at=attempt.started_at,
+        elapsed_s=attempt.elapsed_s,
+        outcome=slim,
+        passed=attempt.passed,
+    )
+
+
+def summary_of(
+    entries: Sequence[Mapping[str, Json]], fidelity: RoleFidelity, *, finished: bool
+) -> dict[str, Json]:
+    """Return what `summary.json` says of a run."""
+    ended = [e for e in entries if e["status"] == Status.COMPLETED.value]
+    return {
+        "total_tests": len(entries),
+        "successful_tests": len(ended),
+        "passed_tests": sum(e["passed"] is True for e in entries),
+        "finished": finished,
+        "results": [
+            {
+                "test_case_id": entry["test_case"],
+                **{key: entry[key] for key in _SUMMARY_KEYS if key in entry},
+            }
+            for entry in entries
+        ],
+        "role_fidelity": {
+            "conversations": fidelity.conversations,
+            "turns": fidelity.turns,
+            "marked_conversations": fidelity.marked_conversations,
+            "marked_turns": dict(fidelity.marks),
+            "failures": fidelity.failures,
+            "failures_touched": len(fidelity.touched),
+            "touched": [
+                {"trial": touched.trial, "marks": dict(touched.marks)}
+                for touched in fidelity.touched
+            ],
+        },
+    }
+
+
+def _write(path: Path, data: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2)
+    write_atomic(path, text + b"\n", durable=False)  # it can be made again

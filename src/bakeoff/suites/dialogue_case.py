@@ -1,0 +1,192 @@
+"""The front door for dialogues of our own: one TOML or JSON file each, or a folder of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from bakeoff.config.convert import KeyPath, convert
+from bakeoff.config.dialogue_file import DialogueFile, is_dialogue
+from bakeoff.config.entries import default_scorers, scorer_specs
+from bakeoff.config.json_file import read_json
+from bakeoff.config.toml_file import line_of, read_toml
+from bakeoff.core.brief import Brief, Source
+from bakeoff.core.candidate import Conditions, ModelSpec
+from bakeoff.core.dialogue import Dialogue
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Message, ScorerSpec, Task
+from bakeoff.core.values import Json
+from bakeoff.suites.agent_bench_case import BETTER_THAN_THE_BASELINE
+from bakeoff.suites.bakeoff_toml import model_spec, with_settings
+from bakeoff.suites.data_room import EVALUATION, GROUND_TRUTH, DataRoom
+from bakeoff.suites.task_folder import is_task_folder
+
+_ENDINGS = (".toml", ".json")
+_BEGINNING = 1 << 16
+_LineOf = Callable[[KeyPath], int | None]
+
+
+def is_case_file(path: Path) -> bool:
+    """Whether *path* is a file with a dialogue in it; one that cannot be read is none."""
+    if path.suffix.lower() not in _ENDINGS or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            if b"objective" not in file.read(_BEGINNING):  # a suite may be long
+                return False
+    except OSError:
+        return False
+    try:
+        return is_dialogue(_data(path)[0])
+    except UsageError:
+        return False
+
+
+def holds_cases(path: Path) -> bool:
+    """Whether *path* is a dialogue, or a folder of dialogues that is no coding task."""
+    if path.is_dir():
+        return not is_task_folder(path) and bool(case_files(path))
+    return is_case_file(path)
+
+
+def case_files(folder: Path) -> list[Path]:
+    """Return the dialogues that lie in *folder*, in the order of their names."""
+    return [path for path in sorted(folder.iterdir()) if is_case_file(path)]
+
+
+def read_cases(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
+    """Return the dialogue in the file *path*, or those in the folder."""
+    files = case_files(path) if path.is_dir() else [path]
+    tasks: dict[str, Task] = {}
+    roles: dict[str, ModelSpec] = {}
+    sources = []
+    for file in files:
+        case, line = _read(file)
+        task = _Case(file=file, case=case, line_of=line).task()
+        if task.id in tasks:
+            raise UsageError(f"{file}: case {task.id!r} is there twice; give each its own `id`")
+        tasks[task.id] = task
+        roles |= {name: model_spec(entry) for name, entry in case.roles.items()}
+        sources.append(Source(path=str(file.resolve()), digest=task.digest))
+    brief = Brief(
+        name=path.stem,
+        tasks=tuple(tasks.values()),
+        conditions=Conditions(roles=roles),
+        sources=tuple(sources),
+    )
+    if not overrides:
+        return brief
+    said = with_settings(brief, overrides)
+    both = {**roles, **said.conditions.roles}
+    return replace(said, conditions=replace(said.conditions, roles=both))
+
+
+def _data(path: Path) -> tuple[Json, _LineOf]:
+    if path.suffix.lower() == ".json":
+        data, _ = read_json(path)
+        return data, lambda _: None
+    table, text = read_toml(path)
+    return table, partial(line_of, text)
+
+
+def _read(path: Path) -> tuple[DialogueFile, _LineOf]:
+    data, line = _data(path)
+    return convert(data, DialogueFile, source=str(path), line_of=line), line
+
+
+class _Case:
+    """One dialogue file."""
+
+    def __init__(self, *, file: Path, case: DialogueFile, line_of: _LineOf) -> None:
+        self._file = file
+        self._case = case
+        self._line_of = line_of
+
+    def task(self) -> Task:
+        """Return the case as a task."""
+        case = self._case
+        room = self._room()
+        system = () if case.system is None else (Message(role="system", content=case.system),)
+        threshold = case.pass_threshold
+        if threshold is None:
+            threshold = BETTER_THAN_THE_BASELINE if case.evaluation else 1.0
+        return Task(
+            id=case.id or self._file.stem,
+            messages=(*system, *room.messages()),
+            parameters=case.parameters,
+            target=case.expected,
+            scorers=self._scorers(),
+            pass_threshold=threshold,
+            time_s=case.time_s,
+            name=case.name,
+            category=case.category,
+            metadata=case.metadata,
+            workspace=room.workspace(),
+            dialogue=self._dialogue(),
+        )
+
+    def _dialogue(self) -> Dialogue:
+        case = self._case
+        if case.shards and (case.reference or case.supervision):
+            raise self._wrong("shards", "with shards nobody has a reference; leave one of them out")
+        return Dialogue(
+            objective=case.objective.strip(),
+            knowledge=case.knowledge.strip(),
+            reference=case.reference.strip(),
+            supervision=case.supervision.strip(),
+            shards=tuple(case.shards),
+            opening=case.opening,
+            max_turns=case.max_turns,
+            mode="shard_user" if case.shards else "user",
+            instructor_prompt=case.instructor_prompt,
+            supervisor_prompt=case.supervisor_prompt,
+        )
+
+    def _room(self) -> DataRoom:
+        case, evaluation = self._case, self._case.evaluation
+        return DataRoom(
+            datasets=self._folder("datasets", case.datasets),
+            files=self._folder("files", case.files),
+            tests=self._folder("tests", case.tests),
+            evaluation=self._parent("evaluation", evaluation.metrics) if evaluation else None,
+            truth=self._parent("evaluation", evaluation.truth) if evaluation else None,
+            boxed=case.run_code,
+        )
+
+    def _scorers(self) -> tuple[ScorerSpec, ...]:
+        case, evaluation = self._case, self._case.evaluation
+        own = default_scorers(case.expected) if case.scorers is None else scorer_specs(case.scorers)
+        if evaluation is None:
+            return own
+        settings: dict[str, Json] = {
+            "module": f"{EVALUATION}/{Path(evaluation.metrics).name}",
+            "truth": f"{GROUND_TRUTH}/{Path(evaluation.truth).name}",
+            "prediction": evaluation.prediction,
+            "baseline": evaluation.baseline,
+            "best": evaluation.best,
+            "higher_is_better": evaluation.higher_is_better,
+        }
+        return (ScorerSpec(name="evaluation", settings=settings), *own)
+
+    def _folder(self, key: str, name: str | None) -> Path | None:
+        if name is None:
+            return None
+        path = self._file.parent / name
+        if not path.is_dir():
+            raise self._wrong(key, f"{path} is not a folder")
+        return path
+
+    def _parent(self, key: str, name: str) -> Path:
+        """Return the folder of a file, which goes into the clean room with all that is in it."""
+        path = self._file.parent / name
+        if not path.is_file():
+            raise self._wrong(key, f"{path} is not a file")
+        if path.parent.resolve() == self._file.parent.resolve():
+            raise self._wrong(
+                key, f"{name!r} needs a folder of its own: all of it becomes readable"
+            )
+        return path.parent
+
+    def _wrong(self, key: str, why: str) -> UsageError:
+        line = self._line_of((key,))
+        return UsageError(f"{self._file}{f':{line}' if line else ''}: key {key!r}: {why}")
