@@ -152,7 +152,7 @@ def test_a_python_session_is_what_it_was_after_a_kill(tmp_path: Path) -> None:
     require("bubblewrap", shutil.which("bwrap"), "apt-get install bubblewrap")
     write_bench(tmp_path, ["case"])
     with Loopback(Players(3, agent=_codes)) as server:
-        config = write_base(tmp_path, server.url, more="", benchmark={"user_type": "user"})
+        config = write_base(tmp_path, server.url)
         config.write_text(config.read_text() + '\n[sandbox]\nname = "bubblewrap"\n')
         write_agent(tmp_path, "one", server.url, run_code=True)
         cut = tmp_path / "cut"
@@ -166,7 +166,8 @@ def test_a_python_session_is_what_it_was_after_a_kill(tmp_path: Path) -> None:
         "it is 1",
         "it is 2",
         "it is 3",
+        "it is 4",
     ]
     assert attempt.outcome is not None
     assert attempt.outcome.change is not None
-    assert "+1\n+2\n+3\n" in attempt.outcome.change.patch
+    assert "+1\n+2\n+3\n+4\n" in attempt.outcome.change.patch

@@ -1,8 +1,9 @@
 """Real container engines for tests: a private dockerd, a private podman, images without a registry.
 
-An engine is started when it is first asked for and ends with the test process, also when that is
-killed. All it keeps is under one temporary folder; nothing of the machine's own engines is touched.
-Processes that a test starts find the same engine through the environment.
+An engine is started when it is first asked for and ends with the test process. Where that is killed,
+dockerd ends with it, and the next one takes away what else is left. All it keeps is under one
+temporary folder; nothing of the machine's own engines is touched. Processes that a test starts find
+the same engine through the environment.
 """
 
 import atexit
@@ -15,11 +16,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from bakeoff._lib import owner
 from support.parts import require
 
 BUSYBOX = "bakeoff-test-busybox:1"
@@ -145,7 +147,7 @@ def docker() -> Engine:
         start_new_session=True,
     )
     log.close()
-    atexit.register(_end_docker, daemon, home)
+    atexit.register(_end_docker_of, daemon, home)
     _wait_for(started, daemon)
     os.environ[_RUNNING.format(name="docker")] = str(home)
     return started
@@ -165,7 +167,7 @@ def podman() -> Engine:
     (home / "containers.conf").write_text(_CONTAINERS_CONF.format(home=home))
     (home / "storage.conf").write_text(_STORAGE_CONF.format(home=home))
     made = _podman_in(home)
-    atexit.register(_end_podman, made)
+    atexit.register(_end_podman, home)
     made.call("info")
     os.environ[_RUNNING.format(name="podman")] = str(home)
     return made
@@ -183,8 +185,15 @@ def _podman_in(home: Path) -> Engine:
 
 
 def _home(name: str) -> Path:
-    """Return a new folder; a socket's path must be short, so not under pytest's."""
-    return Path(tempfile.mkdtemp(prefix=f"bakeoff-{name}-", dir="/tmp"))
+    """Return a new folder, and take away those of test processes that were killed.
+
+    A socket's path must be short, so it is not under pytest's folder.
+    """
+    for left in Path("/tmp").glob(f"bakeoff-{name}-*"):
+        mark = owner.find(left.name)
+        if mark is not None and owner.is_dead(mark):
+            _END[name](left)
+    return Path(tempfile.mkdtemp(prefix=f"bakeoff-{name}-{owner.mine()}-", dir="/tmp"))
 
 
 def _client(**more: str) -> dict[str, str]:
@@ -205,32 +214,36 @@ def _wait_for(started: Engine, daemon: subprocess.Popen[bytes]) -> None:
     raise RuntimeError(f"dockerd did not come up within {_READY_S:g} s: {tail}")
 
 
-def _end_docker(daemon: subprocess.Popen[bytes], home: Path) -> None:
+def _end_docker_of(daemon: subprocess.Popen[bytes], home: Path) -> None:
+    _end_docker(home)
+    daemon.wait(_READY_S)
+
+
+def _end_docker(home: Path) -> None:
     environment = _client(DOCKER_HOST=f"unix://{home}/docker.sock")
-    left = subprocess.run(
-        ["docker", "ps", "-aq"], env=environment, check=False, capture_output=True
-    ).stdout
-    if left.split():
-        subprocess.run(
-            ["docker", "rm", "-f", *left.split()], env=environment, check=False, capture_output=True
-        )
-    daemon.terminate()
-    try:
-        daemon.wait(30)
-    except subprocess.TimeoutExpired:
-        os.killpg(daemon.pid, signal.SIGKILL)
-        daemon.wait(30)
+    left = _quietly(["docker", "ps", "-aq"], environment).split()
+    if left:
+        _quietly(["docker", "rm", "-f", *left], environment)
+    with suppress(FileNotFoundError, ProcessLookupError):
+        os.kill(int((home / "pid").read_text()), signal.SIGTERM)
+    until = time.monotonic() + _READY_S
+    while (home / "pid").exists() and time.monotonic() < until:
+        time.sleep(0.05)
     _remove(home)
 
 
-def _end_podman(made: Engine) -> None:
-    subprocess.run(
-        ["podman", "rm", "-f", "-a", "-t", "0"],
-        env=dict(made.environment),
-        check=False,
-        capture_output=True,
-    )
-    _remove(made.home)
+def _end_podman(home: Path) -> None:
+    _quietly(["podman", "rm", "-f", "-a", "-t", "0"], _podman_in(home).environment)
+    _remove(home)
+
+
+_END = {"docker": _end_docker, "podman": _end_podman}
+
+
+def _quietly(words: list[str], environment: Mapping[str, str]) -> str:
+    """Run a client that may find its engine gone already."""
+    done = subprocess.run(words, env=dict(environment), check=False, capture_output=True)
+    return done.stdout.decode(errors="replace")
 
 
 def _remove(home: Path) -> None:
@@ -253,20 +266,15 @@ def _mounted_under(home: Path) -> list[str]:
 # --- images -------------------------------------------------------------------------------------
 
 
-@cache
-def _busybox_context() -> Path:
-    busybox = shutil.which("busybox")
-    require("a static busybox", busybox, _INSTALL)
-    folder = Path(tempfile.mkdtemp(prefix="bakeoff-busybox-"))
-    atexit.register(shutil.rmtree, folder)
-    shutil.copy(str(busybox), folder / "busybox")
-    (folder / "Dockerfile").write_text(_BUSYBOX_FILE)
-    return folder
-
-
 def _busybox(where: Engine) -> str:
     if not where.has_image(BUSYBOX):
-        where.call("build", "-q", "-t", BUSYBOX, str(_busybox_context()))
+        busybox = shutil.which("busybox")
+        require("a static busybox", busybox, _INSTALL)
+        folder = where.home / "busybox"
+        folder.mkdir(exist_ok=True)
+        shutil.copy(str(busybox), folder / "busybox")
+        (folder / "Dockerfile").write_text(_BUSYBOX_FILE)
+        where.call("build", "-q", "-t", BUSYBOX, str(folder))
     return BUSYBOX
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bakeoff.scorers.tests_report import read_report, signed
+from bakeoff.scorers.tests_report import Report, read_report, signed
 
 SECRET = b"known to two"
 
@@ -21,7 +21,7 @@ def ran(name: str, how: str, phase: str = "call") -> dict[str, object]:
     return {"test": name, "phase": phase, "how": how, "text": ""}
 
 
-def report(*records: object, whole: bool = True, code: int = 0):  # noqa: ANN201
+def report(*records: object, whole: bool = True, code: int = 0) -> Report:
     return read_report({"records": list(records), "whole": whole, "code": code})
 
 

@@ -134,7 +134,9 @@ def _wished(
         return replace(brief, tasks=tasks, pairings=pairs, models=(), parallel=parallel)
     if not agents and any(task.workspace is not None for task in tasks):
         talks = all(task.dialogue is not None for task in tasks)
-        agents = (AgentSpec(name="code-session" if talks else "shell"),)  # the bare model has no hands
+        agents = (
+            AgentSpec(name="code-session" if talks else "shell"),
+        )  # the bare model has no hands
     agents = tuple(known(agent, own, folders) for agent in agents)
     if not models and any(agent.needs_model for agent in agents or (AgentSpec(),)):
         raise UsageError(_NO_MODEL_NAMED)

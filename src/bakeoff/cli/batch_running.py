@@ -3,15 +3,17 @@
 import sys
 
 from bakeoff import api
+from bakeoff._lib.untrusted import one_line
 from bakeoff.api.interrupting import interruptible
 from bakeoff.cli.batch_progress import BatchProgress
 from bakeoff.cli.batch_screen import BatchLines, BatchScreen, NoScreen
 from bakeoff.cli.batch_tables import print_batch
 from bakeoff.compat.batch import Ready, Wanted, ready
 from bakeoff.compat.batch_place import Batch, names_of
-from bakeoff.compat.batch_view import write_report, write_results
+from bakeoff.compat.batch_view import write_report, write_result
+from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import BakeoffError
-from bakeoff.core.events import Event, Listener, Notice, TrialEnded
+from bakeoff.core.events import Event, Listener, Notice, TrialEnded, TrialOutput
 from bakeoff.core.stop import Stop
 
 EXIT_NOTHING = 1
@@ -25,7 +27,9 @@ def run(wanted: Wanted, *, again: str) -> int:
 
     def listen(event: Event) -> None:
         if isinstance(event, TrialEnded) and event.last and it.settings.save_intermediate:
-            _keep(it.batch, event.trial.candidate.id, screen)
+            _keep(it.batch, event.trial.candidate, screen)
+        if isinstance(event, TrialOutput) and it.settings.verbose:
+            screen.say(f"{event.trial.candidate.id}: {one_line(event.text)}")
         screen(event)
 
     try:
@@ -67,9 +71,9 @@ def _screen(it: Ready) -> BatchScreen | BatchLines:
     return BatchLines(title, progress)
 
 
-def _keep(batch: Batch, candidate: str, tell: Listener) -> None:
+def _keep(batch: Batch, candidate: Candidate, tell: Listener) -> None:
     """Write the file of one model anew; the ledger has its results, whatever becomes of the file."""
     try:
-        write_results(batch, only=candidate)
+        write_result(batch, candidate)
     except BakeoffError as error:
         tell(Notice(str(error)))

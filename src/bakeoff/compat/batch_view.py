@@ -24,26 +24,45 @@ from bakeoff.reports.comparison import (
     result_as_json,
 )
 from bakeoff.reports.html_report import render
-from bakeoff.stats.head_to_head import Entry, HeadToHead, Verdict, figures, head_to_head, verdict
+from bakeoff.stats.head_to_head import (
+    Entry,
+    HeadToHead,
+    Verdict,
+    contender,
+    figures,
+    head_to_head,
+    verdict,
+)
 
 REPORT = "comparison_report"
 
 
-def write_results(batch: Batch, only: str | None = None) -> Comparison:
-    """Write the file of each model that has a result, or of *only* one, by its candidate's id."""
-    comparison = compare(batch)
-    models = {c.figures.candidate: c.model for c in comparison.competitors}
-    files = file_names(models)
-    for one in comparison.competitors:
-        candidate = one.figures.candidate
-        if one.evidence and only in {None, candidate}:
-            batch.write(files[candidate], _bytes(result_as_json(comparison, one)))
-    return comparison
+def write_result(batch: Batch, candidate: Candidate) -> None:
+    """Write the file of one model as its results come; what the others did is not looked at."""
+    run = api.load_run(batch.run)
+    plan = run.plan
+    (task,) = plan.tasks
+    counting = {r.rollout: r for r in run.attempts(f"{task.id}@{candidate.id}")}  # the last counts
+    records = [counting[rollout] for rollout in sorted(counting)]
+    names = names_of(tuple(plan.candidates))
+    one = Competitor(
+        model=names[candidate.id],
+        display_name=candidate.model.label or names[candidate.id],
+        figures=contender(_entry(candidate, plan, records), _limit_s(plan, task)),
+        evidence=tuple(_evidence(record) for record in records),
+        served=_table(run.manifest.served.get(candidate.model.full_name)),
+    )
+    batch.write(file_names(names)[candidate.id], _bytes(result_as_json(task.id, one)))
 
 
 def write_report(batch: Batch) -> Comparison:
     """Write every file of the batch anew from its ledger, and return what they show."""
-    comparison = write_results(batch)
+    comparison = compare(batch)
+    files = file_names({c.figures.candidate: c.model for c in comparison.competitors})
+    for one in comparison.competitors:
+        if one.evidence:
+            data = result_as_json(comparison.task, one)
+            batch.write(files[one.figures.candidate], _bytes(data))
     batch.write(f"{REPORT}.json", _bytes(as_json(comparison)))
     batch.write(f"{REPORT}.csv", well_formed(as_csv(comparison)).encode())
     batch.write(f"{REPORT}.html", well_formed(render(comparison)).encode())
@@ -78,19 +97,23 @@ def compare(batch: Batch) -> Comparison:
 
 
 def _result(plan: Plan, records: Sequence[TrialRecord], task: Task) -> HeadToHead:
-    rollouts = max(block.rollouts for block in plan.blocks)
+    entries = [_entry(c, plan, _of(c, records)) for c in plan.candidates]
+    return head_to_head(entries, limit_s=_limit_s(plan, task))
+
+
+def _entry(candidate: Candidate, plan: Plan, records: Sequence[TrialRecord]) -> Entry:
     names = names_of(tuple(plan.candidates))
-    entries = [
-        Entry(
-            candidate=candidate.id,
-            name=candidate.model.label or names[candidate.id],
-            planned=rollouts,
-            rollouts=tuple(figures(r.rollout, r.attempt) for r in _of(candidate, records)),
-        )
-        for candidate in plan.candidates
-    ]
+    return Entry(
+        candidate=candidate.id,
+        name=candidate.model.label or names[candidate.id],
+        planned=max(block.rollouts for block in plan.blocks),
+        rollouts=tuple(figures(record.rollout, record.attempt) for record in records),
+    )
+
+
+def _limit_s(plan: Plan, task: Task) -> float | None:
     limits = [s for s in (plan.conditions.limits.time_s, task.time_s) if s is not None]
-    return head_to_head(entries, limit_s=min(limits, default=None))
+    return min(limits, default=None)
 
 
 def _of(candidate: Candidate, records: Sequence[TrialRecord]) -> list[TrialRecord]:

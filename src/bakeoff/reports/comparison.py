@@ -115,7 +115,7 @@ def as_json(comparison: Comparison) -> dict[str, Json]:
         "undecided": result.undecided,
         "machine_info": dict(comparison.machine),
         "setting": asdict(comparison.setting),
-        "results": [result_as_json(comparison, c) for c in comparison.competitors],
+        "results": [result_as_json(comparison.task, c) for c in comparison.competitors],
         "rankings": {
             "fastest": _places(result.fastest, models),
             "most_efficient": _places(result.most_efficient, models),
@@ -145,13 +145,13 @@ def _places(ranking: Ranking, models: Mapping[str, str]) -> list[Json]:
     ]
 
 
-def result_as_json(comparison: Comparison, one: Competitor) -> dict[str, Json]:
+def result_as_json(task: str, one: Competitor) -> dict[str, Json]:
     """Return what is kept of one model in a file of its own, and in the report."""
     figures, means = one.figures, one.figures.means
     first = one.evidence[0].started_at if one.evidence else None
     data: dict[str, Json] = {
         "model": one.model,
-        "task": comparison.task,
+        "task": task,
         "success": figures.success,
         "error": next((e.error for e in one.evidence if e.error), None),
         "completion_time": means.seconds.value,
@@ -222,7 +222,7 @@ def as_csv(comparison: Comparison) -> str:
 
 def _rows(comparison: Comparison) -> Iterator[Sequence[Json]]:
     for one in comparison.competitors:
-        data = result_as_json(comparison, one)
+        data = result_as_json(comparison.task, one)
         data["rollouts"] = len(one.figures.rollouts)
         yield [data[name] for name in (*COLUMNS, *_MORE_COLUMNS)]
 

@@ -28,22 +28,30 @@ All of it holds for this one task."""
 
 
 def model_details(comparison: Comparison, chip: Callable[[str], str]) -> str:
-    """Return a part to open for each model."""
-    models = "".join(_model(one, chip) for one in in_order(comparison))
-    return f"<h2>Models</h2>{models}"
+    """Return a part to open for each model, with as much of what it left as a browser can bear."""
+    shown, room = [], _MOST_EVIDENCE
+    for one in in_order(comparison):
+        rollouts = []
+        for left in one.evidence:
+            told = _rollout(left, len(one.evidence), chip) if room > 0 else _ELSEWHERE
+            room -= len(told)
+            rollouts.append(told)
+        shown.append(_model(one, "".join(dict.fromkeys(rollouts)), chip))
+    return f"<h2>Models</h2>{''.join(shown)}"
 
 
-def _model(one: Competitor, chip: Callable[[str], str]) -> str:
+_MOST_EVIDENCE = 20_000_000
+_ELSEWHERE = '<p class="quiet">More is in the folder run/artifacts: this page is long enough.</p>'
+
+
+def _model(one: Competitor, rollouts: str, chip: Callable[[str], str]) -> str:
     means = one.figures.means
-    figures = (
-        f"{in_words.seconds(means.seconds.value)} · {in_words.number(means.prompts.value)} prompts"
-    )
-    rollouts = "".join(_rollout(left, len(one.evidence), chip) for left in one.evidence)
+    time, prompts = in_words.seconds(means.seconds.value), in_words.number(means.prompts.value)
     nothing = '<p class="quiet">It has not been run yet.</p>'
     return (
         f'<details class="card model"><summary><h3>{esc(one.display_name)}</h3>'
-        f'{chip(status(one.figures))}<span class="quiet">{esc(figures)}</span></summary>'
-        f'<div class="inside">{_facts(one)}{rollouts or nothing}</div></details>'
+        f'{chip(status(one.figures))}<span class="quiet">{esc(time)} · {esc(prompts)} prompts</span>'
+        f'</summary><div class="inside">{_facts(one)}{rollouts or nothing}</div></details>'
     )
 
 

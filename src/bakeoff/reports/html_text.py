@@ -1,6 +1,6 @@
 """Text from outside on a page: always text, never markup, never longer than a browser can bear."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from bakeoff._lib.untrusted import for_terminal
@@ -10,6 +10,8 @@ _MOST_PATCH_LINES = 3_000
 _MOST_LINE = 2_000
 _MOST_MESSAGE = 20_000
 _MOST_MESSAGES = 200
+_MOST_TALK = 150_000
+_MOST_PATCH = 250_000
 
 _DIFF = (
     ("diff --git ", "file"),
@@ -41,11 +43,10 @@ def clipped(text: str, most: int) -> str:
 
 def diff(patch: str) -> str:
     """Return a patch with its lines coloured by what they do."""
-    lines = patch.splitlines()
+    lines = patch[:_MOST_PATCH].splitlines()
     shown = "".join(_diff_line(line) for line in lines[:_MOST_PATCH_LINES])
-    if len(lines) > _MOST_PATCH_LINES:
-        left = len(lines) - _MOST_PATCH_LINES
-        shown += f'<span class="meta">[... {left:,} lines more: see diff.patch ...]</span>\n'
+    if len(lines) > _MOST_PATCH_LINES or len(patch) > _MOST_PATCH:
+        shown += '<span class="meta">[... it goes on: see diff.patch ...]</span>\n'
     return f'<pre class="diff" tabindex="0">{shown}</pre>'
 
 
@@ -60,14 +61,18 @@ def code(text: str, most: int = _MOST_MESSAGE) -> str:
     return f'<pre class="code" tabindex="0">{esc(clipped(text, most))}</pre>'
 
 
-def conversation(messages: Iterable[Message]) -> str:
+def conversation(messages: Sequence[Message]) -> str:
     """Return a transcript: who said what, and which tools were called."""
-    given = list(messages)
-    shown = "".join(_message(message) for message in given[:_MOST_MESSAGES])
-    if len(given) > _MOST_MESSAGES:
-        left = len(given) - _MOST_MESSAGES
-        shown += f'<p class="quiet">{left:,} messages more: see transcript.jsonl</p>'
-    return f'<div class="talk">{shown}</div>'
+    shown: list[str] = []
+    length = 0
+    for message in messages[:_MOST_MESSAGES]:
+        shown.append(_message(message))
+        length += len(shown[-1])
+        if length > _MOST_TALK:
+            break
+    if left := len(messages) - len(shown):
+        shown.append(f'<p class="quiet">{left:,} messages more: see transcript.jsonl</p>')
+    return f'<div class="talk">{"".join(shown)}</div>'
 
 
 def _message(message: Message) -> str:

@@ -75,7 +75,9 @@ class Modal:
         recipe = folder / image.dockerfile
         if image.context.commit is not None or not recipe.is_file():
             raise UsageError(f"there is no {recipe} to build an image from")
-        return self._sdk.image_by_recipe(recipe, folder, add_python=self.add_python)
+        return self._sdk.image_by_recipe(
+            recipe, folder, left_out=image.left_out, add_python=self.add_python
+        )
 
     async def open(self, spec: BoxSpec) -> Box:
         """Return a box on Modal that has a copy of the folder of *spec*."""

@@ -80,10 +80,15 @@ class Sdk:
         """Return an image of a registry."""
         return import_module("modal").Image.from_registry(name, add_python=add_python)
 
-    def image_by_recipe(self, recipe: Path, folder: Path, *, add_python: str | None) -> Any:
-        """Return an image that is built from a Dockerfile."""
+    def image_by_recipe(
+        self, recipe: Path, folder: Path, *, left_out: tuple[str, ...], add_python: str | None
+    ) -> Any:
+        """Return an image that is built from a Dockerfile, which sees nothing that is left out."""
         image = import_module("modal").Image
-        return image.from_dockerfile(str(recipe), context_dir=str(folder), add_python=add_python)
+        unseen = {"ignore": list(left_out)} if left_out else {}
+        return image.from_dockerfile(
+            str(recipe), context_dir=str(folder), add_python=add_python, **unseen
+        )
 
     async def build(self, image: Any) -> None:
         """Have an image built now, so that it fails here and not with the first box."""

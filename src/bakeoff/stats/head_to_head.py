@@ -184,7 +184,7 @@ def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> H
     """Compare *entries* on their one task, each rollout of which had *limit_s* seconds."""
     entries = list(entries)
     horizon_s = limit_s or _longest(entries)
-    contenders = tuple(_contender(entry, horizon_s) for entry in entries)
+    contenders = tuple(contender(entry, horizon_s) for entry in entries)
     winners = [one for one in contenders if one.success]
     fastest = _ranked(winners, lambda r: r.seconds)
     return HeadToHead(
@@ -206,7 +206,8 @@ def _longest(entries: Sequence[Entry]) -> float | None:
     return max((r.seconds for entry in entries for r in entry.rollouts), default=0.0) or None
 
 
-def _contender(entry: Entry, horizon_s: float | None) -> Contender:
+def contender(entry: Entry, horizon_s: float | None) -> Contender:
+    """Return what is known of one candidate by itself."""
     known = [r.verdict.solved for r in entry.rollouts if r.verdict.solved is not None]
     passed = sum(known)
     return Contender(

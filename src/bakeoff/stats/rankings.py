@@ -10,10 +10,15 @@ With one value a candidate there is nothing to test with: the ranges are None, w
 """
 
 import math
-import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _MOST_DEALS = 20_000
 _SHUFFLES = 9_999
@@ -90,20 +95,41 @@ def rank(measured: Iterable[Measured], *, level: float = 0.95) -> Ranking:
 
 def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
     """Return how often values dealt out anew lie as far apart in their means as these do."""
-    pool = [*first, *second]
-    total, n, m = math.fsum(pool), len(first), len(second)
-    scale = max((abs(value) for value in pool), default=0.0) or 1.0
+    import numpy as np
 
-    def apart(one: float) -> float:
-        return abs(one / n - (total - one) / m)
+    pool = np.array([*first, *second], dtype=float)
+    n, m = len(first), len(second)
+    deals = _deals(n, m)
+    sums = deals.masks @ pool
+    apart = np.abs(sums / n - (pool.sum() - sums) / m)
+    seen = abs(math.fsum(first) / n - math.fsum(second) / m)
+    scale = float(np.abs(pool).max()) or 1.0
+    hits = int((apart >= seen - _ROUNDING * scale).sum())
+    # a sample counts what was seen as one more deal: p is never 0
+    return hits / len(sums) if deals.exact else (hits + 1) / (len(sums) + 1)
 
-    seen = apart(math.fsum(first)) - _ROUNDING * scale
+
+@dataclass(frozen=True, eq=False)
+class _Deals:
+    """Ways to deal out values to two: a row for each, with 1 for what the first gets."""
+
+    masks: "NDArray[np.float64]"
+    exact: bool
+
+
+@lru_cache(maxsize=16)
+def _deals(n: int, m: int) -> _Deals:
+    """Return every way to give *n* of *n* + *m* values to the first, or a seeded sample of them."""
+    import numpy as np
+
     if math.comb(n + m, n) <= _MOST_DEALS:
-        deals = [apart(math.fsum(deal)) >= seen for deal in combinations(pool, n)]
-        return sum(deals) / len(deals)
-    chance = random.Random(_SEED)  # noqa: S311 -- statistics, not secrets
-    hits = sum(apart(math.fsum(chance.sample(pool, n))) >= seen for _ in range(_SHUFFLES))
-    return (hits + 1) / (_SHUFFLES + 1)
+        chosen = np.array(list(combinations(range(n + m), n)))
+    else:
+        order = np.random.default_rng(_SEED).random((_SHUFFLES, n + m)).argsort(axis=1)
+        chosen = order[:, :n]
+    masks = np.zeros((len(chosen), n + m))
+    np.put_along_axis(masks, chosen, 1.0, axis=1)
+    return _Deals(masks, exact=math.comb(n + m, n) <= _MOST_DEALS)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,0 +1,279 @@
+"""`runner.py` as a person uses it: files in, a tree of files out, and clear words where it is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.agent_benches import Players, write_agent, write_base, write_bench, write_case
+from support.loopback import Asked, Loopback, Reply, chat
+
+ROOT = Path(__file__).parents[2]
+
+
+def runner(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "runner.py"), *map(str, words)],
+        cwd=cwd, capture_output=True, text=True, check=False, timeout=150,
+    )  # fmt: skip
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_two_agents_and_two_cases_leave_the_whole_tree(tmp_path: Path) -> None:
+    write_bench(tmp_path, ["alpha", "beta"])
+    with Loopback(Players(2)) as server:
+        table = {"results": "results", "log_path": "logs", "checkpoint_path": "checkpoints"}
+        write_base(tmp_path, server.url, benchmark={**table, "benchmark_dir": "bench"})
+        write_agent(tmp_path, "first", server.url)
+        write_agent(tmp_path, "second", server.url, id="the/second:one", temperature=0.9)
+        write_agent(tmp_path, "sample_agent_config", server.url, model="never asked")
+        done = runner(cwd=tmp_path)  # everything at its default place
+        assert done.returncode == 0, done.stderr
+        models = {asked.body["model"] for asked in server.requests}
+        temperatures = Counter(a.body["temperature"] for a in server.requests)
+    assert models == {"roles", "candidate"}
+    assert temperatures[0.9] == 8  # four turns in two cases
+    assert set(temperatures) == {0.4, 0.9}
+    (run,) = (tmp_path / "results").iterdir()
+    assert run.name.startswith("run_20")
+    results = {f.name for f in run.iterdir() if f.is_file()}
+    assert {"all_results.json", "summary.json", "results_first.json"} < results
+    (second,) = [f for f in results if "second" in f]
+    first = read(run / "results_first.json")
+    assert [(e["test_case"], e["agent_id"], e["status"]) for e in first] == [
+        ("alpha", "first", "completed"),
+        ("beta", "first", "completed"),
+    ]
+    assert [e["agent_id"] for e in read(run / second)] == ["the/second:one"] * 2
+    summary = read(run / "summary.json")
+    assert (summary["total_tests"], summary["successful_tests"]) == (4, 4)
+    assert summary["finished"] is True
+    for entry in summary["results"]:
+        for key in ("checkpoint_path", "log_path", "result_path"):
+            assert (tmp_path / entry[key]).is_file(), entry
+    assert (tmp_path / "logs" / run.name / "main.log").read_text().count("completed") == 4
+    log = tmp_path / "logs" / run.name / "agent_first" / "alpha" / "alpha.log"
+    assert log.read_text().splitlines()[0] == "turn 1 instructor: this is message 1"
+
+
+def test_a_checkpoint_tells_the_conversation_from_every_seat(tmp_path: Path) -> None:
+    write_bench(tmp_path, ["alpha"])
+    with Loopback(Players(2)) as server:
+        base = write_base(tmp_path, server.url)
+        write_agent(tmp_path, "one", server.url)
+        done = runner("--base_config", base, "--agent_config", tmp_path / "agent_configs" / "one.toml",
+                      "-l", "debug", cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "turn 1 agent: reply 1" in done.stderr
+    (entry,) = read(next((tmp_path / "results").glob("*/all_results.json")))
+    history = read(Path(entry["checkpoint_path"]))["conversation_history"]
+    assert [h["role"] for h in history][:3] == ["instructor", "supervisor", "agent"]
+    assert history[0]["parsed_response"]["user_response"] == "this is message 1"
+    assert history[1]["parsed_response"]["contradictory"] is False
+    assert history[2]["prompt_received"] == "this is message 1"
+    assert "parsed_response" not in history[2]
+    last = next(h for h in reversed(history) if h["role"] == "agent")
+    assert [m["content"] for m in last["all_messages"]][:2] == ["this is message 1", "reply 1"]
+    assert "insight of alpha" in history[0]["all_messages"][0]["content"]
+    assert entry["supervisor_interventions"] == 1  # message 2 is objected to, and ends it no more
+
+
+def test_four_agents_with_25_cases_keep_eight_busy_and_are_kept_apart(tmp_path: Path) -> None:
+    cases = [f"case{number:02}" for number in range(25)]
+    write_bench(tmp_path, cases)
+    with Loopback(Players(1)) as server:
+        base = write_base(tmp_path, server.url, benchmark={"max_workers": 8})
+        plain = {"adaptive_rate_limit": False}
+        write_agent(tmp_path, "a", server.url, model="x:y", **plain)
+        write_agent(tmp_path, "b", server.url, model="x:y", **plain)
+        write_agent(tmp_path, "c", server.url, id="ollama/x:y", model="other/x:y", **plain)
+        write_agent(tmp_path, "d", server.url, model="x:y", temperature=0.1, **plain)
+        text = base.read_text()
+        base.write_text(text.replace("[benchmark]", "adaptive_rate_limit = false\n[benchmark]"))
+        held = _holding(server, 8)
+        done = runner("--base_config", base, "--agent_config", tmp_path / "agent_configs",
+                      cwd=tmp_path)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert server.peak_in_flight == 8
+        assert held.most == 8
+        assert len(server.requests) == 100 * 3
+    (run,) = (tmp_path / "results").iterdir()
+    entries = read(run / "all_results.json")
+    assert len({(e["agent_id"], e["test_case"]) for e in entries}) == 100
+    assert {e["status"] for e in entries} == {"completed"}
+    files = sorted(run.glob("results_*.json"))
+    assert len(files) == 4
+    assert {read(f)[0]["agent_id"] for f in files} == {"a", "b", "ollama/x:y", "d"}
+    for file in files:
+        assert [e["test_case"] for e in read(file)] == cases
+
+
+class _Held:
+    """Keeps answers back until *many* wait, as long as that can still happen."""
+
+    def __init__(self, server: Loopback, many: int) -> None:
+        self._answer = server.answer
+        self._barrier = threading.Barrier(many)
+        self._broken = False
+        self.most = 0
+        self._server = server
+
+    def __call__(self, asked: Asked) -> Reply:
+        self.most = max(self.most, self._server.in_flight)
+        if asked.number < 64 and not self._broken:
+            try:
+                self._barrier.wait(timeout=20)
+            except threading.BrokenBarrierError:
+                self._broken = True
+        return self._answer(asked)
+
+
+def _holding(server: Loopback, many: int) -> _Held:
+    held = _Held(server, many)
+    server.answer = held
+    return held
+
+
+def test_shards_and_the_other_names_of_the_keys(tmp_path: Path) -> None:
+    write_case(tmp_path / "bench", "s", shards="1. use pandas\n\n2) drop the id\n- scale it\n")
+
+    def answer(given: Asked) -> Reply:
+        if given.body["model"] != "person":
+            return chat("ok")
+        left = given.body["messages"][-1]["content"].split("are left:\n")[1].splitlines()
+        told = [line.split(". ", 1) for line in left][:2]
+        return chat(json.dumps({"thought": "", "user_response": " and ".join(t for _, t in told),
+                                "shards": [int(n) for n, _ in told]}))  # fmt: skip
+
+    with Loopback(answer) as server:
+        write_agent(tmp_path, "one", server.url)
+        base = tmp_path / "base.toml"
+        base.write_text(
+            f'[user]\nmodel = "person"\napi_base = "{server.url}"\nsystem_prompt = "Be Ann."\n'
+            f'[benchmark]\nbenchmark_path = "bench"\nresult_path = "out"\nuser_type = "shard_user"\n'
+        )
+        done = runner("--base_config", base, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (entry,) = read(next((tmp_path / "out").glob("*/all_results.json")))
+    assert entry["conversation_turns"] == 3
+    assert entry["ended"] == "all shards are told"
+    history = read(tmp_path / entry["checkpoint_path"])["conversation_history"]
+    said = [h["prompt_received"] for h in history if h["role"] == "agent"]
+    assert said[:2] == ["use pandas and drop the id", "- scale it"]
+    assert history[0]["all_messages"][0]["content"].startswith("Be Ann.")
+
+
+def test_the_same_through_bakeoff_run(tmp_path: Path) -> None:
+    write_bench(tmp_path, ["alpha"])
+    with Loopback(Players(1)) as server:
+        base = write_base(tmp_path, server.url)
+        write_agent(tmp_path, "one", server.url)
+        (tmp_path / "agent_configs").rename(tmp_path / "others")
+        words = ["run", str(base), "--agents", "others", "--output", "r", "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "bakeoff", *words],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["planned"] == 1
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (lambda d: (d / "base_config.toml").write_text("[benchmark"), "not valid TOML"),
+        (lambda d: (d / "base_config.toml").unlink(), "cannot be read"),
+        (lambda d: (d / "agent_configs" / "one.toml").unlink(), "no agents are in this folder"),
+        (lambda d: _edit(d, "benchmark_dir", "benchmark_dirr"), "did you mean 'benchmark_dir'"),
+        (lambda d: _edit(d, 'model = "roles"', ""), "no model plays the instructor"),
+        (lambda d: _edit(d, "/bench", "/nowhere"), "there is no such folder of cases"),
+        (lambda d: (d / "bench/meta_info/benchmark_list.json").write_text("[]"), "no cases are in"),
+        (lambda d: (d / "bench/meta_info/benchmark_list.json").write_text("{}"), "a list of ids"),
+        (lambda d: _edit(d, "[benchmark]", '[benchmark]\ntest_cases = ["alpa"]'), "did you mean"),
+        (lambda d: (d / "bench/storage/alpha/instructions/instructions.md").unlink(), "instructions.md"),
+        (lambda d: _edit(d, "[benchmark]", '[benchmark]\nmax_workers = 0'), "max_workers"),
+        (lambda d: (d / "agent_configs" / "one.toml").write_text("temperatur = 1"), "temperature"),
+        (lambda d: (d / "agent_configs" / "one.toml").write_text('framework = "shell"'), "`model` is missing"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_ends_with_1_and_one_message(tmp_path: Path, write: Any, says: str) -> None:
+    write_bench(tmp_path, ["alpha"])
+    write_base(tmp_path, "http://127.0.0.1:9/v1")
+    write_agent(tmp_path, "one", "http://127.0.0.1:9/v1")
+    write(tmp_path)
+    done = runner(cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert says in done.stderr
+    assert done.stderr.startswith("runner: error: ")
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("results/*"))
+
+
+def _edit(folder: Path, old: str, new: str) -> None:
+    path = folder / "base_config.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_help_names_every_option(tmp_path: Path) -> None:
+    done = runner("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    for word in ("--base_config", "--agent_config", "--log_level", "-l", "--resume"):
+        assert word in done.stdout
+
+
+def test_rpm_holds_for_all_agents_together(tmp_path: Path) -> None:
+    write_bench(tmp_path, ["a", "b", "c"])
+    with Loopback(Players(1)) as server:
+        base = write_base(tmp_path, server.url)
+        base.write_text(base.read_text() + "\n[rpm_per_model]\ncandidate = 60\n")
+        write_agent(tmp_path, "one", server.url)
+        write_agent(tmp_path, "two", server.url)
+        times: list[float] = []
+        before = server.answer
+
+        def answer(asked: Asked) -> Reply:
+            if asked.body["model"] == "candidate":
+                times.append(os.times().elapsed)
+            return before(asked)
+
+        server.answer = answer
+        done = runner("--base_config", base, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert len(times) == 6
+    assert max(times) - min(times) > 3.5  # six at one a second
+
+
+def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:
+    write_bench(tmp_path, ["alpha"])
+    with Loopback(
+        lambda _: Reply(status=401, body=b'{"error": "no such key sk-agent-key-1234"}')
+    ) as server:
+        base = write_base(tmp_path, server.url)
+        write_agent(tmp_path, "one", server.url)
+        done = runner("--base_config", base, cwd=tmp_path)
+    assert done.returncode == 3
+    (run,) = (tmp_path / "results").iterdir()
+    (entry,) = read(run / "all_results.json")
+    assert entry["status"] == "faulted"
+    assert entry["score"] is None
+    assert "role 'instructor'" in entry["error"]
+    assert read(run / "summary.json")["results"][0]["error"] == entry["error"]
+    everything = "".join(
+        f.read_bytes().decode(errors="replace")
+        for place in ("results", "logs", "checkpoints")
+        for f in (tmp_path / place).rglob("*")
+        if f.is_file()
+    )
+    assert "sk-agent-key-1234" not in everything + done.stderr
+    assert "sk-role-key-1234" not in everything + done.stderr
