@@ -50,7 +50,7 @@ def bench_of(folder: Path, *, run_code: bool = True) -> Brief:
         '[instructor]\nmodel = "played_roles:instructor"\n'
         f'[supervisor]\nmodel = "played_roles:supervisor"\n[benchmark]{text}'
     )
-    write_agent(folder, "one", "unused", run_code=run_code)
+    write_agent(folder, "one", "http://127.0.0.1:9/v1", run_code=run_code)
     return read_bench(base, folder / "agent_configs").brief
 
 
@@ -110,7 +110,7 @@ def test_code_runs_in_a_session_and_the_prediction_becomes_a_skill(tmp_path: Pat
     [
         ("1", "there is no submission.csv"),
         (writes(1), "another number of rows"),
-        ("open('submission.csv', 'w').write('nonsense')", "cannot be evaluated: KeyError"),
+        ("open('submission.csv', 'w').write('id,x\\n1,2\\n3,4\\n')", "cannot be evaluated: KeyError"),
         ("import os; os.mkdir('submission.csv')\nopen('submission.csv/x', 'w').write('1')", "it is no file"),
         ("import os; os.symlink('/bakeoff/ground_truth/truth.csv', 'submission.csv')", "it is a link"),
     ],

@@ -96,7 +96,10 @@ def usable_namespaces(program: str) -> tuple[str, ...]:
 
 def _refusal(program: str, words: tuple[str, ...]) -> str | None:
     """Return what bubblewrap says against *words*, None where it takes them."""
-    argv = [program, *words, "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    # programs alone: among all mounts of the machine, one may just be going away
+    places = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
+    shown = [word for place in places for word in ("--ro-bind-try", place, place)]
+    argv = [program, *words, *shown, "--proc", "/proc", "true"]
     tried = subprocess.run(
         argv, capture_output=True, text=True, check=False, env={"PATH": PATH}, timeout=30
     )

@@ -79,7 +79,7 @@ def _mount(mount: Mount) -> str:
 
 def entering(argv: tuple[str, ...], mark: str) -> list[str]:
     """Return the program to run in the container so that it becomes *argv*."""
-    return ["sh", "-c", _ENTER, "sh", mark, *argv]
+    return ["/bin/sh", "-c", _ENTER, "sh", mark, *argv]  # not one that an agent put on PATH
 
 
 def nowhere(mark: str) -> str:

@@ -20,6 +20,7 @@ from bakeoff.scorers.clean_room import last_lines, open_clean_room, run_in, shor
 from bakeoff.scorers.json_text import read_json
 
 _LOGS = "/logs/verifier"
+_BASH = "/bin/bash"  # not one that an agent put on PATH
 _MOST = 65_536
 _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -61,7 +62,7 @@ class Reward:
         opened = open_clean_room(task, outcome, kit, scorer="reward", mounts=(shown,))
         async with opened as room:
             command = Command(
-                argv=("bash", self.script), environment=self.environment, time_s=self.time_s
+                argv=(_BASH, self.script), environment=self.environment, time_s=self.time_s
             )
             ran = await run_in(room, command, scorer="reward")
             await room.box.stop()  # nobody writes any more
