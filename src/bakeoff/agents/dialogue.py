@@ -115,8 +115,9 @@ class _Conversation:
             for mark in MARKS
             if (found := [turn.number for turn in turns if mark in turn.marks])
         }
+        replies = [turn.reply for turn in self._turns]
         return Outcome(
-            answer=self._turns[-1].reply if self._turns else "",
+            answer="\n\n".join(replies if self._dialogue.answer == "all" else replies[-1:]),
             transcript=self._candidate.transcript(),
             stop_reason=why,
             model=left.model if left else None,

@@ -2,7 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 
+from bakeoff._lib.aside import called_aside
 from bakeoff.core.errors import AgentError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Kit
@@ -11,7 +13,10 @@ from bakeoff.core.values import Json
 
 
 class FunctionAgent:
-    """Calls `function(task, model, **settings)`; it returns the answer or an Outcome."""
+    """Calls `function(task, model, **settings)`; it returns the answer or an Outcome.
+
+    One that is not async may block: it is called beside the loop, so that nobody waits for it.
+    """
 
     def __init__(self, function: Callable[..., object], settings: Mapping[str, Json]) -> None:
         self._function = function
@@ -19,7 +24,9 @@ class FunctionAgent:
 
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Let the function solve the task."""
-        answer = self._function(task, kit.model, **self._settings)
+        call = partial(self._function, task, kit.model, **self._settings)
+        # a coroutine function only makes its coroutine; called here, it costs no thread
+        answer = call() if _is_async(self._function) else await called_aside(call)
         if inspect.isawaitable(answer):
             answer = await answer
         if isinstance(answer, Outcome):
@@ -27,3 +34,8 @@ class FunctionAgent:
         if isinstance(answer, str):
             return Outcome(answer=answer, transcript=(Message(role="assistant", content=answer),))
         raise AgentError(f"it returned {type(answer).__name__}; return a str or an Outcome")
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    called = getattr(function, "__call__", None)  # noqa: B004 -- an object may be called too
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)

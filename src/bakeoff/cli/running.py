@@ -5,20 +5,21 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
 from bakeoff import api
 from bakeoff._lib.untrusted import for_terminal
+from bakeoff.api.interrupting import interruptible
 from bakeoff.api.loop import new_event_loop
 from bakeoff.api.spending import forecast_of
 from bakeoff.cli.live import LiveView
 from bakeoff.cli.plain import PlainLines
 from bakeoff.cli.tables import print_summary
 from bakeoff.core.errors import UsageError
-from bakeoff.core.events import Event, Listener, RunEnded, RunStarted
+from bakeoff.core.events import Event, RunEnded, RunStarted
 from bakeoff.core.stop import Stop
 from bakeoff.planning.forecast import Forecast
 from bakeoff.reports.files import as_json as summary_as_json
@@ -74,10 +75,14 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
         seen(event)
         view(event)
 
-    given = _options(options)
-    work = _interruptible(source, given, stop=stop, listener=listen, say=view.say)
-    with view, asyncio.Runner(loop_factory=new_event_loop) as runner:
-        finished = runner.run(work)
+    given: api.Options = {
+        **_options(options),
+        "listener": listen,
+        "stop": stop,
+        "command": tuple(sys.argv[1:]),
+    }
+    with view:
+        finished = interruptible(api.run_async(source, **given), stop, view.say)
     if finished is not None and seen.at_budget:
         _print_result(finished, as_json=as_json)
         _print_raise(finished)
@@ -129,49 +134,6 @@ class _Seen:
             self.run_id = event.run_id
         elif isinstance(event, RunEnded):
             self.at_budget = event.at_budget
-
-
-async def _interruptible(
-    source: Path | None,
-    options: api.Options,
-    *,
-    stop: Stop,
-    listener: Listener,
-    say: Callable[[str], None],
-) -> api.Run | None:
-    """Run; the first Ctrl-C finishes what is under way, the second stops now (None)."""
-    task = asyncio.current_task()
-
-    def cancel_once() -> None:
-        # a third Ctrl-C must not cut the ledger off while it is being closed
-        if task is not None and not task.cancelling():
-            task.cancel()
-
-    def interrupt() -> None:
-        if stop.requested:
-            cancel_once()
-            return
-        stop.request()
-        say("stopping: the trials under way are finished first; Ctrl-C again to stop now")
-
-    def terminate() -> None:
-        stop.request()
-        cancel_once()
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    loop.add_signal_handler(signal.SIGTERM, terminate)
-    options = {**options, "listener": listener, "stop": stop, "command": tuple(sys.argv[1:])}
-    try:
-        return await api.run_async(source, **options)
-    except asyncio.CancelledError:
-        if not stop.requested:
-            raise
-        return None
-    finally:
-        if stop.requested:  # nothing is left to be stopped, and the last words are to be read
-            loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _options(options: Mapping[str, object]) -> api.Options:

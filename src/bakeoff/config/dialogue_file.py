@@ -1,7 +1,7 @@
 """A dialogue in one file, TOML or JSON: its keys. Only `objective` is required."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -41,6 +41,7 @@ class DialogueFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     shards: list[Text] = []
     opening: Text | None = None
     max_turns: Count = 20
+    answer: Literal["last", "all"] = "last"
     instructor_prompt: Text | None = None
     supervisor_prompt: Text | None = None
     system: Text | None = None

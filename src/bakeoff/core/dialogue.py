@@ -21,7 +21,8 @@ class Dialogue:
     message of the instructor against `supervision`, or else against the reference. In the mode
     `shard_user` nobody watches, and the instructor has `shards`, of which it reveals a few a turn.
 
-    An `opening` is the first message as it stands. The prompts take the place of our own words on
+    An `opening` is the first message as it stands. The answer that is scored is the last thing the
+    agent says, or `all` that it said: a conversation may well end with a farewell. The prompts take the place of our own words on
     how to play a role.
     """
 
@@ -33,6 +34,7 @@ class Dialogue:
     opening: str | None = None
     max_turns: int = 20
     mode: Mode = "user"
+    answer: Literal["last", "all"] = "last"
     instructor_prompt: str | None = None
     supervisor_prompt: str | None = None
 
@@ -47,6 +49,7 @@ class Dialogue:
             "opening": self.opening,
             "max_turns": self.max_turns,
             "mode": self.mode,
+            "answer": self.answer,
             "instructor_prompt": self.instructor_prompt,
             "supervisor_prompt": self.supervisor_prompt,
         }

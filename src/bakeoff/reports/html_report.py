@@ -55,7 +55,8 @@ def _policy() -> str:
 
 def chip(told: str) -> str:
     """Return a verdict as a coloured word."""
-    kind = _CHIPS.get(told) or ("partly" if told.endswith(" solved") else "other")
+    partly = "failed" if told.startswith("0 of ") else "partly"
+    kind = _CHIPS.get(told) or (partly if told.endswith(" solved") else "other")
     return f'<span class="chip {kind}">{esc(told)}</span>'
 
 
@@ -192,8 +193,8 @@ def _range(best: int | None, worst: int | None) -> str:
     told = in_words.rank_range(best, worst)
     if not told:
         return ""
-    sure = "surely rank" if best == worst else "could be rank"
-    return f'<span class="range">{sure} {esc(told)}</span>'
+    could = f"rank {told} at 95 %" if best == worst else f"could be rank {told}"
+    return f'<span class="range">{esc(could)}</span>'
 
 
 # --- charts -----------------------------------------------------------------------------------
@@ -207,8 +208,8 @@ def _charts(comparison: Comparison) -> str:
                   [_rate(c) for c in in_order(comparison)], most=1.0),
         *_figures(comparison, note),
     ]  # fmt: skip
-    five = " five" if len(charts) == 5 else ""
-    return f'<h2>Charts</h2><section class="charts{five}">{"".join(charts)}</section>'
+    shape = {4: " four", 5: " five"}.get(len(charts), "")
+    return f'<h2>Charts</h2><section class="charts{shape}">{"".join(charts)}</section>'
 
 
 def _figures(comparison: Comparison, note: str) -> Iterator[str]:

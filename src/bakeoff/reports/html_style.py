@@ -101,6 +101,7 @@ td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12p
   margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 14px 16px;
 }
+@media (min-width: 700px) { .charts.four { grid-template-columns: 1fr 1fr; } }
 @media (min-width: 1000px) { .charts.five .chart:first-child { grid-column: span 2; } }
 .chart figcaption { display: flex; flex-wrap: wrap; gap: 0 8px; margin-bottom: 8px; }
 .chart figcaption span { color: var(--quiet); font-size: 13px; }
@@ -159,6 +160,7 @@ pre .del { color: var(--bad); background: var(--bad-soft); }
 .about { padding: 14px 16px; }
 .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 12px; }
 .method { padding: 14px 16px; font-size: 14px; color: var(--quiet); }
+.method h3 { color: var(--text); margin-bottom: 6px; }
 footer { margin-top: 40px; color: var(--quiet); font-size: 13px; }
 @media (max-width: 640px) {
   main { padding: 20px 14px 48px; }

@@ -82,7 +82,10 @@ class Judge:
         )
 
     def _messages(self, task: Task, outcome: Outcome) -> tuple[Message, ...]:
-        parts = {"TASK": _conversation(task), "ANSWER": outcome.answer}
+        parts = {"TASK": _conversation(task.messages), "ANSWER": outcome.answer}
+        if task.dialogue is not None:
+            parts["TASK"] = task.dialogue.objective
+            parts["CONVERSATION"] = _conversation(outcome.transcript)
         if outcome.change is not None:
             parts["CHANGE"] = _shown(outcome.change)
         if self.include_target and task.target is not None:
@@ -128,10 +131,10 @@ def _verdict(reply: str, scale: int) -> _Verdict:
     return _Verdict(score, well_formed(reasoning) if isinstance(reasoning, str) else None)
 
 
-def _conversation(task: Task) -> str:
-    if len(task.messages) == 1:
-        return task.messages[0].content
-    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in task.messages)
+def _conversation(messages: tuple[Message, ...]) -> str:
+    if len(messages) == 1:
+        return messages[0].content
+    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
 
 def _shown(change: Change) -> str:

@@ -138,6 +138,7 @@ class _Case:
             opening=case.opening,
             max_turns=case.max_turns,
             mode="shard_user" if case.shards else "user",
+            answer=case.answer,
             instructor_prompt=case.instructor_prompt,
             supervisor_prompt=case.supervisor_prompt,
         )

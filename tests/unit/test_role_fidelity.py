@@ -1,0 +1,119 @@
+"""The audit of the roles: what is marked in a turn, and what the marks of a run come to."""
+
+import pytest
+
+from bakeoff.agents.dialogue_audit import audited
+from bakeoff.core.dialogue import Dialogue, Turn
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.record import Attempt, Status, TrialRecord
+from bakeoff.stats.role_fidelity import role_fidelity
+
+DIALOGUE = Dialogue(
+    objective="Get a model for the sales data.\n- clean the missing prices\n- predict weekly sales",
+    knowledge="We sell in 45 stores. Holidays matter.",
+    reference=(
+        "Fill missing prices with the median of each store, then fit gradient boosting with a "
+        "learning rate of 0.05; the best error is 1834.7."
+    ),
+)
+
+
+def turn(message: str, *, number: int = 2, end: bool = False, **rest: object) -> Turn:
+    return Turn(number=number, speaker="instructor", message=message, end=end, **rest)
+
+
+def said(message: str, reply: str) -> Turn:
+    return Turn(number=1, speaker="instructor", message=message, reply=reply)
+
+
+def marks(given: Turn, *before: Turn, dialogue: Dialogue = DIALOGUE) -> tuple[str, ...]:
+    return audited(dialogue, before, given).marks
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Please fill missing prices with the median of each store.",  # its words
+        "You should get down to 1834.7.",  # its result
+        "Try a rate of 0.05",
+    ],
+)
+def test_words_and_numbers_of_the_reference_are_a_leak(message: str) -> None:
+    assert marks(turn(message)) == ("leaked",)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Please look at the gaps in the prices first.",
+        "We have 45 stores, and holidays matter.",  # that it knows by itself
+        "Use 5 folds, in 2 steps.",  # numbers that are in any text
+    ],
+)
+def test_other_words_and_what_it_knows_are_none(message: str) -> None:
+    assert marks(turn(message)) == ()
+
+
+def test_what_the_agent_brought_up_is_no_leak() -> None:
+    before = said("Hi", "I reached an error of 1834.7 with a learning rate of 0.05.")
+    assert marks(turn("1834.7 with 0.05 is fine."), before) == ()
+
+
+def test_an_end_before_everything_was_raised_is_early() -> None:
+    assert marks(turn("Clean the missing prices. Bye.", end=True)) == ("ended early",)
+    before = said("Clean the missing prices.", "Done.")
+    assert marks(turn("Now predict the weekly sales. Bye.", end=True), before) == ()
+
+
+def test_an_end_while_the_agent_asks_is_early() -> None:
+    before = said("Clean missing prices, predict weekly sales.", "Which column is the price?")
+    assert marks(turn("Thanks, bye.", end=True), before) == ("ended early",)
+
+
+def test_what_the_supervisor_did_is_marked_in_its_turns() -> None:
+    assert marks(turn("Drop it.", follow_up="Keep it.")) == ("contradicted",)
+    spoken = Turn(
+        number=3, speaker="supervisor", message="Fill with the median of each store, then"
+    )
+    assert marks(spoken) == ("overruled",)
+
+
+def test_shards_that_are_hardly_told_or_told_too_soon_are_marked() -> None:
+    sharded = Dialogue(
+        objective="x",
+        mode="shard_user",
+        shards=("remove duplicate customers before joining", "the discount is 17.5 percent"),
+    )
+    told = turn("remove duplicate customers before joining", shards=(1,))
+    assert marks(told, dialogue=sharded) == ()
+    assert marks(turn("do the usual", shards=(1,)), dialogue=sharded) == ("withheld",)
+    both = turn("remove duplicate customers; discount 17.5", shards=(1,))
+    assert marks(both, dialogue=sharded) == ("leaked",)
+
+
+def record(task: str, *, passed: bool | None, status: Status = Status.COMPLETED, **marks: list[int]) -> TrialRecord:  # fmt: skip
+    told = {"turns": [{}, {}], "marks": {name.replace("_", " "): w for name, w in marks.items()}}
+    outcome = Outcome(answer="", notes={"dialogue": told})
+    attempt = Attempt(
+        number=1, status=status, started_at=0, elapsed_s=1, outcome=outcome, passed=passed
+    )
+    return TrialRecord(task_id=task, category=None, candidate_id="m", rollout=0, attempt=attempt)
+
+
+def test_the_marks_of_a_run_are_counted_and_the_failures_they_touch_are_named() -> None:
+    plain = Attempt(number=1, status=Status.COMPLETED, started_at=0, elapsed_s=1)
+    told = role_fidelity(
+        [
+            record("fine", passed=True, leaked=[1]),
+            record("wrong", passed=False, leaked=[1, 2], ended_early=[2]),
+            record("alone", passed=False),
+            record("long", passed=None, status=Status.LIMITED, contradicted=[1]),
+            TrialRecord(task_id="p", category=None, candidate_id="m", rollout=0, attempt=plain),
+        ]
+    )
+    assert (told.conversations, told.turns, told.marked_conversations) == (4, 8, 3)
+    assert told.marks == {"leaked": 3, "ended early": 1, "contradicted": 1}
+    assert told.failures == 3
+    assert [t.trial for t in told.touched] == ["wrong@m#0", "long@m#0"]
+    assert told.touched_share == pytest.approx(2 / 3)
+    assert role_fidelity([]).touched_share is None
