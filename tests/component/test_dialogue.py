@@ -293,3 +293,23 @@ def test_a_prompt_of_ones_own_may_say_where_the_facts_go() -> None:
     told = scene.instructor.asked[0].messages[0].content
     assert told.startswith("A **Objective**\nOBJ Z {other}")
     assert told.count("OBJ") == 1
+
+
+def test_a_model_that_runs_on_until_it_is_cut_is_asked_again_without_its_thoughts() -> None:
+    scene = Scene(
+        instructor=Script(
+            [
+                '{"thought": "I think and think and th',
+                '{"end": false, "user_response": "Paint it, and \\"well',
+                instructs("Bye.", end=True),
+            ]
+        ),
+        agent_model=Script(["a", "b"]),
+    )
+    attempt = scene.play()
+    assert [text for _, text in said(attempt)] == ['Paint it, and "well', "a", "Bye.", "b"]
+    first, second = (request.schema for request in scene.instructor.asked[:2])
+    assert first is not None
+    assert list(first["properties"]) == ["thought", "user_response", "end"]
+    assert second is not None
+    assert list(second["properties"]) == ["end", "user_response"]

@@ -269,9 +269,14 @@ def test_the_manifest_is_current_and_whole_while_it_runs() -> None:
     rollout = new_rollout(Path("data"), "b", MOMENT)
     view = RolloutView(rollout, config=None, name="b")
 
+    def statuses() -> list[str]:
+        return [r["status"] for r in _manifest(view)["results"]]
+
     async def model(request: Request) -> str:
-        await asyncio.sleep(0.7)
-        seen.append([r["status"] for r in _manifest(view)["results"]])
+        async with asyncio.timeout(30):  # it is written soon, not at once
+            while len(statuses()) <= len(seen):
+                await asyncio.sleep(0.05)
+        seen.append(statuses())
         return "right"
 
     brief = replace(_brief(EASY, rollouts=3), parallel=1)

@@ -149,3 +149,21 @@ def test_killed_at_many_moments_a_batch_still_ends_with_every_model_once(tmp_pat
         last = batch.run(*resume)
     assert last.code == 0, last.err
     whole(batch)
+
+
+def test_a_second_one_at_the_same_batch_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    cast = Cast(dict.fromkeys(NAMES, SOLVES))
+    gate = cast.shut("second")
+    with cast.server() as server:
+        batch = scene(tmp_path, server)
+        with batch.start() as running:
+            until(lambda: asked_for(server, "second"))
+            before = (batch.batch / "batch.json").read_bytes()
+            second = batch.run("--resume", batch.batch.name)
+            assert (batch.batch / "batch.json").read_bytes() == before
+            gate.set()
+            ended = running.wait()
+    assert second.code == 1
+    assert str(running.pid) in second.err
+    assert ended.code == 0, ended.err
+    whole(batch)

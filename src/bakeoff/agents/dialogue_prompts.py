@@ -59,7 +59,7 @@ WRAP_UP = (
     "That is all I can tell you. Please go over everything I have said once more, finish the work, "
     "and give me the final result."
 )
-REMINDER = "I could not read that: {why}. {form}"
+REMINDER = "I could not read that: {why}. Leave the thought out this time, and be brief. {form}"
 
 
 def instructor_prompt(dialogue: Dialogue) -> str:

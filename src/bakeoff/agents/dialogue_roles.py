@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from bakeoff._lib.noun import noun
@@ -11,7 +11,7 @@ from bakeoff.agents import dialogue_prompts as prompts
 from bakeoff.agents.dialogue_tape import Tape
 from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR, Dialogue, Turn
 from bakeoff.core.errors import AgentError, ProviderError
-from bakeoff.core.outcome import Request
+from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import Asks
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
@@ -19,6 +19,7 @@ from bakeoff.core.values import Json
 T = TypeVar("T")
 
 MOST_SHARDS = 3
+_LONG = "user_response"
 _WORDS_OF_REFUSAL = ("response_format", "json_schema", "schema", "format", "grammar", "structured")
 
 
@@ -44,13 +45,17 @@ class Verdict:
 
 @noun
 class Roles:
-    """The live roles of one dialogue; without a supervisor nobody watches the instructor."""
+    """The live roles of one dialogue; without a supervisor nobody watches the instructor.
+
+    `speak_freely` are the roles whose endpoint knows no structured output.
+    """
 
     dialogue: Dialogue
     instructor: Asks
     supervisor: Asks | None
     tape: Tape
     rollout: int = 0
+    speak_freely: set[str] = field(default_factory=set)
 
     async def instruct(self, turns: Sequence[Turn], open_shards: Mapping[int, str]) -> Instruction:
         """Ask the instructor for its next message."""
@@ -89,7 +94,10 @@ class Roles:
         schema: Mapping[str, Json],
         read: Callable[[Mapping[str, Json]], T],
     ) -> T:
-        """Return the answer as *read* reads it, asking a second time where it cannot be read."""
+        """Return the answer as *read* reads it, asking a second time where it cannot be read.
+
+        The second time without thoughts: a small model may have spent all its tokens on them.
+        """
         request = Request(messages=messages, schema=schema, rollout=self.rollout)
         first = await self._complete(asking, request)
         try:
@@ -100,7 +108,8 @@ class Roles:
                 Message(role="assistant", content=well_formed(first) or "(nothing)"),
                 Message(role="user", content=reminder),
             )
-        second = await self._complete(asking, replace(request, messages=(*messages, *again)))
+        shorter = replace(request, messages=(*messages, *again), schema=_thoughtless(schema))
+        second = await self._complete(asking, shorter)
         try:
             return read(json_object(second))
         except FormError as error:
@@ -111,17 +120,22 @@ class Roles:
 
     async def _complete(self, asking: "_Asking", request: Request) -> str:
         """Return what a role says; its endpoint is not the candidate's, nor are its faults."""
+        if asking.role in self.speak_freely:
+            request = replace(request, schema=None)
         try:
-            try:
-                answer = await self.tape.ask(asking.role, asking.turn, asking.model, request)
-            except ProviderError as error:
-                if not _refuses_schemas(error):
-                    raise
-                plain = replace(request, schema=None)
-                answer = await self.tape.ask(asking.role, asking.turn, asking.model, plain)
+            return (await self._answer(asking, request)).text
         except ProviderError as error:
             raise AgentError(f"role {asking.role!r}: {error}", transient=error.transient) from error
-        return answer.text
+
+    async def _answer(self, asking: "_Asking", request: Request) -> Completion:
+        try:
+            return await self.tape.ask(asking.role, asking.turn, asking.model, request)
+        except ProviderError as error:
+            if request.schema is None or not _refuses_schemas(error):
+                raise
+        self.speak_freely.add(asking.role)
+        plain = replace(request, schema=None)
+        return await self.tape.ask(asking.role, asking.turn, asking.model, plain)
 
 
 @noun
@@ -135,18 +149,42 @@ class _Asking:
 
 
 def json_object(text: str) -> dict[str, Json]:
-    """Return the JSON object in *text*: all of it, or the first one that stands in it."""
+    """Return the JSON object in *text*: the first one that stands in it, or what there is of one.
+
+    A model that ran on until it was cut has said what it said; whether that is enough is for the
+    reader to see.
+    """
     decoder = json.JSONDecoder(strict=False)
     at = text.find("{")
-    while at >= 0:
-        try:
-            found, _ = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
-            return found
-        at = text.find("{", at + 1)
+    for attempt in (text, _closed(text, at)) if at >= 0 else ():
+        start = at
+        while start >= 0:
+            try:
+                found, _ = decoder.raw_decode(attempt, start)
+            except (ValueError, RecursionError):
+                found = None
+            if isinstance(found, dict):
+                return found
+            start = attempt.find("{", start + 1)
     raise FormError("there is no JSON object in it")
+
+
+def _closed(text: str, at: int) -> str:
+    """Return *text* with the strings, lists and objects closed that are open at its end."""
+    open_ones: list[str] = []
+    quoted = escaped = False
+    for sign in text[at:]:
+        if quoted:
+            quoted = escaped or sign != '"'
+            escaped = sign == "\\" and not escaped
+        elif sign == '"':
+            quoted = True
+        elif sign in "{[":
+            open_ones.append("}" if sign == "{" else "]")
+        elif sign in "}]" and open_ones:
+            open_ones.pop()
+    rest = text.rstrip("\\") if escaped else text
+    return rest + ('"' if quoted else "") + "".join(reversed(open_ones))
 
 
 def _text(answer: Mapping[str, Json], key: str) -> str:
@@ -233,6 +271,14 @@ _WATCHES = _object(
     contradictory={"type": "boolean"},
     follow_up_instruction={"type": ["string", "null"]},
 )
+
+
+def _thoughtless(schema: Mapping[str, Json]) -> dict[str, Json]:
+    """Return *schema* without thoughts, and with what can be long at the end."""
+    properties = schema["properties"]
+    told = properties if isinstance(properties, Mapping) else {}
+    rest = {key: value for key, value in told.items() if key not in ("thought", _LONG)}
+    return _object(**rest, **({_LONG: told[_LONG]} if _LONG in told else {}))
 
 
 def _shard_schema(open_shards: Mapping[int, str]) -> dict[str, Json]:

@@ -13,7 +13,7 @@ from bakeoff.compat.batch_place import Batch, names_of
 from bakeoff.compat.batch_view import write_report, write_result
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import BakeoffError
-from bakeoff.core.events import Event, Listener, Notice, TrialEnded, TrialOutput
+from bakeoff.core.events import Event, Listener, Notice, RunStarted, TrialEnded, TrialOutput
 from bakeoff.core.stop import Stop
 
 EXIT_NOTHING = 1
@@ -26,6 +26,8 @@ def run(wanted: Wanted, *, again: str) -> int:
     stop, screen = Stop(), _screen(it)
 
     def listen(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            it.batch.remember(it.state)
         if isinstance(event, TrialEnded) and event.last and it.settings.save_intermediate:
             _keep(it.batch, event.trial.candidate, screen)
         if isinstance(event, TrialOutput) and it.settings.verbose:

@@ -61,9 +61,13 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """A batch that is ready to be run; `notices` are to be read before."""
+    """A batch that is ready to be run; `notices` are to be read before.
+
+    `state` is what it is to remember once it runs: only then nobody else is at it.
+    """
 
     batch: Batch
+    state: BatchState
     brief: Brief
     prepared: Prepared
     resumes: bool
@@ -153,8 +157,11 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
     prepared = api.plan(brief)
     batch = batch or new_batch(wanted.output, now())
     state = BatchState(task=str(wanted.task), parallel=brief.parallel or 1)
-    ready = Ready(
+    state = _begun(state, choice.offers, around)
+    batch.remember(state)
+    return Ready(
         batch=batch,
+        state=state,
         brief=brief,
         prepared=prepared,
         resumes=False,
@@ -162,8 +169,6 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
         notices=choice.notices,
         env_file=wanted.env_file,
     )
-    _begin(ready, state, choice.offers, around)
-    return ready
 
 
 def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready:
@@ -183,8 +188,9 @@ def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready
     prepared = api.plan(brief)
     refuse_what_differs(before, prepared.plan, state, offers, batch)
     notices = (*choice.notices, *_other_machine(state, around))
-    ready = Ready(
+    return Ready(
         batch=batch,
+        state=_begun(replace(state, parallel=brief.parallel or 1), offers, around),
         brief=brief,
         prepared=prepared,
         resumes=True,
@@ -192,8 +198,6 @@ def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready
         notices=notices,
         env_file=wanted.env_file,
     )
-    _begin(ready, replace(state, parallel=brief.parallel or 1), offers, around)
-    return ready
 
 
 def _conditions_again(wanted: Wanted, before: Earlier, there: Market) -> Conditions:
@@ -237,12 +241,12 @@ def _without(there: Market, roles: Mapping[str, ModelSpec], wanted: Wanted) -> M
     return replace(there, offers=offers)
 
 
-def _begin(ready: Ready, state: BatchState, offers: Sequence[Offer], around: _Around) -> None:
-    """Remember on what the batch is run, and that a session of it starts now."""
+def _begun(state: BatchState, offers: Sequence[Offer], around: _Around) -> BatchState:
+    """Return *state* with what the batch is run on, and that a session of it starts now."""
     digests = {o.spec.full_name: o.digest for o in offers if o.digest}
     machine = run_sync(machine_info(around.host, _served(around.ollama, offers)))
     state = replace(state, machine=machine, digests={**state.digests, **digests})
-    ready.batch.remember(with_session(state, timestamp()))
+    return with_session(state, timestamp())
 
 
 def _served(ollama: Discovery, offers: Sequence[Offer]) -> dict[str, Json]:

@@ -1,6 +1,7 @@
 """How far the predicted rentals are from the true ones, on average."""
 
 import csv
+from pathlib import Path
 
 
 def evaluate(y_true_path, y_pred_path):
@@ -11,5 +12,5 @@ def evaluate(y_true_path, y_pred_path):
 
 
 def _rentals(path):
-    with open(path, newline="") as file:
+    with Path(path).open(newline="") as file:
         return {row["day"]: float(row["rentals"]) for row in csv.DictReader(file)}
