@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 UV := .tools/bin/uv
+# most tests wait: for servers, deadlines, boxes
+TESTS_AT_ONCE ?= 4
 RUN := $(UV) run --no-sync
 export UV_PYTHON := $(PYTHON)
 export UV_PYTHON_DOWNLOADS := never
@@ -11,7 +13,7 @@ demo: setup
 	$(RUN) bakeoff run examples/quick/suite.json --model embedded
 
 test: setup system lint
-	$(RUN) pytest -m "not soak"
+	$(RUN) pytest -m "not soak" -n $(TESTS_AT_ONCE) --dist loadgroup
 
 lint: setup
 	$(RUN) ruff check .

@@ -1,7 +1,39 @@
-"""What holds for every test."""
+"""What holds for every test: which are for `make soak`, and which share a server."""
 
+import re
+
+import pytest
 from hypothesis import settings
 
 # a test must not fail because the machine is busy
 settings.register_profile("bakeoff", deadline=None)
 settings.load_profile("bakeoff")
+
+# what would start a server of its own in every worker is kept together in one
+_SERVERS = {
+    "docker": re.compile(r"docker|container"),
+    "podman": re.compile(r"podman"),
+    "ollama": re.compile(r"ollama"),
+}
+
+# the same again on another engine: the contract suite runs on all of them anyway
+_SOAK = re.compile(
+    r"component/test_container_\w+\.py::.*podman"
+    r"|component/test_reward_scorer\.py::.*podman"
+    r"|component/test_validation_containers\.py::test_a_task_in_harbors_format.*podman"
+    r"|faults/test_hostile_boxes\.py::.*podman"
+    r"|hundred_thousand.*(docker|podman)"
+    r"|hundred_thousand_ignored_files"
+    r"|thirty_boxes.*podman"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes long, and group what shares a server."""
+    for item in items:
+        if _SOAK.search(item.nodeid):
+            item.add_marker(pytest.mark.soak)
+        for name, pattern in reversed(_SERVERS.items()):
+            if pattern.search(item.nodeid):
+                item.add_marker(pytest.mark.xdist_group(name))
+                break

@@ -131,7 +131,7 @@ def bench_of(tree: Files, **rest: object) -> Iterator[Bench]:
             bench.close()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(before=TREES, after=TREES)
 @example(before={b"a": Item("file", b"x")}, after={b"a/b": Item("file", b"x")})
 @example(before={b"a/b": Item("file", b"\xff")}, after={b"a": Item("link", b"b")})
