@@ -1,6 +1,9 @@
 """What holds for every test: which are for `make soak`, and which share a server."""
 
+import os
 import re
+import shutil
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -26,6 +29,15 @@ _SOAK = re.compile(
     r"|hundred_thousand_ignored_files"
     r"|thirty_boxes.*podman"
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each worker a temporary folder of its own: none takes away what another left."""
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        place = tempfile.mkdtemp(prefix=f"bakeoff-{worker}-")
+        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+        os.environ["TMPDIR"] = place
+        tempfile.tempdir = None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

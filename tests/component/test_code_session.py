@@ -13,6 +13,8 @@ from bakeoff.core.boxes import BoxSpec, Sandbox
 from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from bakeoff.sandboxes.local import Local
+from support.container_boxes import sandbox as container
+from support.container_engines import engine
 from support.parts import require
 
 Talk = Callable[[CodeSession], Awaitable[None]]
@@ -173,3 +175,19 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize("name", ["docker", "podman"])
+def test_a_session_in_a_container_lasts_and_is_interrupted_too(name: str, tmp_path: Path) -> None:
+    where = engine(name)
+    _, hung, after = hold(
+        container(where, where.with_python()),
+        tmp_path / "f",
+        "z = 7\nopen('a.txt', 'w').write('kept')",
+        "import time\nprint('waiting')\ntime.sleep(1000)",
+        "print(z, open('a.txt').read())",
+        cell_s=2.0,
+    )
+    assert (hung.output, hung.error) == ("waiting\n", "interrupted: it took too long")
+    assert after.shown() == "7 kept"
+    assert where.containers() == []

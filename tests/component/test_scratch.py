@@ -32,6 +32,27 @@ def test_a_folder_is_private_and_says_whose_it_is() -> None:
     assert not folder.exists()
 
 
+def test_of_several_who_take_away_what_the_dead_left_each_folder_goes_to_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    make = (
+        "from bakeoff._lib import scratch\n"
+        "for n in range(60):\n"
+        "    (scratch.new_folder('x') / 'a').mkdir()\n"
+    )
+    subprocess.run([sys.executable, "-c", make], check=True)
+    reap = "from bakeoff._lib import scratch; print(*scratch.reap(), sep='\\n')"
+    reapers = [
+        subprocess.Popen([sys.executable, "-c", reap], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    taken = [line for reaper in reapers for line in reaper.communicate()[0].split()]
+    assert [reaper.returncode for reaper in reapers] == [0] * 4
+    assert len(taken) == len(set(taken)) == 60
+    assert list((tmp_path / f"bakeoff-{os.getuid()}").iterdir()) == []
+
+
 def test_the_folder_of_a_dead_process_is_found() -> None:
     code = "from bakeoff._lib import scratch; print(scratch.new_folder('x'))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

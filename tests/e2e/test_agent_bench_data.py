@@ -10,7 +10,7 @@ import pytest
 
 import bakeoff
 from bakeoff.core.brief import Brief
-from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.outcome import Completion, Outcome, Request, Usage
 from bakeoff.core.ports import Asks
 from bakeoff.core.record import Attempt, Status
@@ -260,3 +260,72 @@ def test_an_agent_in_python_is_given_nothing_of_the_roles_either(tmp_path: Path)
     assert attempt.status is Status.COMPLETED, attempt.fault
     assert len(given) == 6
     assert CANARY not in "".join(given)
+
+
+def told_by(attempt: Attempt) -> list[str]:
+    assert attempt.outcome is not None, attempt.fault
+    return [m.content for m in attempt.outcome.transcript if m.role == "user"]
+
+
+def test_the_shell_agent_is_told_each_message_and_keeps_its_files(tmp_path: Path) -> None:
+    def model(request: Request) -> Completion:
+        if request.messages[-1].role == "tool":
+            return Completion(text="done")
+        step = request.messages[-1].content
+        call = json.dumps({"command": f"echo '{step}' >> log.txt; cat log.txt; ls datasets"})
+        return Completion(text="", tool_calls=(ToolCall(id="c", name="run", arguments=call),))
+
+    attempt = only(run_with(bench_of(tmp_path), tmp_path, models=[model], agents=["shell"]))
+    assert attempt.status is Status.COMPLETED, attempt.fault
+    assert told_by(attempt) == ["step 1", "step 2"]
+    assert "step 1\nstep 2\nnumbers.csv" in seen(attempt)[-1]
+    assert attempt.outcome is not None
+    assert attempt.outcome.change is not None
+    assert "+step 1\n+step 2\n" in attempt.outcome.change.patch
+
+
+def test_a_program_is_told_each_message_through_the_gateway(tmp_path: Path) -> None:
+    (tmp_path / "tool").mkdir()
+    program = tmp_path / "tool" / "asks.py"
+    program.write_text(
+        "import json, os, sys, urllib.request\n"
+        "told = sys.stdin.read()\n"
+        "body = {'model': 'm', 'messages': [{'role': 'user', 'content': told}]}\n"
+        "request = urllib.request.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions',\n"
+        "    json.dumps(body).encode(), {'Authorization': 'Bearer ' + os.environ['OPENAI_API_KEY'],\n"
+        "    'Content-Type': 'application/json'})\n"
+        "print(json.load(urllib.request.urlopen(request))['choices'][0]['message']['content'])\n"
+        "open('log.txt', 'a').write(told + '\\n')\n"
+    )
+    agent = AgentSpec(name="command", settings={
+        "command": ["python3", str(program)], "mounted": [str(program.parent)],
+    })  # fmt: skip
+
+    def model(request: Request) -> Completion:
+        return Completion(text=f"heard: {request.messages[-1].content}")
+
+    attempt = only(run_with(bench_of(tmp_path), tmp_path, models=[model], agents=[agent]))
+    assert attempt.status is Status.COMPLETED, attempt.fault
+    assert attempt.outcome is not None
+    said = [(m.role, m.content) for m in attempt.outcome.transcript]
+    assert [role for role, _ in said] == ["user", "assistant"] * 2
+    assert said[1][1].startswith("heard: ")
+    assert said[2] == ("user", "step 2")
+    assert said[3] == ("assistant", "heard: step 2")
+    assert attempt.spent.requests == 2
+    assert attempt.roles["instructor"].requests == 2
+
+
+def test_stored_conversations_are_scored_again_without_asking_anybody(tmp_path: Path) -> None:
+    asked = []
+    plays = codes(READ, writes(12, 21))
+
+    def model(request: Request) -> Completion:
+        asked.append(request)
+        return plays(request)
+
+    run = run_with(bench_of(tmp_path), tmp_path, models=[model])
+    before = len(asked)
+    again = bakeoff.rescore(run)
+    assert only(again).score == pytest.approx(0.75)
+    assert len(asked) == before

@@ -132,6 +132,50 @@ def test_the_runner_killed_at_every_request_goes_on_where_it_was(tmp_path: Path)
     assert len(Path(entry["log_path"]).read_text().splitlines()) == LINES
 
 
+def test_one_that_is_stopped_says_how_to_go_on_and_is_billed_once(tmp_path: Path) -> None:
+    write_bench(tmp_path, ["case"])
+    players = Players(TURNS)
+    stopper = Stopper(players, after=5)
+    with Loopback(stopper) as server:
+        base = write_base(tmp_path, server.url)
+        write_agent(tmp_path, "one", server.url)
+        words = [sys.executable, str(ROOT / "runner.py"), "--base_config", str(base)]
+        words += ["--agent_config", str(tmp_path / "agent_configs")]
+        stopper.child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        _, said = stopper.child.communicate(timeout=60)
+        assert stopper.child.returncode == 130, said
+        assert "--resume run_" in said
+        done = subprocess.run([*words, "--resume"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        again = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert "was not finished" not in again.stderr
+    (run, _) = sorted((tmp_path / "results").iterdir())
+    attempt = only(run / "run")
+    assert attempt.status is Status.COMPLETED
+    assert attempt.spent.requests == TURNS
+    assert attempt.number == 2  # the first was stopped, and that is on record
+    billed = bakeoff.load_run(run / "run").billed()
+    assert billed.tokens == 10 * REQUESTS  # what was answered, each once
+    roles = json.loads((run / "summary.json").read_text())["role_fidelity"]
+    assert roles["marked_turns"] == {"contradicted": 1, "overruled": 1}
+
+
+class Stopper:
+    """Stops the runner as a system does at its shutdown, when *after* requests were answered."""
+
+    def __init__(self, players: Players, *, after: int) -> None:
+        self._players = players
+        self._left = after
+        self.child: subprocess.Popen[str] | None = None
+
+    def __call__(self, asked: Asked) -> Reply:
+        if self._left == 0 and self.child is not None and self.child.poll() is None:
+            self.child.send_signal(signal.SIGTERM)
+            self.child.wait(timeout=30)
+        self._left -= 1
+        return self._players(asked)
+
+
 def _codes(messages: list[dict[str, Any]]) -> Reply:
     """Count up in the session, one cell for each message, and tell the count."""
     if messages[-1]["role"] == "tool":

@@ -67,6 +67,15 @@ def test_roles_inherit_and_may_have_their_own(tmp_path: Path) -> None:
     assert [a.model.settings["rpm"] for a in found.agents] == [7, 12]
 
 
+def test_a_model_that_nobody_has_to_reach_has_no_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("")
+    text = '[llm]\nmodel = "embedded"\n[benchmark]\nbenchmark_dir = "bench"\n'
+    found = bench(tmp_path, text, a='model = "mine:model"', b='model = "embedded"\nmax_tokens = 9')
+    specs = [*found.brief.conditions.roles.values(), *(a.model for a in found.agents)]
+    assert [spec.settings for spec in specs] == [{}] * 4
+    assert found.agents[1].model.parameters == {"temperature": 0.4, "max_tokens": 9}
+
+
 def test_agents_say_what_they_are(tmp_path: Path) -> None:
     found = bench(
         tmp_path, LEAST,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import ProviderError, ScorerError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Kit
@@ -53,6 +54,19 @@ def test_a_grade_becomes_a_value_from_0_to_1(grade: float, value: float) -> None
     assert given_score.value == pytest.approx(value)
     assert given_score.explanation == "Because."
     assert given_score.details == {"score": grade, "scale": 10, "judge": "judge-1"}
+
+
+def test_of_a_dialogue_the_judge_sees_what_was_wanted_and_what_was_said() -> None:
+    bench = Bench(verdict(10))
+    told = Task(id="t", messages=(), dialogue=Dialogue(objective="OBJ", reference="REF"))
+    said = (Message(role="user", content="Please."), Message(role="assistant", content="Sure."))
+    outcome = Outcome(answer="Bye.", transcript=said)
+    kit = Kit(model=Bench(), roles={"judge": bench})
+    asyncio.run(Judge(rubric="?").score(told, outcome, kit))
+    shown = bench.asked[0].messages[-1].content
+    assert "OBJ" in shown
+    assert "[user]\nPlease.\n\n[assistant]\nSure." in shown
+    assert "REF" not in shown
 
 
 def test_the_scale_can_be_chosen() -> None:

@@ -43,6 +43,24 @@ def dead() -> list[Path]:
     return sorted(path for path, mark in marked if mark is not None and owner.is_dead(mark))
 
 
+def reap() -> list[Path]:
+    """Take away the folders whose makers are gone, and return which.
+
+    Each is made our own first: of two who come at once, one takes it, and what that one leaves if it
+    dies on the way has its mark.
+    """
+    taken = []
+    for path in dead():
+        ours = base() / f"{owner.mine()}-reaped-{secrets.token_hex(6)}"
+        try:
+            path.rename(ours)
+        except FileNotFoundError:
+            continue
+        remove(ours)
+        taken.append(path)
+    return taken
+
+
 def remove(path: Path) -> None:
     """Take a folder away with all that is in it, however it was left; no link is followed.
 

@@ -45,6 +45,7 @@ from bakeoff.planning.order import ordered
 from bakeoff.planning.rescored import rescored
 from bakeoff.reports.artifacts import write_artifacts
 from bakeoff.reports.files import write_summary
+from bakeoff.stats.role_fidelity import role_fidelity
 from bakeoff.stats.summarize import Summary, summarize
 from bakeoff.stores.checkpoints import FileCheckpoints
 from bakeoff.stores.folders import find_run, make_folder, new_folder, read_manifest, write_manifest
@@ -211,10 +212,18 @@ async def _execute(
             )
     finally:
         await store.close()
-    for line in rigs.last_words():
+    for line in (*rigs.last_words(), *_of_the_roles(plan, folder)):
         start.listener(Notice(line))
     start.listener(RunEnded(folder.name, start.stop.requested, at_budget=budget.reached))
     return _summarized(folder)
+
+
+def _of_the_roles(plan: Plan, folder: Path) -> list[str]:
+    """Return what a person should know of the roles of dialogues, if there were any."""
+    if all(task.dialogue is None for task in plan.tasks):
+        return []
+    said = role_fidelity(SqliteLedger(folder).records()).in_words()
+    return [said] if said else []
 
 
 def _known(folder: Path) -> tuple[int, Bill]:

@@ -99,11 +99,8 @@ def _cache(environ: Mapping[str, str]) -> Path:
 
 async def reap(sandbox: Sandbox) -> list[str]:
     """Take away what dead runs left behind, and return a line for each thing."""
-    lines = list(await sandbox.reap())
-    for folder in scratch.dead():
-        scratch.remove(folder)
-        lines.append(f"removed {folder.name}, left by a run that is gone")
-    return lines
+    lines = [*await sandbox.reap(), *(f"folder {folder}" for folder in scratch.reap())]
+    return [f"took away what a run that is gone left: {line}" for line in lines]
 
 
 async def clean() -> list[str]:

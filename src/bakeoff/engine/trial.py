@@ -145,6 +145,7 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
         phases=course.phases,
         tell=course.tell,
     )
+    course.phases["agent"] += course.before_s
 
 
 def _room_kit(trial: Trial, rig: Rig, course: _Course, meter: Meter, number: int) -> Kit:
@@ -195,7 +196,7 @@ async def _left_by(
                 f"the time limit ran out while trying again after: {trouble}", transient=True
             ) from error
         course.status = Status.LIMITED
-        reason = str(error) or f"the time limit of {limits.time_s:g} s ran out"
+        reason = str(error) or f"the time limit of {_effective_limits(trial).time_s:g} s ran out"
         if kit.journal is not None and kit.journal.left is not None:
             return replace(kit.journal.left(), stop_reason=reason)
         return _cut_short(meter, reason)

@@ -4,6 +4,7 @@ What a machine lets us use differs: version 1 has a tree for each controller, ve
 of which an ordinary user may own a part, or none. `find` says what there is.
 """
 
+import errno
 import os
 import subprocess
 import time
@@ -112,8 +113,9 @@ class Cgroup:
             try:
                 text = (folder / "cgroup.procs").read_text()
                 found.update(int(pid) for pid in text.split())
-            except FileNotFoundError:
-                continue
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENODEV):  # somebody took it away
+                    raise
         return found
 
     def kill(self) -> int:

@@ -10,7 +10,4 @@ def reap() -> list[str]:
     killed = marks.kill(marks.is_of_the_dead)
     if killed:
         lines.append(f"{killed} processes")
-    for folder in scratch.dead():
-        scratch.remove(folder)
-        lines.append(f"folder {folder}")
-    return lines
+    return [*lines, *(f"folder {folder}" for folder in scratch.reap())]

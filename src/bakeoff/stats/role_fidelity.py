@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from bakeoff.core.record import Status, TrialRecord
 from bakeoff.core.values import Json
 
+_NAMED = 5
+
 
 @dataclass(frozen=True, kw_only=True)
 class Touched:
@@ -35,6 +37,21 @@ class RoleFidelity:
     def touched_share(self) -> float | None:
         """The share of the failures in which a role had a part; None where nothing failed."""
         return len(self.touched) / self.failures if self.failures else None
+
+    def in_words(self) -> str | None:
+        """Return it as one line; None where there is nothing to be said."""
+        if not self.marked_conversations:
+            return None
+        counts = ", ".join(f"{mark} {count}" for mark, count in self.marks.items())
+        line = (
+            f"roles: {self.marked_conversations} of {self.conversations} conversations have turns in "
+            f"which a role did not play its part ({counts})"
+        )
+        if not self.touched:
+            return line
+        named = ", ".join(one.trial for one in self.touched[:_NAMED])
+        more = f" and {len(self.touched) - _NAMED} more" if len(self.touched) > _NAMED else ""
+        return f"{line}; of {self.failures} failures they touch {len(self.touched)}: {named}{more}"
 
 
 def role_fidelity(records: Iterable[TrialRecord]) -> RoleFidelity:

@@ -59,7 +59,7 @@ class Cases:
             data, _ = read_json(path)
             if not isinstance(data, list) or not all(isinstance(case, str) for case in data):
                 raise UsageError(f'{path}: a list of ids is expected, such as ["one", "two"]')
-            listed = [str(case) for case in data]
+            listed = list(dict.fromkeys(str(case) for case in data))
         else:
             listed = sorted(f.name for f in storage.glob("*") if f.is_dir())
         if not listed:
