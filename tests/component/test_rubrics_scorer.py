@@ -43,7 +43,9 @@ def rubrics(*scripts: dict[str, Any], **weights: float) -> Rubrics:
     """The scorer as it is made from the settings of a task."""
     named = weights or {"works": 1.0}
     settings = {
-        "rubrics": [{"id": name, "criterion": f"{name}!", "weight": w} for name, w in named.items()],
+        "rubrics": [
+            {"id": name, "criterion": f"{name}!", "weight": w} for name, w in named.items()
+        ],
         "test_scripts": list(scripts),
     }
     scorer = build(Rubrics, settings, what="scorer 'rubrics'")
