@@ -1,17 +1,16 @@
 """A model whose code runs in the box: it thinks, runs Python in a session that lasts, and answers."""
 
-import json
 import re
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from bakeoff._lib.untrusted import well_formed
 from bakeoff.agents.code_session import CodeSession, SessionSettings
-from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.agents.one_tool import OneTool
+from bakeoff.core.errors import UsageError
 from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion, Outcome, Request, Tool
+from bakeoff.core.outcome import Outcome, Tool
 from bakeoff.core.ports import Kit
-from bakeoff.core.task import Message, Task, ToolCall
+from bakeoff.core.task import Message, Task
 
 _SYSTEM = """\
 You can run Python. Call the tool `run_code`; if you cannot call tools, write the code in a block:
@@ -30,6 +29,7 @@ _RUN_CODE = Tool(
     },
 )
 _FENCED = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_CODE = OneTool(system=_SYSTEM, tool=_RUN_CODE, argument="code", fenced=_FENCED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,28 +62,18 @@ class CodeSessionAgent:
 
     async def _answer(self, task: Task, kit: Kit) -> Outcome:
         session, journal = self._session(task, kit)
-        last: Completion | None = None
-        tools: tuple[Tool, ...] = (_RUN_CODE,)
-        for _ in range(self.steps):
-            try:
-                last = await kit.model.complete(_request(task, journal, tools, kit.rollout))
-            except ProviderError as error:
-                if not tools or error.transient or "tool" not in str(error).lower():
-                    raise
-                tools = ()
-                continue
-            reply = Message(
-                role="assistant",
-                content=well_formed(last.text),
-                reasoning=last.reasoning,
-                tool_calls=last.tool_calls,
-            )
-            journal.say(reply)
-            seen = await _obey(reply, session)
-            if not seen:
-                return _outcome(journal, last, session, last.stop_reason)
-            journal.say(*seen)
-        return _outcome(journal, last, session, f"{self.steps} steps are spent")
+
+        async def look(code: str) -> str:
+            return (await session.run(code)).shown()
+
+        ended = await _CODE.use(task, kit, journal, look, steps=self.steps)
+        return Outcome(
+            answer=ended.last.text if ended.last else "",
+            transcript=tuple(journal.messages),
+            stop_reason=ended.why,
+            model=ended.last.model if ended.last else None,
+            notes={"code_cells": session.cells},
+        )
 
     def _session(self, task: Task, kit: Kit) -> tuple[CodeSession, Journal]:
         if kit.room is None or kit.journal is None or task.workspace is None:
@@ -98,50 +88,3 @@ class CodeSessionAgent:
             session = CodeSession(kit.room.box, task.workspace.start, settings)
             self._sessions[kit.journal] = session
         return session, kit.journal
-
-
-async def _obey(reply: Message, session: CodeSession) -> list[Message]:
-    """Return what came of all code in *reply*; nothing where there was none."""
-    seen = []
-    for call in reply.tool_calls:
-        code = _code(call)
-        told = "There is one tool, `run_code`, and it takes one text: `code`."
-        if code is not None:
-            told = (await session.run(code)).shown()
-        seen.append(Message(role="tool", content=told, tool_call_id=call.id))
-    if not seen:
-        for code in _FENCED.findall(reply.content)[:1]:
-            told = (await session.run(code)).shown()
-            seen.append(Message(role="user", content=f"What it printed:\n{told}"))
-    return seen
-
-
-def _code(call: ToolCall) -> str | None:
-    try:
-        arguments = json.loads(call.arguments)
-    except ValueError:
-        return None
-    code = arguments.get("code") if isinstance(arguments, dict) else None
-    return code if call.name == _RUN_CODE.name and isinstance(code, str) else None
-
-
-def _request(task: Task, journal: Journal, tools: tuple[Tool, ...], rollout: int) -> Request:
-    system = Message(role="system", content=_SYSTEM)
-    return Request(
-        messages=(system, *task.messages, *journal.messages),
-        parameters=task.parameters,
-        tools=tools,
-        rollout=rollout,
-    )
-
-
-def _outcome(
-    journal: Journal, last: Completion | None, session: CodeSession, why: str | None
-) -> Outcome:
-    return Outcome(
-        answer=last.text if last else "",
-        transcript=tuple(journal.messages),
-        stop_reason=why,
-        model=last.model if last else None,
-        notes={"code_cells": session.cells},
-    )

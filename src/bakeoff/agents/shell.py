@@ -1,20 +1,17 @@
-"""Our own coding agent: think, run a command in the box, look; until there is nothing to run.
+"""Our own coding agent: it runs commands in the box until it says that it is done."""
 
-It asks for commands with function calling. A model that cannot do that writes them in a fenced
-block instead, so that any model can take part.
-"""
-
-import json
 import re
 from dataclasses import dataclass
+from functools import partial
 
 from bakeoff._lib.untrusted import well_formed
+from bakeoff.agents.one_tool import OneTool
 from bakeoff.core.boxes import Box, Command
-from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.errors import UsageError
 from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion, Outcome, Request, Tool
+from bakeoff.core.outcome import Outcome, Tool
 from bakeoff.core.ports import Kit
-from bakeoff.core.task import Message, Task, ToolCall
+from bakeoff.core.task import Message, Task
 
 _SYSTEM = """\
 You work in a folder of files, with a shell. Solve the task that you are given by running commands.
@@ -37,6 +34,7 @@ _RUN = Tool(
     },
 )
 _FENCED = re.compile(r"^```(?:sh|bash|shell|console)[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_COMMANDS = OneTool(system=_SYSTEM, tool=_RUN, argument="command", fenced=_FENCED, nudge=_NUDGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,47 +58,18 @@ class Shell:
     async def _work(self, task: Task, kit: Kit) -> Outcome:
         if kit.room is None or kit.journal is None or task.workspace is None:
             raise UsageError(f"agent 'shell' needs a workspace, and task {task.id!r} has none")
-        journal, last = kit.journal, None
-        tools: tuple[Tool, ...] = (_RUN,)
-        for _ in range(self.steps):
-            try:
-                last = await kit.model.complete(_request(task, journal, tools, kit.rollout))
-            except ProviderError as error:
-                if not tools or not _refuses_tools(error):
-                    raise
-                tools = ()
-                continue
-            reply = Message(
-                role="assistant",
-                content=well_formed(last.text),
-                reasoning=last.reasoning,
-                tool_calls=last.tool_calls,
-            )
-            journal.say(reply)
-            looked = await self._obey(reply, kit.room.box, task.workspace.start, journal)
-            if looked:
-                journal.say(*looked)
-            elif len(journal.messages) > 1:
-                return self._outcome(journal, last, last.stop_reason)
-            else:  # a small model may need to be told once how to begin
-                journal.say(Message(role="user", content=_NUDGE))
-        return self._outcome(journal, last, f"{self.steps} steps are spent")
+        journal = kit.journal
+        look = partial(self._look, kit.room.box, task.workspace.start, journal)
+        ended = await _COMMANDS.use(task, kit, journal, look, steps=self.steps)
+        return Outcome(
+            answer=next((m.content for m in reversed(journal.messages) if m.content), ""),
+            transcript=tuple(journal.messages),
+            stop_reason=ended.why,
+            model=ended.last.model if ended.last else None,
+            interventions=journal.interventions,
+        )
 
-    async def _obey(self, reply: Message, box: Box, start: str, journal: Journal) -> list[Message]:
-        """Return what came of every command in *reply*; nothing where there was none."""
-        looked = []
-        for call in reply.tool_calls:
-            seen = await self._look(_command(call), box, start, journal)
-            looked.append(Message(role="tool", content=seen, tool_call_id=call.id))
-        if not looked:
-            for command in _FENCED.findall(reply.content)[:1]:
-                seen = await self._look(command, box, start, journal)
-                looked.append(Message(role="user", content=seen))
-        return looked
-
-    async def _look(self, command: str | None, box: Box, start: str, journal: Journal) -> str:
-        if command is None:
-            return "There is one tool, `run`, and it takes one text: `command`."
+    async def _look(self, box: Box, start: str, journal: Journal, command: str) -> str:
         ran = await box.run(
             Command(
                 argv=("sh", "-c", command),
@@ -113,36 +82,3 @@ class Shell:
         seen = well_formed(f"{how}\n{ran.output}".rstrip())
         journal.print(f"$ {well_formed(command).strip()}\n{seen}\n")
         return seen
-
-    def _outcome(self, journal: Journal, last: Completion | None, why: str | None) -> Outcome:
-        return Outcome(
-            answer=next((m.content for m in reversed(journal.messages) if m.content), ""),
-            transcript=tuple(journal.messages),
-            stop_reason=why,
-            model=last.model if last else None,
-            interventions=journal.interventions,
-        )
-
-
-def _request(task: Task, journal: Journal, tools: tuple[Tool, ...], rollout: int) -> Request:
-    system = Message(role="system", content=_SYSTEM)
-    return Request(
-        messages=(system, *task.messages, *journal.messages),
-        parameters=task.parameters,
-        tools=tools,
-        rollout=rollout,
-    )
-
-
-def _refuses_tools(error: ProviderError) -> bool:
-    """Whether the endpoint says that this model cannot call tools."""
-    return not error.transient and "tool" in str(error).lower()
-
-
-def _command(call: ToolCall) -> str | None:
-    try:
-        arguments = json.loads(call.arguments)
-    except ValueError:
-        return None
-    command = arguments.get("command") if isinstance(arguments, dict) else None
-    return command if call.name == _RUN.name and isinstance(command, str) else None

@@ -1,0 +1,107 @@
+"""A model with one tool that takes one text: think, have it run, look; until there is nothing to run.
+
+It is asked with function calling. A model that cannot do that writes the text in a fenced block
+instead, so that any model can take part.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bakeoff._lib.untrusted import well_formed
+from bakeoff.core.errors import ProviderError
+from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Completion, Request, Tool
+from bakeoff.core.ports import Kit
+from bakeoff.core.task import Message, Task, ToolCall
+
+Look = Callable[[str], Awaitable[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a loop ended: the last completion, and why there is no other."""
+
+    last: Completion | None
+    why: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneTool:
+    """A tool, how a model is told of it, and how its text is found where it is written in a block.
+
+    `nudge` is said once to a model that begins without using it; without one, that is its answer.
+    """
+
+    system: str
+    tool: Tool
+    argument: str
+    fenced: re.Pattern[str]
+    nudge: str | None = None
+
+    async def use(self, task: Task, kit: Kit, journal: Journal, look: Look, *, steps: int) -> Ended:
+        """Let the model use the tool at most *steps* times; *look* runs a text and says what came."""
+        last: Completion | None = None
+        tools: tuple[Tool, ...] = (self.tool,)
+        for _ in range(steps):
+            try:
+                last = await kit.model.complete(self._request(task, journal, tools, kit.rollout))
+            except ProviderError as error:
+                if not tools or not _refuses_tools(error):
+                    raise
+                tools = ()
+                continue
+            reply = Message(
+                role="assistant",
+                content=well_formed(last.text),
+                reasoning=last.reasoning,
+                tool_calls=last.tool_calls,
+            )
+            journal.say(reply)
+            if looked := await self._obey(reply, look):
+                journal.say(*looked)
+            elif self.nudge is None or len(journal.messages) > 1:
+                return Ended(last=last, why=last.stop_reason)
+            else:
+                journal.say(Message(role="user", content=self.nudge))
+        return Ended(last=last, why=f"{steps} steps are spent")
+
+    async def _obey(self, reply: Message, look: Look) -> list[Message]:
+        """Return what came of every text in *reply*; nothing where there was none."""
+        written = self.fenced.search(reply.content)
+        if not reply.tool_calls and written is not None:
+            return [Message(role="user", content=await look(written[1]))]
+        looked = []
+        for call in reply.tool_calls:
+            text = self._text(call)
+            seen = self._misused() if text is None else await look(text)
+            looked.append(Message(role="tool", content=seen, tool_call_id=call.id))
+        return looked
+
+    def _text(self, call: ToolCall) -> str | None:
+        try:
+            arguments = json.loads(call.arguments)
+        except ValueError:
+            return None
+        text = arguments.get(self.argument) if isinstance(arguments, dict) else None
+        return text if call.name == self.tool.name and isinstance(text, str) else None
+
+    def _misused(self) -> str:
+        return f"There is one tool, `{self.tool.name}`, and it takes one text: `{self.argument}`."
+
+    def _request(
+        self, task: Task, journal: Journal, tools: tuple[Tool, ...], rollout: int
+    ) -> Request:
+        system = Message(role="system", content=self.system)
+        return Request(
+            messages=(system, *task.messages, *journal.messages),
+            parameters=task.parameters,
+            tools=tools,
+            rollout=rollout,
+        )
+
+
+def _refuses_tools(error: ProviderError) -> bool:
+    """Whether the endpoint says that this model cannot call tools."""
+    return not error.transient and "tool" in str(error).lower()
