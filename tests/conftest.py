@@ -12,18 +12,22 @@ from hypothesis import settings
 settings.register_profile("bakeoff", deadline=None)
 settings.load_profile("bakeoff")
 
-# what would start a server of its own in every worker is kept together in one
-_SERVERS = {
+# what would start a server of its own in every worker, or get into its own way, is kept in one
+_TOGETHER = {
     "docker": re.compile(r"docker|container"),
     "podman": re.compile(r"podman"),
     "ollama": re.compile(r"ollama"),
+    "batch": re.compile(r"test_batch"),  # they look for each other's sleeping programs
 }
 
 # the same again on another engine: the contract suite runs on all of them anyway
 _SOAK = re.compile(
     r"component/test_container_\w+\.py::.*podman"
     r"|component/test_reward_scorer\.py::.*podman"
-    r"|component/test_validation_containers\.py::test_a_task_in_harbors_format.*podman"
+    r"|component/test_validation_containers\.py::.*podman"
+    r"|component/test_code_session\.py::.*podman"
+    r"|e2e/test_rollouts_containers\.py::.*podman"
+    r"|e2e/test_batch_tasks\.py::.*\[(write_file|fix_off_by_one|parse_durations|build_order)\]"
     r"|faults/test_hostile_boxes\.py::.*podman"
     r"|hundred_thousand.*(docker|podman)"
     r"|hundred_thousand_ignored_files"
@@ -40,12 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
         tempfile.tempdir = None
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what takes long, and group what shares a server."""
     for item in items:
         if _SOAK.search(item.nodeid):
             item.add_marker(pytest.mark.soak)
-        for name, pattern in reversed(_SERVERS.items()):
+        for name, pattern in reversed(_TOGETHER.items()):
             if pattern.search(item.nodeid):
                 item.add_marker(pytest.mark.xdist_group(name))
                 break
