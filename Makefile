@@ -13,7 +13,7 @@ demo: setup
 	$(RUN) bakeoff run examples/quick/suite.json --model embedded
 
 test: setup system lint
-	$(RUN) pytest -m "not soak" -n $(TESTS_AT_ONCE) --dist loadgroup
+	$(RUN) pytest -m "not soak" -n $(TESTS_AT_ONCE) --dist loadfile
 
 lint: setup
 	$(RUN) ruff check .

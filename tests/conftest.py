@@ -1,4 +1,4 @@
-"""What holds for every test: which are for `make soak`, and which share a server."""
+"""What holds for every test, and which of them are for `make soak`."""
 
 import os
 import re
@@ -11,14 +11,6 @@ from hypothesis import settings
 # a test must not fail because the machine is busy
 settings.register_profile("bakeoff", deadline=None)
 settings.load_profile("bakeoff")
-
-# what would start a server of its own in every worker, or get into its own way, is kept in one
-_TOGETHER = {
-    "docker": re.compile(r"docker|container"),
-    "podman": re.compile(r"podman"),
-    "ollama": re.compile(r"ollama"),
-    "batch": re.compile(r"test_batch"),  # they look for each other's sleeping programs
-}
 
 # the same again on another engine: the contract suite runs on all of them anyway
 _SOAK = re.compile(
@@ -44,13 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         tempfile.tempdir = None
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes long, and group what shares a server."""
-    for item in items:
-        if _SOAK.search(item.nodeid):
-            item.add_marker(pytest.mark.soak)
-        for name, pattern in reversed(_TOGETHER.items()):
-            if pattern.search(item.nodeid):
-                item.add_marker(pytest.mark.xdist_group(name))
-                break
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what only repeats something at length."""
+    if _SOAK.search(item.nodeid):
+        item.add_marker(pytest.mark.soak)

@@ -69,7 +69,8 @@ class Part:
 SOLVES = Part(commands=("cat calc.py", FIX))
 QUICK = Part(commands=(FIX,))
 LAZY = Part(commands=(), final="I am done.")
-HANGS = Part(commands=("trap '' TERM; sleep 1000 & setsid sleep 1000 & sleep 1000",))
+_NAP = str(100_000 + os.getpid())  # seconds that nobody else sleeps for
+HANGS = Part(commands=(f"trap '' TERM; sleep {_NAP} & setsid sleep {_NAP} & sleep {_NAP}",))
 
 
 @dataclass
@@ -194,7 +195,7 @@ def sleepers() -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_bytes().startswith(b"sleep\x001000\x00"):
+            if path.read_bytes().startswith(f"sleep\0{_NAP}\0".encode()):
                 found.append(int(path.parent.name))
         except OSError:
             continue
