@@ -189,10 +189,12 @@ def _home(name: str) -> Path:
 
     A socket's path must be short, so it is not under pytest's folder.
     """
-    for left in Path("/tmp").glob(f"bakeoff-{name}-*"):
-        mark = owner.find(left.name)
-        if mark is not None and owner.is_dead(mark):
-            _END[name](left)
+    with Path(f"/tmp/bakeoff-test-engines-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several workers one cleans up
+        for left in Path("/tmp").glob(f"bakeoff-{name}-*"):
+            mark = owner.find(left.name)
+            if mark is not None and owner.is_dead(mark):
+                _END[name](left)
     return Path(tempfile.mkdtemp(prefix=f"bakeoff-{name}-{owner.mine()}-", dir="/tmp"))
 
 

@@ -96,12 +96,11 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
     if path.is_dir():
         return read_folder_by_content(path, overrides)
     reader = _READERS.get(path.suffix.lower())
-    if reader is None and not path.exists():
-        raise UsageError(f"{path}: there is no such file or folder")
     if reader is None:
+        what = "what kind of file is this?" if path.exists() else "there is no such file or folder."
         raise UsageError(
-            f"{path}: what kind of file is this? A suite ends in .json, a run file in .toml, "
-            "a task in Markdown in .md; any other coding task is a folder"
+            f"{path}: {what} A suite ends in .json, a run file in .toml, a task in Markdown in "
+            ".md; any other coding task is a folder"
         )
     return reader(path, overrides)
 
