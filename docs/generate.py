@@ -46,6 +46,7 @@ _TABLES: tuple[tuple[str, Struct], ...] = (
     ("`[limits]`", run_file.LimitsTable),
     ("`[budget]`", run_file.BudgetTable),
     ("`[sandbox]`", run_file.SandboxTable),
+    ("each of `[endpoints]`", entries.LimitSettings),
     ("`[[price]]`, in a file of prices", prices.PriceEntry),
 )
 
@@ -96,6 +97,13 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
         "prices": "a file of your own prices, relative to this one; they win over the packaged ones",
         "roles": "supporting models by role, such as `judge` or `instructor`",
         "sandbox": "where the commands of workspace tasks run: a name, or a table",
+        "endpoints": "limits of whole endpoints: by URL, or by provider for each of its addresses",
+    },
+    entries.LimitSettings: {
+        "max_concurrency": "requests at once, of all models there together",
+        "rpm": "requests per minute, of all models there together",
+        "tpm": "tokens per minute, of all models there together",
+        "adaptive": "find out how many requests at once it takes",
     },
     run_file.ModelTable: {
         "model": "`provider/name`; with `base_url`, the name as the server knows it; or `module:attr`",

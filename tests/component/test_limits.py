@@ -6,17 +6,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import bakeoff
 from bakeoff.core.candidate import Limits, ModelSpec
+from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.events import Event, Notice
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.ports import Model
 from bakeoff.core.task import Message
 from bakeoff.engine.meter import Meter
-from bakeoff.models.gate import WAITING, EndpointGate, EndpointLimits
+from bakeoff.models.gate import WAITING, EndpointGate
 from bakeoff.models.limits import Gates, endpoint_of
 from bakeoff.models.openai_compatible import build
 from bakeoff.models.retry import Strain, TryAgain
@@ -378,10 +382,18 @@ def test_refusals_without_end_are_faults_and_end() -> None:
         "http://h:1/v1/chat/completions",
         "http://h:1/v1/completions?a=b",
         " http://h:1/v1/messages ",
+        "h:1",
+        "http://key@h:1/v1beta",
+        "http://h:1/api/chat",
     ],
 )
 def test_all_urls_of_an_endpoint_are_the_same_endpoint(url: str) -> None:
-    assert endpoint_of(url) == "http://h:1/v1"
+    assert endpoint_of(url) == "http://h:1"
+
+
+def test_another_path_is_another_endpoint() -> None:
+    assert endpoint_of("http://h:1/openai/v1") != endpoint_of("http://h:1/other/v1")
+    assert endpoint_of("http://localhost:1") == endpoint_of("127.0.0.1:1")
 
 
 @pytest.mark.parametrize("settings", [{"rpm": 0}, {"max_concurrency": 0}, {"tpm": "many"}])
@@ -396,3 +408,34 @@ def test_of_two_specs_of_one_model_the_stricter_limit_holds() -> None:
     assert EndpointLimits(max_concurrency=5, rpm=3).stricter(strict) == EndpointLimits(
         max_concurrency=2, rpm=3, adaptive=False
     )
+
+
+def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it(tmp_path: Path) -> None:
+    times: list[float] = []
+
+    def answer(_: Asked) -> Reply:
+        times.append(time.monotonic())
+        return chat("4")
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Notice):
+            said.append(event.text)
+
+    said: list[str] = []
+    with Loopback(answer) as server:
+        (tmp_path / "run.toml").write_text(f"""
+            models = [
+                {{model = "one", base_url = "{server.url}"}},
+                {{model = "two", base_url = "{server.url}/chat/completions"}},
+            ]
+            tasks = [{{id = "a", prompt = "2+2"}}, {{id = "b", prompt = "1+3"}}]
+            rollouts = 4
+            parallel = 16
+            endpoints = {{"{server.url}" = {{rpm = 300}}, openai = {{max_concurrency = 3}}}}
+        """)
+        began = time.monotonic()
+        run = bakeoff.run(tmp_path / "run.toml", output=tmp_path / "runs", listener=tell)
+    assert len(times) == 16
+    assert times[-1] - began >= 15 * 60 / 300
+    assert said == ["endpoints: no model of this run is asked at openai"]
+    assert run.manifest.endpoints[server.url].rpm == 300  # a resume without the file keeps it

@@ -188,6 +188,35 @@ def test_parallel_never_asks_a_model_more_at_once_than_its_limit(tmp_path: Path)
     assert peaks == {1: 1, 8: 2}
 
 
+def test_parallel_never_asks_an_endpoint_more_at_once_than_its_limit(tmp_path: Path) -> None:
+    names = ("a", "b", "c", "d")
+    slow = Part(commands=("true",) * 3, pause_s=0.4)
+    peaks = {}
+    for limit in (2, 8):
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        with Cast(dict.fromkeys(names, slow)).server() as server:
+            # one server, named without the path that its models have
+            endpoints = {server.url.removesuffix("/v1"): {"max_concurrency": limit}}
+            batch = scene(folder, everywhere(server, *names), endpoints=endpoints)
+            assert batch.run("--parallel").code == 1  # nobody solves it
+            peaks[limit] = server.peak_in_flight
+        assert len(batch.results) == 4
+    assert peaks == {2: 2, 8: 4}
+
+
+def test_an_endpoint_that_cannot_be_one_is_told(tmp_path: Path) -> None:
+    with Cast({"quick": QUICK}).server() as server:
+        batch = scene(tmp_path, everywhere(server, "quick"), endpoints={"olama": {"rpm": 60}})
+        ended = batch.run()
+        assert not server.requests
+    assert ended.code == 1
+    assert (
+        "'olama' is neither a URL (http://...) nor a provider; did you mean 'ollama'?" in ended.err
+    )
+    assert batch.batches == []
+
+
 def test_rollouts_give_rates_intervals_and_rank_ranges(tmp_path: Path) -> None:
     with Cast({"solver": SOLVES, "quick": QUICK}).server() as server:
         batch = scene(tmp_path, everywhere(server, "solver", "quick"))

@@ -135,7 +135,7 @@ def write_config(folder: Path, urls: Mapping[str, str], **rest: Any) -> Path:
     ]  # fmt: skip
     path = folder / "models_config.yaml"
     data = {"models": models, "batch_settings": rest.get("batch_settings", {}),
-            "categories": rest.get("categories", {})}  # fmt: skip
+            "categories": rest.get("categories", {}), "endpoints": rest.get("endpoints", {})}  # fmt: skip
     path.write_text(json.dumps(data))
     return path
 

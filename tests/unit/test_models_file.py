@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bakeoff.config.models_file import ModelsConfig, read_models_file
+from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
 
 WHOLE = """\
@@ -40,6 +41,10 @@ categories:
   powerful:
     - gpt-4
   coding_specialized:
+
+endpoints:
+  http://127.0.0.1:11434: {max_concurrency: 2}
+  openai: {rpm: 500, tpm: 200000}
 """
 
 
@@ -83,6 +88,14 @@ def test_batch_settings_and_categories_are_read(tmp_path: Path) -> None:
         "powerful": ("gpt-4",),
         "coding_specialized": (),
     }
+
+
+def test_limits_of_whole_endpoints_are_read(tmp_path: Path) -> None:
+    assert read(tmp_path, WHOLE).endpoints == {
+        "http://127.0.0.1:11434": EndpointLimits(max_concurrency=2),
+        "openai": EndpointLimits(rpm=500, tpm=200_000),
+    }
+    assert "max_concurency" in mistake(tmp_path, "endpoints: {openai: {max_concurency: 2}}")
 
 
 def test_retries_count_only_where_they_are_wanted(tmp_path: Path) -> None:

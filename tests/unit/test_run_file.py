@@ -10,6 +10,7 @@ from bakeoff.config.run_file import RunFile, json_schema
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec
+from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.core.workspace import SandboxSpec
@@ -42,6 +43,10 @@ interventions = 3
 [sandbox]
 name = "docker"
 settings = { default_image = "i" }
+
+[endpoints]
+"http://y" = { max_concurrency = 2, rpm = 60, tpm = 600, adaptive = false }
+openai = { rpm = 30 }
 
 [budget]
 max_cost_usd = 12.5
@@ -104,6 +109,10 @@ def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
     assert (limits.tokens, limits.cost_usd) == (70, 0.5)
     assert (brief.conditions.attempts, limits.interventions) == (6, 3)
     assert brief.sandbox == SandboxSpec(name="docker", settings={"default_image": "i"})
+    assert brief.endpoints == {
+        "http://y": EndpointLimits(max_concurrency=2, rpm=60, tpm=600, adaptive=False),
+        "openai": EndpointLimits(rpm=30),
+    }
     assert brief.cap == Cap(cost_usd=12.5, tokens=1000)
     assert brief.prices == str(tmp_path / "my/prices.toml")
     roles = brief.conditions.roles

@@ -39,6 +39,7 @@ from bakeoff.engine.budget import Budget
 from bakeoff.engine.rescore import rescore_plan
 from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
+from bakeoff.models.limits import Gates
 from bakeoff.models.tapes import Folders, open_tapes
 from bakeoff.planning.differences import differences
 from bakeoff.planning.order import ordered
@@ -139,6 +140,7 @@ def prepared_again(reference: str, output: Path) -> Prepared:
         cap=manifest.cap,
         prices=manifest.prices,
         sandbox=manifest.sandbox,
+        endpoints=manifest.endpoints,
     )
     return Prepared(brief=brief, plan=plan, own={}, folders=_folders(manifest))
 
@@ -155,11 +157,14 @@ async def execute(prepared: Prepared, start: Start) -> Run:
             folders=prepared.folders,
             tapes=tapes,
             prices=prices_of(prepared.brief),
+            gates=Gates(prepared.brief.endpoints),
         )
         async with _rigged(prepared, start, parts) as rigs:
             folder = _folder(prepared, start)
             if warning and not start.resume:
                 start.listener(Notice(warning))
+            for name in parts.gates.idle():
+                start.listener(Notice(f"endpoints: no model of this run is asked at {name}"))
             return await _execute(prepared, start, folder, rigs, redactor)
 
 
@@ -262,6 +267,7 @@ async def score_again(
         environ=_environ(start),
         folders=_folders(manifest),
         prices=prices_from(anew.prices if anew else None, manifest.prices),
+        gates=Gates({**manifest.endpoints, **(anew.endpoints if anew else {})}),
     )
     roles = {**plan.conditions.roles, **(anew.conditions.roles if anew else {})}
     where = SandboxSpec(name=sandbox) if sandbox else manifest.sandbox
@@ -372,6 +378,7 @@ def _manifest(prepared: Prepared, start: Start, folder: Path, *, sandbox: str | 
         cap=prepared.brief.cap,
         prices=prepared.brief.prices,
         sandbox=replace(prepared.brief.sandbox, name=sandbox),
+        endpoints=prepared.brief.endpoints,
     )
     if not start.resume:
         return manifest

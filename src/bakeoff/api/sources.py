@@ -13,6 +13,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.task import ScorerSpec, Suite, Task
+from bakeoff.models.limits import check_endpoints
 from bakeoff.planning.expand import expand
 from bakeoff.planning.select import Selection, select
 from bakeoff.suites.by_content import (
@@ -154,6 +155,7 @@ def _wished(
 def _resolved(brief: Brief, wishes: Wishes, folders: tuple[Path, ...]) -> Brief:
     """Return *brief* with every model's name understood."""
     roles = brief.conditions.roles
+    check_endpoints(brief.endpoints)
 
     def understood(spec: ModelSpec) -> ModelSpec:
         return resolve(spec, base_url=wishes.base_url, folders=folders)

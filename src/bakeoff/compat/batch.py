@@ -100,6 +100,10 @@ class _Around:
     def host(self) -> str:
         return self.environ.get("OLLAMA_HOST") or DEFAULT_URL
 
+    @property
+    def settings(self) -> BatchSettings:
+        return self.config.batch if self.config else BatchSettings()
+
 
 def ready(wanted: Wanted) -> Ready:
     """Find the models and the batch, and plan the run; nothing is asked yet."""
@@ -138,9 +142,8 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
         raise UsageError(_troubleshooting(around))
     roles = _roles(wanted, around.market)
     choice = choose(_without(around.market, roles, wanted), wanted.models or ALL)
-    settings = around.config.batch if around.config else BatchSettings()
     limits = Limits(
-        time_s=wanted.timeout_s or settings.default_timeout,
+        time_s=wanted.timeout_s or around.settings.default_timeout,
         interventions=wanted.interventions or 0,
     )
     brief = replace(
@@ -150,10 +153,10 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
         conditions=Conditions(
             limits=limits,
             roles=roles,
-            attempts=settings.attempts if around.config else _ATTEMPTS,
+            attempts=around.settings.attempts if around.config else _ATTEMPTS,
         ),
     )
-    brief = _filled(brief, wanted, choice.offers, settings)
+    brief = _filled(brief, wanted, choice.offers, around)
     prepared = api.plan(brief)
     batch = batch or new_batch(wanted.output, now())
     state = BatchState(task=str(wanted.task), parallel=brief.parallel or 1)
@@ -165,7 +168,7 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
         brief=brief,
         prepared=prepared,
         resumes=False,
-        settings=settings,
+        settings=around.settings,
         notices=choice.notices,
         env_file=wanted.env_file,
     )
@@ -174,7 +177,6 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
 def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready:
     """Go on with *batch*: its models, its limits and its roles, unless something was said anew."""
     before, state = earlier(batch), batch.state()
-    settings = around.config.batch if around.config else BatchSettings()
     choice = choose(around.market, wanted.models) if wanted.models else Choice(offers=())
     offers = before.offers(around.market, choice.offers)
     brief = replace(
@@ -184,7 +186,7 @@ def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready
         conditions=_conditions_again(wanted, before, around.market),
         sandbox=before.sandbox,
     )
-    brief = _filled(brief, wanted, offers, settings)
+    brief = _filled(brief, wanted, offers, around)
     prepared = api.plan(brief)
     refuse_what_differs(before, prepared.plan, state, offers, batch)
     notices = (*choice.notices, *_other_machine(state, around))
@@ -194,7 +196,7 @@ def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready
         brief=brief,
         prepared=prepared,
         resumes=True,
-        settings=settings,
+        settings=around.settings,
         notices=notices,
         env_file=wanted.env_file,
     )
@@ -210,14 +212,14 @@ def _conditions_again(wanted: Wanted, before: Earlier, there: Market) -> Conditi
     return replace(before.conditions, limits=limits, roles=roles)
 
 
-def _filled(
-    brief: Brief, wanted: Wanted, offers: Sequence[Offer], settings: BatchSettings
-) -> Brief:
-    """Return *brief* with its models, and how many of them run at once."""
-    parallel = min(len(offers), settings.max_parallel) if wanted.parallel else 1
+def _filled(brief: Brief, wanted: Wanted, offers: Sequence[Offer], around: _Around) -> Brief:
+    """Return *brief* with its models, and how many of them run and are asked at once."""
+    parallel = min(len(offers), around.settings.max_parallel) if wanted.parallel else 1
     sandbox = SandboxSpec(name=wanted.sandbox) if wanted.sandbox else brief.sandbox
     models = tuple(offer.spec for offer in offers)
-    return judged(replace(brief, models=models, parallel=parallel, sandbox=sandbox))
+    endpoints = around.config.endpoints if around.config else {}
+    brief = replace(brief, models=models, parallel=parallel, sandbox=sandbox, endpoints=endpoints)
+    return judged(brief)
 
 
 def _roles(wanted: Wanted, there: Market) -> dict[str, ModelSpec]:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from bakeoff.config.entries import Endpoints
 from bakeoff.config.run_file import BudgetTable, Count, LimitsTable, Positive, SandboxTable
 from bakeoff.core.values import Json
 
@@ -69,6 +70,7 @@ class BaseFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     supervisor: RoleTable | None = None
     gatekeeper: RoleTable | None = None
     rpm_per_model: dict[str, Positive] = {}
+    endpoints: Endpoints = {}
     limits: LimitsTable = msgspec.field(default_factory=LimitsTable)
     budget: BudgetTable = msgspec.field(default_factory=BudgetTable)
     prices: Text | None = None

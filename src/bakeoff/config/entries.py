@@ -1,9 +1,12 @@
 """The tables that several formats share: scorers and messages as people write them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
+from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.core.values import Json
@@ -24,7 +27,31 @@ class MessageTable(msgspec.Struct, kw_only=True):
     content: str | list[dict[str, Json]]
 
 
+class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """What may be asked at most: of one model among its settings, of all at an endpoint as a table.
+
+    `adaptive` is whether the endpoint is asked by as many at once as make it faster.
+    """
+
+    max_concurrency: Annotated[int, Meta(ge=1)] | None = None
+    rpm: Annotated[float, Meta(gt=0)] | None = None
+    tpm: Annotated[float, Meta(gt=0)] | None = None
+    adaptive: bool = True
+
+    def limits(self) -> EndpointLimits:
+        """Return them as the noun that they are."""
+        return EndpointLimits(**msgspec.structs.asdict(self))
+
+
+Endpoints = dict[str, LimitSettings]
+"""Limits of whole endpoints: by URL, or by the name of a provider for each of its addresses."""
+
 ScorerEntry = str | ScorerTable
+
+
+def endpoint_limits(endpoints: Endpoints | None) -> dict[str, EndpointLimits]:
+    """Return the limits that the tables make."""
+    return {name: table.limits() for name, table in (endpoints or {}).items()}
 
 
 def scorer_specs(entries: Sequence[ScorerEntry]) -> tuple[ScorerSpec, ...]:

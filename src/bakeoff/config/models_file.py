@@ -10,9 +10,11 @@ from msgspec import Meta
 
 from bakeoff._lib.digest import digest_bytes
 from bakeoff.config.convert import convert
+from bakeoff.config.entries import Endpoints, endpoint_limits
 from bakeoff.config.yaml_text import parse_yaml
 from bakeoff.core.brief import Source
 from bakeoff.core.candidate import TRANSPORT_SETTINGS, ModelSpec
+from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 
@@ -52,6 +54,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     models: list[ModelEntry] | None = None
     batch_settings: BatchSettings | None = None
     categories: dict[str, list[str] | None] | None = None
+    endpoints: Endpoints | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,7 @@ class ModelsConfig:
     disabled: tuple[str, ...] = ()
     batch: BatchSettings = field(default_factory=BatchSettings)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
 
 
 def read_models_file(path: Path) -> ModelsConfig:
@@ -80,6 +84,7 @@ def read_models_file(path: Path) -> ModelsConfig:
         disabled=tuple(entry.display_name or entry.name for entry in entries if not entry.enabled),
         batch=file.batch_settings or BatchSettings(),
         categories={name: tuple(names or ()) for name, names in (file.categories or {}).items()},
+        endpoints=endpoint_limits(file.endpoints),
     )
 
 

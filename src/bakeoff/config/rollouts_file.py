@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from bakeoff.config.entries import Endpoints
 from bakeoff.config.run_file import (
     AgentTable,
     BudgetTable,
@@ -52,6 +53,7 @@ class RolloutsFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     budget: BudgetTable = msgspec.field(default_factory=BudgetTable)
     prices: str | None = None
     roles: dict[str, str | ModelTable] = {}
+    endpoints: Endpoints = {}
     sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bakeoff.config.entries import MessageTable, ScorerEntry
+from bakeoff.config.entries import Endpoints, MessageTable, ScorerEntry
 from bakeoff.core.values import Json
 
 Positive = Annotated[float, Meta(gt=0)]
@@ -100,6 +100,7 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     prices: str | None = None
     roles: dict[str, str | ModelTable] = {}
     sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
+    endpoints: Endpoints = {}
 
 
 def json_schema() -> dict[str, Json]:

@@ -1,9 +1,11 @@
 """What a front door understood of the files a person brought."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
+from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import SandboxSpec
 
@@ -31,7 +33,8 @@ class Brief:
     """Tasks, and where they were given: who is to solve them, how often, under which conditions.
 
     A model is named as the person named it; `api` finds out what it means. Where there are
-    `pairings`, they are the plan, and `tasks` only lists their tasks.
+    `pairings`, they are the plan, and `tasks` only lists their tasks. `endpoints` are limits by
+    URL or provider.
     """
 
     name: str
@@ -48,3 +51,4 @@ class Brief:
     cap: Cap = NO_CAP
     prices: str | None = None
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
+    endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from bakeoff.core.brief import Source
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import Candidate, Conditions
+from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 
@@ -32,3 +33,4 @@ class Manifest:
     cap: Cap = NO_CAP
     prices: str | None = None
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
+    endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)

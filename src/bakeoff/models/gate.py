@@ -4,10 +4,11 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from dataclasses import replace
+from typing import Any, Protocol
 
 from bakeoff._lib.clock import monotonic
+from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.models.allowance import allowances
 from bakeoff.models.concurrency import AdaptiveConcurrency
@@ -23,7 +24,6 @@ _SILENCE_S = 1.0
 _LONGEST_CAP_S = 60.0
 
 Try = Callable[[], Awaitable[Completion]]
-N = TypeVar("N", int, float)
 
 
 class Gate(Protocol):
@@ -53,25 +53,6 @@ class OpenGate:
 
 
 OPEN = OpenGate()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointLimits:
-    """What may go to an endpoint at most; None is no limit. `adaptive` finds how many at once."""
-
-    max_concurrency: int | None = None
-    rpm: float | None = None
-    tpm: float | None = None
-    adaptive: bool = True
-
-    def stricter(self, other: "EndpointLimits") -> "EndpointLimits":
-        """Return what both allow."""
-        return EndpointLimits(
-            max_concurrency=_least(self.max_concurrency, other.max_concurrency),
-            rpm=_least(self.rpm, other.rpm),
-            tpm=_least(self.tpm, other.tpm),
-            adaptive=self.adaptive and other.adaptive,
-        )
 
 
 class EndpointGate:
@@ -311,10 +292,6 @@ class ModelGate:
     def heard(self, headers: Mapping[str, str]) -> None:
         """Tell the endpoint's gate: the model's own does not learn."""
         self._endpoint.heard(headers)
-
-
-def _least(a: N | None, b: N | None) -> N | None:
-    return b if a is None else a if b is None else min(a, b)
 
 
 def _left_alone(pause_s: float) -> TryAgain:

@@ -1,41 +1,35 @@
-"""The limits that a run file sets, and the gates that keep them: one per endpoint and run."""
+"""The limits that files set, and the gates that keep them: one per endpoint and run."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated
 from urllib.parse import urlsplit
 
-import msgspec
-from msgspec import Meta
-
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.config.entries import LimitSettings
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.models.gate import EndpointGate, EndpointLimits, Gate, ModelGate
+from bakeoff.core.endpoint import EndpointLimits
+from bakeoff.core.errors import UsageError
+from bakeoff.models.gate import EndpointGate, Gate, ModelGate
+from bakeoff.models.providers import PROVIDERS
 from bakeoff.models.settings import settings_of
 
-_API_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
-
-
-class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """What may be asked of a model at most.
-
-    `adaptive` is whether its endpoint is asked by as many at once as make it faster.
-    """
-
-    max_concurrency: Annotated[int, Meta(ge=1)] | None = None
-    rpm: Annotated[float, Meta(gt=0)] | None = None
-    tpm: Annotated[float, Meta(gt=0)] | None = None
-    adaptive: bool = True
+_API_PATH = re.compile(r"(/chat/completions|/completions|/messages|/responses|/api/chat)?/*$")
+_VERSION = re.compile(r"/v\d+\w*$")
+_HERE = re.compile(r"^(localhost|0\.0\.0\.0)(?=:|$)")
 
 
 class Gates:
     """Every gate of a run: each endpoint has one, which all models on it share.
 
-    *limits* are those of whole endpoints, by URL; those in a model's settings are the model's.
-    Of two specs of one model the stricter limit holds.
+    *limits* are those of whole endpoints, by URL or by the name of a provider, which stands for
+    each of its addresses; those in a model's settings are the model's own. Of two limits for one
+    thing the stricter holds.
     """
 
     def __init__(self, limits: Mapping[str, EndpointLimits] | None = None) -> None:
-        self._limits = {endpoint_of(url): limit for url, limit in (limits or {}).items()}
+        self._limits = {_key(name): limit for name, limit in (limits or {}).items()}
+        self._idle = {_key(name): name for name in limits or {}}
         self._endpoints: dict[str, EndpointGate] = {}
         self._models: dict[tuple[str, str], ModelGate] = {}
 
@@ -43,28 +37,45 @@ class Gates:
         """Return the gate that the requests of *spec* go through."""
         endpoint = endpoint_of(spec.base_url or spec.provider)
         if endpoint not in self._endpoints:
-            self._endpoints[endpoint] = EndpointGate(self._limits.get(endpoint))
+            self._endpoints[endpoint] = EndpointGate()
+        for key in {endpoint, spec.provider} & self._limits.keys():
+            self._idle.pop(key, None)
+            self._endpoints[endpoint].restrict(self._limits[key])
         model = (endpoint, spec.name)
         if model not in self._models:
             self._models[model] = ModelGate(self._endpoints[endpoint])
         self._models[model].restrict(limits_of(spec))
         return self._models[model]
 
+    def idle(self) -> Iterator[str]:
+        """Yield the endpoints with limits at which no model has been asked for, as named."""
+        yield from self._idle.values()
+
 
 def limits_of(spec: ModelSpec) -> EndpointLimits:
     """Return the limits among the settings of *spec*."""
     names = LimitSettings.__struct_fields__
     own = {name: value for name, value in spec.settings.items() if name in names}
-    settings = settings_of(replace(spec, settings=own), LimitSettings)
-    return EndpointLimits(**msgspec.structs.asdict(settings))
+    return settings_of(replace(spec, settings=own), LimitSettings).limits()
 
 
 def endpoint_of(url: str) -> str:
-    """Return what all URLs of one endpoint have in common: no API's path, no query."""
-    parts = urlsplit(url.strip())
-    path = parts.path.rstrip("/")
-    for ending in _API_PATHS:
-        if path.endswith(ending):
-            path = path.removesuffix(ending)
-            break
-    return f"{parts.scheme}://{parts.netloc}".lower() + path
+    """Return what all URLs of one endpoint have in common: no API's path or version, no query."""
+    text = url.strip()
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    host = _HERE.sub("127.0.0.1", parts.netloc.rpartition("@")[2].lower())
+    return f"{parts.scheme.lower()}://{host}" + _VERSION.sub("", _API_PATH.sub("", parts.path))
+
+
+def _key(name: str) -> str:
+    return name if name in PROVIDERS else endpoint_of(name)
+
+
+def check_endpoints(names: Iterable[str]) -> None:
+    """Raise where one of *names* can be no endpoint's."""
+    for name in names:
+        if name not in PROVIDERS and not re.match(r"https?://.", name):
+            raise UsageError(
+                f"endpoints: {name!r} is neither a URL (http://...) nor a provider; "
+                f"{did_you_mean(name, PROVIDERS)}"
+            )

@@ -16,6 +16,7 @@ from bakeoff.config.agent_bench_file import (
     SeatTable,
 )
 from bakeoff.config.convert import convert
+from bakeoff.config.entries import endpoint_limits
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.brief import Brief, Pairing, Source
 from bakeoff.core.budget import Cap
@@ -259,4 +260,5 @@ def _brief(
         cap=Cap(cost_usd=base.budget.max_cost_usd, tokens=base.budget.max_tokens),
         prices=str(path.parent / base.prices) if base.prices else None,
         sandbox=sandbox_spec(base.sandbox),
+        endpoints=endpoint_limits(base.endpoints),
     )

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from bakeoff._lib.digest import digest_bytes
 from bakeoff.config.convert import convert
-from bakeoff.config.entries import conversation, default_scorers, scorer_specs
+from bakeoff.config.entries import (
+    conversation,
+    default_scorers,
+    endpoint_limits,
+    scorer_specs,
+)
 from bakeoff.config.run_file import (
     AgentTable,
     LimitsTable,
@@ -129,6 +134,7 @@ def _under(run: RunFile, brief: Brief) -> Brief:
         cap=Cap(cost_usd=run.budget.max_cost_usd, tokens=run.budget.max_tokens),
         prices=run.prices or brief.prices,
         sandbox=sandbox_spec(run.sandbox),
+        endpoints=endpoint_limits(run.endpoints),
     )
 
 

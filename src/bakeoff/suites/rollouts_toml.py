@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bakeoff._lib.digest import digest_bytes
 from bakeoff.config.convert import KeyPath, convert, dotted
+from bakeoff.config.entries import endpoint_limits
 from bakeoff.config.rollouts_file import PreparedTable, RolloutsFile, is_rollouts_file
 from bakeoff.config.run_file import AgentTable, ModelTable
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
@@ -58,6 +59,7 @@ def _read_rollouts(
         cap=Cap(cost_usd=file.budget.max_cost_usd, tokens=file.budget.max_tokens),
         prices=str(path.parent / file.prices) if file.prices else None,
         sandbox=sandbox_spec(file.sandbox),
+        endpoints=endpoint_limits(file.endpoints),
     )
 
 
