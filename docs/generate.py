@@ -46,7 +46,7 @@ _TABLES: tuple[tuple[str, Struct], ...] = (
     ("`[limits]`", run_file.LimitsTable),
     ("`[budget]`", run_file.BudgetTable),
     ("`[sandbox]`", run_file.SandboxTable),
-    ("each of `[endpoints]`", entries.LimitSettings),
+    ("each of `[endpoints]`", entries.EndpointTable),
     ("`[[price]]`, in a file of prices", prices.PriceEntry),
 )
 
@@ -99,7 +99,7 @@ _NOTES: Mapping[Struct, Mapping[str, str]] = {
         "sandbox": "where the commands of workspace tasks run: a name, or a table",
         "endpoints": "limits of whole endpoints: by URL, or by provider for each of its addresses",
     },
-    entries.LimitSettings: {
+    entries.EndpointTable: {
         "max_concurrency": "requests at once, of all models there together",
         "rpm": "requests per minute, of all models there together",
         "tpm": "tokens per minute, of all models there together",

@@ -27,10 +27,10 @@ class MessageTable(msgspec.Struct, kw_only=True):
     content: str | list[dict[str, Json]]
 
 
-class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """What may be asked at most: of one model among its settings, of all at an endpoint as a table.
+class EndpointTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What may be asked at most of all models at an endpoint together.
 
-    `adaptive` is whether the endpoint is asked by as many at once as make it faster.
+    `adaptive` is whether it is asked by as many at once as make it faster.
     """
 
     max_concurrency: Annotated[int, Meta(ge=1)] | None = None
@@ -38,12 +38,8 @@ class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
     tpm: Annotated[float, Meta(gt=0)] | None = None
     adaptive: bool = True
 
-    def limits(self) -> EndpointLimits:
-        """Return them as the noun that they are."""
-        return EndpointLimits(**msgspec.structs.asdict(self))
 
-
-Endpoints = dict[str, LimitSettings]
+Endpoints = dict[str, EndpointTable]
 """Limits of whole endpoints: by URL, or by the name of a provider for each of its addresses."""
 
 ScorerEntry = str | ScorerTable
@@ -51,7 +47,10 @@ ScorerEntry = str | ScorerTable
 
 def endpoint_limits(endpoints: Endpoints | None) -> dict[str, EndpointLimits]:
     """Return the limits that the tables make."""
-    return {name: table.limits() for name, table in (endpoints or {}).items()}
+    return {
+        name: EndpointLimits(**msgspec.structs.asdict(table))
+        for name, table in (endpoints or {}).items()
+    }
 
 
 def scorer_specs(entries: Sequence[ScorerEntry]) -> tuple[ScorerSpec, ...]:

@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Annotated
 from urllib.parse import urlsplit
 
+import msgspec
+from msgspec import Meta
+
 from bakeoff._lib.suggest import did_you_mean
-from bakeoff.config.entries import LimitSettings
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
@@ -17,6 +20,18 @@ from bakeoff.models.settings import settings_of
 _API_PATH = re.compile(r"(/chat/completions|/completions|/messages|/responses|/api/chat)?/*$")
 _VERSION = re.compile(r"/v\d+\w*$")
 _HERE = re.compile(r"^(localhost|0\.0\.0\.0)(?=:|$)")
+
+
+class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """What may be asked of a model at most, as its settings say.
+
+    `adaptive` is whether its endpoint is asked by as many at once as make it faster.
+    """
+
+    max_concurrency: Annotated[int, Meta(ge=1)] | None = None
+    rpm: Annotated[float, Meta(gt=0)] | None = None
+    tpm: Annotated[float, Meta(gt=0)] | None = None
+    adaptive: bool = True
 
 
 class Gates:
@@ -56,7 +71,8 @@ def limits_of(spec: ModelSpec) -> EndpointLimits:
     """Return the limits among the settings of *spec*."""
     names = LimitSettings.__struct_fields__
     own = {name: value for name, value in spec.settings.items() if name in names}
-    return settings_of(replace(spec, settings=own), LimitSettings).limits()
+    settings = settings_of(replace(spec, settings=own), LimitSettings)
+    return EndpointLimits(**msgspec.structs.asdict(settings))
 
 
 def endpoint_of(url: str) -> str:

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from bakeoff.config.entries import LimitSettings
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
+from bakeoff.models.limits import LimitSettings
 from bakeoff.models.retry import RetryPolicy, with_retries
 
 _WEEK_S = 7 * 24 * 3600.0
