@@ -15,7 +15,7 @@ from bakeoff.core.values import Json
 class FunctionAgent:
     """Calls `function(task, model, **settings)`; it returns the answer or an Outcome.
 
-    One that is not async may block: it is called beside the loop, so that nobody waits for it.
+    One that blocks is called beside the loop, so that nobody waits for it.
     """
 
     def __init__(self, function: Callable[..., object], settings: Mapping[str, Json]) -> None:
@@ -26,16 +26,23 @@ class FunctionAgent:
         """Let the function solve the task."""
         call = partial(self._function, task, kit.model, **self._settings)
         # a coroutine function only makes its coroutine; called here, it costs no thread
-        answer = call() if _is_async(self._function) else await called_aside(call)
+        answer = await called_aside(call) if blocks(self._function) else call()
         if inspect.isawaitable(answer):
             answer = await answer
-        if isinstance(answer, Outcome):
-            return answer
-        if isinstance(answer, str):
-            return Outcome(answer=answer, transcript=(Message(role="assistant", content=answer),))
-        raise AgentError(f"it returned {type(answer).__name__}; return a str or an Outcome")
+        return outcome_of(answer)
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def outcome_of(answer: object) -> Outcome:
+    """Return what a function left, which may be just the answer."""
+    if isinstance(answer, Outcome):
+        return answer
+    if isinstance(answer, str):
+        return Outcome(answer=answer, transcript=(Message(role="assistant", content=answer),))
+    raise AgentError(f"it returned {type(answer).__name__}; return a str or an Outcome")
+
+
+def blocks(agent: object) -> bool:
+    """Whether *agent*, a function or an object that solves, is not async."""
+    function = getattr(agent, "solve", agent)
     called = getattr(function, "__call__", None)  # noqa: B004 -- an object may be called too
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    return not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called))

@@ -1,6 +1,7 @@
 """Live parts for trials: built once, shared by all trials that name them, closed together."""
 
 import os
+import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,9 +13,11 @@ from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.agents.attended import Attended, attended
+from bakeoff.agents.blocking import BlockingAgent
+from bakeoff.agents.blocking_wire import Begin
 from bakeoff.agents.dialogue import InDialogue
 from bakeoff.agents.direct import Direct
-from bakeoff.agents.function import FunctionAgent
+from bakeoff.agents.function import FunctionAgent, blocks
 from bakeoff.api.local_models import served, warm_up
 from bakeoff.api.model_names import OWN, learn_literals, with_secrets
 from bakeoff.api.site import Premises
@@ -44,6 +47,7 @@ class _Checks(Protocol):
     def check(self, task: Task) -> None: ...
 
 
+_WORKER = (sys.executable, "-m", "bakeoff.worker")
 _UNGATED = frozenset({"embedded", "scripted"})  # nobody else is in the queue
 
 
@@ -95,8 +99,25 @@ class Parts:
         return replace(spec, base_url=url)
 
     def agent(self, spec: AgentSpec) -> Agent:
-        """Return a live agent."""
-        return live_agent(spec, self.find("agents", spec.name))
+        """Return a live agent.
+
+        One that blocks has processes of its own. An object has not: it lives where it was made.
+        """
+        part = self.find("agents", spec.name)
+        built = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
+        if spec.name not in self.own and callable(getattr(built, "solve", built)) and blocks(built):
+            return BlockingAgent(_WORKER, self._begin(spec))
+        if hasattr(built, "solve"):
+            return built  # it has the one method of the port
+        return FunctionAgent(_function(built, f"agent {spec.name!r}"), spec.settings)
+
+    def _begin(self, spec: AgentSpec) -> Begin:
+        return Begin(
+            agent=spec.name,
+            settings=dict(spec.settings),
+            folders=tuple(map(str, self.folders)),
+            path=tuple(sys.path),
+        )
 
     def scorer(self, spec: ScorerSpec) -> Scorer:
         """Return a live scorer."""
@@ -105,14 +126,6 @@ class Parts:
         if hasattr(built, "score"):
             return built  # it has the one method of the port
         return FunctionScorer(_function(built, f"scorer {spec.name!r}"), settings=spec.settings)
-
-
-def live_agent(spec: AgentSpec, part: object) -> Agent:
-    """Return *part* as the agent that *spec* describes."""
-    built = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
-    if hasattr(built, "solve"):
-        return built  # it has the one method of the port
-    return FunctionAgent(_function(built, f"agent {spec.name!r}"), spec.settings)
 
 
 def _own_model(part: object, spec: ModelSpec) -> Model:
@@ -193,6 +206,7 @@ class SharedRigs:
         self._scorers: dict[str, Scorer] = {}
         self._of_task: dict[str, tuple[Scorer, ...]] = {}
         self._seats: dict[str, tuple[Agent, Model]] = {}
+        self._blocking: list[BlockingAgent] = []
         roles = plan.conditions.roles if roles is None else roles
         self._role_specs = roles
         self._roles = {name: self._model(spec) for name, spec in roles.items()}
@@ -202,6 +216,8 @@ class SharedRigs:
             self._tariffs[candidate.digest] = parts.tariff(candidate.model)
             agent: Agent = parts.agent(candidate.agent) if ask_candidates else Direct()
             model = self._model(candidate.model) if ask_candidates else FunctionModel(_nobody)
+            if isinstance(agent, BlockingAgent):
+                self._blocking.append(agent)
             if premises is not None:
                 self._sites[candidate.digest] = premises.site(agent)
             self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
@@ -255,7 +271,9 @@ class SharedRigs:
         return self._parts.tapes.words()
 
     async def close(self) -> None:
-        """Close every model."""
+        """End every process, and close every model."""
+        for agent in self._blocking:
+            await agent.close()
         for model in self._models.values():
             if hasattr(model, "close"):
                 await model.close()

@@ -1,0 +1,122 @@
+"""What a run and the process of an agent that blocks say to each other: each message with its length first."""
+
+import struct
+from collections.abc import Callable
+from typing import BinaryIO
+
+import msgspec
+
+from bakeoff.core.outcome import Completion, Outcome, Request, Tool
+from bakeoff.core.task import Message, Task
+from bakeoff.core.values import Json
+
+HEAD = struct.Struct(">I")
+
+
+class Begin(msgspec.Struct, tag=True):
+    """Which agent the process is for, and where its Python is found."""
+
+    agent: str
+    settings: dict[str, Json]
+    folders: tuple[str, ...]
+    path: tuple[str, ...]
+
+
+class Solve(msgspec.Struct, tag=True):
+    """A task to solve, and whom beside the model the agent may ask."""
+
+    task: Task
+    rollout: int
+    label: str
+    roles: tuple[str, ...]
+
+
+class Answer(msgspec.Struct, tag=True):
+    """The answer to a question."""
+
+    number: int
+    completion: Completion
+
+
+class Refusal(msgspec.Struct, tag=True):
+    """A question got no answer."""
+
+    number: int
+    message: str
+    transient: bool
+    billable: bool
+
+
+class Ask(msgspec.Struct, tag=True):
+    """A question to the model, or to a role."""
+
+    number: int
+    role: str | None
+    messages: tuple[Message, ...]
+    parameters: dict[str, Json]
+    api_type: str | None
+    schema: dict[str, Json] | None
+    tools: tuple[Tool, ...]
+    rollout: int
+
+    @staticmethod
+    def of(request: Request, number: int, role: str | None) -> "Ask":
+        """Return *request* as a message."""
+        return Ask(
+            number=number,
+            role=role,
+            messages=request.messages,
+            parameters=dict(request.parameters),
+            api_type=request.api_type,
+            schema=None if request.schema is None else dict(request.schema),
+            tools=request.tools,
+            rollout=request.rollout,
+        )
+
+    def request(self) -> Request:
+        """Return the question as it was asked."""
+        return Request(
+            messages=self.messages,
+            parameters=self.parameters,
+            api_type=self.api_type,
+            schema=self.schema,
+            tools=self.tools,
+            rollout=self.rollout,
+        )
+
+
+class Left(msgspec.Struct, tag=True):
+    """The task is done."""
+
+    outcome: Outcome
+
+
+class Broke(msgspec.Struct, tag=True):
+    """The agent raised; where it was a refusal that it did not catch, `number` is of that question."""
+
+    message: str
+    number: int | None = None
+
+
+ToAgent = Begin | Solve | Answer | Refusal
+FromAgent = Ask | Left | Broke
+
+to_agent: Callable[[bytes], ToAgent] = msgspec.msgpack.Decoder(ToAgent).decode
+from_agent: Callable[[bytes], FromAgent] = msgspec.msgpack.Decoder(FromAgent).decode
+_encoder = msgspec.msgpack.Encoder(enc_hook=str)  # what is no plain data goes as its text
+
+
+def packed(message: ToAgent | FromAgent) -> bytes:
+    """Return *message* as it goes over the wire."""
+    data = _encoder.encode(message)
+    return HEAD.pack(len(data)) + data
+
+
+def heard(wire: BinaryIO) -> bytes | None:
+    """Return the next message, or None where the other side is gone."""
+    head = wire.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    (size,) = HEAD.unpack(head)
+    data = wire.read(size)
+    return data if len(data) == size else None

@@ -1,0 +1,146 @@
+"""A process with one agent in it that blocks: `python -m bakeoff.worker FD`, started by a run."""
+
+import asyncio
+import itertools
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from inspect import isawaitable
+from pathlib import Path
+from queue import SimpleQueue
+
+from bakeoff import registry
+from bakeoff.agents.blocking_wire import (
+    Answer,
+    Ask,
+    Begin,
+    Broke,
+    FromAgent,
+    Left,
+    Refusal,
+    Solve,
+    heard,
+    packed,
+    to_agent,
+)
+from bakeoff.agents.function import outcome_of
+from bakeoff.core.errors import ProviderError
+from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.ports import Kit
+from bakeoff.core.task import Task
+
+Call = Callable[[Task, Kit], object]
+
+
+class _RefusedError(ProviderError):
+    """A question got no answer; the run knows why by its number."""
+
+    number = 0
+
+
+class _Line:
+    """The line to the run: tasks come in, questions and what is left go out.
+
+    When the run is gone, so is this process with all it started, whatever it is doing.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, Future[Completion]] = {}
+        self._sending = threading.Lock()
+        self.orders: SimpleQueue[Begin | Solve] = SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True, name="line").start()
+
+    def send(self, message: FromAgent) -> None:
+        with self._sending:
+            self._socket.sendall(packed(message))
+
+    def ask(self, request: Request, role: str | None) -> Future[Completion]:
+        number = next(self._numbers)
+        answer = self._asked[number] = Future()
+        self.send(Ask.of(request, number, role))
+        return answer
+
+    def _listen(self) -> None:
+        with self._socket.makefile("rb") as wire:
+            while (data := heard(wire)) is not None:
+                self._take(data)
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    def _take(self, data: bytes) -> None:
+        message = to_agent(data)
+        if isinstance(message, Answer):
+            self._asked.pop(message.number).set_result(message.completion)
+        elif isinstance(message, Refusal):
+            refused = _RefusedError(
+                message.message, transient=message.transient, billable=message.billable
+            )
+            refused.number = message.number
+            self._asked.pop(message.number).set_exception(refused)
+        else:
+            self.orders.put(message)
+
+
+class _Asks:
+    """A model on the other side of the line; several threads or tasks may ask at once."""
+
+    def __init__(self, line: _Line, role: str | None = None) -> None:
+        self._line = line
+        self._role = role
+
+    async def complete(self, request: Request) -> Completion:
+        return await asyncio.wrap_future(self._line.ask(request, self._role))
+
+
+def main() -> None:
+    """Solve one task after another until the run is gone."""
+    line = _Line(int(sys.argv[1]))
+    begin = line.orders.get()
+    assert isinstance(begin, Begin)  # noqa: S101 -- the first word of a run
+    sys.path[:] = begin.path
+    call = _call(begin)
+    while True:
+        order = line.orders.get()
+        if isinstance(order, Solve):
+            line.send(_solved(call, order, line))
+
+
+def _call(begin: Begin) -> Call:
+    folders = [Path(folder) for folder in begin.folders]
+    part = registry.find("agents", begin.agent, folders=folders)
+    built = registry.build(part, begin.settings, what=f"agent {begin.agent!r}")
+    if hasattr(built, "solve"):
+        solve: Call = built.solve
+        return solve
+    assert callable(built)  # noqa: S101 -- the run has looked
+    return lambda task, kit: built(task, kit.model, **begin.settings)
+
+
+def _solved(call: Call, order: Solve, line: _Line) -> Left | Broke:
+    kit = Kit(
+        model=_Asks(line),
+        roles={role: _Asks(line, role) for role in order.roles},
+        rollout=order.rollout,
+        label=order.label,
+    )
+    try:
+        answer = call(order.task, kit)
+        return Left(outcome_of(asyncio.run(_awaited(answer)) if isawaitable(answer) else answer))
+    except Exception as error:  # noqa: BLE001 -- the run is told
+        traceback.print_exc()
+        number = error.number if isinstance(error, _RefusedError) else None
+        return Broke(message=f"{type(error).__name__}: {error}", number=number)
+
+
+async def _awaited(answer: Awaitable[object]) -> object:
+    return await answer
+
+
+if __name__ == "__main__":
+    main()
