@@ -8,12 +8,14 @@ TESTS_AT_ONCE ?= 3
 RUN := $(UV) run --no-sync
 export UV_PYTHON := $(PYTHON)
 export UV_PYTHON_DOWNLOADS := never
+# what Python compiles is kept, whatever the shell says: the tests alone start it all the time
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: setup
 	$(RUN) bakeoff run examples/quick/suite.json --model embedded
 
 test: setup system lint
-	$(RUN) pytest -m "not soak" -n $(TESTS_AT_ONCE) --dist loadfile
+	$(RUN) pytest -m "not soak" -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(RUN) ruff check .

@@ -1,30 +1,27 @@
-"""Draw what `make demo` prints: `python -m docs.picture` runs the demo and writes the picture."""
+"""Take the picture in the README: `python -m docs.picture REPORT.html`, of the report of a real batch."""
 
-import io
-import re
-import tempfile
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from shutil import which
 
-from rich.console import Console
-from rich.text import Text
-
-import bakeoff
-from bakeoff.cli.tables import print_summary
-
-PICTURE = Path(__file__).parent / "images" / "demo.svg"
-SUITE = Path(__file__).parent.parent / "examples" / "quick" / "suite.json"
+PICTURE = Path(__file__).parent / "images" / "report.png"
+_SIZE = {"width": 1120, "height": 950}
 
 
-def main() -> None:
-    """Run the demo on the embedded model and keep its screen."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = bakeoff.run(SUITE, models=["embedded"], output=folder)
-        screen = Console(record=True, width=92, file=io.StringIO(), force_terminal=True)
-        screen.print(Text("$ make demo", style="bold"))
-        print_summary(run.summary(), folder=Path("runs") / run.id, out=screen)
-    svg = screen.export_svg(title="bakeoff")
-    PICTURE.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
+def main(argv: Sequence[str]) -> int:
+    """Open the report in Chromium and keep the top of it."""
+    from playwright.sync_api import sync_playwright
+
+    (report,) = map(Path, argv)
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport=_SIZE)
+        page.goto(report.resolve().as_uri())
+        page.screenshot(path=PICTURE)
+        browser.close()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

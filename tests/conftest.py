@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 import tempfile
 
 import pytest
@@ -11,6 +12,13 @@ from hypothesis import settings
 # a test must not fail because the machine is busy
 settings.register_profile("bakeoff", deadline=None)
 settings.load_profile("bakeoff")
+
+# every test of the command line starts a Python: it need not compile all of bakeoff each time
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# the longest first: no worker is left with one of them at the end
+_ORDER = ("e2e", "contract", "faults", "component", "golden", "unit")
 
 # the same again on another engine: the contract suite runs on all of them anyway
 _SOAK = re.compile(
@@ -40,3 +48,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what only repeats something at length."""
     if _SOAK.search(item.nodeid):
         item.add_marker(pytest.mark.soak)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    rank = {name: place for place, name in enumerate(_ORDER)}
+    items.sort(key=lambda item: rank.get(item.path.parent.name, 0))

@@ -1,25 +1,21 @@
 """The adapter for Anthropic's Messages API, against its documented wire format."""
 
-import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.errors import ProviderError, UsageError
-from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
+from bakeoff.core.errors import UsageError
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.anthropic import build
+from support.adapters import WEATHER, Adapter, body, question
 from support.loopback import Asked, Loopback, Reply, sse
 
-WEATHER = Tool(
-    name="weather",
-    description="The weather of a city.",
-    parameters={"type": "object", "properties": {"city": {"type": "string"}}},
-)
+claude = Adapter(build=build, provider="anthropic", name="claude-x", api_key="k")
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Köln"}}
 THOUGHT = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
 
@@ -28,11 +24,6 @@ THOUGHT = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
 def server() -> Iterator[Loopback]:
     with Loopback(lambda _: message()) as running:
         yield running
-
-
-def body(data: object, *, status: int = 200, **headers: str) -> Reply:
-    given = {"Content-Type": "application/json", **headers}
-    return Reply(status=status, headers=given, body=json.dumps(data).encode())
 
 
 def message(*content: dict[str, Any], **rest: Any) -> Reply:
@@ -54,47 +45,6 @@ def message(*content: dict[str, Any], **rest: Any) -> Reply:
 def no(kind: str, text: str, status: int, **headers: str) -> Reply:
     error = {"type": "error", "error": {"type": kind, "message": text}, "request_id": "req_1"}
     return body(error, status=status, **headers)
-
-
-def question(*messages: Message, **rest: Any) -> Request:
-    return Request(messages=messages or (Message(role="user", content="2 + 2?"),), **rest)
-
-
-def spec_of(server: Loopback, **rest: Any) -> ModelSpec:
-    settings = {"retry_delay_s": 0.001, **rest.pop("settings", {})}
-    base = {"provider": "anthropic", "name": "claude-x", "base_url": server.url, "api_key": "k"}
-    return ModelSpec(**{**base, "settings": settings, **rest})
-
-
-def conversation(server: Loopback, *requests: Callable[[Completion | None], Request], **spec: Any):
-    """Return the answers of one model to requests that may build on the answer before."""
-
-    async def main() -> list[Completion]:
-        model = build(spec_of(server, **spec))
-        answers: list[Completion] = []
-        try:
-            for request in requests:
-                answers.append(await model.complete(request(answers[-1] if answers else None)))
-        finally:
-            await model.close()
-        return answers
-
-    return asyncio.run(main())
-
-
-def ask(server: Loopback, request: Request | None = None, **spec: Any) -> Completion:
-    return conversation(server, lambda _: request or question(), **spec)[0]
-
-
-def answered(server: Loopback, reply: Reply, **spec: Any) -> Completion:
-    server.answer = lambda _: reply
-    return ask(server, **spec)
-
-
-def faulted(server: Loopback, reply: Reply, **settings: Any) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        answered(server, reply, settings={"max_retries": 0, **settings})
-    return caught.value
 
 
 # --- streams as documented
@@ -156,7 +106,9 @@ def tool_block(index: int, *pieces: str, key: str = "toolu_1") -> str:
 
 
 def streamed(server: Loopback, *events: str, **settings: Any) -> Completion:
-    return answered(server, sse(*events), settings={"stream": True, "max_retries": 0, **settings})
+    return claude.answered(
+        server, sse(*events), settings={"stream": True, "max_retries": 0, **settings}
+    )
 
 
 # --- where and what it asks
@@ -177,12 +129,12 @@ def streamed(server: Loopback, *events: str, **settings: Any) -> Completion:
 def test_a_base_url_with_or_without_its_version_or_a_full_url_will_do(
     server: Loopback, path: str, asked: str
 ) -> None:
-    ask(server, base_url=server.url.removesuffix("/v1") + path)
+    claude.ask(server, base_url=server.url.removesuffix("/v1") + path)
     assert server.requests[0].path == asked
 
 
 def test_the_key_and_the_version_go_into_their_headers(server: Loopback) -> None:
-    ask(server, api_key="sk-ant\n", headers={"anthropic-beta": "x"})
+    claude.ask(server, api_key="sk-ant\n", headers={"anthropic-beta": "x"})
     headers = server.requests[0].headers
     assert (headers["x-api-key"], headers["anthropic-version"]) == ("sk-ant", "2023-06-01")
     assert headers["anthropic-beta"] == "x"
@@ -190,8 +142,8 @@ def test_the_key_and_the_version_go_into_their_headers(server: Loopback) -> None
 
 
 def test_a_version_of_ones_own_is_sent(server: Loopback) -> None:
-    ask(server, settings={"anthropic_version": "2030-01-01"})
-    ask(server, headers={"Anthropic-Version": "2031-01-01"})
+    claude.ask(server, settings={"anthropic_version": "2030-01-01"})
+    claude.ask(server, headers={"Anthropic-Version": "2031-01-01"})
     sent = [{k.lower(): v for k, v in r.headers.items()} for r in server.requests]
     assert [h["anthropic-version"] for h in sent] == ["2030-01-01", "2031-01-01"]
 
@@ -202,7 +154,7 @@ def test_a_model_without_a_url_is_told_how_to_give_one() -> None:
 
 
 def test_a_plain_question_goes_out_with_a_limit_of_its_own(server: Loopback) -> None:
-    ask(server)
+    claude.ask(server)
     assert server.requests[0].body == {
         "model": "claude-x",
         "max_tokens": 4096,
@@ -211,7 +163,7 @@ def test_a_plain_question_goes_out_with_a_limit_of_its_own(server: Loopback) -> 
 
 
 def test_system_messages_stand_apart_from_the_conversation(server: Loopback) -> None:
-    ask(
+    claude.ask(
         server,
         question(
             Message(role="system", content="Be brief."),
@@ -231,7 +183,7 @@ def test_system_messages_stand_apart_from_the_conversation(server: Loopback) -> 
 
 
 def test_common_parameters_are_translated_and_the_candidates_own_win(server: Loopback) -> None:
-    reply = ask(
+    reply = claude.ask(
         server,
         question(parameters={"max_tokens": 9, "temperature": 0.0, "stop": "\n", "seed": 1}),
         parameters={"temperature": 0.7, "top_p": 0.9, "top_k": 5, "metadata": {"user_id": "u"}},
@@ -264,14 +216,14 @@ def test_common_parameters_are_translated_and_the_candidates_own_win(server: Loo
 def test_options_of_reasoning_go_where_the_api_looks_for_them(
     server: Loopback, given: dict[str, Any], sent: dict[str, Any]
 ) -> None:
-    ask(server, question(parameters=given))
+    claude.ask(server, question(parameters=given))
     found = server.requests[0].body
     assert {k: v for k, v in found.items() if k not in {"model", "max_tokens", "messages"}} == sent
 
 
 def test_a_schema_is_sent_as_the_format_of_the_answer_beside_the_effort(server: Loopback) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    ask(server, question(schema=schema, parameters={"effort": "low"}))
+    claude.ask(server, question(schema=schema, parameters={"effort": "low"}))
     assert server.requests[0].body["output_config"] == {
         "effort": "low",
         "format": {"type": "json_schema", "schema": schema},
@@ -289,7 +241,7 @@ def test_a_schema_is_sent_as_the_format_of_the_answer_beside_the_effort(server: 
 def test_tools_and_the_choice_among_them_are_sent(
     server: Loopback, choice: object, sent: object
 ) -> None:
-    ask(server, question(tools=(WEATHER,), parameters={"tool_choice": choice}))
+    claude.ask(server, question(tools=(WEATHER,), parameters={"tool_choice": choice}))
     found = server.requests[0].body
     assert found["tools"] == [
         {
@@ -306,7 +258,7 @@ def test_calls_and_results_of_tools_go_back_in_the_apis_own_shape(server: Loopba
         ToolCall(id="a", name="weather", arguments='{"city": "Köln"}'),
         ToolCall(id="b", name="weather", arguments='{"city": '),
     )
-    ask(
+    claude.ask(
         server,
         question(
             Message(role="user", content="Weather?"),
@@ -344,7 +296,7 @@ def test_calls_and_results_of_tools_go_back_in_the_apis_own_shape(server: Loopba
 
 
 def test_a_whole_answer_is_read(server: Loopback) -> None:
-    reply = answered(server, message())
+    reply = claude.answered(server, message())
     assert (reply.text, reply.stop_reason, reply.model) == ("4", "stop", "claude-test")
     assert (reply.reasoning, reply.tool_calls, reply.flags, reply.raw) == (None, (), (), None)
     assert reply.elapsed_s > 0
@@ -361,14 +313,14 @@ def test_what_went_through_the_cache_counts_as_input_too(server: Loopback) -> No
         "output_tokens": 40,
         "output_tokens_details": {"thinking_tokens": 25},
     }
-    assert answered(server, message(usage=usage)).usage == Usage(
+    assert claude.answered(server, message(usage=usage)).usage == Usage(
         input_tokens=3210, output_tokens=40, reasoning_tokens=25, cached_tokens=3000
     )
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": -1}])
 def test_counts_that_were_not_given_are_unknown(server: Loopback, usage: object) -> None:
-    assert answered(server, message(usage=usage)).usage == UNKNOWN_USAGE
+    assert claude.answered(server, message(usage=usage)).usage == UNKNOWN_USAGE
 
 
 @pytest.mark.parametrize(
@@ -384,13 +336,13 @@ def test_counts_that_were_not_given_are_unknown(server: Loopback, usage: object)
     ],
 )
 def test_reasons_to_stop_are_said_in_our_words(server: Loopback, said: str, meant: str) -> None:
-    assert answered(server, message(stop_reason=said)).stop_reason == meant
+    assert claude.answered(server, message(stop_reason=said)).stop_reason == meant
 
 
 def test_thinking_is_kept_apart_and_tool_calls_are_read(server: Loopback) -> None:
     text = {"type": "text", "text": "Let me look."}
     hidden = {"type": "redacted_thinking", "data": "xyz"}
-    reply = answered(server, message(THOUGHT, hidden, text, CALL, stop_reason="tool_use"))
+    reply = claude.answered(server, message(THOUGHT, hidden, text, CALL, stop_reason="tool_use"))
     assert (reply.text, reply.reasoning) == ("Let me look.", "Look it up.")
     assert reply.tool_calls == (
         ToolCall(id="toolu_1", name="weather", arguments='{"city": "Köln"}'),
@@ -399,12 +351,12 @@ def test_thinking_is_kept_apart_and_tool_calls_are_read(server: Loopback) -> Non
 
 
 def test_a_turn_that_ended_without_a_word_is_flagged(server: Loopback) -> None:
-    reply = answered(server, body({"content": [], "stop_reason": "end_turn"}))
+    reply = claude.answered(server, body({"content": [], "stop_reason": "end_turn"}))
     assert (reply.text, reply.stop_reason, reply.flags) == ("", "stop", ("empty",))
 
 
 def test_the_raw_answer_is_kept_where_asked_for(server: Loopback) -> None:
-    reply = answered(server, message(extra=[1]), settings={"keep_raw": True})
+    reply = claude.answered(server, message(extra=[1]), settings={"keep_raw": True})
     assert isinstance(reply.raw, dict)
     assert reply.raw["extra"] == [1]
 
@@ -428,7 +380,7 @@ def test_signed_thinking_goes_back_with_the_call_it_led_to(server: Loopback, str
         said = Message(role="assistant", content=first.text, tool_calls=first.tool_calls)
         return question(user, said, Message(role="tool", content="rain", tool_call_id="toolu_1"))
 
-    conversation(server, lambda _: question(user), second, settings={"stream": stream})
+    claude.conversation(server, lambda _: question(user), second, settings={"stream": stream})
     assert server.requests[1].body["messages"][1] == {
         "role": "assistant",
         "content": [THOUGHT, CALL],
@@ -442,7 +394,7 @@ def test_a_message_that_an_agent_changed_goes_back_as_it_is_now(server: Loopback
         assert first is not None
         return question(Message(role="assistant", content="Hm.", tool_calls=first.tool_calls))
 
-    conversation(server, lambda _: question(), second)
+    claude.conversation(server, lambda _: question(), second)
     assert server.requests[1].body["messages"][0]["content"] == [
         {"type": "text", "text": "Hm."},
         CALL,
@@ -499,13 +451,13 @@ def test_the_time_to_the_first_token_is_measured(server: Loopback) -> None:
         time.sleep(0.1)
         yield (end() + STOP).encode()
 
-    reply = answered(server, Reply(chunks=chunks()), settings={"stream": True})
+    reply = claude.answered(server, Reply(chunks=chunks()), settings={"stream": True})
     assert reply.first_token_s is not None
     assert 0.1 <= reply.first_token_s <= reply.elapsed_s - 0.05
 
 
 def test_a_whole_answer_instead_of_a_stream_is_understood(server: Loopback) -> None:
-    assert answered(server, message(), settings={"stream": True}).text == "4"
+    assert claude.answered(server, message(), settings={"stream": True}).text == "4"
 
 
 @pytest.mark.parametrize(
@@ -516,7 +468,7 @@ def test_a_whole_answer_instead_of_a_stream_is_understood(server: Loopback) -> N
 def test_a_stream_cut_before_its_last_event_may_be_tried_again(
     server: Loopback, events: tuple[str, ...]
 ) -> None:
-    fault = faulted(server, sse(*events), stream=True)
+    fault = claude.faulted(server, sse(*events), stream=True)
     assert fault.transient
     assert "ended before the answer did" in str(fault)
 
@@ -526,14 +478,14 @@ def test_an_error_in_the_stream_is_tried_again(server: Loopback) -> None:
     good = sse(START, text_block(0, "4"), end(), STOP)
     server.answer = lambda asked: good if asked.number else sse(START, overloaded)
     heard: list[str] = []
-    reply = ask(server, question(on_retry=heard.append), settings={"stream": True})
+    reply = claude.ask(server, question(on_retry=heard.append), settings={"stream": True})
     assert (reply.text, reply.retries) == ("4", 1)
     assert set(heard) == {"the stream broke: Overloaded"}
 
 
 def test_an_error_in_the_stream_that_will_not_pass_ends_the_trial(server: Loopback) -> None:
     broken = event("error", error={"type": "invalid_request_error", "message": "no such tool"})
-    fault = faulted(server, sse(START, broken), stream=True, max_retries=3)
+    fault = claude.faulted(server, sse(START, broken), stream=True, max_retries=3)
     assert not fault.transient
     assert len(server.requests) == 1
 
@@ -544,7 +496,7 @@ def test_an_error_in_the_stream_that_will_not_pass_ends_the_trial(server: Loopba
 def test_an_overloaded_service_is_asked_again(server: Loopback) -> None:
     busy = no("overloaded_error", "Overloaded", 529)
     server.answer = lambda asked: message() if asked.number == 2 else busy
-    reply = ask(server)
+    reply = claude.ask(server)
     assert (reply.text, reply.retries) == ("4", 2)
 
 
@@ -552,7 +504,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_it_says(server: Loopback) -> None
     limit = no("rate_limit_error", "slow down", 429, **{"retry-after": "0.3"})
     server.answer = lambda asked: message() if asked.number else limit
     began = time.monotonic()
-    assert ask(server).retries == 1
+    assert claude.ask(server).retries == 1
     assert time.monotonic() - began >= 0.3
 
 
@@ -562,7 +514,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_it_says(server: Loopback) -> None
 def test_a_request_that_is_refused_is_not_repeated(
     server: Loopback, kind: str, status: int
 ) -> None:
-    fault = faulted(server, no(kind, "no good", status), max_retries=3)
+    fault = claude.faulted(server, no(kind, "no good", status), max_retries=3)
     assert not fault.transient
     assert "no good" in str(fault)
     assert len(server.requests) == 1
@@ -589,11 +541,11 @@ def test_a_request_that_is_refused_is_not_repeated(
 def test_what_is_no_answer_is_a_clear_fault(
     server: Loopback, reply: Reply, transient: bool, words: str
 ) -> None:
-    fault = faulted(server, reply)
+    fault = claude.faulted(server, reply)
     assert fault.transient is transient
     assert words in str(fault)
 
 
 def test_half_a_character_in_an_answer_is_replaced(server: Loopback) -> None:
     raw = b'{"content": [{"type": "text", "text": "a\\ud800b"}], "stop_reason": "end_turn"}'
-    assert answered(server, Reply(body=raw)).text == "a\ufffdb"
+    assert claude.answered(server, Reply(body=raw)).text == "a\ufffdb"

@@ -82,6 +82,25 @@ MOUNTS_1 = """\
 """
 
 
+def test_the_groups_of_other_users_are_left_to_them(groups: cgroups.Cgroups) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can act for somebody else")
+    code = "from bakeoff._lib import owner; print(owner.mine())"
+    dead = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    left = groups.make(f"{dead.stdout.strip()}-0", BoxLimits())
+    try:
+        code = (
+            "import os\nfrom bakeoff.sandboxes import cgroups\n"
+            "os.setresuid(65534, 65534, 65534)\nprint(cgroups.reap())"
+        )
+        as_nobody = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        )
+        assert (as_nobody.stdout.strip(), as_nobody.stderr) == ("[]", "")
+    finally:
+        left.remove()
+
+
 def test_in_version_1_each_controller_has_a_place_of_its_own() -> None:
     own = "4:memory:/user/x\n3:cpu,cpuacct:/\n2:pids:/docker/abc\n1:name=systemd:/x\n0::/\n"
     assert cgroups._version_1(own, MOUNTS_1) == {
@@ -129,6 +148,19 @@ def test_a_file_without_a_name_counts_while_it_is_held_open(folder: Path) -> Non
         (folder / "file").unlink()
         assert 1_000_000 <= unlinked([os.getpid()], (folder,)) < 1_200_000
     assert unlinked([os.getpid()], (folder,)) == 0
+
+
+def test_a_file_that_is_closed_meanwhile_does_not_hide_the_others(folder: Path) -> None:
+    with (folder / "gone").open("wb") as file:
+        file.write(b"x" * 1_000_000)
+        file.flush()
+        (folder / "gone").unlink()
+        high = os.dup2(file.fileno(), 900)
+        try:
+            file.close()  # now the listing of what is open has a lower number, and ends before
+            assert unlinked([os.getpid()], (folder,)) >= 1_000_000
+        finally:
+            os.close(high)
 
 
 def test_the_watch_says_when_there_is_too_much_and_not_before(folder: Path) -> None:

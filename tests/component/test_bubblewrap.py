@@ -256,20 +256,6 @@ def test_an_unpacked_image_can_be_what_a_box_sees(folder: Path, tmp_path: Path) 
 # ---- limits
 
 
-def test_it_says_what_keeps_the_limits(folder: Path) -> None:
-    for sandbox in (Bubblewrap(), Bubblewrap(control_groups=False)):
-
-        async def opened(sandbox: Bubblewrap = sandbox) -> str:
-            assert "not known" in sandbox.limits_kept_by
-            await (await sandbox.open(BoxSpec(label="t", folder=folder))).close()
-            said = sandbox.limits_kept_by
-            await sandbox.close()
-            return said
-
-        assert "watched" in asyncio.run(opened())
-    assert "rlimits" in asyncio.run(opened())
-
-
 def test_without_control_groups_memory_is_limited_for_each_process(folder: Path) -> None:
     hog = "x = bytearray()\nwhile True: x += b'x' * 10_000_000"
     limits = BoxLimits(memory_mb=200)

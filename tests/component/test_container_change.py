@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from bakeoff.core.boxes import BoxSpec, Mount
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import BoxLimits, Image, Tree
+from bakeoff.sandboxes import container_change
 from bakeoff.sandboxes.container import Container
 from support.container_boxes import opened, sandbox, shell
 from support.container_engines import Engine, engine
@@ -138,6 +140,27 @@ def test_a_change_that_is_too_big_is_refused_with_what_to_do(where: Engine) -> N
                 await box.change()
 
     asyncio.run(scenario())
+
+
+def test_an_export_that_is_cut_between_two_files_is_a_fault(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(name.encode() * 512)
+    whole_tar = tmp_path / "whole.tar"
+    subprocess.run(["tar", "-cf", whole_tar, "-C", tmp_path, "a", "b"], check=True)
+
+    def taken(script: str) -> bytes:
+        return container_change.archive(
+            ("sh", "-c", script, "sh", str(whole_tar)),
+            environment={"PATH": "/usr/bin:/bin"},
+            kept=frozenset({"/a", "/b"}),
+            most_mb=1,
+            time_s=20,
+        )
+
+    with tarfile.open(fileobj=io.BytesIO(taken('cat "$1"'))) as made:
+        assert made.getnames() == ["a", "b"]
+    with pytest.raises(SandboxError, match="exit code 3; it said: no room"):
+        taken('head -c 1024 "$1"; echo no room >&2; exit 3')
 
 
 def test_a_package_manager_can_change_owners_but_nobody_gets_more_rights(

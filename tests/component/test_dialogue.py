@@ -1,15 +1,19 @@
 """The rules of a dialogue, one by one, with roles that follow a script."""
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from bakeoff.agents.dialogue_prompts import WRAP_UP
+from bakeoff.core.budget import Price, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import ProviderError
-from bakeoff.core.outcome import Request
+from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.record import Status
+from bakeoff.engine.trial import run_attempt
 from support.dialogues import (
     Scene,
     Script,
@@ -208,15 +212,18 @@ def test_a_role_that_cannot_be_read_twice_is_a_fault_and_never_a_zero() -> None:
     assert attempt.roles["instructor"].requests == 2
 
 
-def test_a_contradiction_without_a_follow_up_is_no_usable_answer() -> None:
+def test_one_who_objects_twice_without_a_follow_up_is_noted_and_nobody_speaks_instead() -> None:
     scene = Scene(
-        instructor=Script([instructs("Go.")]),
-        agent_model=Script([]),
-        supervisor=Script([objects(None), objects("  ")]),
+        instructor=Script([instructs("Go."), instructs("Bye.", end=True)]),
+        agent_model=Script(["a", "b"]),
+        supervisor=Script([objects(None), objects("  "), agrees()]),
     )
     attempt = scene.play()
-    assert attempt.fault is not None
-    assert "role 'supervisor'" in attempt.fault.message
+    assert [text for _, text in said(attempt)] == ["Go.", "a", "Bye.", "b"]
+    assert notes(attempt)["marks"] == {"contradicted": [1]}
+    assert speakers(attempt) == ["instructor", "instructor"]
+    assert scene.supervisor is not None
+    assert "'follow_up_instruction' is not a text" in scene.supervisor.asked[1].messages[-1].content
 
 
 @pytest.mark.parametrize("transient", [True, False])
@@ -243,13 +250,26 @@ def test_an_endpoint_without_structured_output_gets_the_form_in_words() -> None:
     assert [text for _, text in said(scene.play())] == ["Go.", "a"]
 
 
-def test_limits_cut_a_dialogue_and_what_was_said_stays() -> None:
+@pytest.mark.parametrize(
+    "limits", [Limits(requests=2), Limits(tokens=24), Limits(cost_usd=24e-6), Limits(time_s=0.5)]
+)
+def test_limits_cut_a_dialogue_and_what_was_said_stays(limits: Limits) -> None:
+    class Slower(Script):
+        """Never gives its third answer, where time is what is limited."""
+
+        async def __call__(self, request: Request) -> Completion:
+            if limits.time_s is not None and len(self.asked) == 2:
+                await asyncio.sleep(60)
+            return super().__call__(request)
+
     scene = Scene(
         instructor=Script([instructs("More.")], last_again=True),
-        agent_model=Script(["a", "b", "c", "d"]),
-        limits=Limits(requests=2),
+        agent_model=Slower(["a", "b", "c", "d"]),
+        limits=limits,
     )
-    attempt = scene.play()
+    priced = Tariff(price=Price(input=1.0, output=1.0))  # of a million tokens; an answer has 12
+    rig = replace(scene.rig(), tariff=priced)
+    attempt = asyncio.run(run_attempt(scene.trial(), rig, number=1))
     assert attempt.status is Status.LIMITED
     assert [text for _, text in said(attempt)] == ["More.", "a", "More.", "b", "More."]
     assert attempt.outcome is not None

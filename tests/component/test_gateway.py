@@ -21,6 +21,7 @@ from bakeoff.core.candidate import Limits, ModelSpec
 from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Request, Usage
+from bakeoff.core.task import ToolCall
 from bakeoff.engine.budget import Budget, Tab
 from bakeoff.engine.meter import Meter
 from bakeoff.gateway.door import TrialDoor
@@ -52,7 +53,7 @@ class Program:
     ) -> tuple[int, Any]:
         """Return the status, and the answer as data or as text."""
         given = {"Authorization": f"Bearer {self.token}"} if headers is None else headers
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = json.dumps(body).encode() if isinstance(body, dict) else body
         async with self._session.post(self._root + path, data=data, headers=given) as answer:
             text = await answer.text()
             whole = answer.content_type == "application/json"
@@ -433,6 +434,31 @@ def test_a_question_under_way_is_cut_when_its_door_closes(tmp_path: Path) -> Non
     run(main)
 
 
+def test_a_question_that_comes_in_while_its_door_closes_is_not_asked(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as (_, admit):
+            door, program = admit(FunctionModel(echo))
+            begun, closed = asyncio.Event(), asyncio.Event()
+
+            async def slowly() -> AsyncIterator[bytes]:
+                yield b'{"messages": [{"role": "user",'
+                begun.set()
+                await closed.wait()
+                yield b' "content": "hi"}]}'
+
+            asking = asyncio.create_task(program.post("/v1/chat/completions", slowly()))
+            await begun.wait()
+            await asyncio.sleep(0.1)  # the head has arrived, and its token was good
+            door.close()
+            await door.settled()
+            closed.set()
+            status, data = await asking
+            assert (status, door.requests) == (401, 0)
+            assert data["error"]["message"] == "the trial of this key is over"
+
+    run(main)
+
+
 def test_closing_the_gateway_does_not_wait_for_a_model(tmp_path: Path) -> None:
     async def never(_: Request) -> str:
         await asyncio.sleep(3600)
@@ -658,5 +684,42 @@ def test_what_is_left_out_is_noted_once_in_the_log_of_the_trial(tmp_path: Path) 
             for _ in range(2):
                 assert (await program.post("/v1/responses", body))[0] == 200
             assert journal.log == "gateway: not carried on: a tool of the type 'web_search'\n"
+
+    run(main)
+
+
+def test_a_program_cannot_flood_the_log_of_the_trial(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as (_, admit):
+            journal = Journal()
+            _, program = admit(FunctionModel(echo), journal)
+            for number in range(300):
+                body = {"messages": [{"role": f"{number}{'x' * 5_000}", "content": "hi"}]}
+                status, data = await program.post("/v1/chat/completions", body)
+                assert status == 400
+                assert len(data["error"]["message"]) <= 1000
+            assert journal.log is not None
+            assert 1_000 < len(journal.log) < 200_000
+
+    run(main)
+
+
+@every_asker
+@both_ways
+def test_half_a_character_in_an_answer_does_not_break_it(
+    tmp_path: Path, asker: Asker, stream: bool
+) -> None:
+    def broken(_: Request) -> Completion:
+        call = ToolCall(id="1", name="run", arguments=r'{"text": "a \ud83d b"}')
+        return Completion(text="so \ud83d far", tool_calls=(call,))
+
+    async def main() -> None:
+        async with opened(tmp_path) as (_, admit):
+            _, program = admit(FunctionModel(broken))
+            status, data = await program.ask(asker, stream=stream)
+            assert status == 200
+            heard = asker.streamed(data) if stream else asker.whole(data)
+            assert heard.text == "so \ufffd far"
+            assert heard.calls[0][1] == "run"
 
     run(main)

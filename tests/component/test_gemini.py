@@ -1,9 +1,8 @@
 """The adapter for Google's Gemini API, against its documented wire format."""
 
-import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +14,10 @@ from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.faults import fault_of
 from bakeoff.models.gemini import Place, build
 from bakeoff.models.retry import TryAgain
+from support.adapters import WEATHER, Adapter, body, question
 from support.loopback import Asked, Loopback, Reply, sse
 
-WEATHER = Tool(
-    name="weather",
-    description="The weather of a city.",
-    parameters={"type": "object", "properties": {"city": {"type": "string"}}},
-)
+gemini = Adapter(build=build, provider="google", name="gemini-3-x", api_key="k", versioned=False)
 CALL = {"functionCall": {"id": "f1", "name": "weather", "args": {"city": "Köln"}}}
 SIGNED = {**CALL, "thoughtSignature": "c2ln"}
 EXHAUSTED = {
@@ -41,11 +37,6 @@ def server() -> Iterator[Loopback]:
         yield running
 
 
-def body(data: object, *, status: int = 200) -> Reply:
-    headers = {"Content-Type": "application/json"}
-    return Reply(status=status, headers=headers, body=json.dumps(data).encode())
-
-
 def said(*parts: dict[str, Any], finish: str | None = "STOP", **rest: Any) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
     if finish:
@@ -59,50 +50,8 @@ def content(*parts: dict[str, Any], finish: str | None = "STOP", **rest: Any) ->
     return body(said(*parts, finish=finish, **{"usageMetadata": usage, **rest}))
 
 
-def question(*messages: Message, **rest: Any) -> Request:
-    return Request(messages=messages or (Message(role="user", content="2 + 2?"),), **rest)
-
-
-def spec_of(server: Loopback, **rest: Any) -> ModelSpec:
-    settings = {"retry_delay_s": 0.001, **rest.pop("settings", {})}
-    url = server.url.removesuffix("/v1")
-    base = {"provider": "google", "name": "gemini-3-x", "base_url": url, "api_key": "k"}
-    return ModelSpec(**{**base, "settings": settings, **rest})
-
-
-def conversation(server: Loopback, *requests: Callable[[Completion | None], Request], **spec: Any):
-    """Return the answers of one model to requests that may build on the answer before."""
-
-    async def main() -> list[Completion]:
-        model = build(spec_of(server, **spec))
-        answers: list[Completion] = []
-        try:
-            for request in requests:
-                answers.append(await model.complete(request(answers[-1] if answers else None)))
-        finally:
-            await model.close()
-        return answers
-
-    return asyncio.run(main())
-
-
-def ask(server: Loopback, request: Request | None = None, **spec: Any) -> Completion:
-    return conversation(server, lambda _: request or question(), **spec)[0]
-
-
-def answered(server: Loopback, reply: Reply, **spec: Any) -> Completion:
-    server.answer = lambda _: reply
-    return ask(server, **spec)
-
-
 def streamed(server: Loopback, *events: dict[str, Any]) -> Completion:
-    return answered(server, sse(*events), settings={"stream": True, "max_retries": 0})
-
-
-def faulted(server: Loopback, reply: Reply, **settings: Any) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        answered(server, reply, settings={"max_retries": 0, **settings})
-    return caught.value
+    return gemini.answered(server, sse(*events), settings={"stream": True, "max_retries": 0})
 
 
 def config(server: Loopback) -> dict[str, Any]:
@@ -146,7 +95,7 @@ def test_a_query_stays_at_the_end_of_the_url() -> None:
 
 
 def test_the_key_goes_into_its_header(server: Loopback) -> None:
-    ask(server, api_key="AIza\n")
+    gemini.ask(server, api_key="AIza\n")
     asked = server.requests[0]
     assert asked.headers["x-goog-api-key"] == "AIza"
     assert "Authorization" not in asked.headers
@@ -159,7 +108,7 @@ def test_a_model_without_a_url_is_told_how_to_give_one() -> None:
 
 
 def test_the_conversation_goes_out_as_contents_and_the_system_apart(server: Loopback) -> None:
-    ask(
+    gemini.ask(
         server,
         question(
             Message(role="system", content="Be brief."),
@@ -180,7 +129,7 @@ def test_the_conversation_goes_out_as_contents_and_the_system_apart(server: Loop
 
 def test_common_parameters_are_translated_and_the_candidates_own_win(server: Loopback) -> None:
     safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
-    ask(
+    gemini.ask(
         server,
         question(parameters={"max_tokens": 9, "temperature": 0.0, "stop": "\n", "seed": 1}),
         parameters={
@@ -221,13 +170,13 @@ def test_common_parameters_are_translated_and_the_candidates_own_win(server: Loo
 def test_options_of_reasoning_become_a_level_or_a_budget(
     server: Loopback, name: str, given: dict[str, Any], sent: dict[str, Any]
 ) -> None:
-    ask(server, question(parameters=given), name=name)
+    gemini.ask(server, question(parameters=given), name=name)
     assert config(server) == {"thinkingConfig": sent}
 
 
 def test_a_schema_is_sent_as_the_format_of_the_answer(server: Loopback) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    ask(server, question(schema=schema))
+    gemini.ask(server, question(schema=schema))
     assert config(server) == {
         "responseMimeType": "application/json",
         "responseJsonSchema": schema,
@@ -236,7 +185,7 @@ def test_a_schema_is_sent_as_the_format_of_the_answer(server: Loopback) -> None:
 
 def test_tools_and_the_choice_among_them_are_sent(server: Loopback) -> None:
     tools = (WEATHER, Tool(name="now", description="The time."))
-    ask(server, question(tools=tools, parameters={"tool_choice": "required"}))
+    gemini.ask(server, question(tools=tools, parameters={"tool_choice": "required"}))
     sent = server.requests[0].body
     assert sent["tools"] == [
         {
@@ -258,7 +207,7 @@ def test_calls_and_results_of_tools_go_back_in_the_apis_own_shape(server: Loopba
         ToolCall(id="a", name="weather", arguments='{"city": "Köln"}'),
         ToolCall(id="b", name="now", arguments="[1]"),
     )
-    ask(
+    gemini.ask(
         server,
         question(
             Message(role="user", content="Weather?"),
@@ -293,7 +242,7 @@ def test_calls_and_results_of_tools_go_back_in_the_apis_own_shape(server: Loopba
 
 def test_a_result_that_answers_no_call_is_a_clear_fault(server: Loopback) -> None:
     with pytest.raises(ProviderError, match="answers 'zzz', but no call before it") as caught:
-        ask(server, question(Message(role="tool", content="x", tool_call_id="zzz")))
+        gemini.ask(server, question(Message(role="tool", content="x", tool_call_id="zzz")))
     assert not caught.value.transient
 
 
@@ -301,7 +250,7 @@ def test_a_result_that_answers_no_call_is_a_clear_fault(server: Loopback) -> Non
 
 
 def test_a_whole_answer_is_read(server: Loopback) -> None:
-    reply = answered(server, content())
+    reply = gemini.answered(server, content())
     assert (reply.text, reply.stop_reason, reply.model) == ("4", "stop", "gemini-test")
     assert (reply.reasoning, reply.tool_calls, reply.raw) == (None, (), None)
     assert reply.usage == Usage(
@@ -317,14 +266,14 @@ def test_thoughts_count_as_output_and_apart_from_it(server: Loopback) -> None:
         "thoughtsTokenCount": 300,
         "toolUsePromptTokenCount": 5,
     }
-    assert answered(server, content(usageMetadata=usage)).usage == Usage(
+    assert gemini.answered(server, content(usageMetadata=usage)).usage == Usage(
         input_tokens=105, output_tokens=320, reasoning_tokens=300, cached_tokens=60
     )
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"promptTokenCount": -1}])
 def test_counts_that_were_not_given_are_unknown(server: Loopback, usage: object) -> None:
-    assert answered(server, content(usageMetadata=usage)).usage == UNKNOWN_USAGE
+    assert gemini.answered(server, content(usageMetadata=usage)).usage == UNKNOWN_USAGE
 
 
 @pytest.mark.parametrize(
@@ -339,12 +288,12 @@ def test_counts_that_were_not_given_are_unknown(server: Loopback, usage: object)
     ],
 )
 def test_reasons_to_stop_are_said_in_our_words(server: Loopback, said: str, meant: str) -> None:
-    assert answered(server, content(finish=said)).stop_reason == meant
+    assert gemini.answered(server, content(finish=said)).stop_reason == meant
 
 
 def test_thoughts_are_kept_apart_and_tool_calls_are_read(server: Loopback) -> None:
     thought = {"text": "Look it up.", "thought": True}
-    reply = answered(server, content(thought, {"text": "Looking."}, SIGNED))
+    reply = gemini.answered(server, content(thought, {"text": "Looking."}, SIGNED))
     assert (reply.text, reply.reasoning) == ("Looking.", "Look it up.")
     assert reply.tool_calls == (ToolCall(id="f1", name="weather", arguments='{"city": "Köln"}'),)
     assert reply.stop_reason == "tool_calls"
@@ -352,7 +301,7 @@ def test_thoughts_are_kept_apart_and_tool_calls_are_read(server: Loopback) -> No
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "MALFORMED_FUNCTION_CALL"])
 def test_an_empty_answer_that_says_why_is_an_answer(server: Loopback, finish: str) -> None:
-    reply = answered(server, body({"candidates": [{"finishReason": finish}]}))
+    reply = gemini.answered(server, body({"candidates": [{"finishReason": finish}]}))
     assert reply.text == ""
     assert reply.stop_reason not in {None, "stop"}
 
@@ -371,7 +320,7 @@ def replay(server: Loopback, reply: Reply, **spec: Any) -> dict[str, Any]:
         said = Message(role="assistant", content=first.text, tool_calls=first.tool_calls)
         return question(user, said, Message(role="tool", content="rain", tool_call_id=call.id))
 
-    conversation(server, lambda _: question(user), second, **spec)
+    gemini.conversation(server, lambda _: question(user), second, **spec)
     return server.requests[1].body["contents"][1:]
 
 
@@ -408,7 +357,7 @@ def test_a_call_without_an_id_gets_one_that_is_never_sent(server: Loopback) -> N
 
 def test_calls_without_ids_are_told_apart(server: Loopback) -> None:
     bare = {"functionCall": {"name": "weather"}}
-    calls = answered(server, content(bare, bare)).tool_calls
+    calls = gemini.answered(server, content(bare, bare)).tool_calls
     assert len({call.id for call in calls}) == 2
     assert [call.arguments for call in calls] == ["{}", "{}"]
 
@@ -441,7 +390,7 @@ def test_the_time_to_the_first_token_is_measured(server: Loopback) -> None:
             time.sleep(pause_s)
             yield f"data: {json.dumps(said({'text': '4'}, finish=finish))}\r\n\r\n".encode()
 
-    reply = answered(server, Reply(chunks=chunks()), settings={"stream": True})
+    reply = gemini.answered(server, Reply(chunks=chunks()), settings={"stream": True})
     assert reply.text == "44"
     assert reply.first_token_s is not None
     assert 0.1 <= reply.first_token_s <= reply.elapsed_s - 0.05
@@ -451,7 +400,7 @@ def test_the_time_to_the_first_token_is_measured(server: Loopback) -> None:
 def test_a_stream_cut_before_its_last_event_may_be_tried_again(
     server: Loopback, events: tuple[dict[str, Any], ...]
 ) -> None:
-    fault = faulted(server, sse(*events), stream=True)
+    fault = gemini.faulted(server, sse(*events), stream=True)
     assert fault.transient
     assert "no finishReason came" in str(fault)
 
@@ -466,7 +415,7 @@ def test_an_error_in_an_answer_is_waited_for_as_long_as_it_says(
 
     server.answer = answer
     began = time.monotonic()
-    assert ask(server, settings={"stream": stream}).retries == 1
+    assert gemini.ask(server, settings={"stream": stream}).retries == 1
     assert time.monotonic() - began >= 0.3
 
 
@@ -483,12 +432,12 @@ def test_a_delay_that_is_none_is_not_waited_for(delay: object) -> None:
 def test_an_exhausted_quota_is_asked_again(server: Loopback) -> None:
     busy = body({"error": EXHAUSTED}, status=429)
     server.answer = lambda asked: content() if asked.number else busy
-    assert ask(server).retries == 1
+    assert gemini.ask(server).retries == 1
 
 
 def test_a_request_that_is_refused_is_not_repeated(server: Loopback) -> None:
     error = {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT"}
-    fault = faulted(server, body({"error": error}, status=400), max_retries=3)
+    fault = gemini.faulted(server, body({"error": error}, status=400), max_retries=3)
     assert not fault.transient
     assert "API key not valid" in str(fault)
     assert len(server.requests) == 1
@@ -500,7 +449,7 @@ def test_a_blocked_prompt_is_a_clear_fault_that_will_not_pass(
 ) -> None:
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {}}
     reply = sse(blocked) if stream else body(blocked)
-    fault = faulted(server, reply, stream=stream, max_retries=3)
+    fault = gemini.faulted(server, reply, stream=stream, max_retries=3)
     assert not fault.transient
     assert "the prompt was blocked (PROHIBITED_CONTENT)" in str(fault)
     assert len(server.requests) == 1
@@ -524,6 +473,6 @@ def test_a_blocked_prompt_is_a_clear_fault_that_will_not_pass(
 def test_what_is_no_answer_is_a_clear_fault(
     server: Loopback, reply: Reply, transient: bool, words: str
 ) -> None:
-    fault = faulted(server, reply)
+    fault = gemini.faulted(server, reply)
     assert fault.transient is transient
     assert words in str(fault)

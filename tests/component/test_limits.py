@@ -24,6 +24,7 @@ from bakeoff.models.gate import WAITING, EndpointGate
 from bakeoff.models.limits import Gates, endpoint_of
 from bakeoff.models.openai_compatible import build
 from bakeoff.models.retry import Strain, TryAgain
+from support.chances import chances
 from support.loopback import Asked, Loopback, Reply, chat
 
 QUESTION = Request(messages=(Message(role="user", content="hello"),))
@@ -103,6 +104,7 @@ class TwentyPerSecond:
         return reply
 
 
+@chances(3)
 def test_nearly_all_of_twenty_per_second_are_used_and_hardly_any_request_is_refused() -> None:
     limit = TwentyPerSecond()
     with Loopback(limit) as server:
@@ -117,6 +119,7 @@ def test_nearly_all_of_twenty_per_second_are_used_and_hardly_any_request_is_refu
     assert share < 0.05
 
 
+@chances(3)
 def test_a_server_that_says_how_much_is_left_refuses_hardly_anybody() -> None:
     limit = TwentyPerSecond(says_so=True)
     with Loopback(limit) as server:
@@ -127,6 +130,7 @@ def test_a_server_that_says_how_much_is_left_refuses_hardly_anybody() -> None:
     assert limit.passed[-1] - limit.passed[0] < 7
 
 
+@chances(3)
 def test_a_set_rate_is_kept() -> None:
     with Loopback() as server:
         began = time.monotonic()
@@ -134,6 +138,7 @@ def test_a_set_rate_is_kept() -> None:
         assert 1.9 <= time.monotonic() - began < 3
 
 
+@chances(3)
 def test_tokens_per_minute_are_kept_by_what_answers_really_took() -> None:
     with Loopback() as server:  # every answer takes ten
         began = time.monotonic()
@@ -179,6 +184,7 @@ async def watched(
     return seen
 
 
+@chances(3)
 def test_where_a_server_silently_queues_is_found_and_nothing_is_lost() -> None:
     with Loopback(AtOnce(8, 0.05)) as server:
         began = time.monotonic()
@@ -193,6 +199,7 @@ def test_where_a_server_silently_queues_is_found_and_nothing_is_lost() -> None:
     assert rate >= 0.8 * 160
 
 
+@chances(3)
 def test_a_server_that_scales_has_everybody_at_once_within_two_seconds() -> None:
     with Loopback(AtOnce(1000, 0.2)) as server:
         seen = asyncio.run(watched(server, EndpointGate(), 700, workers=64))

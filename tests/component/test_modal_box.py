@@ -307,14 +307,14 @@ def test_a_file_that_is_named_through_a_link_is_put_into_the_folder(tmp_path: Pa
     outside.mkdir()
     folder.mkdir()
     members = [("door", tarfile.SYMTYPE, str(outside)), ("door/file", tarfile.REGTYPE, "")]
-    with pytest.raises(OSError, match="door"):
+    with pytest.raises(SandboxError, match="door"):
         modal_files.unpack(packed(tmp_path / "tar", *members), folder, most_mb=10)
     assert list(outside.iterdir()) == []
 
 
 def test_what_is_no_archive_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "tar").write_bytes(b"no archive" * 1000)
-    with pytest.raises(SandboxError, match="no archive"):
+    with pytest.raises(SandboxError, match="cannot be unpacked"):
         modal_files.unpack(tmp_path / "tar", tmp_path, most_mb=10)
 
 

@@ -1,25 +1,21 @@
 """The adapter for OpenAI's Responses API, against its documented wire format."""
 
-import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.errors import ProviderError, UsageError
-from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
+from bakeoff.core.errors import UsageError
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.openai_responses import build
+from support.adapters import WEATHER, Adapter, body, question
 from support.loopback import Asked, Loopback, Reply, sse
 
-WEATHER = Tool(
-    name="weather",
-    description="The weather of a city.",
-    parameters={"type": "object", "properties": {"city": {"type": "string"}}},
-)
+openai = Adapter(build=build, provider="openai-responses", name="gpt-x")
 CALL = {
     "type": "function_call",
     "id": "fc_1",
@@ -39,11 +35,6 @@ REASONING = {
 def server() -> Iterator[Loopback]:
     with Loopback(lambda _: body(response())) as running:
         yield running
-
-
-def body(data: object, *, status: int = 200) -> Reply:
-    headers = {"Content-Type": "application/json"}
-    return Reply(status=status, headers=headers, body=json.dumps(data).encode())
 
 
 def text_item(*texts: str, kind: str = "output_text", field: str = "text") -> dict[str, Any]:
@@ -71,47 +62,6 @@ def response(*output: dict[str, Any], **rest: Any) -> dict[str, Any]:
     }
 
 
-def question(*messages: Message, **rest: Any) -> Request:
-    return Request(messages=messages or (Message(role="user", content="2 + 2?"),), **rest)
-
-
-def spec_of(server: Loopback, **rest: Any) -> ModelSpec:
-    settings = {"retry_delay_s": 0.001, **rest.pop("settings", {})}
-    base = {"provider": "openai-responses", "name": "gpt-x", "base_url": server.url}
-    return ModelSpec(**{**base, "settings": settings, **rest})
-
-
-def conversation(server: Loopback, *requests: Callable[[Completion | None], Request], **spec: Any):
-    """Return the answers of one model to requests that may build on the answer before."""
-
-    async def main() -> list[Completion]:
-        model = build(spec_of(server, **spec))
-        answers: list[Completion] = []
-        try:
-            for request in requests:
-                answers.append(await model.complete(request(answers[-1] if answers else None)))
-        finally:
-            await model.close()
-        return answers
-
-    return asyncio.run(main())
-
-
-def ask(server: Loopback, request: Request | None = None, **spec: Any) -> Completion:
-    return conversation(server, lambda _: request or question(), **spec)[0]
-
-
-def answered(server: Loopback, reply: Reply, **spec: Any) -> Completion:
-    server.answer = lambda _: reply
-    return ask(server, **spec)
-
-
-def faulted(server: Loopback, reply: Reply, **settings: Any) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        answered(server, reply, settings={"max_retries": 0, **settings})
-    return caught.value
-
-
 # --- streams as documented
 
 
@@ -132,7 +82,7 @@ def last(*output: dict[str, Any], **rest: Any) -> str:
 
 
 def streamed(server: Loopback, *events: str) -> Completion:
-    return answered(server, sse(*events), settings={"stream": True, "max_retries": 0})
+    return openai.answered(server, sse(*events), settings={"stream": True, "max_retries": 0})
 
 
 # --- where and what it asks
@@ -152,12 +102,12 @@ def streamed(server: Loopback, *events: str) -> Completion:
 def test_a_base_url_with_or_without_its_version_or_a_full_url_will_do(
     server: Loopback, path: str, asked: str
 ) -> None:
-    ask(server, base_url=server.url.removesuffix("/v1") + path)
+    openai.ask(server, base_url=server.url.removesuffix("/v1") + path)
     assert server.requests[0].path == asked
 
 
 def test_the_key_is_sent_as_a_bearer(server: Loopback) -> None:
-    ask(server, api_key="sk-secret\n")
+    openai.ask(server, api_key="sk-secret\n")
     assert server.requests[0].headers["Authorization"] == "Bearer sk-secret"
 
 
@@ -167,7 +117,7 @@ def test_a_model_without_a_url_is_told_how_to_give_one() -> None:
 
 
 def test_the_messages_go_out_as_items_in_their_order(server: Loopback) -> None:
-    ask(
+    openai.ask(
         server,
         question(
             Message(role="system", content="Be brief."),
@@ -188,7 +138,7 @@ def test_the_messages_go_out_as_items_in_their_order(server: Loopback) -> None:
 
 
 def test_common_parameters_are_translated_and_the_candidates_own_win(server: Loopback) -> None:
-    reply = ask(
+    reply = openai.ask(
         server,
         question(parameters={"max_tokens": 9, "temperature": 0.0, "stop": "\n", "seed": 1}),
         parameters={"temperature": 0.7, "top_p": 0.9, "store": False, "tool_choice": "auto"},
@@ -223,7 +173,7 @@ def test_common_parameters_are_translated_and_the_candidates_own_win(server: Loo
 def test_options_of_reasoning_go_where_the_api_looks_for_them(
     server: Loopback, given: dict[str, Any], sent: dict[str, Any] | None
 ) -> None:
-    ask(server, question(parameters=given))
+    openai.ask(server, question(parameters=given))
     found = server.requests[0].body
     assert found.get("reasoning") == sent
     assert not {"effort", "exclude", "reasoning_effort"} & set(found)
@@ -231,7 +181,7 @@ def test_options_of_reasoning_go_where_the_api_looks_for_them(
 
 def test_a_schema_is_sent_as_the_format_of_the_text(server: Loopback) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    ask(server, question(schema=schema, parameters={"text": {"verbosity": "low"}}))
+    openai.ask(server, question(schema=schema, parameters={"text": {"verbosity": "low"}}))
     assert server.requests[0].body["text"] == {
         "verbosity": "low",
         "format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": True},
@@ -239,7 +189,7 @@ def test_a_schema_is_sent_as_the_format_of_the_text(server: Loopback) -> None:
 
 
 def test_tools_are_sent_and_not_made_strict(server: Loopback) -> None:
-    ask(server, question(tools=(WEATHER,)))
+    openai.ask(server, question(tools=(WEATHER,)))
     assert server.requests[0].body["tools"] == [
         {
             "type": "function",
@@ -256,7 +206,7 @@ def test_calls_and_results_of_tools_go_back_as_items(server: Loopback) -> None:
         ToolCall(id="a", name="weather", arguments='{"city": "Köln"}'),
         ToolCall(id="b", name="now", arguments="{}"),
     )
-    ask(
+    openai.ask(
         server,
         question(
             Message(role="assistant", content="Looking.", tool_calls=calls),
@@ -282,7 +232,7 @@ def test_calls_and_results_of_tools_go_back_as_items(server: Loopback) -> None:
 
 
 def test_a_whole_answer_is_read(server: Loopback) -> None:
-    reply = answered(server, body(response(REASONING, text_item("4", "2"))))
+    reply = openai.answered(server, body(response(REASONING, text_item("4", "2"))))
     assert (reply.text, reply.reasoning) == ("42", "Look it up.")
     assert (reply.stop_reason, reply.model, reply.raw) == ("stop", "gpt-test", None)
     assert reply.usage == Usage(
@@ -292,23 +242,23 @@ def test_a_whole_answer_is_read(server: Loopback) -> None:
 
 @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": None}])
 def test_counts_that_were_not_given_are_unknown(server: Loopback, usage: object) -> None:
-    assert answered(server, body(response(usage=usage))).usage == UNKNOWN_USAGE
+    assert openai.answered(server, body(response(usage=usage))).usage == UNKNOWN_USAGE
 
 
 def test_reasoning_in_full_goes_before_its_summary(server: Loopback) -> None:
     item = {**REASONING, "content": [{"type": "reasoning_text", "text": "In full."}]}
-    assert answered(server, body(response(item, text_item("4")))).reasoning == "In full."
+    assert openai.answered(server, body(response(item, text_item("4")))).reasoning == "In full."
 
 
 def test_tool_calls_are_read(server: Loopback) -> None:
-    reply = answered(server, body(response(REASONING, CALL)))
+    reply = openai.answered(server, body(response(REASONING, CALL)))
     assert reply.tool_calls == (ToolCall(id="call_1", name="weather", arguments='{"city":"Köln"}'),)
     assert (reply.text, reply.stop_reason) == ("", "tool_calls")
 
 
 def test_a_refusal_is_an_answer_and_says_so(server: Loopback) -> None:
     item = text_item("I can't.", kind="refusal", field="refusal")
-    reply = answered(server, body(response(item)))
+    reply = openai.answered(server, body(response(item)))
     assert (reply.text, reply.stop_reason) == ("I can't.", "refusal")
 
 
@@ -326,12 +276,12 @@ def test_an_answer_that_ended_early_says_why(
 ) -> None:
     details = {"reason": reason}
     cut = response(REASONING, status="incomplete", incomplete_details=details)
-    reply = answered(server, body(cut))
+    reply = openai.answered(server, body(cut))
     assert (reply.text, reply.stop_reason) == ("", meant)
 
 
 def test_a_server_that_never_gives_a_status_is_believed(server: Loopback) -> None:
-    reply = answered(server, body({"output": [text_item("4")]}))
+    reply = openai.answered(server, body({"output": [text_item("4")]}))
     assert (reply.text, reply.stop_reason) == ("4", None)
 
 
@@ -349,7 +299,7 @@ def replay(server: Loopback, *output: dict[str, Any], **spec: Any) -> list[dict[
         said = Message(role="assistant", content=first.text, tool_calls=first.tool_calls)
         return question(user, said, Message(role="tool", content="rain", tool_call_id="call_1"))
 
-    conversation(server, lambda _: question(user), second, **spec)
+    openai.conversation(server, lambda _: question(user), second, **spec)
     return server.requests[1].body["input"][1:-1]
 
 
@@ -408,7 +358,7 @@ def test_the_time_to_the_first_token_is_measured(server: Loopback, kind: str) ->
         time.sleep(0.1)
         yield last().encode()
 
-    reply = answered(server, Reply(chunks=chunks()), settings={"stream": True})
+    reply = openai.answered(server, Reply(chunks=chunks()), settings={"stream": True})
     assert reply.first_token_s is not None
     assert 0.1 <= reply.first_token_s <= reply.elapsed_s - 0.05
 
@@ -419,7 +369,7 @@ def test_the_time_to_the_first_token_is_measured(server: Loopback, kind: str) ->
 def test_a_stream_cut_before_its_last_event_may_be_tried_again(
     server: Loopback, events: tuple[str, ...]
 ) -> None:
-    fault = faulted(server, sse(*events), stream=True)
+    fault = openai.faulted(server, sse(*events), stream=True)
     assert fault.transient
     assert "no response.completed came" in str(fault)
 
@@ -437,7 +387,7 @@ def test_a_stream_cut_before_its_last_event_may_be_tried_again(
 def test_an_error_in_the_stream_says_whether_it_may_pass(
     server: Loopback, broken: str, transient: bool
 ) -> None:
-    fault = faulted(server, sse(CREATED, delta("4"), broken), stream=True)
+    fault = openai.faulted(server, sse(CREATED, delta("4"), broken), stream=True)
     assert fault.transient is transient
     assert "Oops" in str(fault)
 
@@ -447,7 +397,7 @@ def test_a_stream_that_broke_is_asked_for_again(server: Loopback) -> None:
         return sse(CREATED, delta("4"), *([last()] if asked.number else []))
 
     server.answer = answer
-    reply = ask(server, settings={"stream": True})
+    reply = openai.ask(server, settings={"stream": True})
     assert (reply.text, reply.retries) == ("4", 1)
 
 
@@ -475,6 +425,6 @@ def test_a_stream_that_broke_is_asked_for_again(server: Loopback) -> None:
 def test_what_is_no_answer_is_a_clear_fault(
     server: Loopback, reply: Reply, transient: bool, words: str
 ) -> None:
-    fault = faulted(server, reply)
+    fault = openai.faulted(server, reply)
     assert fault.transient is transient
     assert words in str(fault)

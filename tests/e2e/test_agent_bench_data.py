@@ -3,14 +3,13 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import bakeoff
 from bakeoff.core.brief import Brief
-from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.outcome import Completion, Outcome, Request, Usage
 from bakeoff.core.ports import Asks
 from bakeoff.core.record import Attempt, Status
@@ -190,60 +189,6 @@ def plant_canaries(folder: Path) -> None:
     base.write_text(
         text.replace("[benchmark]", f'system_prompt = "{CANARY}-supervisor-prompt"\n[benchmark]')
     )
-
-
-PROBE = """
-import os, pathlib, sys
-word = 'CANA' + 'RY-'
-found = set()
-def look(text, where):
-    if word in text:
-        found.add(where)
-for top, folders, files in os.walk('/'):
-    folders[:] = [f for f in folders if os.path.join(top, f) not in ('/proc', '/sys', '/usr', '/lib', '/lib64', '/bin', '/sbin')]
-    for name in files:
-        path = os.path.join(top, name)
-        look(path, path)
-        try:
-            if os.path.getsize(path) < 5_000_000 and os.path.isfile(path):
-                look(pathlib.Path(path).read_text(errors='replace'), path)
-        except OSError:
-            pass
-for pid in os.listdir('/proc'):
-    for name in ('environ', 'cmdline', 'maps'):
-        try:
-            look(pathlib.Path('/proc', pid, name).read_text(errors='replace'), f'/proc/{pid}/{name}')
-        except OSError:
-            pass
-look(repr(dict(os.environ)), 'environment')
-import __main__
-look(repr(vars(__main__)), 'main')
-import subprocess
-look(subprocess.run('git log -p --all; git stash list; set; cat /proc/1/cmdline', shell=True, capture_output=True, text=True, errors='replace').stdout, 'shell')
-print('looked', sorted(found))
-"""
-
-
-def test_a_probing_agent_finds_nothing_of_what_it_must_not_see(tmp_path: Path) -> None:
-    bench_of(tmp_path)
-    plant_canaries(tmp_path)
-    brief = read_bench(tmp_path / "base_config.toml", tmp_path / "agent_configs").brief
-    prompts: list[str] = []
-    plays = codes(PROBE, PROBE)
-
-    def model(request: Request) -> Completion:
-        prompts.extend(m.content for m in request.messages)
-        return plays(request)
-
-    key = f"{CANARY}-key-123456"
-    spec = ModelSpec(provider="openai-compatible", name="never", base_url="http://127.0.0.1:9/v1",
-                     api_key=key)  # fmt: skip
-    roles = {**brief.conditions.roles, "judge": spec}
-    brief = replace(brief, conditions=replace(brief.conditions, roles=roles))
-    attempt = only(run_with(brief, tmp_path, models=[model]))
-    assert attempt.status is Status.COMPLETED, attempt.fault
-    assert seen(attempt) == ["looked []", "looked []"]
-    assert CANARY not in "".join(prompts)
 
 
 def test_an_agent_in_python_is_given_nothing_of_the_roles_either(tmp_path: Path) -> None:

@@ -60,9 +60,14 @@ def test_two_agents_and_two_cases_leave_the_whole_tree(tmp_path: Path) -> None:
     for entry in summary["results"]:
         for key in ("checkpoint_path", "log_path", "result_path"):
             assert (tmp_path / entry[key]).is_file(), entry
-    assert (tmp_path / "logs" / run.name / "main.log").read_text().count("completed") == 4
+    main_log = (tmp_path / "logs" / run.name / "main.log").read_text()
+    assert main_log.count(": completed\n") == 4
+    assert "agent first, case alpha: turn 4\n" in main_log
+    assert "agent first: 2 completed; nothing was scored\n" in main_log
     log = tmp_path / "logs" / run.name / "agent_first" / "alpha" / "alpha.log"
-    assert log.read_text().splitlines()[0] == "turn 1 instructor: this is message 1"
+    lines = log.read_text().splitlines()
+    assert lines[0] == "turn 1 instructor: this is message 1"
+    assert lines[-1] == "ended: completed"
 
 
 def test_a_checkpoint_tells_the_conversation_from_every_seat(tmp_path: Path) -> None:
@@ -85,6 +90,26 @@ def test_a_checkpoint_tells_the_conversation_from_every_seat(tmp_path: Path) -> 
     assert [m["content"] for m in last["all_messages"]][:2] == ["this is message 1", "reply 1"]
     assert "insight of alpha" in history[0]["all_messages"][0]["content"]
     assert entry["supervisor_interventions"] == 1  # message 2 is objected to, and ends it no more
+
+
+def test_the_summary_names_the_failures_in_which_a_role_had_a_part(tmp_path: Path) -> None:
+    write_bench(tmp_path, ["alpha", "beta"])
+    with Loopback(Players(2)) as server:
+        base = write_base(tmp_path, server.url, benchmark={"max_turns": 2})
+        write_agent(tmp_path, "one", server.url)
+        done = runner("--base_config", base, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "results").iterdir()
+    told = read(run / "summary.json")["role_fidelity"]
+    # both were cut while a follow-up was pending
+    assert (told["failures"], told["failures_touched"]) == (2, 2)
+    assert told["marked_turns"] == {"contradicted": 2}
+    assert [(t["agent_id"], t["test_case_id"], t["marks"]) for t in told["touched"]] == [
+        ("one", "alpha", {"contradicted": [2]}),
+        ("one", "beta", {"contradicted": [2]}),
+    ]
+    assert "of 2 failures they touch 2: alpha@one#0, beta@one#0" in done.stderr
+    assert all(e["role_fidelity"]["touches_a_failure"] for e in read(run / "all_results.json"))
 
 
 def test_four_agents_with_25_cases_keep_eight_busy_and_are_kept_apart(tmp_path: Path) -> None:
@@ -266,7 +291,9 @@ def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:
     (run,) = (tmp_path / "results").iterdir()
     (entry,) = read(run / "all_results.json")
     assert entry["status"] == "faulted"
-    assert entry["score"] is None
+    assert (entry["score"], entry["conversation_turns"]) == (None, None)
+    assert Path(entry["checkpoint_path"]).is_file()
+    assert "role 'instructor'" in Path(entry["log_path"]).read_text()
     assert "role 'instructor'" in entry["error"]
     assert read(run / "summary.json")["results"][0]["error"] == entry["error"]
     everything = "".join(

@@ -74,6 +74,7 @@ def test_all_models_run_and_the_tree_of_reports_is_written(tmp_path: Path) -> No
     assert json.loads((batch.batch / "solver_result.json").read_text()) == solver
     assert [list(row)[: len(COLUMNS)] for row in batch.rows] == [list(COLUMNS)] * 3
     assert report["machine_info"]["cores"] == len(os.sched_getaffinity(0))
+    assert "The lazy: the check failed: " in ended.out, "why, in a line"
     assert "single observation" in ended.out
     assert "\N{FIRST PLACE MEDAL}" in ended.out
 
@@ -93,7 +94,9 @@ def test_the_run_inside_is_one_of_ours(tmp_path: Path) -> None:
 def test_nothing_solved_is_a_failure_of_the_batch(tmp_path: Path) -> None:
     with Cast({"lazy": LAZY}).server() as server:
         batch = scene(tmp_path, everywhere(server, "lazy"))
-        assert batch.run().code == 1
+        ended = batch.run()
+    assert ended.code == 1
+    assert "no model solved the task" in ended.out
     assert batch.report["rankings"]["fastest"] == []
 
 
@@ -244,6 +247,56 @@ def test_a_judge_decides_by_the_criteria_where_there_is_no_check(tmp_path: Path)
     assert "+    return a + b" in told[0], "the judge sees the change"
 
 
+def test_a_judge_with_nothing_to_do_is_told_so(tmp_path: Path) -> None:
+    with Cast({"solver": SOLVES, "judge": LAZY}).server() as server:
+        batch = scene(tmp_path, everywhere(server, "solver", "judge"))
+        ended = batch.run("--judge", "judge")
+        assert {asked.body["model"] for asked in server.requests} == {"solver"}
+    assert ended.code == 0, ended.err
+    assert "the judge is not asked: the task has a check of its own" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--models", ""), "names nobody"),
+        (("--sandbox", "dokcer"), "did you mean 'docker'?"),
+        (("--agent", "shel"), "did you mean 'shell'?"),
+        (("--interventions", "2"), "--interventions needs --instructor"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_no_batch(
+    tmp_path: Path, words: tuple[str, str], told: str
+) -> None:
+    with Cast({"solver": SOLVES}).server() as server:
+        batch = scene(tmp_path, everywhere(server, "solver"))
+        ended = batch.run(*words)
+        assert server.requests == []
+    assert (ended.code, ended.out, len(ended.err.splitlines())) == (1, "", 1)
+    assert told in ended.err
+    assert batch.batches == []
+
+
+def test_one_model_under_two_names_with_other_settings_competes_with_itself(tmp_path: Path) -> None:
+    with Cast({"solver": SOLVES}).server() as server:
+        batch = scene(tmp_path, everywhere(server, "solver"))
+        config = json.loads(batch.config.read_text())
+        (model,) = config["models"]
+        config["models"] = [
+            {**model, "display_name": f"At {t}", "settings": {"temperature": t}} for t in (0, 1)
+        ]
+        batch.config.write_text(json.dumps(config))
+        ended = batch.run()
+        asked = [a.body["temperature"] for a in server.requests]
+        seen = len(server.requests)
+        again = batch.run("--resume", batch.batch.name)
+        assert len(server.requests) == seen
+    assert (ended.code, again.code) == (0, 0), ended.err
+    assert asked == [0, 0, 0, 1, 1, 1]
+    assert list(batch.results) == ["At 0", "At 1"]
+    assert {p.name for p in batch.batch.glob("*_result.json")} == {"At_0_result.json", "At_1_result.json"}  # fmt: skip
+
+
 def test_the_instructor_steps_in_and_each_time_is_an_intervention(tmp_path: Path) -> None:
     asks = Part(commands=(), final="Shall I repair it?")
     helps = Part(commands=(), final="Yes. Look at the sign.")
@@ -261,8 +314,11 @@ def test_a_finished_batch_is_resumed_without_asking_anybody(tmp_path: Path) -> N
         seen, before = len(server.requests), batch.results
         again = batch.run("--resume", batch.batch.name)
         assert again.code == 0, again.err
+        moved = batch.run("--resume", batch.batch.name, "--sandbox", "local")
         assert len(server.requests) == seen
     assert batch.results == before
+    assert "began in sandbox" not in again.err
+    assert "began in sandbox 'bubblewrap' and goes on in 'local'" in moved.err
 
 
 def test_a_model_that_broke_is_tried_again_and_one_that_failed_is_not(tmp_path: Path) -> None:
@@ -305,6 +361,7 @@ def test_another_task_text_timeout_or_parameter_is_refused_with_what_differs(
         resume = ("--resume", batch.batch.name)
         seen = len(server.requests)
         slower = batch.run("--timeout", "7", *resume)
+        other_agent = batch.run("--agent", "direct", *resume)
         write_config(tmp_path, everywhere(server, "solver"), settings={"temperature": 0.9})
         warmer = batch.run(*resume)
         write_config(tmp_path, everywhere(server, "solver"))
@@ -317,6 +374,8 @@ def test_another_task_text_timeout_or_parameter_is_refused_with_what_differs(
         assert len(server.requests) == seen
     assert (slower.code, warmer.code, files.code, text.code, renamed.code) == (1, 1, 1, 1, 1)
     assert "limits.time_s" in slower.err
+    assert other_agent.code == 1
+    assert "is a batch with the agent 'shell', not with 'direct'" in other_agent.err
     assert "model.parameters.temperature" in warmer.err
     assert "task 'add' differs in workspace.files" in files.err
     assert "messages" in text.err
@@ -371,8 +430,10 @@ def test_on_a_terminal_every_model_is_a_row_that_lives(tmp_path: Path) -> None:
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
     assert "0 of 2 models done" in plain
     assert "1 of 2 models done" in plain
-    assert re.search(r"The solver\s+running\s+[\d.]+ m?s\s+[12]\s+(120|240)", plain)
-    assert re.search(r"The quick\s+waiting", plain)
+    assert re.search(r"The solver\s+\S running\s+[\d.]+ m?s\s+[12]\s+(120|240)", plain)
+    assert re.search(r"The quick\s+· waiting", plain)
+    assert re.search(r"The quick\s+✓ success", plain)
+    assert "\N{FIRST PLACE MEDAL} The quick" in plain, "the rankings at the end have their medals"
 
 
 def _on_a_terminal(words: list[str | Path], env: dict[str, str]) -> str:

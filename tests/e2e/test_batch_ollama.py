@@ -50,11 +50,16 @@ def test_all_three_real_models_run_to_the_end_and_the_report_opens(tmp_path: Pat
     machine = batch.report["machine_info"]
     assert machine["ollama"].startswith("0.")
     assert set(machine["models"]) == set(batch.results)
+    assert {path.name for path in batch.batch.glob("comparison_report.*")} == {
+        "comparison_report.html", "comparison_report.json", "comparison_report.csv",
+    }  # fmt: skip
     path = batch.batch / "comparison_report.html"
-    with opened(path) as page:
-        page.open_everything()
-        assert len(page.picture(tmp_path / "real.png")) > 50_000
-        assert (page.said, page.asked) == ([], [path.resolve().as_uri()])
+    for width in (1280, 390):
+        with opened(path, width=width) as page:
+            page.open_everything()
+            assert len(page.picture(tmp_path / f"real-{width}.png")) > 50_000
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert (page.said, page.asked) == ([], [path.resolve().as_uri()])
 
 
 @contextmanager

@@ -113,10 +113,12 @@ def test_what_a_model_wrote_is_text_and_nothing_else(tmp_path: Path) -> None:
         page.open_everything()
         tags = set(page.evaluate("[...document.querySelectorAll('*')].map(e => e.localName)"))
         text = page.evaluate("document.body.textContent")
+        links = page.evaluate("[...document.links].map(e => e.getAttribute('href'))")
         title = page.evaluate("document.title")
         shown = page.evaluate("getComputedStyle(document.body).display")
         quiet(page, path)
-    assert not tags & {"script", "img", "iframe", "form", "a", "object", "embed"}
+    assert not tags & {"script", "img", "iframe", "form", "object", "embed"}
+    assert links == ["#model-1", "#model-2"], "the only links are ours, within the page"
     assert "<script>document.title = 'owned'" in text, "it is shown as it was written"
     assert title != "owned"
     assert shown == "block"
@@ -137,12 +139,54 @@ def test_the_policy_lets_no_script_run_even_if_one_got_in(tmp_path: Path) -> Non
         assert any("Content Security Policy" in line for line in page.said)
 
 
+def test_a_name_in_the_results_leads_to_what_that_model_did(tmp_path: Path) -> None:
+    path = report(tmp_path)
+    with opened(path) as page:
+        page.page.click("tbody tr:nth-child(3) a")
+        page.page.wait_for_function("document.querySelectorAll('details[open].model').length == 1")
+        shown = page.evaluate("document.querySelector('details[open].model h3').innerText")
+        row = page.evaluate("document.querySelector('tbody tr:nth-child(3) a').innerText")
+        top = page.evaluate(
+            "document.querySelector('details[open].model').getBoundingClientRect().top"
+        )
+    assert shown == row == "GPT-4"
+    assert 0 <= top < 900, "its head is in sight"
+
+
+def test_a_command_is_shown_as_it_would_be_typed_and_the_id_as_it_is_written(
+    tmp_path: Path,
+) -> None:
+    with opened(report(tmp_path)) as page:
+        page.open_everything()
+        call = page.evaluate("document.querySelector('.call pre').innerText")
+        head = page.evaluate("document.querySelector('header').innerText")
+    assert call == "grep -rn Helo ."
+    assert "batch_20251116_050640" in head
+
+
+def test_where_nobody_solved_it_there_is_nobody_to_rank_and_no_cost_to_draw(tmp_path: Path) -> None:
+    batch = write_batch(tmp_path, {"ollama/a": [failed(3.0)], "ollama/b": [broken()]})
+    write_report(batch)
+    with opened(batch.folder / "comparison_report.html") as page:
+        text = page.evaluate("document.body.innerText")
+        podiums = page.evaluate("document.querySelectorAll('.podium').length")
+        tiles = page.evaluate("[...document.querySelectorAll('.tile')].map(e => e.innerText)")
+    assert podiums == 0
+    assert "Nobody to rank: no model is known to have solved the task." in text
+    assert "grey: did not solve the task" in text
+    assert "No chart of cost: no price is known" in text
+    assert [tile.split("\n") for tile in tiles[:4]] == [
+        ["2", "models tested"], ["0", "solved the task"], ["1", "did not"], ["1", "broke"],
+    ]  # fmt: skip
+
+
 def test_one_rollout_is_said_to_be_a_single_observation(tmp_path: Path) -> None:
     batch = write_batch(tmp_path, {"ollama/a": [solved(3.0)], "ollama/b": [solved(4.0)]})
     write_report(batch)
     with opened(batch.folder / "comparison_report.html") as page:
         text = page.evaluate("document.body.innerText")
     assert "every place in a ranking is a single observation" in text
+    assert "A single observation: another run may put them in another order." in text
 
 
 def test_what_nobody_checked_is_never_shown_as_a_success(tmp_path: Path) -> None:
@@ -152,4 +196,4 @@ def test_what_nobody_checked_is_never_shown_as_a_success(tmp_path: Path) -> None
         text = page.evaluate("document.body.innerText")
         chips = page.evaluate("[...document.querySelectorAll('.chip')].map(e => e.innerText)")
     assert set(chips) == {"unchecked"}
-    assert "No model solved the task." in text
+    assert "Nobody to rank: no model is known to have solved the task." in text

@@ -71,15 +71,28 @@ def test_bakeoff_run_takes_a_markdown_task_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_needs_a_sandbox")
-def test_bakeoff_batch_is_the_same_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("batch", "--task"), ("batch",), ("run",)])
+def test_bakeoff_batch_and_bakeoff_run_without_a_model_are_the_same_command(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     with Cast({"quick": QUICK}).server() as server:
         config = tmp_path / "models.yaml"
         config.write_text(json.dumps({"models": [
             {"name": "quick", "provider": "openai-compatible", "base_url": server.url},
         ]}))  # fmt: skip
-        ended = bakeoff("batch", "--task", write_task(tmp_path), "--config", config, "--sandbox",
-                        "bubblewrap", "--output", tmp_path / "out", folder=tmp_path / "io",
+        ended = bakeoff(*words, write_task(tmp_path), "--models", "all", "--timeout", "60",
+                        "--parallel", "--config", config, "--sandbox", "bubblewrap", "--output",
+                        tmp_path / "out", folder=tmp_path / "io",
                         env={"OLLAMA_HOST": NO_OLLAMA})  # fmt: skip
     assert ended.code == 0, ended.err
     (report,) = (tmp_path / "out").glob("batch_*/comparison_report.html")
     assert report.is_file()
+
+
+def test_a_batch_without_a_task_or_with_two_is_a_mistake_of_the_command_line(
+    tmp_path: Path,
+) -> None:
+    for words in ((), ("a.md", "--task", "b.md")):
+        ended = bakeoff("batch", *words, folder=tmp_path / "io")
+        assert ended.code == 2
+        assert "name one task" in ended.err

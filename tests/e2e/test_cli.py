@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import subprocess
 import sys
 import time
@@ -261,6 +262,7 @@ def test_validate_tells_what_would_be_planned(cli: Cli, suite: Path) -> None:
 
 def test_the_schema_accepts_the_template_and_rejects_a_typo(cli: Cli) -> None:
     schema = _data(cli("schema"))
+    assert schema == _data(cli("schema", "run"))
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     template = files("bakeoff.templates").joinpath("bakeoff.toml").read_text(encoding="utf-8")
@@ -271,6 +273,30 @@ def test_the_schema_accepts_the_template_and_rejects_a_typo(cli: Cli) -> None:
     assert not validator.is_valid({**data, "limits": {"time": 1}})
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize(
+    ("kind", "files_of_it"),
+    [
+        ("task", sorted(EXAMPLES.glob("tasks/*/task.toml"))),
+        ("dialogue", sorted(EXAMPLES.glob("dialogues/cases/*.toml"))),
+    ],
+)
+def test_the_schemas_of_tasks_and_dialogues_accept_the_examples(
+    cli: Cli, kind: str, files_of_it: list[Path]
+) -> None:
+    schema = _data(cli("schema", kind))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    assert len(files_of_it) > 3
+    for file in files_of_it:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        validator.validate(data)
+        assert not validator.is_valid({**data, "tiem_s": 60})
+        assert not validator.is_valid({**data, "time_s": 0})
+
+
 # --- mistakes
 
 
@@ -278,7 +304,9 @@ def test_the_schema_accepts_the_template_and_rejects_a_typo(cli: Cli) -> None:
     ("words", "code", "message"),
     [
         (["rnu"], 2, "no command 'rnu'; did you mean 'run'?"),
-        (["run", "--modle", "x"], 2, "unrecognized arguments: --modle"),
+        (["run", "--modle", "x"], 2, "no option is called '--modle'; did you mean '--model'?"),
+        (["run", "--modle=x"], 2, "no option is called '--modle'; did you mean '--model'?"),
+        (["show", "a", "b", "c"], 2, "more than it takes: c"),
         (["run", "suite.json", "--rollouts", "0"], 2, "must be 1 or more, not 0"),
         (["run", "suite.json", "--set", "rollouts"], 2, "write KEY=VALUE"),
         (["list", "things"], 2, "invalid choice: 'things'"),
@@ -288,6 +316,11 @@ def test_the_schema_accepts_the_template_and_rejects_a_typo(cli: Cli) -> None:
         (["run", "suite.json"], 1, "no model is named: add --model provider/name"),
         (["run", "suite.json", "-m", "openay/x"], 1, "model 'openay/x': write it as provider/name"),
         (["run", "suite.json", "-m", "openai/x"], 1, "variable OPENAI_API_KEY is not set"),
+        (
+            ["run", "suite.json", "-m", "scripted", "--sandbox", "dokcer"],
+            1,
+            "no sandbox is called 'dokcer': did you mean 'docker'?",
+        ),
         (["run", "suite.json", "-m", "scripted", "--test", "x"], 1, "no test 'x'"),
         (["run", "suite.json", "-m", "scripted", "--category", "o"], 1, "no category 'o'"),
         (["run", "suite.json", "-m", "scripted", "--resume", "x"], 1, "there are no runs in runs"),
@@ -309,7 +342,8 @@ def test_a_mistake_is_one_message_that_says_what_to_do(
 ) -> None:
     (tmp_path / "bad.toml").write_text("name = 'x'\nrolouts = 3\n")
     ended = cli(*words, code=code)
-    assert message in ended.err.replace("\n", " ")
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
     assert ended.out == ""
     assert not (tmp_path / "runs").exists()
 
@@ -329,6 +363,27 @@ def test_a_server_that_is_not_there_is_a_fault_not_a_zero(cli: Cli, suite: Path)
     assert "fault (provider) even_00@m#0: " in ended.err
     assert "2 planned = 0 scored + 2 infrastructure fault" in ended.out
     assert re.search(r"m[\s│]+–[\s│]+–[\s│]+0%", ended.out), ended.out
+
+
+def test_faults_end_with_the_command_that_tries_just_those_again(cli: Cli, suite: Path) -> None:
+    def one_is_refused(asked: Asked) -> Reply:
+        refused = asked.prompt == "say number 03" and len(server.requests) <= 12
+        return Reply(status=400, body=b"no") if refused else chat(asked.prompt)
+
+    with Loopback(one_is_refused) as server:
+        ended = cli("run", suite, "-m", "m", "--base-url", server.url, "--parallel", "1", code=3)
+        (command,) = re.findall(r"try those again with: bakeoff (.*)$", ended.err, re.MULTILINE)
+        cli(*shlex.split(command))
+    assert len(server.requests) == 13
+    assert server.requests[-1].prompt == "say number 03"
+
+
+def test_what_is_listed_is_told_in_full(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    no_docker = {"DOCKER_HOST": f"unix://{tmp_path}/none/docker.sock"}
+    told = " ".join(cli("list", "sandboxes", env=no_docker).out.split())
+    assert re.search(r"docker .*install|docker isolates", told), told
+    assert "…" not in told
 
 
 def test_a_pipe_that_closes_early_is_no_error_message(suite: Path) -> None:

@@ -1,45 +1,76 @@
-"""A real small model in all three seats: the conversation runs to its end."""
+"""Real small models in all three seats: conversations run to their end."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import bakeoff
-from bakeoff.core.record import Status
 from support.parts import require_embedded_model
+from support.real_ollama import real_ollama
 
-CASE = """\
-objective = "Find out what 2 and 3 make."
-knowledge = "You like short answers."
-reference = "2 and 3 make 5."
-opening = "Hi! What do 2 and 3 make?"
-max_turns = 2
-answer = "all"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "dialogues"
+ENDS = {"completed", "limited"}
 
-[roles.instructor]
-model = "embedded"
-parameters = { max_tokens = 60, temperature = 0 }
 
-[roles.supervisor]
-model = "embedded"
-parameters = { max_tokens = 60, temperature = 0 }
-"""
+def run(folder: Path, base: Path, **environment: str) -> list[dict[str, Any]]:
+    """Run a base file from *folder*; return what `all_results.json` says."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "runner.py"), "--base_config", str(base)],
+        cwd=folder, capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (results,) = (folder / "results").glob("*/all_results.json")
+    entries: list[dict[str, Any]] = json.loads(results.read_text())
+    for entry in entries:
+        assert entry["status"] in ENDS, entry
+        assert entry["tokens"]["agent"]["output"]
+        assert "turn 1 agent: " in (folder / entry["log_path"]).read_text()
+    return entries
 
 
 @pytest.mark.embedded
-def test_a_conversation_with_a_real_model_in_every_seat_runs_to_its_end(tmp_path: Path) -> None:
+@pytest.mark.timeout(1200)
+def test_the_demo_holds_all_our_conversations_with_the_embedded_model(tmp_path: Path) -> None:
     require_embedded_model()
-    case = tmp_path / "sum.toml"
-    case.write_text(CASE)
-    run = bakeoff.run(case, models=["embedded"], output=tmp_path / "runs",
-                      overrides={"parameters.max_tokens": "40"})  # fmt: skip
-    (record,) = run.trials()
-    attempt = record.attempt
-    assert attempt.status in (Status.COMPLETED, Status.LIMITED), attempt.fault
-    assert attempt.outcome is not None
-    said = attempt.outcome.transcript
-    assert [m.role for m in said] == ["user", "assistant", "user", "assistant"]
-    assert all(m.content.strip() for m in said)
-    assert attempt.roles["instructor"].requests >= 1
-    assert attempt.roles["supervisor"].requests >= 1
-    assert attempt.roles["supervisor"].usage.output_tokens
+    base = (EXAMPLES / "embedded.toml").read_text()
+    for long, short in (("max_turns = 3", "max_turns = 2"), ("max_tokens = 80", "max_tokens = 30")):
+        assert long in base
+        base = base.replace(long, short)  # the demo itself, but for how long they may talk
+    base = base.replace('"cases"', f'"{EXAMPLES}/cases"').replace(
+        '"embedded_', f'"{EXAMPLES}/embedded_'
+    )
+    (tmp_path / "embedded.toml").write_text(base)
+    entries = run(tmp_path, tmp_path / "embedded.toml")
+    cases = sorted(path.stem for path in (EXAMPLES / "cases").iterdir())
+    assert sorted(entry["test_case"] for entry in entries) == cases
+    assert len(cases) >= 6
+    for entry in entries:
+        assert entry["conversation_turns"] == 2
+        assert entry["tokens"]["instructor"]["output"]
+        if entry["test_case"] != "packing-list":  # shards: nobody watches
+            assert entry["tokens"]["supervisor"]["output"]
+
+
+@pytest.mark.timeout(900)
+def test_a_conversation_with_a_real_ollama_in_every_seat_runs_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text(
+        '[llm]\nmodel = "ollama/smollm2:135m"\nmax_tokens = 60\ntemperature = 0\n'
+        f'[benchmark]\nbenchmark_dir = "{EXAMPLES}/cases"\nmax_turns = 2\n'
+        'test_cases = ["paint-for-a-room", "packing-list"]\n'
+    )
+    (tmp_path / "agent_configs").mkdir()
+    (tmp_path / "agent_configs" / "small.toml").write_text(
+        'model = "ollama/smollm2:135m-q8_0"\nmax_tokens = 40\ntemperature = 0\n'
+    )
+    with real_ollama() as server:
+        paint, packing = run(tmp_path, tmp_path / "base.toml", OLLAMA_HOST=server.url)
+    assert paint["model"] == "ollama/smollm2:135m-q8_0"
+    assert paint["tokens"]["instructor"]["output"]
+    assert paint["tokens"]["supervisor"]["output"]
+    assert packing["tokens"]["instructor"]["output"]
+    assert "supervisor" not in packing["tokens"]

@@ -6,19 +6,21 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from types import ModuleType
 
+import jsonschema
 import pytest
 
 import bakeoff
 from bakeoff.api import checks
 from bakeoff.compat.runner_config import read_config
+from bakeoff.config.schemas import json_schema
 from bakeoff.suites.json_suite import read_categories, read_metadata
 from support.loopback import Loopback, completion
 
@@ -79,17 +81,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = spec_from_file_location("docs_generate", DOCS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def generator() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))  # as `python -m docs.generate` has it
+        yield import_module("docs.generate")
 
 
-# argparse words its help differently from 3.13 on
-NAMES = ["run-file.md", "bakeoff.schema.json", *(["cli.md"] if sys.version_info < (3, 13) else [])]
+NAMES = [
+    "run-file.md", "task-file.md", "dialogue-file.md",
+    "bakeoff.schema.json", "task.schema.json", "dialogue.schema.json",
+    # argparse words its help differently from 3.13 on
+    *(["cli.md"] if sys.version_info < (3, 13) else []),
+]  # fmt: skip
+
+
+def test_every_generated_page_is_looked_at(generator: ModuleType) -> None:
+    assert {*NAMES, "cli.md"} == set(generator.pages())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -218,6 +225,21 @@ def test_the_parts_on_the_page_of_own_parts_work(tmp_path: Path) -> None:
     assert len(scores) == 6
     for name, score in scores.items():
         assert re.search(rf"^{re.escape(name)} +completed +{score:.2f} ", shown, re.MULTILINE)
+
+
+def test_every_dependency_has_its_reason_and_no_other_is_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    names = {re.match(r"[\w-]+", line)[0] for line in needed}  # type: ignore[index]
+    page = (DOCS / "dependencies.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:`\w+` \| )?([\w-]+) \|", page, re.MULTILINE)
+    assert names == set(rows) - {"package", "extra"}
+
+
+def test_a_task_file_in_the_docs_has_keys_that_there_are() -> None:
+    (block,) = [b for b in blocks(DOCS / "guides/coding-tasks.md") if b.language == "toml"]
+    schema = jsonschema.Draft202012Validator(json_schema("task"))
+    schema.validate(tomllib.loads(block.text))
 
 
 def test_python_on_other_pages_compiles() -> None:

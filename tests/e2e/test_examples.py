@@ -157,3 +157,23 @@ def test_the_metadata_of_the_reasoning_suite_reaches_the_server(tmp_path: Path) 
         models = {asked.body["model"] for asked in server.requests}
     assert run.summary().candidates[0].total.score.mean == 1.0
     assert (paths, models) == ({"/v1/completions"}, {"local-model"})
+
+
+@pytest.mark.parametrize(("says", "score"), [("It is Tokyo.", 1.0), ("It is Kyoto.", 0.0)])
+def test_the_agent_of_the_batch_example_writes_what_its_model_says(
+    tmp_path: Path, says: str, score: float
+) -> None:
+    with Loopback(lambda _: chat(says)) as server:
+        run = package.run(
+            EXAMPLES / "batch" / "capital_of_japan.md",
+            agents=["scribe:Scribe"],
+            models=["pupil"],
+            base_url=server.url,
+            sandbox="local",
+            output=tmp_path / "runs",
+        )
+    (trial,) = run.trials()
+    assert trial.attempt.score == score, trial.attempt
+    assert trial.attempt.outcome is not None
+    assert trial.attempt.outcome.change is not None
+    assert f"+{says}" in trial.attempt.outcome.change.patch

@@ -83,6 +83,22 @@ def test_ctrl_c_inside_a_model_finishes_it_and_resume_does_the_rest(tmp_path: Pa
     whole(batch)
 
 
+def test_ctrl_c_inside_the_last_model_leaves_nothing_to_go_on_with(tmp_path: Path) -> None:
+    cast = Cast(dict.fromkeys(NAMES, SOLVES))
+    gate = cast.shut("third")
+    with cast.server() as server:
+        batch = scene(tmp_path, server)
+        with batch.start() as running:
+            until(lambda: asked_for(server, "third"))
+            running.send(signal.SIGINT)
+            until(lambda: "Ctrl-C again" in running.err)
+            gate.set()
+            ended = running.wait()
+    assert ended.code == 0, ended.err
+    assert "go on with" not in ended.err
+    whole(batch)
+
+
 def test_ctrl_c_twice_stops_at_once_and_leaves_no_process(tmp_path: Path) -> None:
     before = set(sleepers())
     cast = Cast({"first": SOLVES, "second": HANGS, "third": SOLVES})

@@ -129,7 +129,7 @@ def test_the_runner_killed_at_every_request_goes_on_where_it_was(tmp_path: Path)
     assert entry["tokens"]["supervisor"] == {"requests": 3, "input": 21, "output": 9}
     history = json.loads(Path(entry["checkpoint_path"]).read_text())["conversation_history"]
     assert [h["role"] for h in history].count("agent") == 4
-    assert len(Path(entry["log_path"]).read_text().splitlines()) == LINES
+    assert len(Path(entry["log_path"]).read_text().splitlines()) == LINES + 1  # how it ended
 
 
 def test_one_that_is_stopped_says_how_to_go_on_and_is_billed_once(tmp_path: Path) -> None:

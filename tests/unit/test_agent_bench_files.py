@@ -133,6 +133,42 @@ def test_datasets_may_lie_elsewhere(tmp_path: Path) -> None:
     assert second.workspace is None
 
 
+def test_a_folder_of_dialogues_is_a_benchmark_too(tmp_path: Path) -> None:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "long.toml").write_text('objective = "x"\nmax_turns = 30')
+    (tmp_path / "cases" / "short.toml").write_text(
+        'objective = "y"\nmax_turns = 3\ninstructor_prompt = "Be Bob."\n[roles]\ninstructor = "gpt-4"'
+    )
+    (tmp_path / "cases" / "bits.json").write_text('{"objective": "z", "shards": ["s"]}')
+    text = LEAST.replace('"bench"', '"cases"') + '[instructor]\nsystem_prompt = "Be Ann."\n'
+    found = bench(tmp_path, text, one='model = "m"\nrun_code = true').brief
+    told = {task.id: task.dialogue for task in found.tasks if task.dialogue}
+    assert {case: d.max_turns for case, d in told.items()} == {"bits": 20, "long": 20, "short": 3}
+    assert {case: d.mode for case, d in told.items()}["bits"] == "shard_user"
+    assert [told[case].instructor_prompt for case in ("long", "short")] == ["Be Ann.", "Be Bob."]
+    assert found.conditions.roles["instructor"].name == "gpt-5-mini"  # the same for all cases
+    assert all(task.workspace is not None for task in found.tasks)  # somebody runs code
+    (tmp_path / "base.toml").write_text(
+        text.replace("[instructor]", 'test_cases = ["bits"]\n[instructor]')
+    )
+    assert [task.id for task in read_bench(tmp_path / "base.toml").brief.tasks] == ["bits"]
+
+
+def test_requests_a_minute_are_found_with_and_without_the_provider(tmp_path: Path) -> None:
+    table = '[rpm_per_model]\n"x:y" = 9\n"openai/gpt-5" = 4\n'
+    found = bench(tmp_path, LEAST + table, a='model = "ollama/x:y"', b='model = "openai/gpt-5"',
+                  c='model = "openai/other"')  # fmt: skip
+    assert [agent.model.settings.get("rpm") for agent in found.agents] == [9, 4, None]
+
+
+def test_agents_that_do_not_say_whether_they_run_code_do_as_the_base_file_says(
+    tmp_path: Path,
+) -> None:
+    text = LEAST.replace("[benchmark]", "run_code = true\n[benchmark]")
+    found = bench(tmp_path, text, a='model = "m"', b='model = "m"\nrun_code = false')
+    assert [agent.agent.name for agent in found.agents] == ["code-session", "direct"]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -123,6 +123,52 @@ def test_a_model_without_its_key_or_switched_off_says_why(tmp_path: Path) -> Non
     assert [n for n in choose(there, "all").notices if "claude" in n] == []
 
 
+def test_a_model_may_be_configured_twice_with_other_settings_under_two_names(
+    tmp_path: Path,
+) -> None:
+    cold, warm = (
+        {"name": "mistral", "provider": "ollama", "display_name": f"Mistral {t}",
+         "settings": {"temperature": t}}
+        for t in (0, 1)
+    )  # fmt: skip
+    there = market(OLLAMA, config(tmp_path, cold, warm), {})
+    chosen = choose(there, "all").offers
+    assert [offer.spec.label for offer in chosen] == [None, None, "Mistral 0", "Mistral 1", None]
+    assert [o.spec.parameters for o in chosen[2:4]] == [{"temperature": 0}, {"temperature": 1}]
+    assert [o.spec.label for o in choose(there, "Mistral 1, mistral 0").offers] == [
+        "Mistral 1",
+        "Mistral 0",
+    ]
+    assert "the name of several models: Mistral 0, Mistral 1" in refusal(there, "mistral")
+
+
+@pytest.mark.parametrize("shown", [{}, {"display_name": "Mine"}])
+def test_two_models_with_nothing_to_tell_them_apart_are_refused(
+    tmp_path: Path, shown: dict[str, str]
+) -> None:
+    pair = [
+        {"name": "m", "provider": "openai-compatible", "base_url": f"http://127.0.0.1:{n}/v1", **shown}
+        for n in (1, 2)
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="two models are called 'm'; give each a `display_name`"):
+        market([], config(tmp_path, *pair), {})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"provider": "opnai"}, "model 'm': no provider is called 'opnai': did you mean 'openai'?"),
+        ({"provider": "openai-compatible"}, "model 'm': say where it is, with `base_url: http"),
+    ],
+)
+def test_a_model_that_cannot_be_is_told_with_its_file(
+    tmp_path: Path, wrong: dict[str, str], told: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        market([], config(tmp_path, {"name": "m", **wrong}), {})
+    assert str(caught.value).startswith(f"{tmp_path / 'models_config.yaml'}: {told}")
+
+
 def test_file_names_are_those_of_the_documents_and_never_meet() -> None:
     models = {
         n: n for n in ("ollama/llama2:latest", "ollama/mistral:7b", "gpt-4", "ollama/mistral_7b")
@@ -140,3 +186,12 @@ def test_two_models_of_one_name_are_told_apart_by_their_providers() -> None:
         Candidate(id=p, model=ModelSpec(provider=p, name="gpt-4")) for p in ("openai", "azure")
     )
     assert names_of(pair) == {"openai": "openai/gpt-4", "azure": "azure/gpt-4"}
+
+
+def test_one_model_configured_twice_is_called_as_it_is_displayed() -> None:
+    pair = tuple(
+        Candidate(id=label, model=ModelSpec(provider="openai", name="gpt-4", label=label))
+        for label in ("Cold", "Warm")
+    )
+    other = Candidate(id="x", model=ModelSpec(provider="openai", name="gpt-5"))
+    assert names_of((*pair, other)) == {"Cold": "Cold", "Warm": "Warm", "x": "gpt-5"}

@@ -63,6 +63,32 @@ def test_no_cell_is_a_formula(tmp_path: Path) -> None:
     assert all(not cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
 
 
+def test_a_broken_rollout_is_counted_apart_from_those_that_failed(tmp_path: Path) -> None:
+    batch = write_batch(
+        tmp_path,
+        {
+            "ollama/a": [solved(3.0), failed(5.0), broken()],
+            "ollama/b": [broken("gone")] * 3,
+            "ollama/c": [failed(4.0)],
+        },
+    )
+    data = as_json(compare(batch))
+    results = data["results"]
+    assert isinstance(results, list)
+    assert [r["status"] for r in results] == [
+        "1 of 2 solved, 1 broken",
+        "3 broken",
+        "0 of 1 solved",
+    ]
+    assert [r["success_rate"] for r in results] == [0.5, None, 0.0]
+    assert (data["successful"], data["failed"], data["broken"]) == (0, 3, 1)
+    assert data["notes"] == [
+        "Broken, which says nothing about the model: ollama/a (1 of 3 rollouts), ollama/b (3 of 3 "
+        "rollouts). Resume the batch to try again.",
+        "Not run yet: ollama/c (2 of 3 rollouts). Resume the batch to run the rest.",
+    ]
+
+
 def test_the_total_time_is_that_of_the_sessions_until_their_last_attempt(tmp_path: Path) -> None:
     batch = write_batch(tmp_path, {"ollama/a": [solved(30.0)], "ollama/b": [timed_out()]})
     assert math.isclose(compare(batch).total_time_s, 121.5)
@@ -71,6 +97,9 @@ def test_the_total_time_is_that_of_the_sessions_until_their_last_attempt(tmp_pat
 def test_figures_are_written_as_people_read_them() -> None:
     assert [in_words.seconds(s) for s in (None, 0.42, 3.21, 59.97, 125, 4210)] == [
         "–", "420 ms", "3.2 s", "1 min 00 s", "2 min 05 s", "1 h 10 min",
+    ]  # fmt: skip
+    assert [in_words.duration(s) for s in (0.2, 59.4, 59.97, 7260)] == [
+        "0 s", "59 s", "1 min 00 s", "2 h 01 min",
     ]  # fmt: skip
     assert [in_words.number(n) for n in (None, 3, 2.5, 1234, 1234.6)] == [
         "–", "3", "2.5", "1,234", "1,235",

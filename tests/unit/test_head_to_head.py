@@ -118,7 +118,8 @@ def test_one_rollout_each_is_called_a_single_observation() -> None:
 
 def test_what_was_not_run_is_told() -> None:
     found = head_to_head([Entry(candidate="a", planned=3, name="Ada")], limit_s=None)
-    assert found.notes == ("Ada: 3 of 3 rollouts have not been run yet.",)
+    assert found.notes == ("Not run yet: Ada (3 of 3 rollouts). Resume the batch to run the rest.",)
+    assert not found.complete
     assert found.contenders[0].success is None
 
 

@@ -111,3 +111,12 @@ def test_a_script_beside_a_shared_python_is_refused_with_the_install_line(tmp_pa
 def test_an_executable_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="/codex'"):
         find(CODEX, str(tmp_path / "codex"))
+
+
+@pytest.mark.parametrize("stated", ["", "[]", "{", '{"name": "@anthropic-ai/claude-code"}'])
+def test_a_package_that_states_nothing_readable_is_asked_for_its_version(
+    tmp_path: Path, stated: str
+) -> None:
+    (tmp_path / "package.json").write_text(stated)
+    program = executable(tmp_path / "claude", "#!/bin/sh\necho version 1.2.3\n")
+    assert find(CLAUDE_CODE, str(program)).version == "1.2.3"

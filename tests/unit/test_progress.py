@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from bakeoff.cli.progress import Progress, duration
+from bakeoff.cli.plain import PlainLines
+from bakeoff.cli.progress import Progress
+from bakeoff.cli.story import Line, Weight
 from bakeoff.core.budget import Bill, Cap
 from bakeoff.core.events import Notice, RunEnded, RunStarted, TrialEnded, TrialStarted
 from bakeoff.core.record import Fault, Status
@@ -17,7 +19,7 @@ def _progress(planned: int = 10, before: int = 0) -> Progress:
     return progress
 
 
-def _end(progress: Progress, last: bool = True, **how: object) -> str | None:
+def _end(progress: Progress, last: bool = True, **how: object) -> Line | None:
     progress.take(TrialStarted(trial()))
     return progress.take(TrialEnded(trial(), attempt(**how), last))
 
@@ -49,14 +51,16 @@ def test_an_attempt_that_is_tried_again_is_not_a_trial_that_is_done() -> None:
 def test_a_fault_is_a_line_and_its_message_is_harmless() -> None:
     line = _end(_progress(), status=Status.FAULTED, message="\x1b[2J<html>\n[red]no[/red]")
     assert line is not None
-    assert line.startswith("fault (provider) t1@m#0: ")
-    assert "\x1b" not in line
-    assert "\n" not in line
-    assert "[red]no[/red]" in line
+    assert line.weight is Weight.FAULT
+    assert line.text.startswith("fault (provider) t1@m#0: ")
+    assert "\x1b" not in line.text
+    assert "\n" not in line.text
+    assert "[red]no[/red]" in line.text
 
 
 def test_a_notice_is_a_line() -> None:
-    assert _progress().take(Notice("task 'a'\ndiffers \x1b[31m")) == "task 'a' differs \ufffd[31m"
+    line = _progress().take(Notice("task 'a'\ndiffers \x1b[31m"))
+    assert line == Line("task 'a' differs \ufffd[31m", Weight.NOTICE)
 
 
 def test_money_is_shown_where_it_is_known() -> None:
@@ -90,7 +94,9 @@ def test_nothing_is_left_when_everything_is_done() -> None:
     progress = _progress(planned=3, before=2)
     _end(progress)
     assert "left" not in progress.figures()
-    assert progress.take(RunEnded("r", stopped_early=False)) is None
+    line = progress.take(RunEnded("r", stopped_early=False))
+    assert line is not None
+    assert line.text.startswith("1 trial in ")
 
 
 def test_a_scorers_fault_counts_as_a_fault_not_as_a_failure() -> None:
@@ -102,13 +108,28 @@ def test_a_scorers_fault_counts_as_a_fault_not_as_a_failure() -> None:
     )
     progress.take(TrialStarted(trial()))
     line = progress.take(TrialEnded(trial(), broken, last=True))
-    assert line == "fault (scorer) t1@m#0: no verdict"
+    assert line == Line("fault (scorer) t1@m#0: no verdict", Weight.FAULT)
     assert (progress.faults, progress.checked) == (1, 0)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.2, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (7260, "2 h 01 min")],
-)
-def test_a_duration_is_said_as_a_person_says_it(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+def test_plain_lines_say_now_and_then_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    view = PlainLines(Progress(), every_s=0.0)
+    view(RunStarted("r", "runs/r", 10, 4))
+    view(TrialStarted(trial()))
+    view(TrialEnded(trial(), attempt(), last=True))
+    head, *rest = capsys.readouterr().err.splitlines()
+    assert head == "run r: 10 trials, 4 already done"
+    assert [line[:5] for line in rest] == ["4/10:", "5/10:"]
+
+
+def test_quiet_lines_are_only_those_that_must_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    view = PlainLines(Progress(), every_s=0.0, quiet=True)
+    view(RunStarted("r", "runs/r", 10, 0))
+    view(Notice("look here"))
+    view(TrialStarted(trial()))
+    view(TrialEnded(trial(), attempt(status=Status.FAULTED, message="gone"), last=True))
+    view(RunEnded("r", stopped_early=False))
+    assert capsys.readouterr().err.splitlines() == [
+        "look here",
+        "fault (provider) t1@m#0: gone",
+    ]

@@ -56,8 +56,19 @@ def test_a_name_that_is_not_public_is_refused() -> None:
 
 
 def test_importing_bakeoff_imports_nothing_heavy() -> None:
-    program = "import sys, bakeoff; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    assert not HEAVY & _imported_with("bakeoff")
+
+
+def test_a_command_brings_an_http_client_only_where_somebody_is_asked() -> None:
+    seldom = {"aiohttp", "jsonschema", "numpy", "regex", "scipy"}
+    assert not seldom & _imported_with("bakeoff.api.checks, bakeoff.cli.listings")
+    assert not seldom & _imported_with("bakeoff.cli.running, bakeoff.cli.showing")
+
+
+def _imported_with(modules: str) -> set[str]:
+    """The packages that are there once a new Python has imported *modules*."""
+    program = f"import sys, {modules}; print(*{{m.partition('.')[0] for m in sys.modules}})"
     done = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
     )
-    assert not HEAVY & set(done.stdout.split())
+    return set(done.stdout.split())

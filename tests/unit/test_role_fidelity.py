@@ -13,7 +13,7 @@ DIALOGUE = Dialogue(
     knowledge="We sell in 45 stores. Holidays matter.",
     reference=(
         "Fill missing prices with the median of each store, then fit gradient boosting with a "
-        "learning rate of 0.05; the best error is 1834.7."
+        "learning rate of 0.05 and 7 trees; the best error is 1834.7. Never forget the holidays."
     ),
 )
 
@@ -35,7 +35,10 @@ def marks(given: Turn, *before: Turn, dialogue: Dialogue = DIALOGUE) -> tuple[st
     [
         "Please fill missing prices with the median of each store.",  # its words
         "You should get down to 1834.7.",  # its result
+        "It should be 1,834.70 or so.",  # written in another way
         "Try a rate of 0.05",
+        "Fit seven trees to it",  # a small number with what it counts
+        "Please never forget the holidays.",  # a short sentence, whole
     ],
 )
 def test_words_and_numbers_of_the_reference_are_a_leak(message: str) -> None:
@@ -48,6 +51,8 @@ def test_words_and_numbers_of_the_reference_are_a_leak(message: str) -> None:
         "Please look at the gaps in the prices first.",
         "We have 45 stores, and holidays matter.",  # that it knows by itself
         "Use 5 folds, in 2 steps.",  # numbers that are in any text
+        "I have seven questions.",  # the same number, of other things
+        "Then fit something with a good learning rate.",  # five words in a row
     ],
 )
 def test_other_words_and_what_it_knows_are_none(message: str) -> None:
@@ -65,13 +70,37 @@ def test_an_end_before_everything_was_raised_is_early() -> None:
     assert marks(turn("Now predict the weekly sales. Bye.", end=True), before) == ()
 
 
-def test_an_end_while_the_agent_asks_is_early() -> None:
-    before = said("Clean missing prices, predict weekly sales.", "Which column is the price?")
+def test_an_item_that_was_raised_in_other_forms_of_its_words_is_raised() -> None:
+    before = said("The prices have gaps to be cleaned up.", "Done. Any predictions of the sales?")
+    assert marks(turn("Yes, a forecast of sales, then bye.", end=True), before) == ()
+
+
+@pytest.mark.parametrize("asks", ["Which column is the price?", "I did it. **Shall I go on?**"])
+def test_an_end_while_the_agent_asks_is_early(asks: str) -> None:
+    before = said("Clean missing prices, predict weekly sales.", asks)
     assert marks(turn("Thanks, bye.", end=True), before) == ("ended early",)
 
 
+@pytest.mark.parametrize(
+    ("asks", "answer"),
+    [
+        ("Which column is the price?", "The third column, that is all."),
+        ("Shall I go on?", "Yes please, and then we are done."),
+        ("Done. Is there anything else I can help you with?", "Thanks, bye."),
+        ("It is finished. Does that make sense?", "Thanks, bye."),
+        ("You asked: which column? I took the third.", "Thanks, bye."),
+    ],
+)
+def test_an_end_with_an_answer_or_after_a_courtesy_is_none_too_early(
+    asks: str, answer: str
+) -> None:
+    before = said("Clean missing prices, predict weekly sales.", asks)
+    assert marks(turn(answer, end=True), before) == ()
+
+
 def test_what_the_supervisor_did_is_marked_in_its_turns() -> None:
-    assert marks(turn("Drop it.", follow_up="Keep it.")) == ("contradicted",)
+    assert marks(turn("Drop it.", contradictory=True, follow_up="Keep it.")) == ("contradicted",)
+    assert marks(turn("Drop it.", contradictory=True)) == ("contradicted",)
     spoken = Turn(
         number=3, speaker="supervisor", message="Fill with the median of each store, then"
     )

@@ -6,7 +6,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from bakeoff.config.run_file import RunFile, json_schema
+from bakeoff.config.run_file import RunFile
+from bakeoff.config.schemas import json_schema
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec
@@ -230,7 +231,7 @@ def test_a_wrong_run_file_is_refused_with_the_place(
 
 
 def test_the_schema_is_one_and_knows_every_key() -> None:
-    schema = json_schema()
+    schema = json_schema("run")
     jsonschema.Draft202012Validator.check_schema(schema)
     defined = schema["$defs"]["RunFile"]
     assert set(defined["properties"]) == set(RunFile.__struct_fields__)

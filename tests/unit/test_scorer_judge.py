@@ -75,10 +75,10 @@ def test_the_scale_can_be_chosen() -> None:
 
 def test_the_judge_sees_rubric_task_answer_and_reference() -> None:
     bench = Bench(verdict(1), verdict(1))
-    score(bench, answer="four", target=[4, "four"])
+    score(bench, answer="four", target=[4, "fünf"])
     request = bench.asked[0]
     system, user = (message.content for message in request.messages)
-    assert all(part in user for part in ("Is it right?", "What is 2+2?", "four", '[4, "four"]'))
+    assert all(part in user for part in ("Is it right?", "What is 2+2?", "four", '[4, "fünf"]'))
     assert "from 1 (worst) to 10 (best)" in system
     assert request.parameters == {"temperature": 0}
     assert request.schema is not None

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from bakeoff._lib import owner
+from bakeoff._lib.unlock import unlock
 
 _PRIVATE = 0o700
 _AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -120,7 +121,7 @@ def _open_folder(name: str, parent: int, *, close: bool = False) -> int:
         try:
             opened = os.open(name, _AS_FOLDER, dir_fd=parent)
         except PermissionError:
-            _unlock(name, parent)
+            unlock(name, parent)
             opened = os.open(name, _AS_FOLDER, dir_fd=parent)
     finally:
         if close:
@@ -128,14 +129,3 @@ def _open_folder(name: str, parent: int, *, close: bool = False) -> int:
     if stat.S_IMODE(os.fstat(opened).st_mode) & _PRIVATE != _PRIVATE:
         os.fchmod(opened, _PRIVATE)
     return opened
-
-
-def _unlock(name: str, parent: int) -> None:
-    if not hasattr(os, "O_PATH"):
-        os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)
-        return
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        Path(f"/proc/self/fd/{handle}").chmod(_PRIVATE)  # the only way to change just this one
-    finally:
-        os.close(handle)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from bakeoff._lib.untrusted import well_formed
+from bakeoff.agents.program_run import instruction_of
 from bakeoff.core.boxes import Command
 from bakeoff.core.outcome import Outcome, Request
 from bakeoff.core.ports import Agent, Kit
@@ -63,24 +64,24 @@ def attended(agent: Agent, interventions: int) -> Agent:
 
 async def _reason_to_step_in(task: Task, kit: Kit, left: Outcome) -> str | None:
     """Return what the instructor is told of the stop; None where the agent seems to be done."""
-    check = task.workspace.check if task.workspace else None
-    if check is not None and kit.room is not None and task.workspace is not None:
+    workspace = task.workspace
+    if workspace is not None and workspace.check is not None and kit.room is not None:
         ran = await kit.room.box.run(
             Command(
-                argv=("sh", "-c", check),
-                cwd=task.workspace.start,
+                argv=("sh", "-c", workspace.check),
+                cwd=workspace.start,
                 time_s=_CHECK_S,
                 most_output=_MOST_OUTPUT,
             )
         )
         if ran.code != 0:
             how = f"exit code {ran.code}" if ran.stopped is None else ran.stopped
-            return f"The check `{check}` fails ({how}):\n{ran.output}"
+            return f"The check `{workspace.check}` fails ({how}):\n{ran.output}"
     return "The agent asks you something." if left.answer.rstrip().endswith("?") else None
 
 
 async def _advice(task: Task, kit: Kit, left: Outcome, why: str) -> str:
-    told = "\n\n".join(message.content for message in task.messages)
+    told = instruction_of(task)
     asked = f"The task:\n{told}\n\nWhat the agent said last:\n{left.answer}\n\n{why}"
     answer = await kit.roles["instructor"].complete(
         Request(

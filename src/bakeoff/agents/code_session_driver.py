@@ -30,28 +30,30 @@ def _on_alarm(_number: int, _frame: object) -> None:
     raise CellTimeoutError
 
 
+def _shown(head: bytes, left_out: int, tail: bytes) -> str:
+    mark = f"\n[... {left_out:,} bytes left out ...]\n" if left_out else ""
+    return head.decode(errors="replace") + mark + tail.decode(errors="replace")
+
+
 def _cut(data: bytes, most: int) -> str:
+    """Return the first and the last part of *data*, if it is too long."""
     if len(data) <= most:
-        return data.decode(errors="replace")
+        return _shown(data, 0, b"")
     half = most // 2
-    left_out = len(data) - 2 * half
-    mark = f"\n[... {left_out:,} bytes left out ...]\n"
-    return data[:half].decode(errors="replace") + mark + data[-half:].decode(errors="replace")
+    return _shown(data[:half], len(data) - 2 * half, data[-half:])
 
 
 def _captured(path: str, most: int) -> str:
-    """Return the first and the last part of what was printed, however much it was."""
+    """Return what was printed, cut in the same way, however much of it there is."""
     with Path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         if size <= most:
-            return file.read().decode(errors="replace")
+            return _shown(file.read(), 0, b"")
         half = most // 2
         head = file.read(half)
         file.seek(-half, os.SEEK_END)
-        tail = file.read()
-    mark = f"\n[... {size - 2 * half:,} bytes left out ...]\n"
-    return head.decode(errors="replace") + mark + tail.decode(errors="replace")
+        return _shown(head, size - 2 * half, file.read(half))
 
 
 def _execute(source: str, name: str, namespace: dict[str, object]) -> str | None:

@@ -33,7 +33,7 @@ _GATEWAY = {
 
 @dataclass(frozen=True, kw_only=True)
 class CommandAgent:
-    """Any program that is in the box, or that `mounts` bring there at the place they have here.
+    """Any program that is in the box, or among the paths that `mounted` shows there as they are here.
 
     `command` is its words, or one text that is split into words as a shell would; no shell runs.
     The instruction comes on its standard input and in the fields `{instruction}` and

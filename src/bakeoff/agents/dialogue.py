@@ -104,6 +104,7 @@ class _Conversation:
             message=said.message,
             end=said.end,
             shards=said.shards,
+            contradictory=verdict.contradictory,
             follow_up=verdict.follow_up,
         )
 
@@ -134,7 +135,7 @@ def _told(turn: Turn) -> dict[str, Json]:
         "speaker": turn.speaker,
         "end": turn.end,
         "shards": list(turn.shards),
-        "contradictory": turn.follow_up is not None,
+        "contradictory": turn.contradictory,
         "marks": list(turn.marks),
     }
 

@@ -3,11 +3,20 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from bakeoff._lib.noun import noun
 from bakeoff._lib.untrusted import one_line, well_formed
 from bakeoff.agents import dialogue_prompts as prompts
+from bakeoff.agents.dialogue_answer import (
+    MOST_SHARDS,
+    Answer,
+    FormError,
+    flag_of,
+    json_object,
+    shards_of,
+    text_of,
+)
 from bakeoff.agents.dialogue_tape import Tape
 from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR, Dialogue, Turn
 from bakeoff.core.errors import AgentError, ProviderError
@@ -18,13 +27,8 @@ from bakeoff.core.values import Json
 
 T = TypeVar("T")
 
-MOST_SHARDS = 3
 _LONG = "user_response"
 _WORDS_OF_REFUSAL = ("response_format", "json_schema", "schema", "format", "grammar", "structured")
-
-
-class FormError(Exception):
-    """A role's answer is not of the form it was asked for; the message says why."""
 
 
 @noun
@@ -38,9 +42,24 @@ class Instruction:
 
 @noun
 class Verdict:
-    """What the supervisor thinks of a message; a follow-up only where it is contradictory."""
+    """What the supervisor thinks of a message, and what is to be said next if it goes wrong."""
 
-    follow_up: str | None
+    contradictory: bool = False
+    follow_up: str | None = None
+
+
+@noun
+class _Question(Generic[T]):
+    """What a role is asked, and how its answer is read; a second one may be read more kindly."""
+
+    role: str
+    model: Asks
+    turn: int
+    messages: tuple[Message, ...]
+    form: str
+    schema: Mapping[str, Json]
+    read: Callable[[Answer], T]
+    read_again: Callable[[Answer], T]
 
 
 @noun
@@ -59,158 +78,109 @@ class Roles:
 
     async def instruct(self, turns: Sequence[Turn], open_shards: Mapping[int, str]) -> Instruction:
         """Ask the instructor for its next message."""
-        form = prompts.instructor_form(self.dialogue)
-        messages = _talk_with_instructor(self.dialogue, turns, open_shards)
-        schema = _SAYS if self.dialogue.mode == "user" else _shard_schema(open_shards)
+        sharded = self.dialogue.mode == "shard_user"
 
-        def read(answer: Mapping[str, Json]) -> Instruction:
-            message = _text(answer, "user_response")
-            if self.dialogue.mode == "user":
-                return Instruction(message=message, end=_flag(answer, "end"))
-            return Instruction(message=message, shards=_chosen(answer, open_shards))
+        def read(answer: Answer) -> Instruction:
+            message = text_of(answer, "user_response")
+            if sharded:
+                return Instruction(message=message, shards=shards_of(answer, open_shards))
+            return Instruction(message=message, end=flag_of(answer, "end"))
 
-        asking = _Asking(role=INSTRUCTOR, model=self.instructor, turn=len(turns) + 1, form=form)
-        return await self._ask(asking, messages, schema, read)
+        return await self._ask(
+            _Question(
+                role=INSTRUCTOR,
+                model=self.instructor,
+                turn=len(turns) + 1,
+                messages=_talk_with_instructor(self.dialogue, turns, open_shards),
+                form=prompts.instructor_form(self.dialogue),
+                schema=_shard_schema(open_shards) if sharded else _SAYS,
+                read=read,
+                read_again=read,
+            )
+        )
 
     async def check(self, turns: Sequence[Turn], message: str) -> Verdict:
-        """Ask the supervisor about a message that the instructor is about to say."""
+        """Ask the supervisor about a message that the instructor is about to say.
+
+        One that objects and has nothing to say instead is asked again; if it still has nothing, the
+        message stands as contradictory, and nobody speaks in the instructor's place.
+        """
         if self.supervisor is None:
-            return Verdict(follow_up=None)
-        messages = _talk_with_supervisor(self.dialogue, turns, message)
+            return Verdict()
 
-        def read(answer: Mapping[str, Json]) -> Verdict:
-            if not _flag(answer, "contradictory"):
-                return Verdict(follow_up=None)
-            return Verdict(follow_up=_text(answer, "follow_up_instruction"))
+        def read(answer: Answer) -> Verdict:
+            if not flag_of(answer, "contradictory"):
+                return Verdict()
+            return Verdict(contradictory=True, follow_up=text_of(answer, "follow_up_instruction"))
 
-        form = prompts.supervisor_form()
-        asking = _Asking(role=SUPERVISOR, model=self.supervisor, turn=len(turns) + 1, form=form)
-        return await self._ask(asking, messages, _WATCHES, read)
+        def read_again(answer: Answer) -> Verdict:
+            try:
+                return read(answer)
+            except FormError:
+                return Verdict(contradictory=flag_of(answer, "contradictory"))
 
-    async def _ask(
-        self,
-        asking: "_Asking",
-        messages: tuple[Message, ...],
-        schema: Mapping[str, Json],
-        read: Callable[[Mapping[str, Json]], T],
-    ) -> T:
-        """Return the answer as *read* reads it, asking a second time where it cannot be read.
+        return await self._ask(
+            _Question(
+                role=SUPERVISOR,
+                model=self.supervisor,
+                turn=len(turns) + 1,
+                messages=_talk_with_supervisor(self.dialogue, turns, message),
+                form=prompts.supervisor_form(),
+                schema=_WATCHES,
+                read=read,
+                read_again=read_again,
+            )
+        )
+
+    async def _ask(self, question: _Question[T]) -> T:
+        """Return the answer as it is read, asking a second time where it cannot be.
 
         The second time without thoughts: a small model may have spent all its tokens on them.
         """
-        request = Request(messages=messages, schema=schema, rollout=self.rollout)
-        first = await self._complete(asking, request)
+        request = Request(messages=question.messages, schema=question.schema, rollout=self.rollout)
+        first = await self._complete(question, request)
         try:
-            return read(json_object(first))
+            return question.read(json_object(first))
         except FormError as error:
-            reminder = prompts.REMINDER.format(why=error, form=asking.form)
+            reminder = prompts.REMINDER.format(why=error, form=question.form)
             again = (
                 Message(role="assistant", content=well_formed(first) or "(nothing)"),
                 Message(role="user", content=reminder),
             )
-        shorter = replace(request, messages=(*messages, *again), schema=_thoughtless(schema))
-        second = await self._complete(asking, shorter)
+        shorter = replace(
+            request,
+            messages=(*question.messages, *again),
+            schema=_thoughtless(question.schema),
+        )
+        second = await self._complete(question, shorter)
         try:
-            return read(json_object(second))
+            return question.read_again(json_object(second))
         except FormError as error:
             raise AgentError(
-                f"role {asking.role!r} gave no usable answer twice: {error}; it said "
+                f"role {question.role!r} gave no usable answer twice: {error}; it said "
                 f"{one_line(second)!r}"
             ) from error
 
-    async def _complete(self, asking: "_Asking", request: Request) -> str:
+    async def _complete(self, question: _Question[T], request: Request) -> str:
         """Return what a role says; its endpoint is not the candidate's, nor are its faults."""
-        if asking.role in self.speak_freely:
+        if question.role in self.speak_freely:
             request = replace(request, schema=None)
         try:
-            return (await self._answer(asking, request)).text
+            return (await self._answer(question, request)).text
         except ProviderError as error:
-            raise AgentError(f"role {asking.role!r}: {error}", transient=error.transient) from error
+            raise AgentError(
+                f"role {question.role!r}: {error}", transient=error.transient
+            ) from error
 
-    async def _answer(self, asking: "_Asking", request: Request) -> Completion:
+    async def _answer(self, question: _Question[T], request: Request) -> Completion:
         try:
-            return await self.tape.ask(asking.role, asking.turn, asking.model, request)
+            return await self.tape.ask(question.role, question.turn, question.model, request)
         except ProviderError as error:
             if request.schema is None or not _refuses_schemas(error):
                 raise
-        self.speak_freely.add(asking.role)
+        self.speak_freely.add(question.role)
         plain = replace(request, schema=None)
-        return await self.tape.ask(asking.role, asking.turn, asking.model, plain)
-
-
-@noun
-class _Asking:
-    """Who is asked, in which turn, and for which form of answer."""
-
-    role: str
-    model: Asks
-    turn: int
-    form: str
-
-
-def json_object(text: str) -> dict[str, Json]:
-    """Return the JSON object in *text*: the first one that stands in it, or what there is of one.
-
-    A model that ran on until it was cut has said what it said; whether that is enough is for the
-    reader to see.
-    """
-    decoder = json.JSONDecoder(strict=False)
-    at = text.find("{")
-    for attempt in (text, _closed(text, at)) if at >= 0 else ():
-        start = at
-        while start >= 0:
-            try:
-                found, _ = decoder.raw_decode(attempt, start)
-            except (ValueError, RecursionError):
-                found = None
-            if isinstance(found, dict):
-                return found
-            start = attempt.find("{", start + 1)
-    raise FormError("there is no JSON object in it")
-
-
-def _closed(text: str, at: int) -> str:
-    """Return *text* with the strings, lists and objects closed that are open at its end."""
-    open_ones: list[str] = []
-    quoted = escaped = False
-    for sign in text[at:]:
-        if quoted:
-            quoted = escaped or sign != '"'
-            escaped = sign == "\\" and not escaped
-        elif sign == '"':
-            quoted = True
-        elif sign in "{[":
-            open_ones.append("}" if sign == "{" else "]")
-        elif sign in "}]" and open_ones:
-            open_ones.pop()
-    rest = text.rstrip("\\") if escaped else text
-    return rest + ('"' if quoted else "") + "".join(reversed(open_ones))
-
-
-def _text(answer: Mapping[str, Json], key: str) -> str:
-    value = answer.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise FormError(f"{key!r} is not a text")
-    return well_formed(value).strip()
-
-
-def _flag(answer: Mapping[str, Json], key: str) -> bool:
-    value = answer.get(key)
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true"
-    if not isinstance(value, bool):
-        raise FormError(f"{key!r} is neither true nor false")
-    return value
-
-
-def _chosen(answer: Mapping[str, Json], open_shards: Mapping[int, str]) -> tuple[int, ...]:
-    value = answer.get("shards")
-    numbers = value if isinstance(value, list) else [value]
-    chosen = tuple(dict.fromkeys(n for n in numbers if isinstance(n, int) and n in open_shards))
-    if not chosen or len(chosen) > MOST_SHARDS or len(chosen) < len(set(map(str, numbers))):
-        left = ", ".join(map(str, open_shards))
-        raise FormError(f"'shards' must name one to three of the shards that are left: {left}")
-    return chosen
+        return await self.tape.ask(question.role, question.turn, question.model, plain)
 
 
 def _talk_with_instructor(

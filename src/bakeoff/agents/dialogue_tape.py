@@ -21,7 +21,11 @@ from bakeoff.core.values import Json
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """One answer on the tape, and enough of the question to know it again."""
+    """One answer on the tape, and enough of the question to know it again.
+
+    Of its messages only those are kept that the party was not told before: the first `kept` are
+    the same as in the question before.
+    """
 
     party: str
     turn: int
@@ -41,49 +45,36 @@ class Tape:
         self._at = 0
         self._before: dict[str, tuple[Message, ...]] = {}
 
-    @property
-    def replaying(self) -> bool:
-        """Whether the next answer may be on the tape."""
-        return self._at < len(self._recorded)
-
     async def ask(self, party: str, turn: int, model: Asks, request: Request) -> Completion:
         """Return what *party* answered when it was asked this before; else ask it, and save it."""
         asked = _fingerprint(party, request)
         before = self._before.get(party, ())
         self._before[party] = request.messages
-        if self.replaying:
+        if self._at < len(self._recorded):
             said = self._recorded[self._at]
             if (said.party, said.turn, said.asked) == (party, turn, asked):
                 self._at += 1
                 return said.completion
             del self._recorded[self._at :]
         completion = replace(await model.complete(request), raw=None)
-        await self._save(party, turn, asked, before, request.messages, completion)
+        kept = _in_common(before, request.messages)
+        await self._save(
+            _Said(
+                party=party,
+                turn=turn,
+                asked=asked,
+                kept=kept,
+                messages=list(request.messages[kept:]),
+                completion=completion,
+            )
+        )
         return completion
 
-    async def _save(
-        self,
-        party: str,
-        turn: int,
-        asked: str,
-        before: tuple[Message, ...],
-        messages: tuple[Message, ...],
-        completion: Completion,
-    ) -> None:
-        if self._checkpoint is None:
-            return
-        kept = _in_common(before, messages)
-        said = _Said(
-            party=party,
-            turn=turn,
-            asked=asked,
-            kept=kept,
-            messages=list(messages[kept:]),
-            completion=completion,
-        )
-        plain = _encodable(msgspec.to_builtins(said, enc_hook=str))
-        await self._checkpoint.add(plain, at=self._at)
-        self._at += 1
+    async def _save(self, said: _Said) -> None:
+        if self._checkpoint is not None:
+            plain = _encodable(msgspec.to_builtins(said, enc_hook=str))
+            await self._checkpoint.add(plain, at=self._at)
+            self._at += 1
 
 
 def exchanges(entries: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:

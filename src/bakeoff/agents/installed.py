@@ -130,15 +130,22 @@ def _opening(path: Path) -> str:
 def _version(program: Program, path: Path) -> str | None:
     """Return its version as its package states it, else as it says itself."""
     for folder in path.parents:
-        manifest = folder / "package.json"
-        if manifest.is_file():
-            stated = json.loads(manifest.read_text(encoding="utf-8"))
-            if stated.get("name") == program.package:
-                return str(stated["version"])
+        stated = _manifest(folder / "package.json")
+        if stated.get("name") == program.package and "version" in stated:
+            return str(stated["version"])
     stem = program.package.replace("-", "_")
     for folder in path.parent.parent.glob(f"lib/python3*/site-packages/{stem}-*.dist-info"):
         return folder.name.removesuffix(".dist-info").removeprefix(f"{stem}-")
     return _asked(path)
+
+
+def _manifest(path: Path) -> dict[str, object]:
+    """Return what a package states of itself; nothing where that is none of ours to read."""
+    try:
+        stated = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return stated if isinstance(stated, dict) else {}
 
 
 def _asked(path: Path) -> str | None:

@@ -82,10 +82,12 @@ class OneTool:
     def _text(self, call: ToolCall) -> str | None:
         try:
             arguments = json.loads(call.arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         text = arguments.get(self.argument) if isinstance(arguments, dict) else None
-        return text if call.name == self.tool.name and isinstance(text, str) else None
+        if call.name != self.tool.name or not isinstance(text, str):
+            return None
+        return well_formed(text)  # no system starts a program with half a character in its words
 
     def _misused(self) -> str:
         return f"There is one tool, `{self.tool.name}`, and it takes one text: `{self.argument}`."

@@ -80,5 +80,5 @@ class Shell:
         )
         how = f"exit code {ran.code}" if ran.stopped is None else f"stopped: {ran.stopped}"
         seen = well_formed(f"{how}\n{ran.output}".rstrip())
-        journal.print(f"$ {well_formed(command).strip()}\n{seen}\n")
+        journal.print(f"$ {command.strip()}\n{seen}\n")
         return seen

@@ -19,6 +19,7 @@ from bakeoff.api.runs import (
     prepared_again,
     score_again,
 )
+from bakeoff.api.site import check_name
 from bakeoff.api.sources import (
     Given,
     OwnFunction,
@@ -158,6 +159,7 @@ def _prepared(given: Given | None, options: Options) -> Prepared:
     prepared = _planned(given, options)
     brief = _budgeted(prepared.brief, options)
     if sandbox := options.get("sandbox"):
+        check_name(sandbox)
         brief = replace(brief, sandbox=SandboxSpec(name=sandbox))
     return fitting(replace(prepared, brief=brief), os.environ)
 

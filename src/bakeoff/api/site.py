@@ -18,6 +18,7 @@ from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 
 VARIABLE = "SANDBOX_BACKEND"
+ANY_CONTAINER = "container"
 _CONTAINERS = ("docker", "podman")
 _ISOLATING = ("bubblewrap", *_CONTAINERS)
 _UNSAFE = (
@@ -114,18 +115,24 @@ async def clean() -> list[str]:
     return lines
 
 
+def check_name(name: str) -> None:
+    """Raise where no sandbox has that *name*, even if no task will need one."""
+    if name != ANY_CONTAINER:
+        registry.find("sandboxes", name)
+
+
 def choose(spec: SandboxSpec, *, environ: Mapping[str, str], images: bool) -> Sandbox:
     """Return the sandbox that is asked for by name, else the best one that works here.
 
     Nothing that does not isolate is ever chosen without being asked for by name.
     """
     name = spec.name or environ.get(VARIABLE)
-    if name and name != "container":
+    if name and name != ANY_CONTAINER:
         sandbox = build(SandboxSpec(name=name, settings=spec.settings))
         if why := _why_not(sandbox):
             raise UsageError(f"sandbox {name!r} cannot be used here: {why}")
         return sandbox
-    names = _CONTAINERS if images or name == "container" else _ISOLATING
+    names = _CONTAINERS if images or name == ANY_CONTAINER else _ISOLATING
     if platform.system() != "Linux":
         names = _CONTAINERS
     return _first(names, spec.settings)

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "run": "run a suite, a run file or task folders, or resume a run",
-    "batch": "run one task with many models, and compare them",
+    "batch": "run one coding task with many models, and compare them",
     "list": "list runs, tasks, models, agents, scorers or sandboxes",
     "show": "show a run, or one trial of it",
     "summarize": "print the statistics of a run",
     "eval": "score the stored answers of a run again",
-    "init": "write a run file and a suite to start from",
-    "validate": "check a run file or a suite without running it",
+    "init": "write a run file, a suite and a scorer to start from",
+    "validate": "check a run file or a suite without running it; prove coding tasks",
     "clean": "take away what runs that died left behind",
-    "schema": "print the JSON Schema of run files, for editors",
+    "schema": "print the JSON Schema of a kind of file, for editors",
 }
 
 _HELP = """\
@@ -74,8 +74,11 @@ def _run(name: str, argv: Sequence[str]) -> int:
     from importlib import import_module
 
     from bakeoff._lib.untrusted import for_terminal
+    from bakeoff.cli.batch_command import is_meant
     from bakeoff.core.errors import BakeoffError
 
+    if name == "run" and is_meant(argv):
+        name = "batch"
     command = import_module(f"bakeoff.cli.{name}_command")
     try:
         code: int = command.main(command.parser().parse_args(argv))

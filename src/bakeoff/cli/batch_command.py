@@ -1,4 +1,4 @@
-"""`batch_runner.py`, and `bakeoff batch`: one task, many models."""
+"""`batch_runner.py`, `bakeoff batch`, and `bakeoff run TASK.md`: one task, many models."""
 
 import shlex
 import sys
@@ -21,9 +21,10 @@ def parser(home: Path = HOME, program: str = "bakeoff batch") -> ArgumentParser:
         f"{home / CONFIG}.",
     )
     p.prog = program
-    p.set_defaults(home=home, program=["bakeoff", "batch"])
-    p.add_argument("--task", type=Path, required=True, metavar="TASK",
+    p.set_defaults(home=home, program=["bakeoff", "batch"], refuse=p.error)
+    p.add_argument("source", nargs="?", type=Path, metavar="TASK",
                    help="the task: a Markdown file, or a task folder")  # fmt: skip
+    p.add_argument("--task", type=Path, metavar="TASK", help="the same")
     p.add_argument("--models", metavar="MODELS",
                    help='names or categories between commas, or "all" (default: all)')  # fmt: skip
     p.add_argument("--output", type=Path, metavar="OUTPUT",
@@ -62,11 +63,20 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def is_meant(argv: Sequence[str]) -> bool:
+    """Whether `bakeoff run` is asked for a task in Markdown without a model: that is a batch."""
+    names_a_model = any(w.startswith("-m") or w.partition("=")[0] == "--model" for w in argv)
+    return not names_a_model and any(w.lower().endswith(".md") for w in argv)
+
+
 def main(args: Namespace) -> int:
     """Run the batch; return the exit code: 0 where a model succeeded, else 1, 130 after Ctrl-C."""
     from bakeoff.cli import batch_running
     from bakeoff.compat.batch import Wanted
 
+    if (args.task is None) == (args.source is None):
+        args.refuse("name one task: a Markdown file, or a task folder")
+    args.task = args.task or args.source
     config = args.config
     if config is None and (args.home / CONFIG).is_file():
         config = args.home / CONFIG

@@ -6,8 +6,9 @@ from bakeoff import api
 from bakeoff._lib.untrusted import one_line
 from bakeoff.api.interrupting import interruptible
 from bakeoff.cli.batch_progress import BatchProgress
-from bakeoff.cli.batch_screen import BatchLines, BatchScreen, NoScreen
 from bakeoff.cli.batch_tables import print_batch
+from bakeoff.cli.live import LiveView
+from bakeoff.cli.plain import PlainLines
 from bakeoff.compat.batch import Ready, Wanted, ready
 from bakeoff.compat.batch_place import Batch, names_of
 from bakeoff.compat.batch_view import write_report, write_result
@@ -18,6 +19,7 @@ from bakeoff.core.stop import Stop
 
 EXIT_NOTHING = 1
 EXIT_INTERRUPTED = 130
+_EVERY_S = 30.0
 
 
 def run(wanted: Wanted, *, again: str) -> int:
@@ -37,7 +39,7 @@ def run(wanted: Wanted, *, again: str) -> int:
     try:
         with screen:
             for notice in it.notices:
-                screen.say(notice)
+                screen(Notice(notice))
             finished = interruptible(
                 api.run_async(it.brief, **_options(it, listen, stop)), stop, screen.say
             )
@@ -48,7 +50,7 @@ def run(wanted: Wanted, *, again: str) -> int:
         return EXIT_INTERRUPTED
     comparison = write_report(it.batch)
     print_batch(comparison, it.batch.folder, verbose=it.settings.verbose)
-    if finished is None or stop.requested:
+    if finished is None or (stop.requested and not comparison.result.complete):
         print(f"stopped; go on with: {again} {it.batch.id}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0 if comparison.result.successful else EXIT_NOTHING
@@ -59,18 +61,15 @@ def _options(it: Ready, listener: Listener, stop: Stop) -> api.Options:
     return {**how, **it.options()}
 
 
-def _screen(it: Ready) -> BatchScreen | BatchLines:
-    plan, brief = it.prepared.plan, it.brief
+def _screen(it: Ready) -> LiveView | PlainLines:
+    plan = it.prepared.plan
     names = names_of(tuple(plan.candidates))
     shown = {c.id: c.model.label or names[c.id] for c in plan.candidates}
     before = api.load_run(it.batch.run).trials() if it.resumes else ()
-    progress = BatchProgress(plan, shown, before)
-    title = f"{it.batch.id}, {brief.tasks[0].id}"
-    if not it.settings.show_progress:
-        return NoScreen(title, progress)
-    if sys.stderr.isatty():
-        return BatchScreen(title, progress)
-    return BatchLines(title, progress)
+    story = BatchProgress(f"{it.batch.id}, {it.brief.tasks[0].id}", plan, shown, before)
+    if it.settings.show_progress and sys.stderr.isatty():
+        return LiveView(story)
+    return PlainLines(story, every_s=_EVERY_S, quiet=not it.settings.show_progress)
 
 
 def _keep(batch: Batch, candidate: Candidate, tell: Listener) -> None:

@@ -1,6 +1,6 @@
 """What came of a batch, on a terminal and in a pipe: a table, the rankings, and what they are worth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -9,11 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from bakeoff._lib.untrusted import one_line
-from bakeoff.cli.batch_screen import STYLES
+from bakeoff.cli.batch_progress import marked
 from bakeoff.cli.tables import console
 from bakeoff.reports import in_words
-from bakeoff.reports.comparison import Comparison, Competitor, in_order, status
+from bakeoff.reports.comparison import Comparison, Competitor, in_order
 from bakeoff.stats.rankings import Ranking
+
+Told = Callable[[float | None], str]
 
 _MEDALS = (
     "\N{FIRST PLACE MEDAL}",
@@ -24,26 +26,29 @@ _MEDALS = (
 
 def print_batch(comparison: Comparison, folder: Path, *, verbose: bool = False) -> None:
     """Print the results, the rankings and where the reports are."""
-    out = console()
+    out, result = console(), comparison.result
     out.print(_results(comparison))
-    result = comparison.result
-    _print_ranking(out, comparison, "Fastest", result.fastest, in_words.seconds)
-    _print_ranking(
-        out, comparison, "Most Efficient (prompts)", result.most_efficient, in_words.number
-    )
-    _print_ranking(
-        out,
-        comparison,
-        "Most Autonomous (interventions)",
-        result.least_intervention,
-        in_words.number,
-    )
-    if result.to_solve is not None and (verbose or comparison.setting.rollouts > 1):
-        title = f"Time to solve (what was not solved counts {in_words.seconds(result.horizon_s)})"
-        _print_ranking(out, comparison, title, result.to_solve, in_words.seconds)
+    for one in in_order(comparison):
+        if one.error and not one.figures.success:
+            why = f"{one_line(one.display_name, width=60)}: {one_line(one.error, width=300)}"
+            out.print(Text(why, style="dim"))
+    if result.complete and result.failed == len(result.contenders):
+        out.print(Text("no model solved the task", style="bold"))
+    for title, ranking, told in _rankings(comparison, verbose=verbose):
+        _print_ranking(out, comparison, title, ranking, told)
     for note in result.notes:
         out.print(Text(f"note: {one_line(note, width=300)}", style="yellow"))
     out.print(Text(f"report: {folder / 'comparison_report.html'}", style="dim"))
+
+
+def _rankings(comparison: Comparison, *, verbose: bool) -> Iterator[tuple[str, Ranking, Told]]:
+    result = comparison.result
+    yield "Fastest", result.fastest, in_words.seconds
+    yield "Most Efficient, by prompts", result.most_efficient, in_words.number
+    yield "Most Autonomous, by interventions", result.least_intervention, in_words.number
+    if result.to_solve is not None and (verbose or comparison.setting.rollouts > 1):
+        limit = in_words.duration(result.horizon_s or 0.0)
+        yield f"Time to solve, {limit} where it was not", result.to_solve, in_words.seconds
 
 
 def _results(comparison: Comparison) -> Table:
@@ -54,13 +59,9 @@ def _results(comparison: Comparison) -> Table:
     for name in ("time", "prompts", "interv.", "files", "lines", "tokens", "cost"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in in_order(comparison):
-        table.add_row(Text(one_line(one.display_name)), _verdict(one), *_figures(one))
+        verdict = marked(one.status, one.figures.rollouts)
+        table.add_row(Text(one_line(one.display_name)), verdict, *_figures(one))
     return table
-
-
-def _verdict(one: Competitor) -> Text:
-    told = status(one.figures)
-    return Text(told, style=STYLES.get(told, ""))
 
 
 def _figures(one: Competitor) -> list[str]:
@@ -82,12 +83,12 @@ def _print_ranking(
     comparison: Comparison,
     title: str,
     ranking: Ranking,
-    told: Callable[[float | None], str],
+    told: Told,
 ) -> None:
     if not ranking.placed:
         return
-    why = f" ({ranking.reason})" if ranking.reason else ""
-    out.print(Text(f"{title}{why}", style="bold"))
+    why = f"  {ranking.reason}" if ranking.reason else ""
+    out.print(Text.assemble((title, "bold"), (why, "dim")))
     for place in ranking.placed[:5]:
         medal = _MEDALS[place.rank - 1] if place.rank <= len(_MEDALS) else f"{place.rank:>2}"
         could = in_words.rank_range(place.best, place.worst)

@@ -41,8 +41,13 @@ def print_rows(kind: str, found: list[Row]) -> None:
     for name in found[0]:
         table.add_column(name, overflow="fold")
     for row in found:
-        table.add_row(*(Text(one_line(str("" if v is None else v))) for v in row.values()))
+        table.add_row(*(Text(_whole(v)) for v in row.values()))
     out.print(table)
+
+
+def _whole(value: str | int | None) -> str:
+    """Return *value* on one line; what is not told in full (how to install something) is no help."""
+    return one_line("" if value is None else str(value), width=2000)
 
 
 def _run_row(entry: inspection.RunLine) -> Row:

@@ -1,14 +1,43 @@
 """Parsers, and the options that several commands share."""
 
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import (
+    ArgumentParser,
+    ArgumentTypeError,
+    RawDescriptionHelpFormatter,
+    _ArgumentGroup,
+)
 from pathlib import Path
+from typing import NoReturn
+
+ArgumentGroup = _ArgumentGroup  # argparse has no public name for what `add_argument_group` returns
+
+_UNKNOWN = "unrecognized arguments: "
 
 
-def new_parser(name: str, description: str) -> ArgumentParser:
+class _Parser(ArgumentParser):
+    """Tells a mistake in one line: what is wrong, what was probably meant, and where to look."""
+
+    def error(self, message: str) -> NoReturn:
+        from bakeoff._lib.suggest import did_you_mean
+        from bakeoff._lib.untrusted import for_terminal
+
+        _, unknown, words = message.partition(_UNKNOWN)
+        if unknown and words.startswith("--"):
+            option = words.split()[0].partition("=")[0]
+            long = [name for name in self._option_string_actions if name.startswith("--")]
+            hint = did_you_mean(option, long)
+            message = f"no option is called {option!r}; {hint}"
+        elif unknown:
+            message = f"more than it takes: {words}"
+        self.exit(2, for_terminal(f"{self.prog}: error: {message} (see {self.prog} --help)\n"))
+
+
+def new_parser(name: str, description: str, *, examples: str | None = None) -> ArgumentParser:
     """Return a parser for one command."""
-    return ArgumentParser(
+    return _Parser(
         prog=f"bakeoff {name}",
         description=description,
+        epilog=None if examples is None else f"examples:\n{examples}",
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -22,7 +51,7 @@ def add_run(parser: ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_output(parser: ArgumentParser) -> None:
+def add_output(parser: ArgumentParser | ArgumentGroup) -> None:
     """Let the command be told where runs are kept."""
     parser.add_argument(
         "--output", type=Path, default=Path("runs"), metavar="DIR",
@@ -30,7 +59,7 @@ def add_output(parser: ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_json(parser: ArgumentParser) -> None:
+def add_json(parser: ArgumentParser | ArgumentGroup) -> None:
     """Let the command print JSON."""
     parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
 

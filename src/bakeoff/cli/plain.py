@@ -1,23 +1,30 @@
-"""Progress as plain lines, where there is no terminal."""
+"""A run as plain lines, where there is no terminal."""
 
 import sys
 from types import TracebackType
+from typing import Self
 
 from bakeoff._lib.clock import monotonic
-from bakeoff.cli.progress import Progress, counted, duration
-from bakeoff.core.events import Event, RunEnded, RunStarted
+from bakeoff.cli.story import Story, Weight
+from bakeoff.core.events import Event
 
 _EVERY_S = 5.0
+_IMPORTANT = frozenset({Weight.NOTICE, Weight.FAULT})
 
 
 class PlainLines:
-    """Writes a line for what happens, and one now and then for how far it is."""
+    """Writes a line for what happens, and one now and then for how far it is.
 
-    def __init__(self) -> None:
-        self._progress = Progress()
+    Where it is *quiet*, only what must be read.
+    """
+
+    def __init__(self, story: Story, *, every_s: float = _EVERY_S, quiet: bool = False) -> None:
+        self._story = story
+        self._every_s = every_s
+        self._quiet = quiet
         self._last = monotonic()
 
-    def __enter__(self) -> "PlainLines":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -34,16 +41,11 @@ class PlainLines:
 
     def __call__(self, event: Event) -> None:
         """Write what a person should know of *event*."""
-        progress = self._progress
-        if line := progress.take(event):
-            self.say(line)
-        if isinstance(event, RunStarted):
-            before = f", {progress.before} already done" if progress.before else ""
-            self.say(f"run {progress.run_id}: {counted(progress.planned, 'trial')}{before}")
+        line = self._story.take(event)
+        if line is not None and (not self._quiet or line.weight in _IMPORTANT):
+            self.say(line.text)
+        if line is not None and line.weight is not Weight.FAULT:
+            self._last = monotonic()  # it says how far it is, or is about something else
+        elif not self._quiet and monotonic() - self._last >= self._every_s:
             self._last = monotonic()
-        elif isinstance(event, RunEnded):
-            took = duration(progress.elapsed_s)
-            self.say(f"{counted(progress.done, 'trial')} in {took} ({progress.figures()})")
-        elif monotonic() - self._last >= _EVERY_S:
-            self._last = monotonic()
-            self.say(f"{progress.done + progress.before}/{progress.planned}: {progress.figures()}")
+            self.say(self._story.so_far())

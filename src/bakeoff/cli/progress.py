@@ -1,12 +1,19 @@
-"""What is known of a run while it goes: counted from events, cheap at any rate."""
+"""A run of any size as a story: counted from events, cheap at any rate; its picture is a bar."""
 
 from dataclasses import dataclass, field
 
+from rich.console import ConsoleDimensions, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.untrusted import one_line
+from bakeoff.cli.story import Line, Weight
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
-from bakeoff.core.events import Event, Notice, RunStarted, TrialEnded, TrialStarted
+from bakeoff.core.events import Event, Notice, RunEnded, RunStarted, TrialEnded, TrialStarted
 from bakeoff.core.record import Status
+from bakeoff.reports.in_words import counted, duration
 
 
 @dataclass(slots=True)
@@ -24,26 +31,32 @@ class Progress:
     output_tokens: int = 0
     cap: Cap = NO_CAP
     billed: Bill = NO_BILL
-    run_id: str = ""
-    folder: str = ""
     began: float = field(default_factory=monotonic)
 
-    def take(self, event: Event) -> str | None:
-        """Count *event*; return a line where a person should read one."""
+    def take(self, event: Event) -> Line | None:
+        """Count *event*; return a line where there is one to tell."""
         if isinstance(event, TrialStarted):
             self.running += 1
         elif isinstance(event, TrialEnded):
             return self._ended(event)
         elif isinstance(event, RunStarted):
-            self.planned, self.before = event.planned, event.finished_before
-            self.run_id, self.folder = event.run_id, event.folder
-            self.cap, self.billed = event.cap, event.billed
-            self.began = monotonic()
+            return self._started(event)
+        elif isinstance(event, RunEnded):
+            took = duration(self.elapsed_s)
+            return Line(f"{counted(self.done, 'trial')} in {took} ({self.figures()})")
         elif isinstance(event, Notice):
-            return one_line(event.text, width=300)
+            return Line(one_line(event.text, width=300), Weight.NOTICE)
         return None
 
-    def _ended(self, event: TrialEnded) -> str | None:
+    def _started(self, event: RunStarted) -> Line:
+        self.planned, self.before = event.planned, event.finished_before
+        self.cap, self.billed = event.cap, event.billed
+        self.began = monotonic()
+        before = f", {self.before:,} already done" if self.before else ""
+        told = f"run {event.run_id}: {counted(self.planned, 'trial')}{before}"
+        return Line(told, Weight.HEADING)
+
+    def _ended(self, event: TrialEnded) -> Line | None:
         attempt = event.attempt
         self.output_tokens += attempt.spent.usage.output_tokens or 0
         if attempt.bill is not NO_BILL:
@@ -62,9 +75,8 @@ class Progress:
             return None
         self.faults += 1
         name = one_line(event.trial.name, width=80)
-        return (
-            f"fault ({attempt.fault.boundary}) {name}: {one_line(attempt.fault.message, width=300)}"
-        )
+        why = one_line(attempt.fault.message, width=300)
+        return Line(f"fault ({attempt.fault.boundary}) {name}: {why}", Weight.FAULT)
 
     @property
     def elapsed_s(self) -> float:
@@ -103,17 +115,21 @@ class Progress:
             parts.append(f"{duration(left)} left")
         return ", ".join(parts)
 
+    def so_far(self) -> str:
+        """Return how far it is, in one line."""
+        return f"{self.done + self.before}/{self.planned}: {self.figures()}"
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 task`, `3 tasks`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def duration(seconds: float) -> str:
-    """Return *seconds* as a person says it."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    def draw(self, room: ConsoleDimensions) -> RenderableType:
+        """Return a bar with the figures behind it."""
+        if not self.planned:
+            return Text("preparing …", style="dim")
+        done = self.done + self.before
+        count, figures = f"{done}/{self.planned}", self.figures()
+        left = room.width - len(count) - len(figures) - 4
+        line = Table.grid(padding=(0, 1))
+        line.add_row(
+            ProgressBar(total=self.planned, completed=done, width=max(min(left, 32), 8)),
+            Text(count, style="bold"),
+            Text(figures, no_wrap=True, overflow="ellipsis"),
+        )
+        return line

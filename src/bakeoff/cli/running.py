@@ -17,6 +17,7 @@ from bakeoff.api.loop import new_event_loop
 from bakeoff.api.spending import forecast_of
 from bakeoff.cli.live import LiveView
 from bakeoff.cli.plain import PlainLines
+from bakeoff.cli.progress import Progress
 from bakeoff.cli.tables import print_summary
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, RunEnded, RunStarted
@@ -68,7 +69,7 @@ def _in_words(may: Forecast) -> str:
 
 def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> int:
     """Run, show how it goes, print what came of it; return the exit code."""
-    view = LiveView() if sys.stderr.isatty() else PlainLines()
+    view = _view()
     stop, seen = Stop(), _Seen()
 
     def listen(event: Event) -> None:
@@ -90,14 +91,21 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
     if stop.requested or finished is None:
         _print_resume(seen.run_id)
         return EXIT_INTERRUPTED
-    return _print_result(finished, as_json=as_json)
+    code = _print_result(finished, as_json=as_json)
+    if code == EXIT_FAULTED:
+        print(
+            f"some trials faulted; when the cause is mended, try those again with: "
+            f"{_resume_command(finished.id)}",
+            file=sys.stderr,
+        )
+    return code
 
 
 def score_again(
     run: str, source: Path | None, options: Mapping[str, object], *, as_json: bool
 ) -> int:
     """Score the stored answers of a run again; return the exit code."""
-    view = LiveView() if sys.stderr.isatty() else PlainLines()
+    view = _view()
     stop = Stop()
 
     async def work() -> api.Run:
@@ -111,6 +119,10 @@ def score_again(
         print("stopped; the verdicts are as they were before", file=sys.stderr)
         return EXIT_INTERRUPTED
     return _print_result(finished, as_json=as_json)
+
+
+def _view() -> LiveView | PlainLines:
+    return LiveView(Progress()) if sys.stderr.isatty() else PlainLines(Progress())
 
 
 def _print_result(run: api.Run, *, as_json: bool) -> int:
@@ -144,11 +156,12 @@ def _print_resume(run_id: str | None) -> None:
     if run_id is None:
         print("stopped before the run had started", file=sys.stderr)
         return
+    print(f"stopped; go on with: {_resume_command(run_id)}", file=sys.stderr)
+
+
+def _resume_command(run_id: str) -> str:
     words = _without("--resume", sys.argv[1:])
-    print(
-        f"stopped; go on with: {shlex.join(['bakeoff', *words, '--resume', run_id])}",
-        file=sys.stderr,
-    )
+    return for_terminal(shlex.join(["bakeoff", *words, "--resume", run_id]))
 
 
 def _print_raise(run: api.Run) -> None:

@@ -5,15 +5,21 @@ from argparse import ArgumentParser, Namespace
 
 from bakeoff.cli.options import new_parser
 
+KINDS = ("run", "task", "dialogue")
+
 
 def parser() -> ArgumentParser:
     """Return what the command takes."""
-    return new_parser("schema", "Print the JSON Schema of run files, for editors.")
+    p = new_parser("schema", "Print the JSON Schema of a kind of file, for editors.")
+    p.add_argument("kind", nargs="?", choices=KINDS, default="run", metavar="KIND",
+                   help="run: a run file (the default); task: the task.toml of a task folder; "
+                   "dialogue: a conversation in one file")  # fmt: skip
+    return p
 
 
-def main(_: Namespace) -> int:
+def main(args: Namespace) -> int:
     """Print the schema."""
-    from bakeoff.config.run_file import json_schema
+    from bakeoff.config.schemas import json_schema
 
-    print(json.dumps(json_schema(), indent=2))
+    print(json.dumps(json_schema(args.kind), indent=2))
     return 0

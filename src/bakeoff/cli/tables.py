@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bakeoff._lib.untrusted import one_line
-from bakeoff.cli.progress import counted
 from bakeoff.core.budget import Bill
+from bakeoff.reports.in_words import counted
 from bakeoff.stats.summarize import Buckets, CandidateSummary, Group, Summary
 
 _PIPE_WIDTH = 160

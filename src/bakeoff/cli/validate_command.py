@@ -47,13 +47,14 @@ def _prove(args: Namespace) -> int:
     from bakeoff._lib.untrusted import for_terminal
     from bakeoff.api.validation import How, validate_tasks
     from bakeoff.cli.live import LiveView
+    from bakeoff.cli.progress import Progress
     from bakeoff.core.events import Event, Notice
 
     def tell(event: Event) -> None:
         if isinstance(event, Notice):
             print(for_terminal(event.text), file=sys.stderr)
 
-    view = LiveView() if sys.stderr.isatty() else None
+    view = LiveView(Progress()) if sys.stderr.isatty() else None
     with view or nullcontext():
         how = How(sandbox=args.sandbox, tests=args.tests, listener=view or tell)
         findings = validate_tasks(args.source, how)

@@ -55,7 +55,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--agent_config", type=Path, metavar="PATH",
                         help="an agent's TOML, or a folder of them (default: agent_configs/)")  # fmt: skip
     parser.add_argument("--log_level", "-l", type=str.upper, choices=LEVELS, default="INFO",
-                        help="how much is told (default: INFO)")  # fmt: skip
+                        metavar="LEVEL", help=f"how much is told: {', '.join(LEVELS)} (default: INFO)")  # fmt: skip
     parser.add_argument("--resume", nargs="?", const="latest", metavar="RUN",
                         help="go on with a run that was cut off: its name, or the newest")  # fmt: skip
     parser.add_argument("--sandbox", metavar="NAME",

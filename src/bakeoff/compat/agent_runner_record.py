@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from bakeoff.agents.dialogue_roles import FormError, json_object
+from bakeoff.agents.dialogue_answer import FormError, json_object
 from bakeoff.agents.dialogue_tape import exchanges
 from bakeoff.compat.agent_runner_place import BenchRun
 from bakeoff.core.dialogue import AGENT
@@ -68,7 +68,7 @@ def _metrics(attempt: Attempt, told: Mapping[str, Json]) -> dict[str, Json]:
     graded = next((s.details for s in attempt.scores if "skill" in s.details), {})
     return {
         "interaction_time_seconds": round(attempt.phases.get("agent", attempt.elapsed_s), 3),
-        "conversation_turns": turns_of(told),
+        "conversation_turns": turns_of(told) if attempt.outcome else None,
         "code_snippets_count": _snippets(attempt.outcome),
         "absolute_metric_score": graded.get("score"),
         "skill_score": graded.get("skill"),

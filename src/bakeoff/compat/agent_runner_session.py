@@ -9,18 +9,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bakeoff import api
 from bakeoff._lib.clock import now
 from bakeoff._lib.untrusted import for_terminal
-from bakeoff.api.interrupting import interruptible
 from bakeoff.compat.agent_runner_place import BenchRun, find_run, new_run, runs_of
 from bakeoff.compat.agent_runner_view import LOGGER, SUMMARY, BenchView
+from bakeoff.compat.session import EXIT_BUDGET, EXIT_INTERRUPTED, exit_code, run_in
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
 from bakeoff.core.stop import Stop
 from bakeoff.suites.agent_bench import read_bench
 
-EXIT_FAULTED, EXIT_BUDGET, EXIT_INTERRUPTED = 3, 4, 130
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
@@ -61,23 +59,21 @@ class Session:
                 _give_back(run)
 
     def _execute(self, brief: Brief, view: BenchView) -> int:
-        stop, ledger = Stop(), view.run.ledger
-        options: api.Options = {
-            "listener": view,
-            "stop": stop,
-            "sandbox": self.sandbox,
-            "env_file": self.env_file,
-            "command": tuple(sys.argv[1:]),
-        }
-        if self.resume is None:
-            options["folder"] = ledger
-        else:
-            options["resume"] = str(ledger)
-        finished = interruptible(api.run_async(brief, **options), stop, LOGGER.warning)
+        stop = Stop()
+        finished = run_in(
+            view.run.ledger,
+            brief,
+            resumed=self.resume is not None,
+            say=LOGGER.warning,
+            listener=view,
+            stop=stop,
+            sandbox=self.sandbox,
+            env_file=self.env_file,
+        )
         if finished is None or stop.requested:
             return self._stopped(view)
         LOGGER.info("the results are in %s", view.run.folder)
-        return EXIT_FAULTED if finished.summary().buckets.faults else 0
+        return exit_code(finished)
 
     def _stopped(self, view: BenchView) -> int:
         if view.run.begun:

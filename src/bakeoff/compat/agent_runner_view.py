@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,8 +10,10 @@ import msgspec
 from bakeoff import api
 from bakeoff._lib.atomic import write_atomic
 from bakeoff._lib.clock import monotonic
+from bakeoff._lib.untrusted import for_terminal
 from bakeoff.compat.agent_runner_place import BenchRun
 from bakeoff.compat.agent_runner_record import agent_of, conversation_of, entry_of, record_of
+from bakeoff.compat.agent_runner_summary import in_words, summary_of
 from bakeoff.core.errors import LedgerError
 from bakeoff.core.events import (
     Event,
@@ -24,15 +26,14 @@ from bakeoff.core.events import (
 )
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.plan import Trial
-from bakeoff.core.record import Attempt, Status, TrialRecord
+from bakeoff.core.record import Attempt, TrialRecord
 from bakeoff.core.values import Json
-from bakeoff.stats.role_fidelity import RoleFidelity, role_fidelity
+from bakeoff.stats.role_fidelity import role_fidelity
 from bakeoff.stores.checkpoints import CHECKPOINTS, checkpoint_file, steps_in
 
 LOGGER = logging.getLogger("bakeoff.agent_runner")
 SUMMARY, ALL = "summary.json", "all_results.json"
-_SUMMARY_KEYS = ("agent_id", "status", "checkpoint_path", "log_path", "result_path", "error")
-_A_TURN_ENDS = re.compile(r"turn \d+ agent: ")
+_A_TURN_ENDS = re.compile(r"turn (\d+) agent: ")
 _OFTEN_S = 1.0
 
 
@@ -76,15 +77,16 @@ class BenchView:
         elif isinstance(event, RunEnded):
             self.at_budget = event.at_budget
             self.write(finished=not event.stopped_early)
+            for agent in self._agents:
+                LOGGER.info("%s", in_words(agent, self._entries_of(agent)))
 
     def _start(self, event: RunStarted) -> None:
         """Make the files anew from what the ledger knows: an earlier session may have been cut."""
         before = api.load_run(self.run.ledger)
         self._order = {trial.name: number for number, trial in enumerate(before.plan)}
-        LOGGER.info(
-            "%s: %d conversations, %d finished before", self.run.name, event.planned,
-            event.finished_before,
-        )  # fmt: skip
+        many = f"{event.planned} conversation{'s' if event.planned != 1 else ''}"
+        before_now = f", {event.finished_before} finished before" if event.finished_before else ""
+        LOGGER.info("%s: %s%s", self.run.name, many, before_now)
         recorded = {record.name: record.attempt for record in before.trials()}
         for trial in before.plan:
             if trial.name in recorded:
@@ -98,7 +100,8 @@ class BenchView:
         with self._log_of(trial).open("a", encoding="utf-8", errors="replace") as log:
             log.write(text)
         LOGGER.debug("agent %s, case %s: %s", agent_of(trial), trial.task.id, text.rstrip())
-        if _A_TURN_ENDS.match(text):
+        if turn := _A_TURN_ENDS.match(text):
+            LOGGER.info("agent %s, case %s: turn %s", agent_of(trial), trial.task.id, turn[1])
             self._save_conversation(trial)
 
     def _save_conversation(self, trial: Trial) -> None:
@@ -110,13 +113,16 @@ class BenchView:
 
     def _end(self, trial: Trial, attempt: Attempt, *, last: bool) -> None:
         self._note(trial, attempt)
-        agent, case = agent_of(trial), trial.task.id
-        if attempt.fault is not None:
-            again = "" if last else "; it is tried again"
-            LOGGER.error("agent %s, case %s: %s%s", agent, case, attempt.fault.message, again)
-        else:
-            score = "" if attempt.score is None else f", score {attempt.score:.3f}"
-            LOGGER.info("agent %s, case %s: %s%s", agent, case, attempt.status.value, score)
+        how = attempt.fault.message if attempt.fault else attempt.status.value
+        if attempt.score is not None:
+            how += f", score {attempt.score:.3f}"
+        if not last:
+            how += "; it is tried again"
+        level = logging.ERROR if attempt.fault else logging.INFO
+        LOGGER.log(level, "agent %s, case %s: %s", agent_of(trial), trial.task.id, how)
+        with self._log_of(trial).open("a", encoding="utf-8", errors="replace") as log:
+            log.write(f"ended: {for_terminal(how)}\n")
+        self._save_conversation(trial)
         if last and monotonic() - self._written >= _OFTEN_S:
             self.write(finished=False)
 
@@ -127,14 +133,21 @@ class BenchView:
     def write(self, *, finished: bool) -> None:
         """Write the result files as things stand."""
         self._written = monotonic()
-        names = sorted(self._entries, key=lambda name: self._order.get(name, 0))
-        entries = [self._entries[name] for name in names]
         for agent in self._agents:
-            own: list[Json] = [e for e in entries if e["agent_id"] == agent]
-            _write(self.run.result(agent), own)
-        _write(self.run.folder / ALL, entries)
-        fidelity = role_fidelity(self._records[name] for name in names)
-        _write(self.run.folder / SUMMARY, summary_of(entries, fidelity, finished=finished))
+            _write(self.run.result(agent), self._entries_of(agent))
+        entries = {name: self._entries[name] for name in self._in_order()}
+        _write(self.run.folder / ALL, list(entries.values()))
+        fidelity = role_fidelity(self._records[name] for name in entries)
+        summary = summary_of(entries, fidelity, planned=len(self._order), finished=finished)
+        _write(self.run.folder / SUMMARY, summary)
+
+    def _in_order(self) -> list[str]:
+        """Return the trials of which something is known, in the order of the plan."""
+        return sorted(self._entries, key=lambda name: self._order.get(name, 0))
+
+    def _entries_of(self, agent: str) -> list[dict[str, Json]]:
+        entries = [self._entries[name] for name in self._in_order()]
+        return [entry for entry in entries if entry["agent_id"] == agent]
 
 
 def _without_words(attempt: Attempt) -> Attempt:
@@ -151,38 +164,6 @@ def _without_words(attempt: Attempt) -> Attempt:
         outcome=slim,
         passed=attempt.passed,
     )
-
-
-def summary_of(
-    entries: Sequence[Mapping[str, Json]], fidelity: RoleFidelity, *, finished: bool
-) -> dict[str, Json]:
-    """Return what `summary.json` says of a run."""
-    ended = [e for e in entries if e["status"] == Status.COMPLETED.value]
-    return {
-        "total_tests": len(entries),
-        "successful_tests": len(ended),
-        "passed_tests": sum(e["passed"] is True for e in entries),
-        "finished": finished,
-        "results": [
-            {
-                "test_case_id": entry["test_case"],
-                **{key: entry[key] for key in _SUMMARY_KEYS if key in entry},
-            }
-            for entry in entries
-        ],
-        "role_fidelity": {
-            "conversations": fidelity.conversations,
-            "turns": fidelity.turns,
-            "marked_conversations": fidelity.marked_conversations,
-            "marked_turns": dict(fidelity.marks),
-            "failures": fidelity.failures,
-            "failures_touched": len(fidelity.touched),
-            "touched": [
-                {"trial": touched.trial, "marks": dict(touched.marks)}
-                for touched in fidelity.touched
-            ],
-        },
-    }
 
 
 def _write(path: Path, data: object) -> None:

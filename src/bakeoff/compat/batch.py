@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from bakeoff.suites.markdown_task import judged, read_markdown
 
 DEFAULT_AGENT = "shell"
 _ATTEMPTS = 2
+_ASK_THE_JUDGE = {"judge", "rubrics"}
 _NO_MODELS = """\
 no models detected. Ensure Ollama is installed and running: `ollama list` ({ollama})
   Check {config} for commercial models: at least one with `enabled: true`{disabled}
@@ -141,20 +142,13 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
     if not around.market.offers:
         raise UsageError(_troubleshooting(around))
     roles = _roles(wanted, around.market)
-    choice = choose(_without(around.market, roles, wanted), wanted.models or ALL)
-    limits = Limits(
-        time_s=wanted.timeout_s or around.settings.default_timeout,
-        interventions=wanted.interventions or 0,
-    )
+    models = ALL if wanted.models is None else wanted.models
+    choice = choose(_without(around.market, roles, wanted), models)
     brief = replace(
         brief,
         agents=(AgentSpec(name=wanted.agent or DEFAULT_AGENT),),
         rollouts=wanted.rollouts or 1,
-        conditions=Conditions(
-            limits=limits,
-            roles=roles,
-            attempts=around.settings.attempts if around.config else _ATTEMPTS,
-        ),
+        conditions=_conditions(wanted, roles, around),
     )
     brief = _filled(brief, wanted, choice.offers, around)
     prepared = api.plan(brief)
@@ -169,7 +163,7 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
         prepared=prepared,
         resumes=False,
         settings=around.settings,
-        notices=choice.notices,
+        notices=(*choice.notices, *_idle_judge(brief)),
         env_file=wanted.env_file,
     )
 
@@ -177,7 +171,8 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
 def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready:
     """Go on with *batch*: its models, its limits and its roles, unless something was said anew."""
     before, state = earlier(batch), batch.state()
-    choice = choose(around.market, wanted.models) if wanted.models else Choice(offers=())
+    more = wanted.models
+    choice = Choice(offers=()) if more is None else choose(around.market, more)
     offers = before.offers(around.market, choice.offers)
     brief = replace(
         brief,
@@ -189,7 +184,7 @@ def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready
     brief = _filled(brief, wanted, offers, around)
     prepared = api.plan(brief)
     refuse_what_differs(before, prepared.plan, state, offers, batch)
-    notices = (*choice.notices, *_other_machine(state, around))
+    notices = (*choice.notices, *_other_box(before, brief), *_other_machine(state, around))
     return Ready(
         batch=batch,
         state=_begun(replace(state, parallel=brief.parallel or 1), offers, around),
@@ -200,6 +195,17 @@ def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready
         notices=notices,
         env_file=wanted.env_file,
     )
+
+
+def _conditions(wanted: Wanted, roles: dict[str, ModelSpec], around: _Around) -> Conditions:
+    if wanted.interventions and not wanted.instructor:
+        raise UsageError("--interventions needs --instructor: name the model that is to step in")
+    limits = Limits(
+        time_s=wanted.timeout_s or around.settings.default_timeout,
+        interventions=wanted.interventions or 0,
+    )
+    attempts = around.settings.attempts if around.config else _ATTEMPTS
+    return Conditions(limits=limits, roles=roles, attempts=attempts)
 
 
 def _conditions_again(wanted: Wanted, before: Earlier, there: Market) -> Conditions:
@@ -243,6 +249,17 @@ def _without(there: Market, roles: Mapping[str, ModelSpec], wanted: Wanted) -> M
     return replace(there, offers=offers)
 
 
+def _idle_judge(brief: Brief) -> Iterator[str]:
+    """Yield why the judge that was asked for has nothing to do, where that is so."""
+    (task,) = brief.tasks
+    if "judge" not in brief.conditions.roles or {s.name for s in task.scorers} & _ASK_THE_JUDGE:
+        return
+    if task.scorers:
+        yield "the judge is not asked: the task has a check of its own, which decides"
+    else:
+        yield "the judge has nothing to go by: the task has no `## Success Criteria`"
+
+
 def _begun(state: BatchState, offers: Sequence[Offer], around: _Around) -> BatchState:
     """Return *state* with what the batch is run on, and that a session of it starts now."""
     digests = {o.spec.full_name: o.digest for o in offers if o.digest}
@@ -263,6 +280,14 @@ def _served(ollama: Discovery, offers: Sequence[Offer]) -> dict[str, Json]:
         for model in ollama.found
         if model.name in names
     }
+
+
+def _other_box(before: Earlier, brief: Brief) -> list[str]:
+    """Return a warning where the batch began in another sandbox than it goes on in."""
+    then, now_in = before.sandbox.name, brief.sandbox.name
+    if now_in in {None, then}:
+        return []
+    return [f"the batch began in sandbox {then!r} and goes on in {now_in!r}: times do not compare"]
 
 
 def _other_machine(state: BatchState, around: _Around) -> list[str]:

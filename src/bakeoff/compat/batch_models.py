@@ -3,15 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bakeoff import registry
+from bakeoff._lib.suggest import did_you_mean
 from bakeoff.api.model_names import resolve
 from bakeoff.config.models_file import ModelsConfig
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.models.discovery import Found, configured_models
 from bakeoff.models.ollama_address import address
+from bakeoff.models.providers import PROVIDERS
 
 ALL = "all"
 _OLLAMA = "ollama"
+_ANY_SERVER = "openai-compatible"
 _LATEST = ":latest"
 
 
@@ -21,6 +25,11 @@ class Offer:
 
     spec: ModelSpec
     digest: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """What tells it from the others: a model may be configured twice, with other settings."""
+        return self.spec.full_name, self.spec.label
 
     @property
     def name(self) -> str:
@@ -67,30 +76,55 @@ def market(
 ) -> Market:
     """Put together what an Ollama has and what the file configures; what both name is one model."""
     there = {model.name: model for model in found}
-    offers = {name: _of_ollama(model) for name, model in there.items()}
-    missing: dict[str, str] = {}
+    offers = {name: [_of_ollama(model)] for name, model in there.items()}
     if config is None:
-        return Market(offers=tuple(offers.values()))
+        return Market(offers=tuple(_flat(offers)))
+    configured: dict[str, list[Offer]] = {}
+    missing: dict[str, str] = {}
     for given in config.models:
-        spec = resolve(given)
-        why = _why_not(spec, environ)
+        spec = _resolved(given, config)
         known = _served(spec, there)
-        if why is None and spec.provider == _OLLAMA and known is None and given.base_url is None:
-            why = f"Ollama does not have it; get it with: ollama pull {spec.name}"
-        if why is not None:
+        if why := _why_not(spec, known, environ, own_server=given.base_url is not None):
             missing[report_name(spec)] = why
-        elif known is not None and given.base_url is None:
-            name = known.name.removeprefix("ollama/")
-            offers[known.name] = Offer(spec=replace(spec, name=name), digest=known.digest)
-        else:
-            offers[spec.full_name] = Offer(spec=spec, digest=known.digest if known else None)
+            continue
+        if known is not None and given.base_url is None:
+            spec = replace(spec, name=known.name.removeprefix("ollama/"))
+        offer = Offer(spec=spec, digest=known.digest if known else None)
+        _refuse_twins(offer, configured.setdefault(spec.full_name, []), config)
+        configured[spec.full_name].append(offer)
     off = f"it is switched off in {config.source.path}; set `enabled: true` there"
     return Market(
-        offers=tuple(offers.values()),
+        offers=tuple(_flat({**offers, **configured})),
         missing=missing,
         disabled=dict.fromkeys(config.disabled, off),
         categories=config.categories,
     )
+
+
+def _flat(offers: Mapping[str, Sequence[Offer]]) -> Iterator[Offer]:
+    for same in offers.values():
+        yield from same
+
+
+def _resolved(given: ModelSpec, config: ModelsConfig) -> ModelSpec:
+    """Return a configured model with its provider; what is wrong with it is told with its file."""
+    known = {*PROVIDERS, *registry.names("models")}
+    where = f"{config.source.path}: model {given.name!r}"
+    if given.provider and given.provider not in known:
+        hint = did_you_mean(given.provider, known)
+        raise UsageError(f"{where}: no provider is called {given.provider!r}: {hint}")
+    spec = resolve(given)
+    if spec.provider == _ANY_SERVER and not spec.base_url:
+        raise UsageError(f"{where}: say where it is, with `base_url: http://host:port/v1`")
+    return spec
+
+
+def _refuse_twins(offer: Offer, same: Sequence[Offer], config: ModelsConfig) -> None:
+    if any(other.key == offer.key for other in same):
+        raise UsageError(
+            f"{config.source.path}: two models are called {offer.name!r}; give each a "
+            "`display_name` of its own"
+        )
 
 
 def _of_ollama(model: Found) -> Offer:
@@ -109,9 +143,15 @@ def _served(spec: ModelSpec, there: Mapping[str, Found]) -> Found | None:
     return found
 
 
-def _why_not(spec: ModelSpec, environ: Mapping[str, str]) -> str | None:
-    troubles = configured_models([spec], environ).troubles
-    return f"{troubles[0].why}; {troubles[0].what_to_do}" if troubles else None
+def _why_not(
+    spec: ModelSpec, known: Found | None, environ: Mapping[str, str], *, own_server: bool
+) -> str | None:
+    """Return why a configured model cannot be run; None where it can."""
+    if troubles := configured_models([spec], environ).troubles:
+        return f"{troubles[0].why}; {troubles[0].what_to_do}"
+    if spec.provider == _OLLAMA and known is None and not own_server:
+        return f"Ollama does not have it; get it with: ollama pull {spec.name}"
+    return None
 
 
 def choose(there: Market, wanted: str) -> Choice:
@@ -119,11 +159,11 @@ def choose(there: Market, wanted: str) -> Choice:
     entries = [entry.strip() for entry in wanted.split(",") if entry.strip()]
     if not entries:
         raise UsageError(f"--models {wanted!r} names nobody: write names, a category, or `all`")
-    chosen: dict[str, Offer] = {}
+    chosen: dict[object, Offer] = {}
     notices: list[str] = []
     for entry in entries:
         for offer in _meant(entry, there, notices):
-            chosen.setdefault(offer.spec.full_name, offer)
+            chosen.setdefault(offer.key, offer)
     return Choice(offers=tuple(chosen.values()), notices=tuple(dict.fromkeys(notices)))
 
 
@@ -150,9 +190,8 @@ def exact(entry: str, offers: Sequence[Offer]) -> Offer | None:
     # a full name wins over another model that is merely displayed under it
     plain = [offer for offer in found if name in {offer.name.casefold(), offer.spec.full_name.casefold()}]  # fmt: skip
     if len(plain or found) > 1:
-        raise UsageError(
-            f"--models {entry!r} is the name of several: {_listed(o.spec.full_name for o in found)}"
-        )
+        names = _listed(offer.spec.label or offer.spec.full_name for offer in found)
+        raise UsageError(f"{entry!r} is the name of several models: {names}")
     return next(iter(plain or found), None)
 
 

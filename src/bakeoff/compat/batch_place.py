@@ -1,6 +1,7 @@
 """Where batches are kept: a folder each, with the run itself in it and the files that show it."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -116,13 +117,21 @@ def with_session(state: BatchState, moment: float) -> BatchState:
 
 
 def names_of(candidates: tuple[Candidate, ...]) -> dict[str, str]:
-    """Return the name of each candidate's model, by candidate; where two would be equal, the long one."""
-    short = {c.id: report_name(c.model) for c in candidates}
-    taken = [name.casefold() for name in short.values()]
-    long = {c.id: c.model.full_name for c in candidates}
+    """Return the name of each candidate's model, by candidate: the shortest that no other has."""
+    ways = [
+        {c.id: report_name(c.model) for c in candidates},
+        {c.id: c.model.full_name for c in candidates},
+        {c.id: c.model.label or c.id for c in candidates},
+    ]
+    taken = [Counter(name.casefold() for name in names.values()) for names in ways]
     return {
-        key: name if taken.count(name.casefold()) == 1 else long[key] for key, name in short.items()
-    }
+        c.id: next(
+            (names[c.id] for names, seen in zip(ways, taken, strict=True)
+             if seen[names[c.id].casefold()] == 1),
+            c.id,
+        )
+        for c in candidates
+    }  # fmt: skip
 
 
 def file_names(models: dict[str, str]) -> dict[str, str]:

@@ -32,13 +32,13 @@ class Earlier:
 
     def offers(self, there: Market, more: Sequence[Offer]) -> tuple[Offer, ...]:
         """Return the models of the batch as they are today, and *more* that it has not had."""
-        today = {offer.spec.full_name: offer for offer in there.offers}
-        found = {
-            c.model.full_name: today.get(c.model.full_name) or Offer(spec=c.model)
-            for c in self.candidates
-        }
+        today = {offer.key: offer for offer in there.offers}
+        digests = {offer.spec.full_name: offer.digest for offer in there.offers}
+        specs = (candidate.model for candidate in self.candidates)
+        before = (Offer(spec=spec, digest=digests.get(spec.full_name)) for spec in specs)
+        found = {offer.key: today.get(offer.key, offer) for offer in before}
         for offer in more:
-            found.setdefault(offer.spec.full_name, offer)
+            found.setdefault(offer.key, offer)
         return tuple(found.values())
 
     def seats(self) -> dict[str, dict[str, Json]]:
@@ -69,6 +69,12 @@ def refuse_what_differs(
         raise UsageError(
             f"{batch.id} is a batch of the task {before.task.id!r}, not of {task.id!r}; start a new "
             "batch for it"
+        )
+    agent = next(iter(plan.candidates)).agent
+    if agent != before.agent:
+        raise UsageError(
+            f"{batch.id} is a batch with the agent {before.agent.name!r}, not with {agent.name!r}; "
+            "start a new batch for it"
         )
     lines = differences(plan, {before.task.id: before.task}, before.seats())
     lines += [_other_digest(offer, state) for offer in offers if _other_digest(offer, state)]

@@ -1,7 +1,7 @@
 """A batch as its ledger has it, and the files that show it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from bakeoff import api
@@ -25,8 +25,8 @@ from bakeoff.reports.comparison import (
 )
 from bakeoff.reports.html_report import render
 from bakeoff.stats.head_to_head import (
+    Contender,
     Entry,
-    HeadToHead,
     Verdict,
     contender,
     figures,
@@ -44,14 +44,9 @@ def write_result(batch: Batch, candidate: Candidate) -> None:
     (task,) = plan.tasks
     counting = {r.rollout: r for r in run.attempts(f"{task.id}@{candidate.id}")}  # the last counts
     records = [counting[rollout] for rollout in sorted(counting)]
+    took = contender(_entry(candidate, plan, records), _limit_s(plan, task))
     names = names_of(tuple(plan.candidates))
-    one = Competitor(
-        model=names[candidate.id],
-        display_name=candidate.model.label or names[candidate.id],
-        figures=contender(_entry(candidate, plan, records), _limit_s(plan, task)),
-        evidence=tuple(_evidence(record) for record in records),
-        served=_table(run.manifest.served.get(candidate.model.full_name)),
-    )
+    one = _competitor(candidate, names[candidate.id], took, records, run.manifest)
     batch.write(file_names(names)[candidate.id], _bytes(result_as_json(task.id, one)))
 
 
@@ -78,27 +73,36 @@ def compare(batch: Batch) -> Comparison:
     """Return what the ledger of *batch* says."""
     run, state = api.load_run(batch.run), batch.state()
     plan, manifest = run.plan, run.manifest
-    records = list(run.trials())
-    candidates = tuple(plan.candidates)
-    (task,) = plan.tasks
-    result = _result(plan, records, task)
+    candidates, (task,) = tuple(plan.candidates), plan.tasks
+    records = _by_candidate(candidates, run.trials())
+    result = head_to_head(
+        [_entry(c, plan, records[c.id]) for c in candidates], limit_s=_limit_s(plan, task)
+    )
+    names = names_of(candidates)
+    took = {one.candidate: one for one in result.contenders}
     return Comparison(
         batch_id=batch.id,
         task=task.id,
         title=task.name or task.id,
         instruction="\n\n".join(message.content for message in task.messages),
         timestamp=manifest.created_at,
-        total_time_s=_total_time_s(state, [record.attempt for record in records]),
+        total_time_s=_total_time_s(state, [r.attempt for some in records.values() for r in some]),
         setting=_setting(plan, manifest, state),
         machine=state.machine,
-        competitors=_competitors(candidates, records, manifest, result),
+        competitors=tuple(
+            _competitor(c, names[c.id], took[c.id], records[c.id], manifest) for c in candidates
+        ),
         result=result,
     )
 
 
-def _result(plan: Plan, records: Sequence[TrialRecord], task: Task) -> HeadToHead:
-    entries = [_entry(c, plan, _of(c, records)) for c in plan.candidates]
-    return head_to_head(entries, limit_s=_limit_s(plan, task))
+def _by_candidate(
+    candidates: Sequence[Candidate], records: Iterable[TrialRecord]
+) -> dict[str, list[TrialRecord]]:
+    found: dict[str, list[TrialRecord]] = {candidate.id: [] for candidate in candidates}
+    for record in sorted(records, key=lambda record: record.rollout):
+        found[record.candidate_id].append(record)
+    return found
 
 
 def _entry(candidate: Candidate, plan: Plan, records: Sequence[TrialRecord]) -> Entry:
@@ -116,28 +120,19 @@ def _limit_s(plan: Plan, task: Task) -> float | None:
     return min(limits, default=None)
 
 
-def _of(candidate: Candidate, records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    mine = (record for record in records if record.candidate_id == candidate.id)
-    return sorted(mine, key=lambda record: record.rollout)
-
-
-def _competitors(
-    candidates: tuple[Candidate, ...],
+def _competitor(
+    candidate: Candidate,
+    name: str,
+    took: Contender,
     records: Sequence[TrialRecord],
     manifest: Manifest,
-    result: HeadToHead,
-) -> tuple[Competitor, ...]:
-    names = names_of(candidates)
-    contenders = {one.candidate: one for one in result.contenders}
-    return tuple(
-        Competitor(
-            model=names[candidate.id],
-            display_name=candidate.model.label or names[candidate.id],
-            figures=contenders[candidate.id],
-            evidence=tuple(_evidence(record) for record in _of(candidate, records)),
-            served=_table(manifest.served.get(candidate.model.full_name)),
-        )
-        for candidate in candidates
+) -> Competitor:
+    return Competitor(
+        model=name,
+        display_name=candidate.model.label or name,
+        figures=took,
+        evidence=tuple(_evidence(record) for record in records),
+        served=_table(manifest.served.get(candidate.model.full_name)),
     )
 
 
@@ -172,8 +167,6 @@ def _evidence(record: TrialRecord) -> Evidence:
     attempt, outcome = record.attempt, record.attempt.outcome
     change = outcome.change if outcome else None
     return Evidence(
-        rollout=record.rollout,
-        verdict=verdict(attempt),
         started_at=datetime.fromtimestamp(attempt.started_at, UTC).isoformat(timespec="seconds"),
         error=error_of(attempt),
         answer=outcome.answer if outcome else "",

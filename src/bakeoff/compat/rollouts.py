@@ -62,7 +62,8 @@ def _summarize(args: Namespace) -> int:
 
 def _eval(args: Namespace) -> int:
     from bakeoff.compat.rollouts_place import find_rollout
-    from bakeoff.compat.rollouts_session import EXIT_INTERRUPTED, grade_again
+    from bakeoff.compat.rollouts_session import grade_again
+    from bakeoff.compat.session import EXIT_INTERRUPTED
 
     rollout = find_rollout(args.data, args.name, args.rollout)
     code = grade_again(rollout, verbosity=min(args.verbose, 2), sandbox=args.sandbox)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import TextIO
 
 from bakeoff._lib.untrusted import for_terminal, one_line
+from bakeoff.compat.rollouts_record import status_of
 from bakeoff.compat.rollouts_view import RolloutView
 from bakeoff.core.events import (
     Event,
@@ -71,7 +72,7 @@ class Console:
         elif isinstance(event, TrialEnded):
             self.done += 1
             if self._verbosity >= PROGRESS or event.attempt.fault is not None:
-                run_id, status = self._view.run_id(event.trial), _status(event.attempt)
+                run_id, status = self._view.run_id(event.trial), status_of(event.attempt)
                 self.say(f"[rollouts] {run_id} {status}{_why(event.attempt)}")
         elif isinstance(event, Notice | TrialOutput):
             self(event)
@@ -112,7 +113,7 @@ class Console:
             return
         self.faults += attempt.status is Status.FAULTED
         self.done += attempt.status.final
-        run_id, status = self._view.run_id(trial), _status(attempt)
+        run_id, status = self._view.run_id(trial), status_of(attempt)
         if self._verbosity >= PROGRESS:
             score = "" if attempt.score is None else f", score {attempt.score:.3f}"
             took = f"{attempt.elapsed_s:.1f} s"
@@ -143,12 +144,6 @@ def _printed(details: Mapping[str, Json]) -> Iterator[str]:
         if isinstance(test, Mapping):
             how = "passed" if test.get("success") else "failed"
             yield f"test {path} {how}\n{test.get('output') or ''}"
-
-
-def _status(attempt: Attempt) -> str:
-    if attempt.status is not Status.COMPLETED:
-        return attempt.status.value
-    return "passed" if attempt.passed else "failed"
 
 
 def _why(attempt: Attempt) -> str:

@@ -42,12 +42,7 @@ class RunOfTask:
     @property
     def status(self) -> str:
         """How the run stands: launched, passed, failed, limited, faulted or cancelled."""
-        attempt = self.attempt
-        if attempt is None:
-            return LAUNCHED
-        if attempt.status is not Status.COMPLETED:
-            return attempt.status.value
-        return "passed" if attempt.passed else "failed"
+        return LAUNCHED if self.attempt is None else status_of(self.attempt)
 
     @property
     def launch_rc(self) -> int:
@@ -69,23 +64,20 @@ class RunOfTask:
     @property
     def rubrics(self) -> Mapping[str, Mapping[str, Json]]:
         """Each rubric of the verdict by its id."""
-        found = (self.graded or _NO_SCORE).details.get("rubrics")
-        if not isinstance(found, Mapping):
-            return {}
-        return {name: entry for name, entry in found.items() if isinstance(entry, Mapping)}
+        return _entries(self._details("rubrics"))
 
     @property
     def test_results(self) -> Mapping[str, Mapping[str, Json]]:
         """Each test script of the verdict by its path."""
-        found = (self.graded or _NO_SCORE).details.get("test_results")
-        if not isinstance(found, Mapping):
-            return {}
-        return {path: entry for path, entry in found.items() if isinstance(entry, Mapping)}
+        return _entries(self._details("test_results"))
 
     @property
     def custom_metrics(self) -> Mapping[str, Json]:
         """What the task's own evaluation measured."""
-        found = (self.graded or _NO_SCORE).details.get("custom_metrics")
+        return self._details("custom_metrics")
+
+    def _details(self, name: str) -> Mapping[str, Json]:
+        found = (self.graded or _NO_SCORE).details.get(name)
         return found if isinstance(found, Mapping) else {}
 
     @property
@@ -100,7 +92,7 @@ class RunOfTask:
 
     def _share(self, *, tested: bool) -> float | None:
         return weighted_mean(
-            (_number(entry.get("score")), _number(entry.get("weight")) or 0.0)
+            (as_number(entry.get("score")), as_number(entry.get("weight")) or 0.0)
             for entry in self.rubrics.values()
             if bool(entry.get("test_count")) is tested
         )
@@ -152,6 +144,22 @@ def line_of(run: RunOfTask) -> RunLine:
         tool_calls=run.tool_calls,
         custom_metrics=run.custom_metrics,
     )
+
+
+def status_of(attempt: Attempt) -> str:
+    """Return how an attempt went, in one word."""
+    if attempt.status is not Status.COMPLETED:
+        return attempt.status.value
+    return "passed" if attempt.passed else "failed"
+
+
+def as_number(value: Json) -> float | None:
+    """Return a detail of a verdict as a number, where it is one."""
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _entries(details: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
+    return {name: entry for name, entry in details.items() if isinstance(entry, Mapping)}
 
 
 def model_name(candidate: Candidate) -> str:
@@ -279,10 +287,6 @@ def agent_metrics(run: RunOfTask) -> dict[str, Json]:
         "interventions": attempt.outcome.interventions if attempt.outcome else 0,
         "stop_reason": attempt.outcome.stop_reason if attempt.outcome else None,
     }
-
-
-def _number(value: Json) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _moment(seconds: float) -> str:

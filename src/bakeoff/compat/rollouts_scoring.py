@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from bakeoff.compat.rollouts_markdown import bar, cell, count, fenced, number, table
-from bakeoff.compat.rollouts_record import RunOfTask, agent_metrics
-from bakeoff.core.values import Json
+from bakeoff.compat.rollouts_record import RunOfTask, agent_metrics, as_number
 
 _MOST_DIFF = 60_000
 _MOST_OUTPUT = 20_000
@@ -64,14 +63,14 @@ def _rubrics(run: RunOfTask) -> Iterator[str]:
     yield ""
     rows = []
     for name, entry in run.rubrics.items():
-        tests = f"{entry.get('tests_passed', 0)} of {entry['test_count']}" if _tested(entry) else ""
+        tests = entry.get("test_count")
         rows.append(
             (
                 cell(name),
                 cell(entry.get("criterion", ""), width=400),
-                number(_float(entry.get("weight")), 2),
-                number(_float(entry.get("score"))),
-                tests or "judged",
+                number(as_number(entry.get("weight")), 2),
+                number(as_number(entry.get("score"))),
+                f"{entry.get('tests_passed', 0)} of {tests}" if tests else "judged",
             )
         )
     yield from table(("rubric", "criterion", "weight", "score", "tests passed"), rows)
@@ -89,10 +88,6 @@ def _rubrics(run: RunOfTask) -> Iterator[str]:
             yield ""
 
 
-def _tested(entry: object) -> bool:
-    return isinstance(entry, dict) and bool(entry.get("test_count"))
-
-
 def _tests(run: RunOfTask) -> Iterator[str]:
     if not run.test_results:
         return
@@ -100,7 +95,7 @@ def _tests(run: RunOfTask) -> Iterator[str]:
     yield ""
     for path, test in run.test_results.items():
         how = "passed" if test.get("success") else "failed"
-        seconds = _float(test.get("duration_sec"))
+        seconds = as_number(test.get("duration_sec"))
         took = "" if seconds is None else f" in {seconds:.2f} s"
         yield f"### {cell(path)}: {how}{took}"
         yield ""
@@ -133,7 +128,3 @@ def _cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most]}\n[... {len(text) - most:,} more characters are in the files beside this]"
-
-
-def _float(value: Json) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

@@ -13,14 +13,11 @@ from bakeoff.api.interrupting import interruptible
 from bakeoff.compat.rollouts_console import QUIET, Console
 from bakeoff.compat.rollouts_place import Rollout, find_rollout, is_rollout, new_rollout
 from bakeoff.compat.rollouts_view import MANIFEST, RolloutView
+from bakeoff.compat.session import EXIT_BUDGET, EXIT_INTERRUPTED, exit_code, run_in
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event
 from bakeoff.core.stop import Stop
-
-EXIT_FAULTED = 3
-EXIT_BUDGET = 4
-EXIT_INTERRUPTED = 130
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,26 +85,24 @@ class Session:
             view(event)
             console(event)
 
-        stop, ledger = Stop(), view.rollout.ledger
-        options: api.Options = {
-            "listener": listen,
-            "stop": stop,
-            "sandbox": self.sandbox,
-            "parallel": view.parallel,
-            "env_file": self.env_file,
-            "command": tuple(sys.argv[1:]),
-        }
-        if self.resume is None:
-            options["folder"] = ledger
-        else:
-            options["resume"] = str(ledger)
+        stop = Stop()
         try:
-            finished = interruptible(api.run_async(brief, **options), stop, console.say)
+            finished = run_in(
+                view.rollout.ledger,
+                brief,
+                resumed=self.resume is not None,
+                say=console.say,
+                listener=listen,
+                stop=stop,
+                sandbox=self.sandbox,
+                parallel=view.parallel,
+                env_file=self.env_file,
+            )
         finally:
             console.close()
         if finished is None or stop.requested:
             return self._stopped(view, console)
-        return EXIT_FAULTED if finished.summary().buckets.faults else 0
+        return exit_code(finished)
 
     def _stopped(self, view: RolloutView, console: Console) -> int:
         if not is_rollout(view.rollout.folder):
@@ -137,7 +132,7 @@ def grade_again(rollout: Rollout, *, verbosity: int, sandbox: str | None) -> int
         console.say("[rollouts] stopped; the verdicts are as they were before")
         return EXIT_INTERRUPTED
     view.rebuild()
-    return EXIT_FAULTED if finished.summary().buckets.faults else 0
+    return exit_code(finished)
 
 
 def view_of(rollout: Rollout) -> RolloutView:

@@ -5,6 +5,8 @@ Whatever is here can be thrown away and made again: every file says only what th
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -70,9 +72,7 @@ class RolloutView:
 
     def rebuild(self) -> None:
         """Make every file anew out of the ledger."""
-        run = Run(self.rollout.ledger)
-        self._trials = {trial.name: trial for trial in run.plan}
-        self._ids = self._numbered()
+        run = self._planned()
         self._entries = {}
         for found in run.trials():
             self._put(self._of_record(found))
@@ -85,14 +85,19 @@ class RolloutView:
         try:
             lock = FolderLock(self.rollout.ledger)
         except UsageError:
-            run = Run(self.rollout.ledger)
-            self._trials = {trial.name: trial for trial in run.plan}
-            self._ids = self._numbered()
+            self._planned()
             return
         try:
             self.rebuild()
         finally:
             lock.release()
+
+    def _planned(self) -> Run:
+        """Return the run, with every trial of its plan numbered."""
+        run = Run(self.rollout.ledger)
+        self._trials = {trial.name: trial for trial in run.plan}
+        self._ids = self._numbered()
+        return run
 
     def finish(self) -> None:
         """Write what is said of the rollout as a whole."""
@@ -134,10 +139,7 @@ class RolloutView:
         )
 
     def _of_record(self, found: TrialRecord) -> RunOfTask:
-        plain = self._run_of(self._trials[found.name])
-        return RunOfTask(
-            run_id=plain.run_id, run_dir=plain.run_dir, trial=plain.trial, attempt=found.attempt
-        )
+        return replace(self._run_of(self._trials[found.name]), attempt=found.attempt)
 
     def _put(self, run: RunOfTask) -> None:
         """Keep *run*, and write its files."""
@@ -243,21 +245,16 @@ class RolloutView:
         }
 
 
-class _writing:  # noqa: N801 -- reads as a word at its place: `with _writing(...)`
-    """Tells what cannot be written there; the trials are in the ledger all the same."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        """Nothing has happened yet."""
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, OSError):
-            raise LedgerError(
-                f"{self._folder} cannot be written: {error.strerror}; the trials are kept: make "
-                "room there, then resume the rollout"
-            ) from error
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Tell what cannot be written there; the trials are in the ledger all the same."""
+    try:
+        yield
+    except OSError as error:
+        raise LedgerError(
+            f"{folder} cannot be written: {error.strerror}; the trials are kept: make "
+            "room there, then resume the rollout"
+        ) from error
 
 
 def _write(path: Path, text: str) -> None:

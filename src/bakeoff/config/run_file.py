@@ -101,13 +101,3 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     roles: dict[str, str | ModelTable] = {}
     sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
     endpoints: Endpoints = {}
-
-
-def json_schema() -> dict[str, Json]:
-    """Return the JSON Schema of a run file, for editors."""
-    schema: dict[str, Json] = msgspec.json.schema(RunFile)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Bakeoff run",
-        **schema,
-    }

@@ -22,8 +22,8 @@ class Dialogue:
     `shard_user` nobody watches, and the instructor has `shards`, of which it reveals a few a turn.
 
     An `opening` is the first message as it stands. The answer that is scored is the last thing the
-    agent says, or `all` that it said: a conversation may well end with a farewell. The prompts take the place of our own words on
-    how to play a role.
+    agent says, or `all` that it said: a conversation may well end with a farewell. The prompts take
+    the place of our own words on how to play a role.
     """
 
     objective: str
@@ -60,7 +60,8 @@ class Turn:
     """One message to the agent, and what came of it.
 
     `speaker` is who said it: the instructor, the supervisor in its place, or the `opening` of the
-    task, or the `wrap-up` when all shards are told. `marks` say where a role did not play its part.
+    task, or the `wrap-up` when all shards are told. A `contradictory` one mostly has a `follow_up`
+    that is said next. `marks` say where a role did not play its part.
     """
 
     number: int
@@ -69,5 +70,6 @@ class Turn:
     reply: str = ""
     end: bool = False
     shards: tuple[int, ...] = ()
+    contradictory: bool = False
     follow_up: str | None = None
     marks: tuple[str, ...] = ()

@@ -82,6 +82,11 @@ def given(**parameters: Json) -> dict[str, Json]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
+def left_out(**parameters: object) -> list[str]:
+    """Return a note for each parameter that was asked for and is not carried on."""
+    return [f"the parameter {name!r}" for name, wish in parameters.items() if wish]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChoice:
     """Which tools the model may or must call: `auto`, `none`, `required`, or one by its name."""

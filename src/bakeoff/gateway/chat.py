@@ -8,32 +8,17 @@ from bakeoff._lib.clock import timestamp
 from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.gateway.asked import (
-    Asked,
-    NotUnderstoodError,
-    ToolChoice,
-    given,
-    opening_system,
-    text_only,
-)
+from bakeoff.gateway.asked import Asked, NotUnderstoodError, given, left_out, opening_system
 from bakeoff.gateway.dialect import Counts, Dialect, Problem, ending
-from bakeoff.gateway.wire import decode, event, written
+from bakeoff.gateway.openai import Content, arguments_text, error, text_in, tool_choice
+from bakeoff.gateway.wire import decode, event
 
 _ROLES = {"developer": "system", "function": "tool"}
 _FINISHES = frozenset({"stop", "length", "tool_calls", "content_filter"})
-_TEXTS = frozenset({"text", "input_text", "output_text"})
-
-
-class Part(msgspec.Struct):
-    """A piece of content."""
-
-    type: str = "text"
-    text: str | None = None
-    refusal: str | None = None
 
 
 class Function(msgspec.Struct):
-    """What a call asks for; some programs send the arguments as data."""
+    """What a call asks for."""
 
     name: str = ""
     arguments: Json = ""
@@ -50,7 +35,7 @@ class Said(msgspec.Struct):
     """A message."""
 
     role: str
-    content: str | list[Part | str] | None = None
+    content: Content = None
     tool_calls: list[Call] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
@@ -110,9 +95,11 @@ def read(body: bytes) -> Asked:
         raise NotUnderstoodError("`n`: the gateway gives one choice a request; leave it out")
     system, messages = opening_system(_message(said) for said in question.messages)
     offered, notes = _tools(question.tools or ())
-    tools, tool_choice = _choice(question.tool_choice).over(offered)
+    tools, chosen = tool_choice(question.tool_choice).over(offered)
     schema, unformatted = _schema(question.response_format)
-    left_out = [k for k in ("presence_penalty", "frequency_penalty") if getattr(question, k)]
+    unheard = left_out(
+        presence_penalty=question.presence_penalty, frequency_penalty=question.frequency_penalty
+    )
     return Asked(
         model=question.model,
         system=system,
@@ -129,9 +116,9 @@ def read(body: bytes) -> Asked:
             stop=question.stop,
             seed=question.seed,
             reasoning_effort=question.reasoning_effort,
-            tool_choice=tool_choice,
+            tool_choice=chosen,
         ),
-        notes=(*notes, *unformatted, *(f"the parameter {name!r}" for name in left_out)),
+        notes=(*notes, *unformatted, *unheard),
     )
 
 
@@ -142,32 +129,16 @@ def _message(said: Said) -> Message:
     thought = said.reasoning_content or said.reasoning
     return Message(
         role=role,
-        content=_text(said.content, f"a message of the {role}"),
+        content=text_in(said.content, f"a message of the {role}"),
         reasoning=thought if isinstance(thought, str) and thought else None,
         tool_calls=tuple(_call(call, n) for n, call in enumerate(said.tool_calls or ())),
         tool_call_id=said.tool_call_id if role == "tool" else None,
     )
 
 
-def _text(content: str | list[Part | str] | None, where: str) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    texts = []
-    for part in content:
-        if isinstance(part, str):
-            texts.append(part)
-        elif part.type in _TEXTS:
-            texts.append(part.text or "")
-        elif part.type == "refusal":
-            texts.append(part.refusal or "")
-        else:
-            raise text_only(part.type, where)
-    return "\n".join(texts)
-
-
 def _call(call: Call, position: int) -> ToolCall:
     function = call.function or Function()
-    arguments = "{}" if function.arguments in (None, "") else written(function.arguments)
+    arguments = arguments_text(function.arguments)
     return ToolCall(id=call.id or f"call_{position}", name=function.name, arguments=arguments)
 
 
@@ -182,16 +153,6 @@ def _tools(offered: Sequence[Offered]) -> tuple[list[Tool], list[str]]:
         description = declared.description or ""
         tools.append(Tool(name=declared.name, description=description, parameters=parameters))
     return tools, notes
-
-
-def _choice(choice: Json) -> ToolChoice:
-    if isinstance(choice, Mapping):
-        function = choice.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else None
-        if not isinstance(name, str):
-            raise NotUnderstoodError("tool_choice names no function")
-        return ToolChoice(name=name)
-    return ToolChoice(mode=choice if isinstance(choice, str) else "auto")
 
 
 def _schema(wish: Mapping[str, Json] | None) -> tuple[Mapping[str, Json] | None, list[str]]:
@@ -298,18 +259,6 @@ def _function(name: str, arguments: str) -> dict[str, Json]:
 def _finish(completion: Completion) -> str:
     reason = ending(completion)
     return reason if reason in _FINISHES else "stop"
-
-
-def error(problem: Problem) -> dict[str, Json]:
-    """Return an error as OpenAI's APIs have it."""
-    kind = "invalid_request_error" if problem.status < 500 else "server_error"
-    said: dict[str, Json] = {
-        "message": problem.message,
-        "type": kind,
-        "param": None,
-        "code": problem.code,
-    }
-    return {"error": said}
 
 
 CHAT = Dialect(read=read, answer=ChatAnswer, error=error)

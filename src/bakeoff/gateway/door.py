@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 
+from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import (
     BakeoffError,
     BudgetReached,
@@ -17,11 +18,14 @@ from bakeoff.core.outcome import Completion
 from bakeoff.core.ports import Asks
 from bakeoff.gateway.asked import Asked
 from bakeoff.gateway.conversation import Conversation
-from bakeoff.gateway.dialect import Problem
+from bakeoff.gateway.dialect import Problem, UnansweredError
 from bakeoff.gateway.recall import Replies
 
 # Adapters have tried again already. A program may do so as well, but not for ever.
 _MOST_FAULTS = 3
+_MOST_NOTES = 200
+
+OVER = Problem(status=401, code="invalid_api_key", message="the trial of this key is over")
 
 
 class TrialDoor:
@@ -44,6 +48,7 @@ class TrialDoor:
         self._conversation = Conversation(journal)
         self._replies = Replies()
         self._noted: set[str] = set()
+        self._closed = False
         self._fault: TrialError | None = None
         self._faults = 0
         self._refusal: asyncio.Future[BakeoffError] = asyncio.get_running_loop().create_future()
@@ -51,6 +56,8 @@ class TrialDoor:
 
     def start(self, asked: Asked) -> "asyncio.Task[Completion]":
         """Ask the model; the task may be cancelled, and fails as the question does."""
+        if self._closed:  # while the request was still coming in
+            raise UnansweredError(OVER)
         task = asyncio.get_running_loop().create_task(self._ask(asked))
         self._under_way.add(task)
         task.add_done_callback(self._ended)
@@ -89,9 +96,10 @@ class TrialDoor:
 
     def note(self, what: str) -> None:
         """Write a line into the log of the trial, once."""
-        if what not in self._noted:
-            self._noted.add(what)
-            self._journal.print(f"gateway: {what}\n")
+        line = one_line(what, width=500)
+        if line not in self._noted and len(self._noted) < _MOST_NOTES:
+            self._noted.add(line)
+            self._journal.print(f"gateway: {line}\n")
 
     def problem(self, error: BakeoffError) -> Problem:
         """Return what a program is told of *error*.
@@ -116,6 +124,7 @@ class TrialDoor:
 
     def close(self) -> None:
         """Let nobody in any more, and cut what is under way."""
+        self._closed = True
         self._on_close(self)
         for task in self._under_way:
             task.cancel()

@@ -7,7 +7,7 @@ import msgspec
 from bakeoff.core.outcome import Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.gateway.asked import Asked, NotUnderstoodError, ToolChoice, given, text_only
+from bakeoff.gateway.asked import Asked, NotUnderstoodError, ToolChoice, given, left_out, text_only
 from bakeoff.gateway.wire import decode, written
 
 _MODES = {"ANY": "required", "NONE": "none", "AUTO": "auto", "VALIDATED": "auto"}
@@ -141,11 +141,11 @@ def _asked(question: Question, *, model: str, stream: bool) -> Asked:
     tools, tool_choice = _choice(calling).over(offered)
     thinking = wish.thinking_config or Thinking()
     schema = wish.response_json_schema or _lowered(wish.response_schema)
-    left_out = {
-        "topK": wish.top_k is not None,
-        "thinkingBudget": thinking.thinking_budget is not None,
-        "responseMimeType": wish.response_mime_type == "application/json" and schema is None,
-    }
+    unheard = left_out(
+        topK=wish.top_k is not None,
+        thinkingBudget=thinking.thinking_budget is not None,
+        responseMimeType=wish.response_mime_type == "application/json" and schema is None,
+    )
     return Asked(
         model=model,
         system=_system(question.system_instruction or question.also_system),
@@ -162,7 +162,7 @@ def _asked(question: Question, *, model: str, stream: bool) -> Asked:
             reasoning_effort=thinking.thinking_level and thinking.thinking_level.lower(),
             tool_choice=tool_choice,
         ),
-        notes=(*notes, *(f"the parameter {name!r}" for name, there in left_out.items() if there)),
+        notes=(*notes, *unheard),
     )
 
 

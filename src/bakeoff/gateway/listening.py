@@ -3,6 +3,7 @@
 import os
 import secrets
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 from bakeoff._lib import scratch
@@ -23,36 +24,38 @@ class Listening:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._own_folder: Path | None = None
-        try:
-            self.path = self._place(folder.absolute())
-            self.unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            _bind(self.unix, self.path)
-            self.path.chmod(_ANYBODY)
-            self.unix.listen(_WAITING)
-            self.tcp = socket.create_server(("127.0.0.1", 0), backlog=_WAITING)
-        except OSError as error:
-            raise SandboxError(
-                f"the gateway cannot listen in {folder}: {error}; it needs a folder that it may "
-                f"write to, with a path of at most {_LONGEST_PATH - 14} bytes (or such a TMPDIR), "
-                "and a free port on 127.0.0.1"
-            ) from error
+        with ExitStack() as held:
+            try:
+                self.path = _place(folder.absolute(), held)
+                self.unix = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                held.callback(self.path.unlink, missing_ok=True)
+                _bind(self.unix, self.path)
+                self.path.chmod(_ANYBODY)
+                self.unix.listen(_WAITING)
+                self.tcp = held.enter_context(
+                    socket.create_server(("127.0.0.1", 0), backlog=_WAITING)
+                )
+            except OSError as error:
+                raise SandboxError(
+                    f"the gateway cannot listen in {folder}: {error}; it needs a folder that it "
+                    f"may write to, with a path of at most {_LONGEST_PATH - 14} bytes (or such a "
+                    "TMPDIR), and a free port on 127.0.0.1"
+                ) from error
+            self._held = held.pop_all()
         self.url = f"http://127.0.0.1:{self.tcp.getsockname()[1]}"
-
-    def _place(self, folder: Path) -> Path:
-        name = f"{secrets.token_hex(4)}.sock"
-        if _is_long(folder / name) and not _DESCRIPTORS.is_dir():
-            folder = self._own_folder = scratch.new_folder("gateway")
-        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        return folder / name
 
     def close(self) -> None:
         """Leave nothing behind; servers on the sockets must be closed before."""
-        self.unix.close()
-        self.tcp.close()
-        self.path.unlink(missing_ok=True)
-        if self._own_folder:
-            scratch.remove(self._own_folder)
+        self._held.close()
+
+
+def _place(folder: Path, held: ExitStack) -> Path:
+    name = f"{secrets.token_hex(4)}.sock"
+    if _is_long(folder / name) and not _DESCRIPTORS.is_dir():
+        folder = scratch.new_folder("gateway")
+        held.callback(scratch.remove, folder)
+    folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    return folder / name
 
 
 def _is_long(path: Path) -> bool:

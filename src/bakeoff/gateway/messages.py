@@ -1,6 +1,6 @@
 """Anthropic's Messages API, as programs speak it to the gateway."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from bakeoff.gateway.asked import (
     NotUnderstoodError,
     ToolChoice,
     given,
+    left_out,
     opening_system,
     text_only,
 )
@@ -45,7 +46,7 @@ class Block(msgspec.Struct):
     name: str | None = None
     input: Json = None
     tool_use_id: str | None = None
-    content: Json = None
+    content: "str | list[Block] | None" = None
 
 
 class Turn(msgspec.Struct):
@@ -108,7 +109,7 @@ def read(body: bytes) -> Asked:
     config = question.output_config or OutputConfig()
     system, messages = opening_system(m for turn in question.messages for m in _messages(turn))
     thinks = (question.thinking or {}).get("type") not in (None, "disabled")
-    left_out = {"top_k": question.top_k is not None, "thinking": thinks}
+    unheard = left_out(top_k=question.top_k is not None, thinking=thinks)
     return Asked(
         model=question.model,
         system=(*_system(question.system), *system),
@@ -124,43 +125,40 @@ def read(body: bytes) -> Asked:
             reasoning_effort=config.effort,
             tool_choice=tool_choice,
         ),
-        notes=(*notes, *(f"the parameter {name!r}" for name, there in left_out.items() if there)),
+        notes=(*notes, *unheard),
     )
 
 
 def _system(system: str | list[Block] | None) -> tuple[str, ...]:
-    if system is None or isinstance(system, str):
-        return (system,) if system else ()
-    return tuple(_text_of(block, "the system prompt") for block in system if block.text)
+    texts = _texts(_blocks(system), "the system prompt")
+    return tuple(text for text in texts if text)
 
 
 def _messages(turn: Turn) -> Iterator[Message]:
-    if isinstance(turn.content, str):
-        turn = Turn(role=turn.role, content=[Block(text=turn.content)])
+    blocks = _blocks(turn.content)
     if turn.role == "assistant":
-        yield _said(turn)
+        yield _said(blocks)
         return
     if turn.role not in {"user", "system"}:
         raise NotUnderstoodError(
             f"a message has the role {turn.role!r}; there are: user, assistant"
         )
-    blocks = turn.content if isinstance(turn.content, list) else []
     results = [block for block in blocks if block.type == "tool_result"]
     for block in results:
-        yield Message(role="tool", content=_result(block.content), tool_call_id=block.tool_use_id)
-    texts = [_text_of(b, "a message of the user") for b in blocks if b.type != "tool_result"]
+        given_back = "\n".join(_texts(_blocks(block.content), "the result of a tool"))
+        yield Message(role="tool", content=given_back, tool_call_id=block.tool_use_id)
+    texts = _texts((b for b in blocks if b.type != "tool_result"), "a message of the user")
     if texts or not results:
         yield Message(role=turn.role, content="\n".join(texts))
 
 
-def _said(turn: Turn) -> Message:
-    blocks = turn.content if isinstance(turn.content, list) else []
+def _said(blocks: Sequence[Block]) -> Message:
     calls = [b for b in blocks if b.type == "tool_use"]
     spoken = [b for b in blocks if b.type not in _UNSPOKEN and b.type != "tool_use"]
     thoughts = "".join(b.thinking or "" for b in blocks if b.type == "thinking")
     return Message(
         role="assistant",
-        content="".join(_text_of(b, "a message of the assistant") for b in spoken),
+        content="".join(_texts(spoken, "a message of the assistant")),
         reasoning=thoughts or None,
         tool_calls=tuple(
             ToolCall(id=b.id or f"call_{n}", name=b.name or "", arguments=written(b.input or {}))
@@ -169,25 +167,17 @@ def _said(turn: Turn) -> Message:
     )
 
 
-def _text_of(block: Block, where: str) -> str:
-    if block.type != "text":
-        raise text_only(block.type, where)
-    return block.text or ""
+def _blocks(content: str | list[Block] | None) -> list[Block]:
+    return content if isinstance(content, list) else [Block(text=content)]
 
 
-def _result(content: Json) -> str:
-    """Return what a tool gave; a list of blocks that are all texts is one text."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    blocks = content if isinstance(content, list) else [content]
+def _texts(blocks: Iterable[Block], where: str) -> list[str]:
     texts = []
     for block in blocks:
-        kind = block.get("type") if isinstance(block, Mapping) else type(block).__name__
-        text = block.get("text") if isinstance(block, Mapping) else None
-        if kind != "text" or not isinstance(text, str):
-            raise text_only(str(kind), "the result of a tool")
-        texts.append(text)
-    return "\n".join(texts)
+        if block.type != "text":
+            raise text_only(block.type, where)
+        texts.append(block.text or "")
+    return texts
 
 
 def _tools(offered: Sequence[Offered]) -> tuple[list[Tool], list[str]]:
@@ -232,7 +222,7 @@ class MessagesAnswer:
     def whole(self, completion: Completion) -> dict[str, Json]:
         """Return the answer in one piece."""
         return self._message(
-            list(_blocks(completion)), _stop_reason(completion), _usage(completion)
+            list(_written(completion)), _stop_reason(completion), _usage(completion)
         )
 
     def opening(self) -> bytes:
@@ -248,7 +238,7 @@ class MessagesAnswer:
         usage = _usage(completion)
         start = self._message([], None, {**usage, "output_tokens": 0})
         events = [named_event({"type": "message_start", "message": start})]
-        for index, block in enumerate(_blocks(completion)):
+        for index, block in enumerate(_written(completion)):
             events += map(named_event, _block_events(index, block))
         reason: Json = {"stop_reason": _stop_reason(completion), "stop_sequence": None}
         events.append(named_event({"type": "message_delta", "delta": reason, "usage": usage}))
@@ -271,7 +261,7 @@ class MessagesAnswer:
         }
 
 
-def _blocks(completion: Completion) -> Iterator[dict[str, Json]]:
+def _written(completion: Completion) -> Iterator[dict[str, Json]]:
     if completion.reasoning:
         yield {"type": "thinking", "thinking": completion.reasoning, "signature": ""}
     if completion.text or not completion.tool_calls:

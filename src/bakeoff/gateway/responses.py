@@ -7,8 +7,8 @@ from bakeoff.core.outcome import Completion
 from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
 from bakeoff.gateway.asked import Asked
-from bakeoff.gateway.chat import error
 from bakeoff.gateway.dialect import Counts, Dialect, Problem, ending
+from bakeoff.gateway.openai import error
 from bakeoff.gateway.responses_input import FREE_FORM, read
 from bakeoff.gateway.wire import arguments_object, named_event
 

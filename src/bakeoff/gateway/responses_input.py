@@ -7,34 +7,16 @@ import msgspec
 from bakeoff.core.outcome import Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.gateway.asked import (
-    Asked,
-    NotUnderstoodError,
-    ToolChoice,
-    given,
-    opening_system,
-    text_only,
-)
+from bakeoff.gateway.asked import Asked, NotUnderstoodError, given, opening_system
+from bakeoff.gateway.openai import Content, Part, arguments_text, text_in, tool_choice
 from bakeoff.gateway.wire import decode, written
 
 FREE_FORM = "input"  # the one argument of a tool that takes plain text
 
 _ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant"}
-_TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
 _STATEFUL = "the gateway keeps no conversation; send the whole of it as `input`"
-
-
-class Part(msgspec.Struct):
-    """A piece of content."""
-
-    type: str = "input_text"
-    text: str | None = None
-    refusal: str | None = None
-
-
-Content = str | list[Part] | None
 
 
 class Item(msgspec.Struct):
@@ -43,7 +25,7 @@ class Item(msgspec.Struct):
     type: str = "message"
     role: str = "user"
     content: Content = None
-    summary: list[Part] | None = None
+    summary: list[Part | str] | None = None
     id: str | None = None
     call_id: str | None = None
     name: str | None = None
@@ -109,7 +91,7 @@ def read(body: bytes) -> Asked:
     system, messages = opening_system(heard.messages)
     if question.instructions:
         system = (question.instructions, *system)
-    tools, tool_choice = _choice(question.tool_choice).over(_tools(question.tools or (), heard))
+    tools, chosen = tool_choice(question.tool_choice).over(_tools(question.tools or (), heard))
     return Asked(
         model=question.model,
         system=system,
@@ -123,7 +105,7 @@ def read(body: bytes) -> Asked:
             temperature=question.temperature,
             top_p=question.top_p,
             reasoning_effort=question.reasoning.effort if question.reasoning else None,
-            tool_choice=tool_choice,
+            tool_choice=chosen,
         ),
         notes=tuple(heard.notes),
     )
@@ -144,11 +126,11 @@ class _Heard:
         elif item.type in _CALLS:
             self._call(_call(item))
         elif item.type in _OUTPUTS:
-            output = _text(item.output, "the output of a tool")
+            output = text_in(item.output, "the output of a tool")
             key = item.call_id or item.id
             self.messages.append(Message(role="tool", content=output, tool_call_id=key))
         elif item.type == "reasoning":
-            self._thought = _text(item.content or item.summary, "the reasoning") or None
+            self._thought = text_in(item.content or item.summary, "the reasoning") or None
         elif item.type == "item_reference":
             raise NotUnderstoodError(f"an item of the type {item.type!r}: {_STATEFUL}")
         else:
@@ -158,7 +140,7 @@ class _Heard:
         role = _ROLES.get(item.role)
         if role is None:
             raise NotUnderstoodError(f"a message has the role {item.role!r}, which is not known")
-        text = _text(item.content, f"a message of the {role}")
+        text = text_in(item.content, f"a message of the {role}")
         thought = self._take_thought() if role == "assistant" else None
         self.messages.append(Message(role=role, content=text, reasoning=thought))
 
@@ -182,29 +164,13 @@ class _Heard:
         return thought
 
 
-def _text(content: Content, where: str) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    texts = []
-    for part in content:
-        if part.type in _TEXTS:
-            texts.append(part.text or "")
-        elif part.type == "refusal":
-            texts.append(part.refusal or "")
-        else:
-            raise text_only(part.type, where)
-    return "\n".join(texts)
-
-
 def _call(item: Item) -> ToolCall:
-    key = item.call_id or item.id or "call"
+    key, name = item.call_id or item.id or "call", item.name or ""
     if item.type == "custom_tool_call":
-        arguments = written({FREE_FORM: item.input})
-        return ToolCall(id=key, name=item.name or "", arguments=arguments)
+        return ToolCall(id=key, name=name, arguments=written({FREE_FORM: item.input}))
     if item.type == "local_shell_call":
         return ToolCall(id=key, name="local_shell", arguments=written(item.action or {}))
-    given_arguments = "{}" if item.arguments in (None, "") else written(item.arguments)
-    return ToolCall(id=key, name=item.name or "", arguments=given_arguments)
+    return ToolCall(id=key, name=name, arguments=arguments_text(item.arguments))
 
 
 def _tools(offered: Sequence[Offered], heard: _Heard) -> list[Tool]:
@@ -229,15 +195,6 @@ def _free_form(form: Mapping[str, Json] | None) -> dict[str, Json]:
         described += f" It follows this grammar ({form.get('syntax')}):\n{form['definition']}"
     text: dict[str, Json] = {"type": "string", "description": described}
     return {"type": "object", "properties": {FREE_FORM: text}, "required": [FREE_FORM]}
-
-
-def _choice(choice: Json) -> ToolChoice:
-    if isinstance(choice, Mapping):
-        name = choice.get("name")
-        if not isinstance(name, str):
-            raise NotUnderstoodError(f"tool_choice {choice.get('type')!r} names no function")
-        return ToolChoice(name=name)
-    return ToolChoice(mode=choice if isinstance(choice, str) else "auto")
 
 
 def _schema(text: Form | None, heard: _Heard) -> Mapping[str, Json] | None:

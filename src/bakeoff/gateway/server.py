@@ -8,11 +8,13 @@ providers never come here.
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from aiohttp import web
 
+from bakeoff._lib.untrusted import one_line
 from bakeoff.core.boxes import GatewayAddress
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.journal import Journal
@@ -23,7 +25,7 @@ from bakeoff.gateway import spoken
 from bakeoff.gateway.asked import Asked, NotUnderstoodError
 from bakeoff.gateway.chat import CHAT
 from bakeoff.gateway.dialect import Answer, Dialect, Problem, UnansweredError
-from bakeoff.gateway.door import TrialDoor
+from bakeoff.gateway.door import OVER, TrialDoor
 from bakeoff.gateway.gemini import COUNTING, gemini
 from bakeoff.gateway.listening import Listening
 from bakeoff.gateway.messages import MESSAGES
@@ -44,7 +46,6 @@ _NO_TOKEN = Problem(
     message="no trial goes by this key, or its trial is over; show the token of the trial as "
     "`Authorization: Bearer`, `x-api-key`, `x-goog-api-key` or `?key=`",
 )
-_OVER = Problem(status=401, code="invalid_api_key", message="the trial of this key is over")
 
 
 async def open_gateway(
@@ -52,7 +53,11 @@ async def open_gateway(
 ) -> "Gateway":
     """Return a gateway that listens: on a socket in *folder*, or near it, and on loopback."""
     gateway = Gateway(Listening(folder), ping_s=ping_s, largest_body=largest_body)
-    await gateway.start()
+    try:
+        await gateway.start()
+    except BaseException:
+        await gateway.close()
+        raise
     return gateway
 
 
@@ -103,10 +108,11 @@ class Gateway:
         application = web.Application(client_max_size=self._largest_body)
         add = application.router.add_route
         for root in ("/v1", ""):
-            add("POST", f"{root}/chat/completions", self._chat)
-            add("POST", f"{root}/responses", self._responses)
-            add("POST", f"{root}/messages", self._messages)
-            add("POST", f"{root}/messages/count_tokens", self._count_messages)
+            add("POST", f"{root}/chat/completions", partial(self._answer, CHAT))
+            add("POST", f"{root}/responses", partial(self._answer, RESPONSES))
+            add("POST", f"{root}/messages", partial(self._answer, MESSAGES))
+            counting = partial(self._count, MESSAGES, "input_tokens")
+            add("POST", f"{root}/messages/count_tokens", counting)
             add("GET", f"{root}/models", self._models)
             add("GET", f"{root}/models/{{name}}", self._models)
         add("GET", "/v1beta/models", self._models)
@@ -115,32 +121,20 @@ class Gateway:
         add("*", "/{path:.*}", self._unknown)
         return application
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, CHAT)
-
-    async def _responses(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, RESPONSES)
-
-    async def _messages(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, MESSAGES)
-
     async def _gemini(self, request: web.Request) -> web.StreamResponse:
         verb, name = request.match_info["verb"], request.match_info["name"]
         stream = verb == "streamGenerateContent"
         dialect = gemini(name, stream=stream)
         if verb == "countTokens":
-            return await self._count(request, COUNTING, "totalTokens")
+            return await self._count(COUNTING, "totalTokens", request)
         if not stream and verb != "generateContent":
             return await self._unknown(request)
         if stream and request.query.get("alt") != "sse":
             return _error(dialect, _bad("streamGenerateContent is spoken with ?alt=sse only"))
-        return await self._answer(request, dialect)
-
-    async def _count_messages(self, request: web.Request) -> web.StreamResponse:
-        return await self._count(request, MESSAGES, "input_tokens")
+        return await self._answer(dialect, request)
 
     async def _count(
-        self, request: web.Request, dialect: Dialect, called: str
+        self, dialect: Dialect, called: str, request: web.Request
     ) -> web.StreamResponse:
         try:
             asked = await self._read(request, dialect, self._door(request))
@@ -158,7 +152,7 @@ class Gateway:
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         return _error(spoken.dialect_of(request), spoken.not_spoken(request))
 
-    async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+    async def _answer(self, dialect: Dialect, request: web.Request) -> web.StreamResponse:
         try:
             door = self._door(request)
             asked = await self._read(request, dialect, door)
@@ -184,7 +178,7 @@ class Gateway:
             why = f"the request is larger than {self._largest_body / 2**20:g} MB"
             problem = Problem(status=413, code="request_too_large", message=why)
         except NotUnderstoodError as error:
-            problem = _bad(str(error))
+            problem = _bad(one_line(str(error), width=1000))
         door.note(f"answered {problem.status}: {problem.message}")
         raise UnansweredError(problem)
 
@@ -232,7 +226,7 @@ def _completion(task: "asyncio.Task[Completion]", door: TrialDoor) -> Completion
     except BakeoffError as error:
         raise UnansweredError(door.problem(error)) from error
     except asyncio.CancelledError:
-        raise UnansweredError(_OVER) from None  # the door was closed; nobody cancelled us
+        raise UnansweredError(OVER) from None  # the door was closed; nobody cancelled us
 
 
 def _tokens(request: web.Request) -> Iterator[str]:

@@ -16,8 +16,6 @@ T = TypeVar("T")
 _NO_OBJECT = "INVALID_JSON"
 _encoder = msgspec.json.Encoder()
 
-encode = _encoder.encode
-
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Return a request's body as the decoder's type, or say what is wrong with it."""
@@ -49,9 +47,17 @@ def _well_formed(value: Json) -> Json:
         return well_formed(value)
     if isinstance(value, list):
         return [_well_formed(item) for item in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {well_formed(key): _well_formed(item) for key, item in value.items()}
     return value
+
+
+def encode(data: Json) -> bytes:
+    """Return *data* as JSON; a model may have written half of a character, which no JSON takes."""
+    try:
+        return _encoder.encode(data)
+    except UnicodeEncodeError:
+        return _encoder.encode(_well_formed(data))
 
 
 def event(data: Mapping[str, Json]) -> bytes:

@@ -8,8 +8,8 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-import aiohttp
 import msgspec
 
 from bakeoff._lib.untrusted import one_line
@@ -18,6 +18,9 @@ from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.values import Json
 from bakeoff.models.look import SHORT_S, look, open_session
 from bakeoff.models.ollama_address import address
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _DETAILS_S = 2 * SHORT_S
 _AT_ONCE = 16
@@ -152,7 +155,7 @@ def _of_tag(tag: _Tag, url: str) -> Found:
 
 
 async def _with_details(
-    session: aiohttp.ClientSession, url: str, models: Iterable[Found]
+    session: "aiohttp.ClientSession", url: str, models: Iterable[Found]
 ) -> tuple[Found, ...]:
     """Return *models* with what the server shows of each in the little time there is."""
     turn = asyncio.Semaphore(_AT_ONCE)

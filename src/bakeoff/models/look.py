@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import aiohttp
 import msgspec
 
 from bakeoff._lib.untrusted import one_line
@@ -12,13 +11,18 @@ from bakeoff.core.errors import ProviderError
 from bakeoff.core.values import Json
 from bakeoff.models.intake import Intake
 
+if TYPE_CHECKING:
+    import aiohttp
+
 SHORT_S = 0.8
 
 T = TypeVar("T")
 
 
-def open_session(headers: Mapping[str, str] | None = None) -> aiohttp.ClientSession:
+def open_session(headers: Mapping[str, str] | None = None) -> "aiohttp.ClientSession":
     """Return a session to look with; whoever opens it closes it."""
+    import aiohttp
+
     return aiohttp.ClientSession(
         headers={"Accept-Encoding": "identity", "User-Agent": "bakeoff", **(headers or {})},
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -27,7 +31,7 @@ def open_session(headers: Mapping[str, str] | None = None) -> aiohttp.ClientSess
 
 
 async def look(
-    session: aiohttp.ClientSession,
+    session: "aiohttp.ClientSession",
     url: str,
     kind: type[T],
     *,
@@ -35,6 +39,8 @@ async def look(
     timeout_s: float = SHORT_S,
 ) -> T:
     """Return what *url* says, as a *kind*; with *ask* it is posted. A fault says why in one line."""
+    import aiohttp
+
     body = None if ask is None else msgspec.json.encode(ask)
     method = "GET" if body is None else "POST"
     try:
@@ -59,7 +65,7 @@ async def look(
         raise ProviderError(f"an answer of the wrong shape: {one_line(str(error))}") from error
 
 
-async def _whole(response: aiohttp.ClientResponse) -> bytes:
+async def _whole(response: "aiohttp.ClientResponse") -> bytes:
     intake = Intake(response.headers)
     parts = [intake.take(part) async for part in response.content.iter_any()]
     intake.end()

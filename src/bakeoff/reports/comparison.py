@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
-from bakeoff.stats.head_to_head import Contender, HeadToHead, Mean, RolloutFigures, Verdict
+from bakeoff.reports import in_words
+from bakeoff.stats.head_to_head import Contender, HeadToHead, Mean, RolloutFigures
 from bakeoff.stats.rankings import Ranking
 
 COLUMNS = (
@@ -33,8 +34,6 @@ class Check:
 class Evidence:
     """What one rollout left behind, for a person to look at."""
 
-    rollout: int
-    verdict: Verdict
     started_at: str
     error: str | None = None
     answer: str = ""
@@ -54,6 +53,16 @@ class Competitor:
     figures: Contender
     evidence: tuple[Evidence, ...] = ()
     served: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """What came of it, in a word or two."""
+        return in_words.status(self.figures.rollouts, planned=self.figures.planned)
+
+    @property
+    def error(self) -> str | None:
+        """Why it did not solve the task, where somebody knows: the first reason of its rollouts."""
+        return next((left.error for left in self.evidence if left.error), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +122,7 @@ def as_json(comparison: Comparison) -> dict[str, Json]:
         "successful": result.successful,
         "failed": result.failed,
         "undecided": result.undecided,
+        "broken": result.broken,
         "machine_info": dict(comparison.machine),
         "setting": asdict(comparison.setting),
         "results": [result_as_json(comparison.task, c) for c in comparison.competitors],
@@ -153,7 +163,7 @@ def result_as_json(task: str, one: Competitor) -> dict[str, Json]:
         "model": one.model,
         "task": task,
         "success": figures.success,
-        "error": next((e.error for e in one.evidence if e.error), None),
+        "error": one.error,
         "completion_time": means.seconds.value,
         "prompts_sent": _plain(means.prompts),
         "human_interventions": _plain(means.interventions),
@@ -162,7 +172,7 @@ def result_as_json(task: str, one: Competitor) -> dict[str, Json]:
         "lines_removed": _plain(means.removed),
         "timestamp": first,
         "display_name": one.display_name,
-        "status": status(figures),
+        "status": one.status,
         "tokens": _plain(means.tokens),
         "cost_usd": means.cost_usd.value,
         "rollouts_planned": figures.planned,
@@ -191,16 +201,6 @@ def _rollout(shot: RolloutFigures, left: Evidence) -> dict[str, Json]:
             for c in left.checks
         ],
     }
-
-
-def status(figures: Contender) -> str:
-    """Return in a word or two what came of a model."""
-    verdicts = [shot.verdict.value for shot in figures.rollouts]
-    if not verdicts:
-        return "not run"
-    if len(set(verdicts)) == 1:
-        return verdicts[0]
-    return f"{figures.passed} of {len(verdicts)} solved"
 
 
 def _plain(mean: Mean) -> Json:
@@ -233,6 +233,6 @@ def _cell(value: Json) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return str(value)
+        return str(round(value, 6))
     text = one_line(str(value), width=2_000)
     return f"'{text}" if text.startswith(_FORMULA) else text

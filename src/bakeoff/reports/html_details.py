@@ -1,13 +1,16 @@
 """The lower half of the page: each model with what it left, and what was equal for all of them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from bakeoff.core.values import Json
 from bakeoff.reports import in_words
-from bakeoff.reports.comparison import Check, Comparison, Competitor, Evidence, in_order, status
-from bakeoff.reports.html_text import code, conversation, diff, esc
+from bakeoff.reports.comparison import Check, Comparison, Competitor, Evidence, in_order
+from bakeoff.reports.html_text import chip, code, conversation, diff, esc
 from bakeoff.stats.censored import TimeToSolve
+from bakeoff.stats.head_to_head import RolloutFigures
 
+_MOST_EVIDENCE = 20_000_000
+_ELSEWHERE = '<p class="quiet">More is in the folder run/artifacts: this page is long enough.</p>'
 _SERVED = {
     "digest": "Digest",
     "quantization": "Quantisation",
@@ -27,31 +30,34 @@ curve up to the time limit: what was not solved is censored there, what broke at
 All of it holds for this one task."""
 
 
-def model_details(comparison: Comparison, chip: Callable[[str], str]) -> str:
+def model_details(comparison: Comparison) -> str:
     """Return a part to open for each model, with as much of what it left as a browser can bear."""
     shown, room = [], _MOST_EVIDENCE
-    for one in in_order(comparison):
+    for number, one in enumerate(in_order(comparison), start=1):
         rollouts = []
-        for left in one.evidence:
-            told = _rollout(left, len(one.evidence), chip) if room > 0 else _ELSEWHERE
+        for took, left in zip(one.figures.rollouts, one.evidence, strict=True):
+            alone = one.figures.planned == 1
+            told = _rollout(took, left, alone=alone) if room > 0 else _ELSEWHERE
             room -= len(told)
             rollouts.append(told)
-        shown.append(_model(one, "".join(dict.fromkeys(rollouts)), chip))
+        shown.append(_model(one, anchor(number), "".join(dict.fromkeys(rollouts))))
     return f"<h2>Models</h2>{''.join(shown)}"
 
 
-_MOST_EVIDENCE = 20_000_000
-_ELSEWHERE = '<p class="quiet">More is in the folder run/artifacts: this page is long enough.</p>'
+def anchor(number: int) -> str:
+    """Return where on the page the model with this *number*, in the order of a reader, is told of."""
+    return f"model-{number}"
 
 
-def _model(one: Competitor, rollouts: str, chip: Callable[[str], str]) -> str:
+def _model(one: Competitor, at: str, rollouts: str) -> str:
     means = one.figures.means
     time, prompts = in_words.seconds(means.seconds.value), in_words.number(means.prompts.value)
     nothing = '<p class="quiet">It has not been run yet.</p>'
     return (
         f'<details class="card model"><summary><h3>{esc(one.display_name)}</h3>'
-        f'{chip(status(one.figures))}<span class="quiet">{esc(time)} · {esc(prompts)} prompts</span>'
-        f'</summary><div class="inside">{_facts(one)}{rollouts or nothing}</div></details>'
+        f"{chip(one.status, one.figures.rollouts)}"
+        f'<span class="quiet">{esc(time)} · {esc(prompts)} prompts</span></summary>'
+        f'<div class="inside" id="{at}">{_facts(one)}{rollouts or nothing}</div></details>'
     )
 
 
@@ -94,14 +100,15 @@ def _to_solve(found: TimeToSolve) -> str:
     return f"{told}; PAR2 {in_words.seconds(found.par2_s)}"
 
 
-def _rollout(left: Evidence, count: int, chip: Callable[[str], str]) -> str:
-    evidence = "".join(_evidence(left, alone=count == 1))
-    if count == 1:
+def _rollout(took: RolloutFigures, left: Evidence, *, alone: bool) -> str:
+    evidence = "".join(_evidence(left, alone=alone))
+    if alone:
         return f'<div class="rollout">{evidence}</div>'
-    time = f'<span class="quiet">{esc(in_words.seconds(left.phases.get("agent")))}</span>'
+    time = f'<span class="quiet">{esc(in_words.seconds(took.seconds))}</span>'
+    told = chip(took.verdict.value, [took])
     return (
-        f'<details class="rollout"><summary>Rollout {left.rollout + 1} {chip(left.verdict.value)} '
-        f"{time}</summary>{evidence}</details>"
+        f'<details class="rollout"><summary>Rollout {took.rollout + 1} {told} {time}</summary>'
+        f"{evidence}</details>"
     )
 
 

@@ -2,20 +2,18 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bakeoff.reports import in_words
-from bakeoff.reports.comparison import Comparison, Competitor, in_order, status
+from bakeoff.reports.comparison import Comparison, Competitor, in_order
 from bakeoff.reports.html_charts import Bar, bar_chart
-from bakeoff.reports.html_details import about, model_details
+from bakeoff.reports.html_details import about, anchor, model_details
 from bakeoff.reports.html_style import STYLE
-from bakeoff.reports.html_text import esc
-from bakeoff.stats.head_to_head import Mean
+from bakeoff.reports.html_text import chip, esc
+from bakeoff.stats.head_to_head import Mean, Means
 from bakeoff.stats.rankings import Ranking
 
 Told = Callable[[float | None], str]
-
-_CHIPS = {"success": "success", "failed": "failed", "error": "error", "timed out": "timed-out"}
 
 
 def render(comparison: Comparison) -> str:
@@ -28,7 +26,7 @@ def render(comparison: Comparison) -> str:
             _results(comparison),
             _podiums(comparison),
             _charts(comparison),
-            model_details(comparison, chip),
+            model_details(comparison),
             about(comparison),
             "<footer>Made by Bakeoff from the ledger in <code>run/</code>; "
             "<code>bakeoff show</code> and <code>bakeoff eval</code> work on it.</footer>",
@@ -53,20 +51,13 @@ def _policy() -> str:
     )
 
 
-def chip(told: str) -> str:
-    """Return a verdict as a coloured word."""
-    partly = "failed" if told.startswith("0 of ") else "partly"
-    kind = _CHIPS.get(told) or (partly if told.endswith(" solved") else "other")
-    return f'<span class="chip {kind}">{esc(told)}</span>'
-
-
 def _header(comparison: Comparison) -> str:
     setting = comparison.setting
     facts = [
         f"task {comparison.task}",
         f"agent {setting.agent}",
         f"sandbox {setting.sandbox}" if setting.sandbox else "no sandbox",
-        f"limit {in_words.seconds(setting.limit_s)}" if setting.limit_s else "no time limit",
+        f"limit {in_words.duration(setting.limit_s)}" if setting.limit_s else "no time limit",
         in_words.counted(setting.rollouts, "rollout") + " per model",
         f"judged by {setting.judge}" if setting.judge else "",
         f"helped by {setting.instructor}" if setting.instructor else "",
@@ -74,18 +65,21 @@ def _header(comparison: Comparison) -> str:
     ]
     items = "".join(f"<li>{esc(fact)}</li>" for fact in facts if fact)
     return (
-        f'<header><div class="eyebrow">Batch comparison · {esc(comparison.batch_id)}</div>'
+        f'<header><div class="eyebrow"><span>Batch comparison</span> · {esc(comparison.batch_id)}</div>'
         f'<h1>{esc(comparison.title)}</h1><ul class="facts">{items}</ul></header>'
     )
 
 
 def _tiles(comparison: Comparison) -> str:
     result = comparison.result
+    failed = result.failed - result.broken
     tiles = [
         ("", str(len(comparison.competitors)), "models tested"),
         ("good" if result.successful else "", str(result.successful), "solved the task"),
-        ("bad" if result.failed else "", str(result.failed), "did not"),
+        ("bad" if failed else "", str(failed), "did not"),
     ]
+    if result.broken:
+        tiles.append(("bad", str(result.broken), "broke"))
     if result.undecided:
         tiles.append(("", str(result.undecided), "undecided"))
     tiles.append(("", in_words.seconds(comparison.total_time_s), "in all"))
@@ -109,14 +103,14 @@ def _results(comparison: Comparison) -> str:
     heads = "".join(
         f'<th scope="col"{" class=left" if name == "Result" else ""}>{name}</th>' for name in names
     )
-    rows = "".join(_row(one) for one in in_order(comparison))
+    rows = "".join(_row(one, n) for n, one in enumerate(in_order(comparison), start=1))
     return (
         '<h2>Results</h2><div class="card table"><table>'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
-def _row(one: Competitor) -> str:
+def _row(one: Competitor, number: int) -> str:
     figures, means = one.figures, one.figures.means
     several = figures.planned > 1
     rate = ""
@@ -129,8 +123,9 @@ def _row(one: Competitor) -> str:
         else f'<span class="plus">+{in_words.number(means.added.value)}</span> '
         f'<span class="minus">−{in_words.number(means.removed.value)}</span>'
     )
+    told = chip(one.status, figures.rollouts)
     cells = [
-        ("Result", f"<span>{chip(status(figures))}{f'<small>{esc(rate)}</small>' if rate else ''}</span>"),
+        ("Result", f"<span>{told}{f'<small>{esc(rate)}</small>' if rate else ''}</span>"),
         ("Time", in_words.seconds(means.seconds.value)),
         ("Prompts", in_words.number(means.prompts.value)),
         ("Interventions", in_words.number(means.interventions.value)),
@@ -143,7 +138,8 @@ def _row(one: Competitor) -> str:
         f'<td data-name="{name}"{" class=left" if name == "Result" else ""}>{value}</td>'
         for name, value in cells
     )
-    return f"<tr><td>{esc(one.display_name)}{own}</td>{shown}</tr>"
+    name = f'<a href="#{anchor(number)}">{esc(one.display_name)}</a>'
+    return f"<tr><td>{name}{own}</td>{shown}</tr>"
 
 
 # --- rankings ---------------------------------------------------------------------------------
@@ -151,6 +147,9 @@ def _row(one: Competitor) -> str:
 
 def _podiums(comparison: Comparison) -> str:
     result = comparison.result
+    if not result.successful and result.to_solve is None:
+        nobody = "Nobody to rank: no model is known to have solved the task."
+        return f'<h2>Rankings</h2><p class="quiet">{nobody}</p>'
     cards = [
         _podium(comparison, "Fastest", "time until done, among the successful",
                 result.fastest, in_words.seconds),
@@ -201,32 +200,46 @@ def _range(best: int | None, worst: int | None) -> str:
 
 
 def _charts(comparison: Comparison) -> str:
-    several = any(c.figures.planned > 1 for c in comparison.competitors)
-    note = "mean, 95 % interval, each rollout" if several else "one rollout each"
+    shown = in_order(comparison)
     charts = [
         bar_chart("Success", "share of rollouts, 95 % interval (Wilson)",
-                  [_rate(c) for c in in_order(comparison)], most=1.0),
-        *_figures(comparison, note),
+                  [_rate(c) for c in shown], most=1.0),
+        *_figures(shown),
     ]  # fmt: skip
-    shape = {4: " four", 5: " five"}.get(len(charts), "")
-    return f'<h2>Charts</h2><section class="charts{shape}">{"".join(charts)}</section>'
+    shape, unpriced = (" five", "") if len(charts) == _ALL_CHARTS else (" four", _UNPRICED)
+    return (
+        f'<h2>Charts</h2><p class="quiet">{_legend(shown)}</p>'
+        f'<section class="charts{shape}">{"".join(charts)}</section>{unpriced}'
+    )
 
 
-def _figures(comparison: Comparison, note: str) -> Iterator[str]:
-    kinds = [
-        ("Time", "seconds", in_words.seconds),
-        ("Prompts", "prompts", in_words.number),
-        ("Tokens", "tokens", in_words.number),
-        ("Cost", "cost_usd", in_words.dollars),
+_ALL_CHARTS = 5
+_UNPRICED = (
+    '<p class="quiet below">No chart of cost: no price is known for any of these models.</p>'
+)
+
+
+def _legend(shown: Sequence[Competitor]) -> str:
+    several = any(c.figures.planned > 1 for c in shown)
+    told = (
+        "Bars are means with 95 % intervals, dots are rollouts" if several else "One rollout each"
+    )
+    unsolved = any(c.figures.success is False for c in shown)
+    return f"{told}; grey: did not solve the task." if unsolved else f"{told}."
+
+
+def _figures(shown: Sequence[Competitor]) -> Iterator[str]:
+    kinds: list[tuple[str, str, Callable[[Means], Mean], Told]] = [
+        ("Time", "of the agent", lambda m: m.seconds, in_words.seconds),
+        ("Prompts", "sent to the model", lambda m: m.prompts, in_words.number),
+        ("Tokens", "in and out", lambda m: m.tokens, in_words.number),
+        ("Cost", "per rollout", lambda m: m.cost_usd, in_words.dollars),
     ]
-    for title, field, told in kinds:
-        means: list[tuple[Competitor, Mean]] = [
-            (c, getattr(c.figures.means, field)) for c in in_order(comparison)
-        ]
-        if field == "cost_usd" and all(mean.value is None for _, mean in means):
-            continue  # nothing was billed: there is nothing to draw
-        bars = [_bar(c, mean, told(mean.value)) for c, mean in means]
-        yield bar_chart(title, note, bars)
+    for title, note, taken, told in kinds:
+        means = [(c, taken(c.figures.means)) for c in shown]
+        if title == "Cost" and all(mean.value is None for _, mean in means):
+            continue  # no price is known: there is nothing to draw
+        yield bar_chart(title, note, [_bar(c, mean, told(mean.value)) for c, mean in means])
 
 
 def _bar(one: Competitor, mean: Mean, told: str) -> Bar:
@@ -244,7 +257,7 @@ def _bar(one: Competitor, mean: Mean, told: str) -> Bar:
 
 def _rate(one: Competitor) -> Bar:
     figures = one.figures
-    told = status(figures) if figures.rate is None else f"{figures.passed} of {figures.decided}"
+    told = one.status if figures.rate is None else f"{figures.passed} of {figures.decided}"
     interval = figures.rate_interval
     return Bar(
         label=one.display_name,

@@ -35,8 +35,12 @@ h3 { font-size: 15px; margin: 0; }
 h4 { font-size: 13px; margin: 18px 0 6px; color: var(--quiet); font-weight: 600; }
 p { margin: 0 0 8px; }
 .eyebrow {
-  font-size: 12px; letter-spacing: .08em; text-transform: uppercase; color: var(--quiet);
+  font-size: 12px; color: var(--quiet); overflow-wrap: anywhere;
 }
+.eyebrow span { letter-spacing: .08em; text-transform: uppercase; }
+a { color: inherit; text-decoration: none; }
+a:hover, a:focus-visible { color: var(--accent); text-decoration: underline; }
+.below { margin-top: 10px; }
 .quiet { color: var(--quiet); font-size: 13px; }
 .facts { display: flex; flex-wrap: wrap; gap: 6px 8px; padding: 0; margin: 0; list-style: none; }
 .facts li {
@@ -93,8 +97,8 @@ td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12p
 .chip.success { background: var(--good-soft); color: var(--good); }
 .chip.failed, .chip.error { background: var(--bad-soft); color: var(--bad); }
 .chip.timed-out { background: var(--warn-soft); color: var(--warn); }
-.chip.partly { background: var(--accent-soft); color: var(--accent); }
-.chip.other { background: var(--neutral-soft); color: var(--neutral); }
+.chip.mixed { background: var(--accent-soft); color: var(--accent); }
+.chip.unchecked, .chip.cancelled, .chip.not-run { background: var(--neutral-soft); color: var(--neutral); }
 .plus { color: var(--good); } .minus { color: var(--bad); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 12px; }
 .chart {
@@ -126,7 +130,7 @@ details.model > summary::before {
 details.model[open] > summary::before { transform: rotate(45deg); }
 summary h3 { overflow-wrap: anywhere; min-width: 0; }
 summary .quiet { margin-left: auto; font-variant-numeric: tabular-nums; }
-.inside { padding: 0 16px 16px; border-top: 1px solid var(--line); min-width: 0; }
+.inside { scroll-margin-top: 60px; padding: 0 16px 16px; border-top: 1px solid var(--line); min-width: 0; }
 .rollout { margin-top: 14px; }
 details.rollout { border-top: 1px solid var(--line); padding-top: 10px; margin-top: 10px; }
 .inside details.rollout > summary { color: var(--text); font-weight: 600; }

@@ -1,10 +1,12 @@
 """Text from outside on a page: always text, never markup, never longer than a browser can bear."""
 
+import json
 from collections.abc import Iterator, Sequence
 from html import escape
 
 from bakeoff._lib.untrusted import for_terminal
-from bakeoff.core.task import Message
+from bakeoff.core.task import Message, ToolCall
+from bakeoff.stats.head_to_head import RolloutFigures, shared_verdict
 
 _MOST_PATCH_LINES = 3_000
 _MOST_LINE = 2_000
@@ -31,6 +33,13 @@ _DIFF = (
 def esc(text: str) -> str:
     """Return *text* as HTML that shows it: no tag, no control character, no change of direction."""
     return escape(for_terminal(text), quote=True)
+
+
+def chip(told: str, rollouts: Sequence[RolloutFigures]) -> str:
+    """Return what is *told* of a model, or of one rollout of it, in the colour of its verdict."""
+    verdict = shared_verdict(rollouts)
+    kind = verdict.value.replace(" ", "-") if verdict else "mixed" if rollouts else "not-run"
+    return f'<span class="chip {kind}">{esc(told)}</span>'
 
 
 def clipped(text: str, most: int) -> str:
@@ -91,4 +100,14 @@ def _parts(message: Message) -> Iterator[str]:
     if message.content:
         yield code(message.content)
     for call in message.tool_calls:
-        yield f'<div class="call"><b>{esc(call.name)}</b> {code(call.arguments)}</div>'
+        yield f'<div class="call"><b>{esc(call.name)}</b> {code(_arguments(call))}</div>'
+
+
+def _arguments(call: ToolCall) -> str:
+    """Return what a tool was called with; a single text, such as a command, as it would be typed."""
+    try:
+        given = json.loads(call.arguments)
+    except ValueError:
+        return call.arguments  # a model may write what it likes
+    values = list(given.values()) if isinstance(given, dict) else []
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else call.arguments

@@ -1,8 +1,16 @@
 """Figures as a person reads them; what is unknown is a dash."""
 
+from collections.abc import Sequence
+
 from bakeoff.stats.estimate import Interval
+from bakeoff.stats.head_to_head import RolloutFigures, Verdict
 
 UNKNOWN = "–"
+_OTHERWISE = {
+    Verdict.UNCHECKED: "unchecked",
+    Verdict.ERROR: "broken",
+    Verdict.CANCELLED: "cancelled",
+}
 
 
 def seconds(value: float | None) -> str:
@@ -17,6 +25,11 @@ def seconds(value: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def duration(value: float) -> str:
+    """Return a duration in whole seconds, for what goes on: `59 s`, `2 min 05 s`, `1 h 10 min`."""
+    return f"{round(value)} s" if round(value) < 60 else seconds(value)
 
 
 def number(value: float | None) -> str:
@@ -62,3 +75,17 @@ def rank_range(best: int | None, worst: int | None) -> str:
 def counted(value: int, noun: str) -> str:
     """Return a number with its noun: `1 model`, `3 models`."""
     return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
+def status(rollouts: Sequence[RolloutFigures], *, planned: int) -> str:
+    """Return what came of a model: `timed out`; of several rollouts `2 of 3 solved, 1 broken`."""
+    if not rollouts:
+        return "not run"
+    if planned == 1:
+        return rollouts[0].verdict.value
+    known = [r.verdict.solved for r in rollouts if r.verdict.solved is not None]
+    parts = [f"{sum(known)} of {len(known)} solved"] if known else []
+    for verdict, told in _OTHERWISE.items():
+        if many := sum(r.verdict is verdict for r in rollouts):
+            parts.append(f"{many} {told}")
+    return ", ".join(parts)

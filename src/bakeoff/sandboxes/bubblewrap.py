@@ -7,10 +7,11 @@ from pathlib import Path
 
 from bakeoff._lib import scratch
 from bakeoff.core.boxes import Box, BoxSpec
-from bakeoff.core.errors import BakeoffError, SandboxError, UsageError
+from bakeoff.core.errors import BakeoffError, SandboxError
 from bakeoff.core.workspace import Image
 from bakeoff.sandboxes.bubblewrap_box import BubblewrapBox
 from bakeoff.sandboxes.bubblewrap_ground import Ground, installed, prepare, usable_namespaces
+from bakeoff.sandboxes.imageless import refuse_image, refuse_whole_box
 from bakeoff.sandboxes.leftovers import reap
 
 
@@ -40,30 +41,13 @@ class Bubblewrap:
             return str(error)
         return None
 
-    @property
-    def limits_kept_by(self) -> str:
-        """What keeps the limits of boxes here; known once the first has been opened."""
-        if self._ready is None or not self._ready.done():
-            return "not known before the first box is opened"
-        found = self._ready.result().cgroups
-        if found is None:
-            return "memory and processes: rlimits of each process; disk: watched"
-        return f"{', '.join(found.parents)}: control groups, version {found.version}; disk: watched"
-
-    async def image(self, image: Image | None) -> str | None:
+    async def image(self, image: Image | None) -> None:
         """Refuse an image: only a container can start from one."""
-        if image is None:
-            return None
-        wanted = image.name or f"what {image.dockerfile} builds"
-        raise UsageError(
-            f"the task needs a container ({wanted}), which bubblewrap is not; "
-            "choose one with: --sandbox docker (or --sandbox podman)"
-        )
+        refuse_image(image, sandbox="bubblewrap")
 
     async def open(self, spec: BoxSpec) -> Box:
         """Return a box that is ready."""
-        if spec.image is not None or spec.archive is not None:
-            raise SandboxError("a whole-box task needs a container: --sandbox docker")
+        refuse_whole_box(spec)
         if self._ready is None:
             work = asyncio.to_thread(prepare, self._rootfs, with_cgroups=self._control_groups)
             self._ready = asyncio.create_task(work)
@@ -73,7 +57,7 @@ class Bubblewrap:
         except OSError as error:
             raise SandboxError(f"no box can be opened: {error}") from error
         finally:
-            if ready.done() and not ready.cancelled() and ready.exception() is not None:
+            if ready.done() and _failed(ready):
                 self._ready = None  # somebody may mend it, and try again
 
     async def reap(self) -> Sequence[str]:
@@ -85,5 +69,9 @@ class Bubblewrap:
         ready, self._ready = self._ready, None
         if ready is not None:
             await asyncio.wait([ready])
-            if ready.exception() is None:
+            if not _failed(ready):
                 await asyncio.to_thread(scratch.remove, ready.result().support)
+
+
+def _failed(ready: asyncio.Task[Ground]) -> bool:
+    return ready.cancelled() or ready.exception() is not None

@@ -17,6 +17,7 @@ from bakeoff.sandboxes import marks, prelude
 from bakeoff.sandboxes.bubblewrap_ground import PATH, Ground
 from bakeoff.sandboxes.bubblewrap_root import HOME, SUPPORT, root_arguments
 from bakeoff.sandboxes.holdings import Holdings
+from bakeoff.sandboxes.imageless import WHOLE_BOX
 from bakeoff.sandboxes.supervision import Supervision, impossible
 
 GATEWAY_PORT = 8642
@@ -36,9 +37,8 @@ class BubblewrapBox:
         self._ground = ground
         self._view: list[str] = []
         self._holdings = Holdings(spec, ground.cgroups)
-        self._holdings.temp.chmod(0o1777)
         self._supervision = Supervision(
-            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk_watch()
+            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk
         )
 
     @property
@@ -160,7 +160,7 @@ class BubblewrapBox:
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Refuse: there is no image here to differ from."""
-        raise SandboxError("a whole-box task needs a container: --sandbox docker")
+        raise SandboxError(WHOLE_BOX)
 
     async def close(self) -> None:
         """End every command; take the private folders and the control group away."""

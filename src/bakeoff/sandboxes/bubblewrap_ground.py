@@ -13,6 +13,7 @@ from bakeoff.sandboxes.cgroups import Cgroups
 
 INSTALL = "apt install bubblewrap (or: dnf install bubblewrap, pacman -S bubblewrap)"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TRY_S = 30.0
 _NAMESPACES = (
     "--unshare-all",
     "--unshare-user",
@@ -55,8 +56,13 @@ def prepare(rootfs: Path | None, *, with_cgroups: bool) -> Ground:
     python, python_mounts = python_of(rootfs)
     groups = cgroups.find() if with_cgroups else None
     support = scratch.new_folder("bubblewrap")
-    write_support(support)
     calls = support / "seccomp"
+    try:
+        write_support(support)
+        filtered = seccomp.write_filter(calls)
+    except BaseException:
+        scratch.remove(support)
+        raise
     return Ground(
         program=program,
         namespaces=namespaces,
@@ -65,7 +71,7 @@ def prepare(rootfs: Path | None, *, with_cgroups: bool) -> Ground:
         python_mounts=tuple(python_mounts),
         cgroups=groups,
         support=support,
-        calls=calls if seccomp.write_filter(calls) else None,
+        calls=calls if filtered else None,
     )
 
 
@@ -100,7 +106,10 @@ def _refusal(program: str, words: tuple[str, ...]) -> str | None:
     places = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
     shown = [word for place in places for word in ("--ro-bind-try", place, place)]
     argv = [program, *words, *shown, "--proc", "/proc", "true"]
-    tried = subprocess.run(
-        argv, capture_output=True, text=True, check=False, env={"PATH": PATH}, timeout=30
-    )
+    try:
+        tried = subprocess.run(
+            argv, capture_output=True, text=True, check=False, env={"PATH": PATH}, timeout=_TRY_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"a box that does nothing did not end within {_TRY_S:g} s"
     return None if tried.returncode == 0 else tried.stderr.strip()

@@ -36,9 +36,9 @@ class Cgroups:
         needed = ("memory", "pids") if limits.cpus is None else CONTROLLERS
         folders = {n: p / f"{PREFIX}{mark}" for n, p in self.parents.items() if n in needed}
         group = Cgroup(version=self.version, folders=folders)
-        for folder in set(folders.values()):
-            folder.mkdir()
         try:
+            for folder in set(folders.values()):
+                folder.mkdir()
             group.limit(limits)
         except OSError:
             group.remove()
@@ -69,30 +69,22 @@ class Cgroup:
         if limits.memory_mb is not None and "memory" in self.folders:
             most = str(limits.memory_mb << 20)
             self._set("memory", "memory.limit_in_bytes" if old else "memory.max", most)
-            self._set_where_there("memory.memsw.limit_in_bytes" if old else "memory.swap.max", most)
+            # swap counts as memory; a kernel without swap accounting has no such file
+            swap, left = ("memory.memsw.limit_in_bytes", most) if old else ("memory.swap.max", "0")
+            if (self.folders["memory"] / swap).exists():
+                self._set("memory", swap, left)
         if limits.processes is not None and "pids" in self.folders:
             self._set("pids", "pids.max", str(limits.processes + _OWN_PROCESSES))
         if limits.cpus is not None and "cpu" in self.folders:
             quota = max(1000, int(limits.cpus * _PERIOD_US))
             if old:
                 self._set("cpu", "cpu.cfs_period_us", str(_PERIOD_US))
-            self._set(
-                "cpu",
-                *(
-                    ("cpu.cfs_quota_us", str(quota))
-                    if old
-                    else ("cpu.max", f"{quota} {_PERIOD_US}")
-                ),
-            )
+                self._set("cpu", "cpu.cfs_quota_us", str(quota))
+            else:
+                self._set("cpu", "cpu.max", f"{quota} {_PERIOD_US}")
 
     def _set(self, controller: str, name: str, value: str) -> None:
         (self.folders[controller] / name).write_text(value)
-
-    def _set_where_there(self, name: str, memory: str) -> None:
-        """Swap counts as memory; a kernel without swap accounting has no such file."""
-        path = self.folders["memory"] / name
-        if path.exists():
-            path.write_text(memory if self.version == 1 else "0")
 
     @property
     def out_of_memory(self) -> int:
@@ -232,8 +224,11 @@ def reap() -> list[str]:
     """Kill and take away the groups of dead owners; return a line for each."""
     lines = []
     for folder in _left_behind():
-        count = Cgroup(version=1, folders={"any": folder}).kill()
-        _remove(folder)
+        try:
+            count = Cgroup(version=1, folders={"any": folder}).kill()
+            _remove(folder)
+        except OSError:
+            continue  # the kernel holds a process of it; nobody's run has to wait for that
         lines.append(f"control group {folder} with {count} processes")
     return lines
 
@@ -247,6 +242,14 @@ def _left_behind() -> list[Path]:
         for name in [name for name in names if name.startswith(PREFIX)]:
             names.remove(name)
             mark = owner.find(name)
-            if mark is not None and owner.is_dead(mark):
+            if mark is not None and owner.is_dead(mark) and _is_ours(Path(folder, name)):
                 found.append(Path(folder, name))
     return found
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether we may take a group away: other users see to their own."""
+    try:
+        return os.geteuid() in (0, folder.stat().st_uid)
+    except FileNotFoundError:
+        return False

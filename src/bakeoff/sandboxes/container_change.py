@@ -87,8 +87,13 @@ def archive(
         )
         timer = threading.Timer(time_s, process.kill)
         timer.start()
+        stream = cast("BinaryIO", process.stdout)
         try:
-            made = _filtered(cast("BinaryIO", process.stdout), kept, most_mb << 20)
+            made = _filtered(stream, kept, most_mb << 20)
+            while stream.read(_CHUNK):
+                pass  # what fills up the last block
+            if code := process.wait():  # cut between two files, a tar looks whole
+                raise tarfile.ReadError(f"exit code {code}")
         except tarfile.TarError as error:
             process.kill()
             process.wait()
@@ -97,7 +102,7 @@ def archive(
             timer.cancel()
             process.kill()
             process.wait()
-            cast("BinaryIO", process.stdout).close()
+            stream.close()
     return made
 
 

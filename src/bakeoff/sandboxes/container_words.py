@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from bakeoff.core.boxes import BoxSpec, Mount
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import BoxLimits
+from bakeoff.sandboxes.prelude import largest_file
 
 HOME = "/home/agent"
-_MB = 1024 * 1024
-_BLOCKS_PER_MB = 2048  # the unit of `ulimit -f` is 512 bytes
 
 # A shell that waits also sees off the orphans of the container, so no init program is needed.
 _WAIT = "while :; do sleep 3600; done"
@@ -95,7 +94,7 @@ def preamble(environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, m
             raise SandboxError(f"no shell can set the variable {name!r} in a container")
         lines.append(f"export {name}={shlex.quote(value)}")
     if disk_mb is not None:
-        lines.append(f"ulimit -f {disk_mb * _BLOCKS_PER_MB}")
+        lines.append(largest_file(disk_mb))
     # the mark after `cd`: without it the command has not been started
     start = f"cd -- {shlex.quote(cwd)} 2>&1 || {{ echo {nowhere(mark)}; exit 126; }}"
     lines += [start, f"echo {mark}"]

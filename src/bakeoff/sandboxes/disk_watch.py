@@ -10,7 +10,8 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -107,7 +108,10 @@ def measure(folders: tuple[Path, ...]) -> Size:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
+                    try:
+                        found = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # the command is at work meanwhile
                     if stat.S_ISDIR(found.st_mode):
                         waiting.append(entry.path)
                     elif found.st_nlink > 1:
@@ -116,7 +120,7 @@ def measure(folders: tuple[Path, ...]) -> Size:
                         linked.add((found.st_dev, found.st_ino))
                     taken += found.st_blocks * 512
         except OSError as error:
-            # the command is at work meanwhile: what has just gone takes nothing
+            # a folder that has just gone takes nothing
             too_deep = too_deep or error.errno == errno.ENAMETOOLONG
             hidden = hidden or error.errno == errno.EACCES
     return Size(taken=taken, too_deep=too_deep, hidden=hidden)
@@ -125,14 +129,18 @@ def measure(folders: tuple[Path, ...]) -> Size:
 def unlinked(processes: Iterable[int], folders: tuple[Path, ...]) -> int:
     """Return what files take that *processes* hold open and that have no name any more."""
     devices = {folder.stat().st_dev for folder in folders}
-    sizes: dict[int, int] = {}
+    sizes: dict[tuple[int, int], int] = {}
     for pid in processes:
-        try:
-            for held in Path(f"/proc/{pid}/fd").iterdir():
-                found = held.stat()
-                regular = stat.S_ISREG(found.st_mode) and found.st_dev in devices
-                if regular and found.st_nlink == 0:
-                    sizes[found.st_ino] = found.st_blocks * 512
-        except OSError:
-            continue  # it has ended meanwhile
+        for found in _held_open(pid):
+            regular = stat.S_ISREG(found.st_mode) and found.st_dev in devices
+            if regular and found.st_nlink == 0:
+                sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
     return sum(sizes.values())
+
+
+def _held_open(pid: int) -> Iterator[os.stat_result]:
+    """Yield what a process holds open; it may end, or close some of it, meanwhile."""
+    with suppress(OSError):
+        for held in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                yield held.stat()

@@ -18,13 +18,16 @@ class Holdings:
         self.home = self._private / "home"
         self.temp = self._private / "tmp"
         self.folder = spec.folder or self._private / "files"
-        self._most_disk_mb = spec.limits.disk_mb
+        self.cgroup: Cgroup | None = None
         try:
             for path in (self.home, self.temp, *([] if spec.folder else [self.folder])):
                 path.mkdir()
-            self.cgroup: Cgroup | None = groups.make(self.mark, spec.limits) if groups else None
+            self.temp.chmod(0o1777)
+            if groups is not None:
+                self.cgroup = groups.make(self.mark, spec.limits)
+            self.disk = self._watch(spec.limits.disk_mb)
         except OSError:
-            scratch.remove(self._private)
+            self.remove()
             raise
 
     @property
@@ -32,15 +35,17 @@ class Holdings:
         """What a command enters, by writing to it."""
         return self.cgroup.doors if self.cgroup else []
 
-    def disk_watch(self) -> DiskWatch | None:
+    def _watch(self, most_mb: int | None) -> DiskWatch | None:
         """Return what watches everything that the box can write to; None where it has no limit."""
-        if self._most_disk_mb is None:
+        if most_mb is None:
             return None
         held_by = self.cgroup.processes if self.cgroup else None
-        return DiskWatch((self.folder, self._private), self._most_disk_mb, processes=held_by)
+        return DiskWatch((self.folder, self._private), most_mb, processes=held_by)
 
     def remove(self) -> None:
         """Take all of it away but a folder that was given; the processes have been ended."""
-        if self.cgroup is not None:
-            self.cgroup.remove()
-        scratch.remove(self._private)
+        try:
+            if self.cgroup is not None:
+                self.cgroup.remove()
+        finally:
+            scratch.remove(self._private)

@@ -13,11 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from bakeoff._lib.process import Ended, Program
 from bakeoff.core.boxes import Box, BoxSpec, Command, Ran
-from bakeoff.core.errors import SandboxError, UsageError
+from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Image
 from bakeoff.sandboxes import cgroups, marks, prelude
 from bakeoff.sandboxes.cgroups import Cgroups
 from bakeoff.sandboxes.holdings import Holdings
+from bakeoff.sandboxes.imageless import WHOLE_BOX, refuse_image, refuse_whole_box
 from bakeoff.sandboxes.leftovers import reap
 from bakeoff.sandboxes.supervision import Supervision, impossible
 
@@ -40,36 +41,18 @@ class Local:
         """Return None: wherever there is a shell, there is a box."""
         return None if shutil.which("sh", path=os.defpath) else "there is no sh on this machine"
 
-    @property
-    def limits_kept_by(self) -> str:
-        """What keeps the limits of boxes here; known once the first has been opened."""
-        if self._cgroups is None or not self._cgroups.done():
-            return "not known before the first box is opened"
-        found = self._cgroups.result()
-        if found is None:
-            return "memory and processes: nothing; disk: watched"
-        return f"{', '.join(found.parents)}: control groups, version {found.version}; disk: watched"
-
-    async def image(self, image: Image | None) -> str | None:
+    async def image(self, image: Image | None) -> None:
         """Refuse an image: only a container can start from one."""
-        if image is None:
-            return None
-        wanted = image.name or f"what {image.dockerfile} builds"
-        raise UsageError(
-            f"the task needs a container ({wanted}), which the local sandbox is not; "
-            "choose one with: --sandbox docker (or --sandbox podman)"
-        )
+        refuse_image(image, sandbox="the local sandbox")
 
     async def open(self, spec: BoxSpec) -> Box:
         """Return a box that is ready."""
-        if spec.image is not None or spec.archive is not None:
-            raise SandboxError("a whole-box task needs a container: --sandbox docker")
+        refuse_whole_box(spec)
         if self._cgroups is None:
             self._cgroups = asyncio.create_task(asyncio.to_thread(cgroups.find))
-        found = await asyncio.shield(self._cgroups)
+        path = self._path or os.environ.get("PATH", os.defpath)  # the host's programs are its
         try:
-            path = self._path or os.environ.get("PATH", os.defpath)  # the host's programs are its
-            return _LocalBox(spec, path=path, groups=found)
+            return _LocalBox(spec, path=path, groups=await asyncio.shield(self._cgroups))
         except OSError as error:
             raise SandboxError(f"no box can be opened: {error}") from error
 
@@ -92,7 +75,7 @@ class _LocalBox:
         self._seen = {mount.target: mount.source for mount in spec.mounts}
         self._seen[spec.root] = str(self._holdings.folder)
         self._supervision = Supervision(
-            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk_watch()
+            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk
         )
 
     @property
@@ -164,7 +147,7 @@ class _LocalBox:
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Refuse: there is no image here to differ from."""
-        raise SandboxError("a whole-box task needs a container: --sandbox docker")
+        raise SandboxError(WHOLE_BOX)
 
     async def close(self) -> None:
         """End every process; take the private folders and the control group away."""

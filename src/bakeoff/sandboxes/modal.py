@@ -20,6 +20,7 @@ from bakeoff._lib.process import uncancelled
 from bakeoff.core.boxes import Box, BoxSpec
 from bakeoff.core.errors import SandboxError, UsageError, boundary
 from bakeoff.core.workspace import Image
+from bakeoff.sandboxes.imageless import WHOLE_BOX
 from bakeoff.sandboxes.modal_box import ModalBox
 from bakeoff.sandboxes.modal_sdk import Remote, Sdk, Wanted, why_not
 
@@ -141,7 +142,7 @@ def _check(spec: BoxSpec) -> None:
             "machine, which boxes on Modal cannot; use --sandbox docker, or the agent shell"
         )
     if spec.folder is None:
-        raise UsageError("a whole-box task needs a container: --sandbox docker")
+        raise UsageError(WHOLE_BOX)
     for mount in spec.mounts:
         if mount.writable:
             raise UsageError(f"{mount.target} cannot be written back from Modal: --sandbox docker")

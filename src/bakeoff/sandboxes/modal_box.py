@@ -14,7 +14,8 @@ from bakeoff._lib.kept import Kept
 from bakeoff._lib.process import uncancelled
 from bakeoff.core.boxes import BoxSpec, Command, Ran
 from bakeoff.core.errors import SandboxError, boundary
-from bakeoff.sandboxes import modal_files, modal_sdk
+from bakeoff.sandboxes import modal_files, modal_sdk, prelude
+from bakeoff.sandboxes.imageless import WHOLE_BOX
 from bakeoff.sandboxes.marks import VARIABLE
 from bakeoff.sandboxes.modal_sdk import Remote
 from bakeoff.sandboxes.opening_mark import OpeningMark
@@ -25,7 +26,6 @@ _HOME = "/root"
 _MOVE_S = 600.0
 _KILL_S = 60.0
 _LOOK_S = 0.2
-_BLOCKS_PER_MB = 2048  # the unit of `ulimit -f` is 512 bytes
 
 _ENTER = 'exec 2>&1; cd -- "$1" && printf "%s\\n" "$2" || exit 126; shift 2; exec "$@"'
 
@@ -114,7 +114,7 @@ class ModalBox:
     async def _to_its_end(self, command: Command, mark: str, heard: OpeningMark) -> int | None:
         """Return the exit code, or None where the command's time was over and it was killed."""
         limit = self._spec.limits.disk_mb
-        enter = _ENTER if limit is None else f"ulimit -f {limit * _BLOCKS_PER_MB}; {_ENTER}"
+        enter = _ENTER if limit is None else f"{prelude.largest_file(limit)}; {_ENTER}"
         start = posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
         argv = ("sh", "-c", enter, "sh", start, heard.mark, *command.argv)
         following = asyncio.create_task(
@@ -222,7 +222,7 @@ class ModalBox:
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Refuse: only the folder comes back."""
-        raise SandboxError("a whole-box task needs a container: --sandbox docker")
+        raise SandboxError(WHOLE_BOX)
 
     async def close(self) -> None:
         """End the box; what is in it is lost unless it was stopped first."""

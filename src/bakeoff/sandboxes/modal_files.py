@@ -29,21 +29,25 @@ def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def unpack(packed: Path, folder: Path, *, most_mb: int | None) -> None:
     """Fill the empty *folder* from a tar; SandboxError where it holds too much or is none."""
+    try:
+        _unpack(packed, folder, most_mb)
+    except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
+        raise SandboxError(f"what the box sent back cannot be unpacked: {error}") from error
+
+
+def _unpack(packed: Path, folder: Path, most_mb: int | None) -> None:
     links: list[tarfile.TarInfo] = []
     room = None if most_mb is None else most_mb << 20
-    try:
-        with tarfile.open(packed, "r:") as tar:
-            for member in tar:
-                if room is not None:
-                    room -= member.size
-                    if room < 0:
-                        raise SandboxError(f"the box's files take more than its {most_mb} MB")
-                if member.issym() or member.islnk():
-                    links.append(member)
-                else:
-                    _put(tar, member, folder)
-    except tarfile.TarError as error:
-        raise SandboxError(f"what the box sent back is no archive: {error}") from error
+    with tarfile.open(packed, "r:") as tar:
+        for member in tar:
+            if room is not None:
+                room -= member.size
+                if room < 0:
+                    raise SandboxError(f"the box's files take more than its {most_mb} MB")
+            if member.issym() or member.islnk():
+                links.append(member)
+            else:
+                _put(tar, member, folder)
     for member in sorted(links, key=lambda one: one.issym()):  # hard links first
         _link(member, folder)
 

@@ -12,8 +12,13 @@ def entering(doors: list[Path], *, most_file_mb: int | None) -> tuple[str, ...]:
     steps = [f"echo 0 > {shlex.quote(str(door))} || exit 125" for door in doors]
     steps.append("ulimit -c 0")
     if most_file_mb is not None:
-        steps.append(f"ulimit -f {most_file_mb * 2048}")  # POSIX counts in blocks of 512 bytes
+        steps.append(largest_file(most_file_mb))
     return _shell(steps)
+
+
+def largest_file(most_mb: int) -> str:
+    """Return the line of shell that limits how large a file can get."""
+    return f"ulimit -f {most_mb * 2048}"  # POSIX counts in blocks of 512 bytes
 
 
 def within_rlimits(*, memory_mb: int | None, processes: int | None) -> tuple[str, ...]:

@@ -27,10 +27,11 @@ def how_to_run(path: str, content: str, *, time_s: float, environment: Mapping[s
     """
     if PurePosixPath(path).suffix != ".py":
         return Tests(command=_command(path), time_s=time_s, environment=environment)
+    runner: Runner = "pytest"
     if not _TEST.search(content):
-        return Tests(runner="python", paths=(path,), time_s=time_s, environment=environment)
-    unit = _UNITTEST.search(content) and not _PYTEST.search(content)
-    runner: Runner = "unittest" if unit else "pytest"
+        runner = "python"
+    elif _UNITTEST.search(content) and not _PYTEST.search(content):
+        runner = "unittest"
     return Tests(runner=runner, paths=(path,), time_s=time_s, environment=environment)
 
 

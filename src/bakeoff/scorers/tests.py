@@ -26,7 +26,7 @@ from bakeoff.scorers.clean_room import (
     shortened,
     workspace_of,
 )
-from bakeoff.scorers.tests_report import Report, counts, read_report, signed
+from bakeoff.scorers.tests_report import MARK, Report, counts, read_report, signed
 
 Runner = Literal["pytest", "unittest", "python", "script"]
 
@@ -231,7 +231,7 @@ def _how(ran: Ran) -> str:
     """Return how a command ended, for a person."""
     how = ran.stopped or f"exit code {ran.code}"
     lines = [line for line in ran.output.splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith("bakeoff-report ")]
+    own = [line for line in lines if not line.startswith(MARK)]
     return f"{how}: {one_line(own[-1])}" if own else how
 
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Self
 
+from bakeoff.stats import student
+
 # Sums of the same scores in another order differ by a few ulp: that is no spread between tasks.
 _ROUNDING = 1e-12
 
@@ -176,10 +178,7 @@ def _wilson(proportion: float, n: int, *, level: float, method: str) -> Interval
 
 
 def _student(mean: float, se: float, *, df: int, level: float, unit: bool) -> Interval:
-    # scipy.special imports in a third of the time of scipy.stats.
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(df, 0.5 + level / 2)) * se
+    half = student.quantile(0.5 + level / 2, df) * se
     low, high = mean - half, mean + half
     if unit:
         low, high = max(0.0, low), min(1.0, high)

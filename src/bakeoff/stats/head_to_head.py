@@ -6,12 +6,13 @@ cannot tell.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
 from bakeoff.core.record import Attempt, Status
+from bakeoff.stats import student
 from bakeoff.stats.censored import TimeToSolve, Watched, time_to_solve
 from bakeoff.stats.estimate import Interval, wilson
 from bakeoff.stats.rankings import Measured, Ranking, rank
@@ -116,6 +117,8 @@ class Overall:
 class HeadToHead:
     """The whole comparison. The first three rankings are among those that solved the task.
 
+    `broken` are those of `failed` that never got as far as a result.
+
     `to_solve` ranks everybody by the time to solve with what was cut off taken as censored; it is
     there where a rollout more than once or a failure makes it differ from `fastest`.
     """
@@ -129,8 +132,14 @@ class HeadToHead:
     successful: int
     failed: int
     undecided: int
+    broken: int
     horizon_s: float | None
     notes: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rollout was run."""
+        return not any(_not_run(one) for one in self.contenders)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +189,18 @@ def verdict(attempt: Attempt) -> Verdict:
     return Verdict.UNCHECKED if attempt.passed is None else Verdict.FAILED
 
 
+def shared_verdict(rollouts: Sequence[RolloutFigures]) -> Verdict | None:
+    """Return the verdict that *rollouts* agree on, as far as they have one; None where they do not.
+
+    Some wrong and some out of time: that is failed.
+    """
+    told = [r.verdict for r in rollouts]
+    verdicts = set([v for v in told if v.solved is not None] or told)
+    if verdicts == {Verdict.FAILED, Verdict.TIMED_OUT}:
+        return Verdict.FAILED
+    return verdicts.pop() if len(verdicts) == 1 else None
+
+
 def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> HeadToHead:
     """Compare *entries* on their one task, each rollout of which had *limit_s* seconds."""
     entries = list(entries)
@@ -197,6 +218,7 @@ def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> H
         successful=len(winners),
         failed=sum(one.success is False for one in contenders),
         undecided=sum(one.success is None for one in contenders),
+        broken=sum(one.success is False and not one.decided for one in contenders),
         horizon_s=horizon_s,
         notes=tuple(_notes(contenders, {e.candidate: e.name or e.candidate for e in entries})),
     )
@@ -258,10 +280,8 @@ def _mean(values: Sequence[float | None], *, level: float = 0.95) -> Mean:
     spread = math.hypot(*(v - mean for v in known))
     if len(known) == 1 or not spread:
         return Mean(value=mean, interval=None, values=known)
-    from scipy.special import stdtrit
-
     n = len(known)
-    half = float(stdtrit(n - 1, 0.5 + level / 2)) * spread / math.sqrt(n * (n - 1))
+    half = student.quantile(0.5 + level / 2, n - 1) * spread / math.sqrt(n * (n - 1))
     interval = Interval(low=max(mean - half, 0.0), high=mean + half, level=level, method="t")
     return Mean(value=mean, interval=interval, values=known)
 
@@ -333,25 +353,42 @@ def _average(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _notes(contenders: Sequence[Contender], names: Mapping[str, str]) -> Iterable[str]:
+def _notes(contenders: Sequence[Contender], names: Mapping[str, str]) -> Iterator[str]:
     rollouts = [r for one in contenders for r in one.rollouts]
     if rollouts and all(one.planned == 1 for one in contenders):
         yield (
-            "One rollout per model: every place in a ranking is a single observation. Run with "
-            "--rollouts 5 or more to learn what of it is chance."
+            "One rollout per model: every result and every place in a ranking is a single "
+            "observation. Run with --rollouts 5 or more to learn what of it is chance."
         )
     if unchecked := sum(r.verdict is Verdict.UNCHECKED for r in rollouts):
         yield (
             f"{unchecked} of {len(rollouts)} results are unchecked: nothing says whether the work is "
             "right. Give the task hidden tests, or a judge."
         )
-    for one in contenders:
-        broken = [r for r in one.rollouts if r.verdict is Verdict.ERROR]
-        if broken:
-            yield (
-                f"{names[one.candidate]}: {len(broken)} of {one.planned} rollouts broke; that says "
-                "nothing about the model. Resume the batch to try them again."
-            )
-        missing = one.planned - len(one.rollouts)
-        if missing:
-            yield f"{names[one.candidate]}: {missing} of {one.planned} rollouts have not been run yet."
+    if broken := _counted(contenders, names, lambda one: _how_many(one, Verdict.ERROR)):
+        yield (
+            f"Broken, which says nothing about the model: {broken}. Resume the batch to try again."
+        )
+    if missing := _counted(contenders, names, _not_run):
+        yield f"Not run yet: {missing}. Resume the batch to run the rest."
+
+
+def _how_many(one: Contender, kind: Verdict) -> int:
+    return sum(r.verdict is kind for r in one.rollouts)
+
+
+def _not_run(one: Contender) -> int:
+    return one.planned - len(one.rollouts) + _how_many(one, Verdict.CANCELLED)
+
+
+def _counted(
+    contenders: Sequence[Contender], names: Mapping[str, str], count: Callable[[Contender], int]
+) -> str:
+    """Return who has how many of them, by name; of a single rollout the name is enough."""
+    found = [(one, number) for one in contenders if (number := count(one))]
+    return ", ".join(
+        names[one.candidate]
+        if one.planned == 1
+        else f"{names[one.candidate]} ({number} of {one.planned} rollouts)"
+        for one, number in found
+    )

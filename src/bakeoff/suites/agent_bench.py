@@ -1,7 +1,7 @@
 """The front door for agent benchmarks: a base file, a folder of agents, a folder of cases."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,10 @@ from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.suites.agent_bench_case import Cases
+from bakeoff.suites.agent_bench_case import STORAGE, Cases, Prompts
+from bakeoff.suites.agent_bench_own import own_cases
 from bakeoff.suites.bakeoff_toml import conditions_of, sandbox_spec
+from bakeoff.suites.dialogue_case import holds_cases
 
 CODE_SESSION = "code-session"
 _TEMPERATURE, _MAX_RETRIES, _RETRY_DELAY_S = 0.4, 3, 2.0
@@ -69,20 +71,33 @@ def read_bench(
     """Return the base file at *path* and the *agents*: a file, or a folder with one for each."""
     base, source = _read_base(path, overrides or {})
     found = read_agents(agents or _found(base.benchmark.agent_config, path), base, path.parent)
-    named = base.benchmark.benchmark_dir or base.benchmark.benchmark_path
+    tasks, read = _cases(base, path, boxed=any(agent.needs_box for agent in found))
+    sources = (source, *(agent.source for agent in found), *read)
+    brief = replace(_brief(base, path, found, tasks), sources=sources)
+    return AgentBench(base=base, agents=found, brief=brief)
+
+
+def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], Iterable[Source]]:
+    """Return the cases that the base file names: folders of a benchmark, or our own files."""
+    table = base.benchmark
+    named = table.benchmark_dir or table.benchmark_path
     if named is None:
         raise UsageError(f"{path}: [benchmark] does not say where the cases are: `benchmark_dir`")
-    datasets = base.benchmark.dataset_dir
-    cases = Cases(
-        folder=_found(named, path),
-        datasets=_found(datasets, path) if datasets else None,
-        settings=base.benchmark,
-        boxed=any(agent.needs_box for agent in found),
-        prompts=(_role(base, INSTRUCTOR).system_prompt, _role(base, SUPERVISOR).system_prompt),
+    folder = _found(named, path)
+    prompts = Prompts(
+        instructor=_role(base, INSTRUCTOR).system_prompt,
+        supervisor=_role(base, SUPERVISOR).system_prompt,
     )
-    brief = _brief(base, path, found, cases.tasks())
-    sources = (source, *(agent.source for agent in found), *cases.sources())
-    return AgentBench(base=base, agents=found, brief=replace(brief, sources=sources))
+    if not (folder / STORAGE).is_dir() and folder.is_dir() and holds_cases(folder):
+        return own_cases(folder, table, prompts, boxed=boxed)
+    cases = Cases(
+        folder=folder,
+        datasets=_found(table.dataset_dir, path) if table.dataset_dir else None,
+        settings=table,
+        boxed=boxed,
+        prompts=prompts,
+    )
+    return cases.tasks(), cases.sources()
 
 
 def _read_base(path: Path, overrides: Mapping[str, str]) -> tuple[BaseFile, Source]:
@@ -139,7 +154,8 @@ def _read_agent(path: Path, base: BaseFile, places: tuple[Path, ...]) -> BenchAg
     file = convert(data, AgentFile, source=str(path), line_of=partial(line_of, text))
     name = file.framework
     if name in BARE_MODEL:
-        name = CODE_SESSION if file.run_code else "direct"
+        runs_code = base.llm.run_code if file.run_code is None else file.run_code
+        name = CODE_SESSION if runs_code else "direct"
     agent_id = file.id or path.stem
     if file.model is None and name in ("direct", CODE_SESSION, "shell"):
         raise UsageError(f"{path}: `model` is missing: which model is this agent?")
@@ -211,7 +227,9 @@ def _line(table: SeatTable, rpm_per_model: Mapping[str, float]) -> dict[str, Jso
         "max_retries": _MAX_RETRIES if table.max_retries is None else table.max_retries,
         "retry_delay_s": _RETRY_DELAY_S if table.retry_delay is None else table.retry_delay,
     }
-    rpm = table.rpm if table.rpm is not None else rpm_per_model.get(table.model or "")
+    name = table.model or ""
+    named = (rpm_per_model.get(known) for known in (name, name.partition("/")[2]))
+    rpm = next((rpm for rpm in (table.rpm, *named) if rpm is not None), None)
     if rpm is not None:
         settings["rpm"] = rpm
     if table.adaptive_rate_limit is not None:

@@ -1,7 +1,7 @@
 """The cases of an agent benchmark: a folder each, with what the instructor knows and what is hidden."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +14,15 @@ from bakeoff.core.brief import Source
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
-from bakeoff.suites.data_room import EVALUATION, GROUND_TRUTH, DataRoom
+from bakeoff.suites.data_room import (
+    BETTER_THAN_THE_BASELINE,
+    EVALUATION,
+    GROUND_TRUTH,
+    DataRoom,
+)
 
 LIST = Path("meta_info", "benchmark_list.json")
 STORAGE = "storage"
-BETTER_THAN_THE_BASELINE = 1e-6
 _NUMBERED = re.compile(r"^\s*\d+[.)]\s+")
 _HEADING = re.compile(
     r"^[ \t]*(?:#+[ \t]*)?\*\*(Objective|Your Knowledge):?\*\*:?[ \t]*", re.MULTILINE
@@ -26,30 +30,26 @@ _HEADING = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cases:
-    """The cases in a benchmark's folder; `boxed` says that some agent needs files of its own.
+class Prompts:
+    """How the roles are to be played, where the base file says so."""
 
-    `prompts` are the instructor's and the supervisor's, where the base file has some.
-    """
+    instructor: str | None = None
+    supervisor: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases:
+    """The cases in a benchmark's folder; `boxed` says that some agent needs files of its own."""
 
     folder: Path
     datasets: Path | None
     settings: BenchmarkTable
     boxed: bool
-    prompts: tuple[str | None, str | None]
+    prompts: Prompts
 
     def ids(self) -> list[str]:
         """Return the cases that are to be run, in the order of the list."""
-        listed = self._listed()
-        chosen = self.settings.test_cases
-        if chosen is None:
-            return listed
-        for case in chosen:
-            if case not in listed:
-                raise UsageError(
-                    f"{self.folder}: no case is called {case!r}; {did_you_mean(case, listed)}"
-                )
-        return list(dict.fromkeys(chosen))
+        return chosen_of(self._listed(), self.settings.test_cases, self.folder)
 
     def _listed(self) -> list[str]:
         if not self.folder.is_dir():
@@ -63,7 +63,10 @@ class Cases:
         else:
             listed = sorted(f.name for f in storage.glob("*") if f.is_dir())
         if not listed:
-            raise UsageError(f"{self.folder}: no cases are in this benchmark")
+            raise UsageError(
+                f"{self.folder}: no cases are in this benchmark: neither {STORAGE}/<id>/ folders nor "
+                "files with an `objective`"
+            )
         return listed
 
     def tasks(self) -> list[Task]:
@@ -123,9 +126,19 @@ class Cases:
             shards=_shards(told / "shards.md") if sharded else (),
             max_turns=self.settings.max_turns,
             mode=self.settings.user_type,
-            instructor_prompt=self.prompts[0],
-            supervisor_prompt=None if sharded else self.prompts[1],
+            instructor_prompt=self.prompts.instructor,
+            supervisor_prompt=None if sharded else self.prompts.supervisor,
         )
+
+
+def chosen_of(listed: Sequence[str], chosen: Sequence[str] | None, folder: Path) -> list[str]:
+    """Return the cases of *folder* that are to be run: those *chosen*, or all that are *listed*."""
+    if chosen is None:
+        return list(listed)
+    for case in chosen:
+        if case not in listed:
+            raise UsageError(f"{folder}: no case is called {case!r}; {did_you_mean(case, listed)}")
+    return list(dict.fromkeys(chosen))
 
 
 def _some_folder(path: Path) -> Path | None:

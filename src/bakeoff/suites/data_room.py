@@ -12,6 +12,8 @@ DATASETS = f"{ROOT}/datasets"
 GROUND_TRUTH = "/bakeoff/ground_truth"
 EVALUATION = "/bakeoff/evaluation"
 PREDICTION = "submission.csv"
+BETTER_THAN_THE_BASELINE = 1e-6
+"""The least skill that passes."""
 
 
 @dataclass(frozen=True, kw_only=True)

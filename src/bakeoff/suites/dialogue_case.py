@@ -16,9 +16,13 @@ from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
-from bakeoff.suites.agent_bench_case import BETTER_THAN_THE_BASELINE
 from bakeoff.suites.bakeoff_toml import model_spec, with_settings
-from bakeoff.suites.data_room import EVALUATION, GROUND_TRUTH, DataRoom
+from bakeoff.suites.data_room import (
+    BETTER_THAN_THE_BASELINE,
+    EVALUATION,
+    GROUND_TRUTH,
+    DataRoom,
+)
 from bakeoff.suites.task_folder import is_task_folder
 
 _ENDINGS = (".toml", ".json")
@@ -54,15 +58,17 @@ def case_files(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.iterdir()) if is_case_file(path)]
 
 
-def read_cases(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
-    """Return the dialogue in the file *path*, or those in the folder."""
+def read_cases(
+    path: Path, overrides: Mapping[str, str] | None = None, *, boxed: bool = False
+) -> Brief:
+    """Return the dialogue in the file *path*, or those in the folder; *boxed*, each has a box."""
     files = case_files(path) if path.is_dir() else [path]
     tasks: dict[str, Task] = {}
     roles: dict[str, ModelSpec] = {}
     sources = []
     for file in files:
         case, line = _read(file)
-        task = _Case(file=file, case=case, line_of=line).task()
+        task = _Case(file=file, case=case, line_of=line, boxed=boxed or case.run_code).task()
         if task.id in tasks:
             raise UsageError(f"{file}: case {task.id!r} is there twice; give each its own `id`")
         tasks[task.id] = task
@@ -97,10 +103,11 @@ def _read(path: Path) -> tuple[DialogueFile, _LineOf]:
 class _Case:
     """One dialogue file."""
 
-    def __init__(self, *, file: Path, case: DialogueFile, line_of: _LineOf) -> None:
+    def __init__(self, *, file: Path, case: DialogueFile, line_of: _LineOf, boxed: bool) -> None:
         self._file = file
         self._case = case
         self._line_of = line_of
+        self._boxed = boxed
 
     def task(self) -> Task:
         """Return the case as a task."""
@@ -151,7 +158,7 @@ class _Case:
             tests=self._folder("tests", case.tests),
             evaluation=self._parent("evaluation", evaluation.metrics) if evaluation else None,
             truth=self._parent("evaluation", evaluation.truth) if evaluation else None,
-            boxed=case.run_code,
+            boxed=self._boxed,
         )
 
     def _scorers(self) -> tuple[ScorerSpec, ...]:

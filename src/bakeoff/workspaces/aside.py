@@ -99,7 +99,8 @@ def _feed(process: subprocess.Popen[bytes], pieces: Iterable[bytes]) -> None:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # whoever waits for it was faster
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 async def aside(

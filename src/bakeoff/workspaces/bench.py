@@ -27,6 +27,7 @@ from bakeoff.core.workspace import Change, Workspace
 from bakeoff.workspaces import archive, files, pristine
 from bakeoff.workspaces.aside import aside
 from bakeoff.workspaces.files import RoomFiles
+from bakeoff.workspaces.paths import parts_of
 from bakeoff.workspaces.pristine import Pristine
 from bakeoff.workspaces.protection import Protection
 from bakeoff.workspaces.shelf import Shelf
@@ -210,7 +211,7 @@ def _workspace(task: Task) -> Workspace:
 
 def _protection(task: Task, more: tuple[str, ...]) -> Protection:
     workspace = _workspace(task)
-    start = "/".join(part for part in workspace.workdir.split("/") if part not in ("", "."))
+    start = "/".join(parts_of(workspace.workdir))
     tops = {top.encode() for top in ("", start, "src", f"{start}/src".lstrip("/"))}
     told = "\n".join(message.content for message in task.messages)
     return Protection(patterns=(*workspace.protected, *more), tops=tops, asked_for=told)

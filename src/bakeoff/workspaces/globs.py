@@ -7,6 +7,8 @@ files are bytes: an agent may give a file a name that is no text.
 import re
 import string
 
+from bakeoff.workspaces.paths import parts_of
+
 _POSIX = {
     b"alnum": string.ascii_letters + string.digits,
     b"alpha": string.ascii_letters,
@@ -35,7 +37,7 @@ def inside(pattern: str) -> re.Pattern[bytes]:
 
     Raises ValueError where the pattern leads out of the root or says nothing.
     """
-    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    parts = parts_of(pattern)
     if not parts or ".." in parts:
         raise ValueError(f"{pattern!r} names nothing inside the workspace")
     plain = translated("/".join(parts).encode("utf-8", "surrogateescape"))
@@ -44,7 +46,7 @@ def inside(pattern: str) -> re.Pattern[bytes]:
 
 def literal_start(pattern: str) -> str:
     """Return the folders that every match of a glob lies in."""
-    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    parts = parts_of(pattern)
     wild = next((n for n, part in enumerate(parts) if set(part) & set("*?[\\")), len(parts))
     return "/".join(parts[: min(wild, len(parts) - 1)])
 

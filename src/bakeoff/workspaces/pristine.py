@@ -15,6 +15,7 @@ from bakeoff.workspaces.git import WHEN, git, last_words, make_repository
 from bakeoff.workspaces.globs import inside
 from bakeoff.workspaces.ignore import NAME as IGNORE_FILE
 from bakeoff.workspaces.ignore import IgnoreRules
+from bakeoff.workspaces.paths import plain_path
 from bakeoff.workspaces.scan import Scan
 from bakeoff.workspaces.snapshot import LINK, NO_CAPS, Snapshot, take
 from bakeoff.workspaces.trees import bring, lay
@@ -116,7 +117,7 @@ def _lay_files(work: Work, workspace: Workspace, root: Path, cache: Path) -> Non
         except ValueError as error:
             raise SandboxError(f"{name!r} is not a path inside the workspace") from error
     if workspace.workdir:
-        folder.make_folder(os.fsencode(_plain(workspace.workdir)))
+        folder.make_folder(os.fsencode(plain_path(workspace.workdir)))
 
 
 def _remove(work: Work, patterns: tuple[str, ...], folder: Folder) -> None:
@@ -131,16 +132,9 @@ def _remove(work: Work, patterns: tuple[str, ...], folder: Folder) -> None:
             folder.remove(path)
 
 
-def _plain(path: str) -> str:
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise SandboxError(f"{path!r} leads out of the workspace; give a path inside it")
-    return "/".join(parts)
-
-
 def _give_history(work: Work, folder: Path, snapshot: Snapshot, workdir: str) -> None:
     """Put a `.git` with one commit, and nothing that tells of another, where the agent starts."""
-    trusted, start = folder / "git", _plain(workdir)
+    trusted, start = folder / "git", plain_path(workdir)
     under = os.fsencode(start) + b"/"
     if not start:
         tree = f"{snapshot.commit}^{{tree}}"

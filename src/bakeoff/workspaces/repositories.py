@@ -15,6 +15,7 @@ from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Tree
 from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.git import git, last_words, make_repository, program
+from bakeoff.workspaces.paths import parts_of
 
 _TIME_S = 1800.0
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -100,7 +101,7 @@ def check_out(work: Work, tree: Tree, repository: Path, into: Path) -> None:
     files.mkdir(parents=True)
     try:
         make_repository(git_dir, borrowing=(repository,), sha256=len(str(tree.commit)) == 64)
-        subdir = "/".join(part for part in (tree.subdir or "").split("/") if part not in ("", "."))
+        subdir = "/".join(parts_of(tree.subdir or ""))
         patterns = tree.sparse or ((f"/{subdir}/",) if subdir else ())
         more = {"GIT_WORK_TREE": str(files)}
         options = ["-c", "core.bare=false"]

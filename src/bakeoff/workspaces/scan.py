@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bakeoff._lib.unlock import unlock
 from bakeoff.core.errors import SandboxError
 
 _DOWN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -148,20 +149,9 @@ def _opened(name: bytes, parent: int | None, flags: int) -> Iterator[int]:
     try:
         opened = os.open(name, flags, dir_fd=parent)
     except PermissionError:
-        _unlock(name, parent)
+        unlock(name, parent)
         opened = os.open(name, flags, dir_fd=parent)
     try:
         yield opened
     finally:
         os.close(opened)
-
-
-def _unlock(name: bytes, parent: int | None) -> None:
-    if not hasattr(os, "O_PATH"):
-        os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=False)
-        return
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 -- the only way to change just this
-    finally:
-        os.close(handle)

@@ -8,6 +8,7 @@ from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Tree
 from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.folder import Folder
+from bakeoff.workspaces.paths import plain_path
 from bakeoff.workspaces.repositories import check_out, fetched
 
 
@@ -33,10 +34,7 @@ def lay(work: Work, source: Path, folder: Folder, *, at: str = "") -> None:
 
     What has the same name is replaced, folders are merged. Git's own folders stay behind.
     """
-    under = "/".join(part for part in at.split("/") if part not in ("", "."))
-    if ".." in under.split("/"):
-        raise SandboxError(f"{at!r} leads out of the workspace; give a path inside it")
-    top = os.fsencode(under)
+    top = os.fsencode(plain_path(at))
     if top:
         folder.make_folder(top)
     _lay(work, os.fsencode(source), folder, top + b"/" if top else b"")

@@ -1,0 +1,293 @@
+"""What the reference pages say of each key, in words: the rest follows from the code."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bakeoff.config import dialogue_file, entries, run_file, task_file
+from bakeoff.models import (
+    anthropic,
+    embedded,
+    gemini,
+    ollama,
+    openai_compatible,
+    openai_responses,
+    prices,
+    scripted,
+)
+
+Struct = type[msgspec.Struct]
+
+# Where a table stands in a run file, in the order of the page.
+RUN_FILE: tuple[tuple[str, Struct], ...] = (
+    ("Top level", run_file.RunFile),
+    ("`[[models]]`, and each of `[roles]`", run_file.ModelTable),
+    ("`[[agents]]`", run_file.AgentTable),
+    ("`[[tasks]]`", run_file.TaskTable),
+    ("`messages` of a task", entries.MessageTable),
+    ("`scorers`, of the run or of a task", entries.ScorerTable),
+    ("`[limits]`", run_file.LimitsTable),
+    ("`[budget]`", run_file.BudgetTable),
+    ("`[sandbox]`", run_file.SandboxTable),
+    ("each of `[endpoints]`", entries.EndpointTable),
+    ("`[[price]]`, in a file of prices", prices.PriceEntry),
+)
+
+MODEL_SETTINGS: tuple[tuple[str, Struct], ...] = (
+    ("`openai`, `openai-compatible` and all that speak it", openai_compatible.Settings),
+    ("`openai-responses`", openai_responses.Settings),
+    ("`anthropic`", anthropic.Settings),
+    ("`google`", gemini.Settings),
+    ("`ollama`", ollama.LineSettings),
+    ("`embedded`", embedded.Settings),
+    ("`scripted`", scripted.Script),
+    ("`rules` of `scripted`", scripted.Rule),
+)
+
+# Where a table stands in task.toml.
+TASK_FILE: tuple[tuple[str, Struct], ...] = (
+    ("Top level", task_file.TaskFile),
+    ("`[repo]`", task_file.RepoTable),
+    ("`[box]`", task_file.BoxTable),
+    ("`[tests]`", task_file.TestsTable),
+    ("`[[rubrics]]`", task_file.RubricTable),
+    ("`scorers`", entries.ScorerTable),
+)
+
+DIALOGUE_FILE: tuple[tuple[str, Struct], ...] = (
+    ("Top level", dialogue_file.DialogueFile),
+    ("`[evaluation]`", dialogue_file.EvaluationTable),
+    ("`scorers`", entries.ScorerTable),
+    ("each of `[roles]`", run_file.ModelTable),
+)
+
+_LINE = {
+    "timeout_s": "seconds for one request with all its tries; waiting for its turn is not counted",
+    "max_retries": "further tries after a fault that may pass",
+    "retry_delay_s": "seconds before the second try",
+    "retry_backoff": "each further wait is so many times longer, up to 60 s",
+    "stream": "ask for a stream; then the time to the first token is measured",
+    "keep_raw": "keep the server's JSON with the outcome",
+}
+_LIMITS = {
+    "max_concurrency": "requests of this model at once",
+    "rpm": "requests of this model per minute",
+    "tpm": "tokens of this model per minute",
+    "adaptive": "find out by itself how many requests the endpoint takes at once",
+}
+
+# One line for each key. A key without one stops the generator, and so the test of these pages.
+NOTES: Mapping[Struct, Mapping[str, str]] = {
+    run_file.RunFile: {
+        "name": "the name of the run, and of its folder; default: the file's stem",
+        "description": "for people",
+        "suites": "JSON suites, task folders or folders of those, relative to this file",
+        "tasks": "tasks written here, after those of the suites",
+        "models": "names, or tables; default: the endpoint that a suite's metadata names",
+        "agents": "names, or tables; default: `direct`, the bare model; `shell` in a workspace",
+        "rollouts": "independent repetitions of each task",
+        "parallel": "trials at once; default: 8",
+        "pause_s": "seconds each worker waits between two trials; default: what a suite says, else 0",
+        "warm_up": "ask each local model for one token before the first trial, so that it is loaded",
+        "parameters": "sent with every request; those of a task win, and those of a model win over both",
+        "scorers": "for tasks where neither the task nor its suite names any",
+        "pass_threshold": "the score from which a trial has passed, where neither task nor suite says; default: 1",
+        "limits": "what one attempt may spend",
+        "budget": "what the whole run may spend",
+        "prices": "a file of your own prices, relative to this one; they win over the packaged ones",
+        "roles": "supporting models by role, such as `judge` or `instructor`",
+        "sandbox": "where the commands of workspace tasks run: a name, or a table",
+        "endpoints": "limits of whole endpoints: by URL, or by provider for each of its addresses",
+    },
+    entries.EndpointTable: {
+        "max_concurrency": "requests at once, of all models there together",
+        "rpm": "requests per minute, of all models there together",
+        "tpm": "tokens per minute, of all models there together",
+        "adaptive": "find out how many requests at once it takes",
+    },
+    run_file.ModelTable: {
+        "model": "`provider/name`; with `base_url`, the name as the server knows it; or `module:attr`",
+        "name": "what it is called in results; default: the name of the model",
+        "base_url": "`http://host:port/v1`, or the full URL of either API",
+        "api_key": "sent as a bearer token; write `${NAME}`",
+        "headers": "sent with every request",
+        "parameters": "sent with every request; they win over those of the task and of the run",
+        "settings": "of the provider; see [settings of a model](run-file.md#settings-of-a-model)",
+    },
+    run_file.AgentTable: {
+        "agent": "a name that `bakeoff list agents` shows, or `module:attr`",
+        "name": "what it is called in results",
+        "version": "part of its identity: change it when your agent changes",
+        "settings": "passed to the agent",
+    },
+    run_file.TaskTable: {
+        "id": "unique in the run",
+        "prompt": "the one message of the user; either this or `messages`",
+        "messages": "a whole conversation; either this or `prompt`",
+        "name": "for people",
+        "category": "the group it is counted in",
+        "parameters": "sent with the request",
+        "expected": "the target that scorers compare with",
+        "scorers": "names, or tables; default: those of the run, else by the kind of `expected`",
+        "pass_threshold": "the score from which a trial has passed; default: that of the run, else 1",
+        "time_s": "seconds for one attempt; the shorter of this and `limits.time_s` holds",
+        "metadata": "kept with the task; not part of its identity",
+    },
+    entries.MessageTable: {
+        "role": "`system`, `user` or `assistant`",
+        "content": "text, or parts that hold text",
+    },
+    entries.ScorerTable: {
+        "scorer": "a name that `bakeoff list scorers` shows, or `module:attr`",
+        "weight": "its share of the task's score; with 0 it informs and does not count",
+        "settings": "of the scorer; see the guide",
+    },
+    run_file.LimitsTable: {
+        "time_s": "seconds for one attempt, with all its requests; none: no limit",
+        "requests": "requests to the candidate's model in one attempt",
+        "output_tokens": "no further request once so many were written; none: no limit",
+        "tokens": "no further request once so many were read and written by the candidate's model",
+        "cost_usd": "no further request once the candidate's cost so much; needs a known price",
+        "scoring_s": "seconds for all scorers of one attempt together",
+        "attempts": "how often a trial is tried where faults are transient",
+        "interventions": "how often the instructor may step in where an agent asks or is not done",
+    },
+    run_file.BudgetTable: {
+        "max_cost_usd": "as `--max-cost`: US dollars for everything, never passed",
+        "max_tokens": "as `--max-tokens`: tokens in and out of everybody, never passed",
+    },
+    run_file.SandboxTable: {
+        "name": "one that `bakeoff list sandboxes` shows, or `container`; default: the best there is",
+        "settings": "of the sandbox; see the guide",
+    },
+    prices.PriceEntry: {
+        "models": "patterns of `provider/model`, in which `*` and `?` work; the longest wins",
+        "input": "US dollars per million tokens read",
+        "output": "US dollars per million tokens written, with the reasoning",
+        "cached": "US dollars per million tokens read from a cache; default: as `input`",
+        "max_output": "tokens of the longest answer, where no request says `max_tokens`",
+    },
+    openai_compatible.Settings: {
+        **_LINE,
+        "api_type": "default: what the URL says, else `chat`",
+        "rename": "what the server calls our parameters",
+        **_LIMITS,
+    },
+    openai_responses.Settings: {**_LINE, **_LIMITS},
+    anthropic.Settings: {
+        **_LINE,
+        "max_tokens": "of an answer where neither the test nor the model says so: it is required",
+        "anthropic_version": "the version of the API",
+        **_LIMITS,
+    },
+    gemini.Settings: {**_LINE, **_LIMITS},
+    ollama.LineSettings: {**_LINE, **_LIMITS},
+    embedded.Settings: {
+        "path": "a GGUF file of your own; default: the packaged weights",
+        "slots": "generations at once",
+        "threads": "of each generation",
+        "context": "tokens of prompt and answer together",
+    },
+    scripted.Script: {
+        "rules": "the first that matches the last message replies",
+        "replies": "else one of these, by rollout; else the last message is repeated",
+        "delay_s": "seconds before each answer",
+        "fault_every": "every so-manyth rollout faults",
+    },
+    scripted.Rule: {
+        "match": "a regular expression, case ignored",
+        "reply": "what to say",
+    },
+    task_file.TaskFile: {
+        "id": "unique in the run; default: the name of the folder",
+        "name": "for people",
+        "category": "the group it is counted in",
+        "tags": "for people; kept with the task",
+        "metadata": "kept with the task; not part of its identity",
+        "time_s": "seconds that an agent may take; the shorter of this and `limits.time_s` holds",
+        "pass_threshold": "the score from which a trial has passed",
+        "check": "a command that the agent may know and run; it is never the verdict",
+        "protected": "paths and globs that are as they were while the work is graded",
+        "repo": "where the files come from, before those of `files/`",
+        "box": "the box the work is done in",
+        "tests": "how the hidden tests in `tests/` are run",
+        "rubrics": "criteria, each with a weight of its own",
+        "rubrics_weight": "the share of all rubrics together in the task's score",
+        "scorers": "more scorers, beside tests and rubrics; names, or tables",
+    },
+    task_file.RepoTable: {
+        "path": "a folder or a repository, from this folder",
+        "url": "a repository to fetch",
+        "bundle": "a git bundle, from this folder",
+        "commit": "all 40 (or 64) digits; a plain folder needs none",
+        "subdir": "only this folder of it",
+        "sparse": "only these paths of it",
+    },
+    task_file.BoxTable: {
+        "image": "for containers; either this or `dockerfile`",
+        "dockerfile": "a Dockerfile in a folder of its own, such as `box/Dockerfile`",
+        "setup": "commands before the agent comes, and again before the grade",
+        "setup_s": "seconds for them",
+        "root": "where the files lie in the box",
+        "workdir": "where in them the agent starts",
+        "environment": "variables; nothing of the host's is there",
+        "network": "whether the box has one",
+        "memory_mb": "memory, in megabytes",
+        "processes": "processes at once",
+        "disk_mb": "what may be written, in megabytes",
+        "cpus": "processors, also parts of one",
+    },
+    task_file.TestsTable: {
+        "runner": "default: what the files in `tests/` say",
+        "command": "what starts Python; without `runner`, the whole command, run as a script",
+        "paths": "default: every `test_*.py` in `tests/`",
+        "named": "tests that must have passed, whatever the others do",
+        "time_s": "seconds for all of them",
+        "partial": "true: the share of tests that pass is the score",
+        "environment": "variables for the tests",
+        "weight": "their share of the task's score",
+    },
+    task_file.RubricTable: {
+        "id": "unique in the task",
+        "criterion": "what is asked for",
+        "weight": "its share among the rubrics",
+        "evaluation_criteria": "what the judge is told about how to grade it",
+        "tests": "scripts in `tests/` that decide it; without any, the judge does",
+    },
+    dialogue_file.DialogueFile: {
+        "objective": "what the person wants",
+        "id": "unique in the run; default: the name of the file",
+        "name": "for people",
+        "category": "the group it is counted in",
+        "knowledge": "what the person knows and may say",
+        "reference": "what guides the instructor and must not be given away",
+        "supervision": "what the supervisor holds messages against; default: `reference`",
+        "shards": "pieces of knowledge, told one to three a turn; instead of a reference",
+        "opening": "the first message as it stands; default: the instructor thinks of one",
+        "max_turns": "then the conversation is over, as *limited*",
+        "answer": "what is scored: the agent's last message, or all of them",
+        "instructor_prompt": "your own words on how to play the role",
+        "supervisor_prompt": "your own words on how to play the role",
+        "system": "a system message for the agent",
+        "parameters": "sent with the agent's requests",
+        "expected": "the target that scorers compare with",
+        "scorers": "names, or tables; default: by the kind of `expected`",
+        "pass_threshold": "the score from which it has passed; default: 1, or with `evaluation` more than the baseline",
+        "time_s": "seconds for one attempt; the shorter of this and `limits.time_s` holds",
+        "metadata": "kept with the task; not part of its identity",
+        "datasets": "a folder that can be read in the box",
+        "files": "a folder that may be changed in the box",
+        "tests": "a folder that is hidden until the work is graded",
+        "evaluation": "a metric for a file that the agent predicts",
+        "run_code": "that there is a box, also without files",
+        "roles": "`instructor` and `supervisor`: names, or tables",
+    },
+    dialogue_file.EvaluationTable: {
+        "metrics": "a Python file with `evaluate(y_true_path, y_pred_path)`, in a folder of its own",
+        "truth": "the file with the truth, in a folder of its own",
+        "prediction": "what the agent writes, where it starts",
+        "baseline": "the metric of something simple: a score of 0",
+        "best": "the best that the metric can be: a score of 1",
+        "higher_is_better": "whether a larger metric is better",
+    },
+}

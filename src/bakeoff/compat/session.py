@@ -1,0 +1,35 @@
+"""A session at one of the older front doors: its run, which may be stopped, and its exit codes."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Unpack
+
+from bakeoff import api
+from bakeoff.api.interrupting import interruptible
+from bakeoff.api.runs import Run
+from bakeoff.core.brief import Brief
+
+EXIT_FAULTED, EXIT_BUDGET, EXIT_INTERRUPTED = 3, 4, 130
+
+
+def run_in(
+    ledger: Path,
+    brief: Brief | None,
+    *,
+    resumed: bool,
+    say: Callable[[str], None],
+    **options: Unpack[api.Options],
+) -> Run | None:
+    """Run *brief* in the folder *ledger*, or what is missing there; None where it is cut short."""
+    options["command"] = tuple(sys.argv[1:])
+    if resumed:
+        options["resume"] = str(ledger)
+    else:
+        options["folder"] = ledger
+    return interruptible(api.run_async(brief, **options), options["stop"], say)
+
+
+def exit_code(run: Run) -> int:
+    """Return how a run that went to its end is told to a shell."""
+    return EXIT_FAULTED if run.summary().buckets.faults else 0
