@@ -29,6 +29,7 @@ _SOAK = re.compile(
     r"|e2e/test_rollouts_containers\.py::.*podman"
     r"|e2e/test_batch_tasks\.py::.*\[(write_file|fix_off_by_one|parse_durations|build_order)\]"
     r"|faults/test_hostile_boxes\.py::.*podman"
+    r"|component/test_scratch\.py::.*hundred_thousand"
     r"|hundred_thousand.*(docker|podman)"
     r"|hundred_thousand_ignored_files"
     r"|thirty_boxes.*podman"

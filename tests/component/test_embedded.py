@@ -35,7 +35,7 @@ def question(text: str, **parameters: Any) -> Request:
 
 
 CAPITAL = question("What is the capital of France?")
-ENDLESS = question("Write a long story about the sea.", max_tokens=400, ignore_eos=True)
+ENDLESS = question("Write a long story about the sea.", max_tokens=1800, ignore_eos=True)
 
 
 def with_model(work: Callable[[EmbeddedModel], Awaitable[T]], **settings: Any) -> T:

@@ -305,6 +305,14 @@ class TestLimits:
         rigs = workshop(troubled, agent=agent(undeterred))
         assert outcome_of(rigs, limits=Limits(time_s=0.05)).status is Status.LIMITED
 
+    def test_a_request_that_was_cut_was_made(self) -> None:
+        async def never(_: Request) -> str:
+            return await hang()
+
+        attempt = outcome_of(workshop(never), limits=Limits(time_s=0.05))
+        assert attempt.status is Status.LIMITED
+        assert attempt.spent.requests == 1
+
     def test_spent_requests_limit_the_attempt(self) -> None:
         async def insist(task: Task, model: Asks) -> NoReturn:
             while True:

@@ -146,6 +146,54 @@ def test_tokens_per_minute_are_kept_by_what_answers_really_took() -> None:
         assert 1.2 <= time.monotonic() - began < 4
 
 
+# --- a server that is not there
+
+
+def test_a_server_that_nobody_has_reached_is_given_up_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bakeoff.models.gate._PATIENCE_S", 0.3)
+    with Loopback() as server:
+        spec = spec_of(server, max_retries=40, retry_delay_s=0.1, retry_backoff=1)
+
+    async def main() -> list[str]:
+        model = build(spec, Gates().of(spec))
+        said = []
+        for _ in range(5):
+            with pytest.raises(ProviderError) as caught:
+                await model.complete(QUESTION)
+            assert not caught.value.transient
+            said.append(str(caught.value))
+        await model.close()
+        return said
+
+    began = time.monotonic()
+    said = asyncio.run(main())
+    assert time.monotonic() - began < 0.05 * 40  # not even the first was tried to its end
+    where = (spec.base_url or "").removesuffix("/v1")
+    told = f"nothing answers at {where}: connection refused, and so it was all the time: is it running?"
+    assert said == [told] * 5
+
+
+def test_a_server_that_goes_away_is_waited_for() -> None:
+    async def main() -> None:
+        model = build(spec, gates.of(spec))
+        try:
+            await model.complete(QUESTION)
+        finally:
+            await model.close()
+
+    gates = Gates()
+    with Loopback() as server:
+        spec = spec_of(server, max_retries=1, retry_delay_s=0.01)
+        asyncio.run(main())
+    gate = gates.of(spec)
+    gate._endpoint._silent_since = -1e9  # long ago
+    with pytest.raises(ProviderError, match=r"connection refused \(2 times\)") as caught:
+        asyncio.run(main())
+    assert caught.value.transient
+
+
 # --- the load a server bears
 
 

@@ -428,6 +428,7 @@ def test_on_a_terminal_every_model_is_a_row_that_lives(tmp_path: Path) -> None:
         batch = scene(tmp_path, everywhere(server, "solver", "quick"))
         seen = _on_a_terminal(batch.words(), {"OLLAMA_HOST": NO_OLLAMA})
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+    assert re.search(r"model\s+result\s+time\s+prompts\s+tokens\s+cost\s", plain), "80 columns"
     assert "0 of 2 models done" in plain
     assert "1 of 2 models done" in plain
     assert re.search(r"The solver\s+\S running\s+[\d.]+ m?s\s+[12]\s+(120|240)", plain)
@@ -441,7 +442,7 @@ def _on_a_terminal(words: list[str | Path], env: dict[str, str]) -> str:
     parent, child = pty.openpty()
     process = subprocess.Popen(
         [str(word) for word in words], stdin=child, stdout=child, stderr=child,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40", **env},
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40", **env},
         start_new_session=True,
     )  # fmt: skip
     os.close(child)

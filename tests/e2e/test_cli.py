@@ -1,5 +1,6 @@
 """The command line as a person uses it: a process of its own, a real server, real files."""
 
+import io
 import json
 import os
 import re
@@ -16,7 +17,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+from rich.console import Console
 
+import bakeoff
+from bakeoff.cli.tables import print_summary
 from support.cli import BAKEOFF, Ended
 from support.loopback import Asked, Loopback, Reply, chat
 
@@ -240,6 +244,25 @@ def test_the_summary_printed_is_the_summary_as_data(cli: Cli, suite: Path, tmp_p
 
 
 # --- init, validate, schema
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_a_narrow_terminal_hides_no_name_and_no_figure(
+    suite: Path, tmp_path: Path, width: int
+) -> None:
+    models = ["scripted/a-rather-long-name-of-a-model", "scripted/b"]
+    run = bakeoff.run(suite, models=models, rollouts=2, output=tmp_path / "runs")
+    out = Console(file=io.StringIO(), width=width)
+    print_summary(run.summary(), out=out)
+    told = out.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in told
+    tables = re.split(r"^(?:by category|pass@k|speed and cost).*$", told, flags=re.MULTILINE)
+    assert len(tables) == 4
+    for table in tables:
+        letters = "".join(line.split(" ")[1] for line in table.splitlines() if line.startswith(" "))
+        assert "scripted/" in letters or "even" in letters, table
+    assert "p50/p95" in told
+    assert "0.917" in told
 
 
 def test_init_gives_something_that_validates_and_runs(cli: Cli, tmp_path: Path) -> None:

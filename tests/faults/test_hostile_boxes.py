@@ -186,7 +186,7 @@ def test_a_hundred_thousand_files_are_taken_away(backend: Backend, folder: Path)
     async def run() -> Ran:
         async with backend.box(folder) as box:
             script = "import os; os.chdir(os.environ['HOME'])" + MANY
-            return await box.run(Command(argv=("python3", "-c", script), time_s=150))
+            return await box.run(Command(argv=("python3", "-c", script), time_s=300))
 
     result = asyncio.run(run())
     assert result.output == "made\n"

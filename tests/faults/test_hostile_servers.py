@@ -761,7 +761,15 @@ def test_nobody_there_is_a_fault_that_may_pass() -> None:
             return attempt
 
         attempt = run(main())
-    check(attempt, Case("", Reply, True, ("cannot connect", "127.0.0.1", "(3 times)")))
+    check(
+        attempt,
+        Case(
+            "",
+            Reply,
+            True,
+            ("nothing answers at http://127.0.0.1", "connection refused", "(3 times)"),
+        ),
+    )
 
 
 def test_a_host_that_does_not_pick_up_is_a_fault_that_may_pass() -> None:

@@ -2,9 +2,11 @@
 
 import shutil
 from collections.abc import AsyncIterator, Mapping
+from compileall import compile_dir
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.core.boxes import Command, Ran, Room, Sandbox
@@ -38,18 +40,30 @@ def workspace_task(*files: Tree, prompt: str = "Do it.", **rest: object) -> Task
 
 
 def pytest_for_boxes(folder: Path) -> Tree:
-    """Pytest as a folder of its own: the Python in a box need not have it."""
+    """Pytest as a folder of its own: the Python in a box need not have it.
+
+    Compiled, for a Python of our version: each box starts it anew and can keep nothing.
+    """
     folder.mkdir()
     for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"):
         spec = find_spec(name)
         require(name, spec, "uv sync")
         source = Path(spec.origin)
         if source.name == "__init__.py":
-            ignore = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source.parent, folder / name, ignore=ignore)
+            shutil.copytree(source.parent, folder / name, ignore=_not_for_pytest)
         else:
             shutil.copy(source, folder)
+    anywhere = PycInvalidationMode.UNCHECKED_HASH  # a copy has another time
+    assert compile_dir(folder, quiet=1, invalidation_mode=anywhere)
     return tree(folder, at="/opt/pytest")
+
+
+def _not_for_pytest(folder: str, names: list[str]) -> set[str]:
+    """Of the hundreds of languages and styles that can be coloured, pytest asks for these."""
+    asked_for = {"__init__.py", "_mapping.py", "diff.py", "python.py", "default.py"}
+    if Path(folder).name in {"lexers", "styles"}:
+        return set(names) - asked_for
+    return {"__pycache__"} & set(names)
 
 
 def isolating() -> Sandbox:

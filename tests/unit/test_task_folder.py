@@ -363,6 +363,6 @@ def test_the_identity_is_of_the_content_not_of_the_place(tmp_path: Path) -> None
 def test_a_thousand_tasks_are_read_within_seconds(tmp_path: Path) -> None:
     for number in range(1000):
         task_folder(tmp_path, f"t{number:04}", files__a="a" * 1000, task_dot_toml="time_s = 5\n")
-    began = time.monotonic()
+    began = time.process_time()  # what others do on the machine does not count
     assert len(read_tasks(tmp_path).tasks) == 1000
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 15

@@ -1,6 +1,6 @@
 """What came of a batch, on a terminal and in a pipe: a table, the rankings, and what they are worth."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -13,10 +13,12 @@ from bakeoff.cli.batch_progress import marked
 from bakeoff.cli.tables import console
 from bakeoff.reports import in_words
 from bakeoff.reports.comparison import Comparison, Competitor, in_order
+from bakeoff.reports.in_words import Told
 from bakeoff.stats.rankings import Ranking
 
-Told = Callable[[float | None], str]
-
+_WIDE = 110
+_ONLY_WIDE = frozenset({"interv.", "files", "lines"})
+_SHORTEST_NAME = 12
 _MEDALS = (
     "\N{FIRST PLACE MEDAL}",
     "\N{SECOND PLACE MEDAL}",
@@ -27,11 +29,11 @@ _MEDALS = (
 def print_batch(comparison: Comparison, folder: Path, *, verbose: bool = False) -> None:
     """Print the results, the rankings and where the reports are."""
     out, result = console(), comparison.result
-    out.print(_results(comparison))
+    out.print(_results(comparison, width=out.width))
     for one in in_order(comparison):
         if one.error and not one.figures.success:
             why = f"{one_line(one.display_name, width=60)}: {one_line(one.error, width=300)}"
-            out.print(Text(why, style="dim"))
+            out.print(Text(why, style="dim"), no_wrap=True, overflow="ellipsis")
     if result.complete and result.failed == len(result.contenders):
         out.print(Text("no model solved the task", style="bold"))
     for title, ranking, told in _rankings(comparison, verbose=verbose):
@@ -51,31 +53,35 @@ def _rankings(comparison: Comparison, *, verbose: bool) -> Iterator[tuple[str, R
         yield f"Time to solve, {limit} where it was not", result.to_solve, in_words.seconds
 
 
-def _results(comparison: Comparison) -> Table:
+def _results(comparison: Comparison, *, width: int) -> Table:
+    """Return a row for each model; on a narrow terminal, what was changed is left to the report."""
     title = f"{comparison.batch_id}: {one_line(comparison.title)}"
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("model", overflow="fold")
-    table.add_column("result", no_wrap=True)
-    for name in ("time", "prompts", "interv.", "files", "lines", "tokens", "cost"):
+    table.add_column("model", overflow="fold", min_width=_SHORTEST_NAME)
+    table.add_column("result")
+    rows = [(one, _figures(one)) for one in in_order(comparison)]
+    shown = [name for name in rows[0][1] if width >= _WIDE or name not in _ONLY_WIDE]
+    for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
-    for one in in_order(comparison):
+    for one, figures in rows:
         verdict = marked(one.status, one.figures.rollouts)
-        table.add_row(Text(one_line(one.display_name)), verdict, *_figures(one))
+        model = Text(one_line(one.display_name))
+        table.add_row(model, verdict, *(figures[name] for name in shown))
     return table
 
 
-def _figures(one: Competitor) -> list[str]:
+def _figures(one: Competitor) -> dict[str, str]:
     means = one.figures.means
     added, removed = in_words.number(means.added.value), in_words.number(means.removed.value)
-    return [
-        in_words.seconds(means.seconds.value),
-        in_words.number(means.prompts.value),
-        in_words.number(means.interventions.value),
-        in_words.number(means.files.value),
-        in_words.UNKNOWN if means.added.value is None else f"+{added} -{removed}",
-        in_words.number(means.tokens.value),
-        in_words.dollars(means.cost_usd.value),
-    ]
+    return {
+        "time": in_words.seconds(means.seconds.value),
+        "prompts": in_words.number(means.prompts.value),
+        "interv.": in_words.number(means.interventions.value),
+        "files": in_words.number(means.files.value),
+        "lines": in_words.UNKNOWN if means.added.value is None else f"+{added} -{removed}",
+        "tokens": in_words.number(means.tokens.value),
+        "cost": in_words.dollars(means.cost_usd.value),
+    }
 
 
 def _print_ranking(

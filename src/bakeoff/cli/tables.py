@@ -14,6 +14,7 @@ from bakeoff.reports.in_words import counted
 from bakeoff.stats.summarize import Buckets, CandidateSummary, Group, Summary
 
 _PIPE_WIDTH = 160
+_SHORTEST_NAME = 8
 
 
 def console() -> Console:
@@ -46,10 +47,10 @@ def print_summary(
 
 
 def _table(title: str, names: Iterable[str], figures: Iterable[str]) -> Table:
-    """Return a table that fits 80 columns: names may fold, figures never."""
+    """Return a table that fits 60 columns: names may fold, but never away; figures do not."""
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", min_width=_SHORTEST_NAME)
     for figure in figures:
         table.add_column(figure, justify="right", no_wrap=True)
     return table
@@ -74,7 +75,7 @@ def _score_figures(group: Group) -> list[str]:
 
 
 def _speed_table(candidates: Iterable[CandidateSummary]) -> Table:
-    figures = ["tokens in/out", "tok/s", "latency p50/p95", "first token", "cost"]
+    figures = ["tokens\nin/out", "tok/s", "latency\np50/p95", "first\ntoken", "cost"]
     table = _table("speed and cost", ["candidate"], figures)
     for c in candidates:
         tokens, latency = c.total.tokens, c.total.latency
@@ -108,12 +109,13 @@ def _name(c: CandidateSummary) -> Text:
 def _category_table(candidates: Iterable[CandidateSummary]) -> Table:
     shown = list(candidates)
     names = ["category", "candidate"] if len(shown) > 1 else ["category"]
-    figures = ["tasks", "score", "95 % interval", "coverage", "faults"]
-    table = _table("by category", names, figures)
     rows = [(g.category or "", c.candidate, g) for c in shown for g in c.categories]
+    missing = any(g.coverage < 1 or g.buckets.faults for _, _, g in rows)
+    figures = ["score", "95 % interval", *(["coverage", "faults"] if missing else [])]
+    table = _table("by category", names, ["tasks", *figures])
     for category, candidate, group in sorted(rows, key=lambda row: row[0]):
         told = [Text(one_line(name)) for name in (category, candidate)[: len(names)]]
-        table.add_row(*told, str(group.score.tasks), *_score_figures(group))
+        table.add_row(*told, str(group.score.tasks), *_score_figures(group)[: len(figures)])
     return table
 
 

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.endpoint import EndpointLimits
+from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.models.allowance import allowances
 from bakeoff.models.concurrency import AdaptiveConcurrency
 from bakeoff.models.pace import Pace, Spacing
-from bakeoff.models.retry import Strain, TryAgain
+from bakeoff.models.retry import Strain, TryAgain, Unreachable
 from bakeoff.models.tokens import TokenEstimate
 
 WAITING = "a wait for its turn at the endpoint"
@@ -22,6 +23,7 @@ WAITING = "a wait for its turn at the endpoint"
 _LONGEST_PAUSE_S = 60.0
 _SILENCE_S = 1.0
 _LONGEST_CAP_S = 60.0
+_PATIENCE_S = 10.0  # with a server that nobody has reached yet: it may be starting
 
 Try = Callable[[], Awaitable[Completion]]
 
@@ -79,6 +81,8 @@ class EndpointGate:
         self._timer_at = math.inf
         self._silence: asyncio.TimerHandle | None = None
         self._heard_at = -math.inf
+        self._reached = False
+        self._silent_since = math.inf
         self._pace = Pace()
         self._keep(limits or EndpointLimits())
 
@@ -126,6 +130,9 @@ class EndpointGate:
             usage = completion.usage
             self._answered(number, now, usage.output_tokens)
             used = self._estimate.learn(usage)
+        except Unreachable as error:
+            self._failed(error, number, now)
+            raise self._given_up(error) or error from error
         except TryAgain as error:
             self._failed(error, number, now)
             raise
@@ -143,6 +150,7 @@ class EndpointGate:
 
     def heard(self, headers: Mapping[str, str]) -> None:
         """Slow down to what comes back, where the endpoint says that little is left."""
+        self._reached = True
         for allowance in allowances(headers):
             if not allowance.low:
                 continue
@@ -227,6 +235,14 @@ class EndpointGate:
     def _on_timer(self) -> None:
         self._timer = None
         self._let_in()
+
+    def _given_up(self, error: Unreachable) -> ProviderError | None:
+        """Return the fault of an endpoint that nobody has reached in this run, after some patience."""
+        now = self._clock()
+        self._silent_since = min(self._silent_since, now)
+        if self._reached or not self._learns or now - self._silent_since < _PATIENCE_S:
+            return None
+        return ProviderError(f"{error}, and so it was all the time: is it running?", billable=False)
 
     def _answered(self, number: int, sent_at: float, tokens: int | None) -> None:
         if self._adaptive is None:

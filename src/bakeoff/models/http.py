@@ -18,7 +18,7 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.faults import error_in, is_spent, pause_s
 from bakeoff.models.intake import Intake
-from bakeoff.models.retry import Strain, TryAgain, may_pass, retry_after, strain_of
+from bakeoff.models.retry import Strain, TryAgain, Unreachable, may_pass, retry_after, strain_of
 
 _LARGEST_LINE = 4 * 1024 * 1024
 _LINGER_S = 0.1
@@ -181,7 +181,7 @@ def _named(error: Exception, url: str) -> ProviderError:
             message = f"{url!r} is not a URL that can be asked: {said}"
             return ProviderError(message, billable=False)
         case aiohttp.ClientConnectorError() | aiohttp.ServerTimeoutError():
-            return TryAgain(f"cannot connect: {said}", strain=Strain.LOAD, billable=False)
+            return _not_connected(error, url)
         case aiohttp.ClientPayloadError():
             return TryAgain(f"the answer was cut: {said}")
         case aiohttp.ServerDisconnectedError():
@@ -190,6 +190,24 @@ def _named(error: Exception, url: str) -> ProviderError:
             return TryAgain(f"the connection was lost: {said}")
         case _:
             return ProviderError(f"not HTTP as it should be: {said}")
+
+
+def _not_connected(error: Exception, url: str) -> TryAgain:
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
+        error, aiohttp.ClientSSLError
+    ):
+        parts = urlsplit(url)
+        place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        return Unreachable(f"nothing answers at {place}: {unanswered(error)}")
+    said = one_line(_text(error), width=300)
+    return TryAgain(f"cannot connect: {said}", strain=Strain.LOAD, billable=False)
+
+
+def unanswered(error: aiohttp.ClientConnectorError) -> str:
+    """Return why a server could not be reached, without the library's own words."""
+    if isinstance(error.os_error, ConnectionRefusedError):
+        return "connection refused"
+    return one_line(error.strerror or str(error.os_error), width=300)
 
 
 def _text(error: Exception) -> str:

@@ -55,9 +55,11 @@ async def look(
     except TimeoutError as error:
         raise ProviderError(f"no answer within {timeout_s:g} s", transient=True) from error
     except aiohttp.ClientConnectorError as error:
-        refused = isinstance(error.os_error, ConnectionRefusedError)
-        why = "connection refused" if refused else error.strerror
-        raise ProviderError(f"nothing answers there: {why}", transient=True) from error
+        from bakeoff.models.http import unanswered
+
+        raise ProviderError(
+            f"nothing answers there: {unanswered(error)}", transient=True
+        ) from error
     except (aiohttp.ClientError, OSError) as error:
         said = one_line(str(error)) or type(error).__name__
         raise ProviderError(f"not HTTP as it should be: {said}") from error

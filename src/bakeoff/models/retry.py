@@ -46,6 +46,13 @@ class TryAgain(ProviderError):  # noqa: N818 -- it says what to do
         self.strain = strain
 
 
+class Unreachable(TryAgain):
+    """Nothing answered the call; perhaps the server is still starting."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, strain=Strain.LOAD, billable=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """How often, how soon, and by when at the latest."""

@@ -22,7 +22,7 @@ _SERVED = {
 _METHOD = """\
 Success is what the hidden check, or else the judge, said of the work in a clean copy of the files; \
 without either the result is unchecked. Time is the agent's own, without set-up and grading. Prompts \
-are requests to the model, interventions are messages that the instructor had to add after the first. \
+are requests made to the model, interventions are messages that the instructor had to add after the first. \
 A model counts as successful where more than half of its rollouts solved the task. \
 Rankings compare every two models with a permutation test over rollouts, adjusted after Holm; a rank \
 range is what the data leave open at 95 %. The mean time to solve is the area under a Kaplan-Meier \

@@ -10,10 +10,9 @@ from bakeoff.reports.html_charts import Bar, bar_chart
 from bakeoff.reports.html_details import about, anchor, model_details
 from bakeoff.reports.html_style import STYLE
 from bakeoff.reports.html_text import chip, esc
+from bakeoff.reports.in_words import Told
 from bakeoff.stats.head_to_head import Mean, Means
 from bakeoff.stats.rankings import Ranking
-
-Told = Callable[[float | None], str]
 
 
 def render(comparison: Comparison) -> str:

@@ -1,9 +1,11 @@
 """Figures as a person reads them; what is unknown is a dash."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bakeoff.stats.estimate import Interval
 from bakeoff.stats.head_to_head import RolloutFigures, Verdict
+
+Told = Callable[[float | None], str]  # how one kind of figure is written
 
 UNKNOWN = "–"
 _OTHERWISE = {
