@@ -2,12 +2,13 @@
 
 import sys
 from importlib.util import find_spec
-from pathlib import Path
-
-if find_spec("bakeoff") is None:  # a clone that was not installed
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
-from bakeoff.compat.rollouts import main
 
 if __name__ == "__main__":
+    if find_spec("bakeoff") is None:
+        sys.exit(
+            f"eval_rollouts: error: Bakeoff is not installed for {sys.executable}; in a clone, "
+            "`make setup` installs it for .venv/bin/python, elsewhere `pip install .` does"
+        )
+    from bakeoff.compat.rollouts import main
+
     sys.exit(main())

@@ -115,8 +115,17 @@ class Run:
         """Return the statistics of what is recorded so far."""
         if self._ended_with is not None:
             return self._ended_with
-        summary = summarize(self.plan, self._ledger.rows(), run=self.id)
-        return replace(summary, billed=self.billed())
+        plan = self.plan
+        summary = summarize(plan, self._ledger.rows(), run=self.id)
+        notes = (*summary.notes, *self._of_the_roles(plan))
+        return replace(summary, billed=self.billed(), notes=notes)
+
+    def _of_the_roles(self, plan: Plan) -> list[str]:
+        """Return what a person should know of the roles of dialogues, if there were any."""
+        if all(task.dialogue is None for task in plan.tasks):
+            return []
+        said = role_fidelity(self._ledger.records()).in_words()
+        return [said] if said else []
 
     def billed(self) -> Bill:
         """Return what the run was billed in all: every attempt at every trial, with its roles."""
@@ -217,18 +226,10 @@ async def _execute(
             )
     finally:
         await store.close()
-    for line in (*rigs.last_words(), *_of_the_roles(plan, folder)):
+    for line in rigs.last_words():
         start.listener(Notice(line))
     start.listener(RunEnded(folder.name, start.stop.requested, at_budget=budget.reached))
     return _summarized(folder)
-
-
-def _of_the_roles(plan: Plan, folder: Path) -> list[str]:
-    """Return what a person should know of the roles of dialogues, if there were any."""
-    if all(task.dialogue is None for task in plan.tasks):
-        return []
-    said = role_fidelity(SqliteLedger(folder).records()).in_words()
-    return [said] if said else []
 
 
 def _known(folder: Path) -> tuple[int, Bill]:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ from bakeoff._lib.clock import now
 from bakeoff._lib.untrusted import for_terminal
 from bakeoff.compat.agent_runner_place import BenchRun, find_run, new_run, runs_of
 from bakeoff.compat.agent_runner_view import LOGGER, SUMMARY, BenchView
-from bakeoff.compat.session import EXIT_BUDGET, EXIT_INTERRUPTED, exit_code, run_in
+from bakeoff.compat.session import EXIT_BUDGET, EXIT_INTERRUPTED, exit_code, run_in, typed
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
 from bakeoff.core.stop import Stop
@@ -72,6 +71,8 @@ class Session:
         )
         if finished is None or stop.requested:
             return self._stopped(view)
+        for note in finished.summary().notes:
+            LOGGER.warning(note)
         LOGGER.info("the results are in %s", view.run.folder)
         return exit_code(finished)
 
@@ -81,8 +82,7 @@ class Session:
             words = ["--base_config", str(self.base_config)]
             if self.agent_config is not None:
                 words += ["--agent_config", str(self.agent_config)]
-            again = shlex.join([*words, "--resume", view.run.name])
-            LOGGER.warning("stopped; go on with: python runner.py %s", again)
+            LOGGER.warning("stopped; go on with: %s", typed(*words, "--resume", view.run.name))
         return EXIT_BUDGET if view.at_budget else EXIT_INTERRUPTED
 
 

@@ -1,7 +1,6 @@
 """One session at rollouts: started, resumed or graded again, with Ctrl-C once and twice."""
 
 import json
-import shlex
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from bakeoff.api.interrupting import interruptible
 from bakeoff.compat.rollouts_console import QUIET, Console
 from bakeoff.compat.rollouts_place import Rollout, find_rollout, is_rollout, new_rollout
 from bakeoff.compat.rollouts_view import MANIFEST, RolloutView
-from bakeoff.compat.session import EXIT_BUDGET, EXIT_INTERRUPTED, exit_code, run_in
+from bakeoff.compat.session import EXIT_BUDGET, EXIT_INTERRUPTED, exit_code, run_in, typed
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event
@@ -110,9 +109,9 @@ class Session:
             return EXIT_INTERRUPTED
         view.rebuild()
         config = [] if self.config is None else [str(self.config)]
-        words = shlex.join(["run", *config, "--resume", str(view.rollout.folder)])
+        again = typed("run", *config, "--resume", str(view.rollout.folder))
         why = "stopped at the budget" if console.at_budget else "stopped"
-        console.say(f"[rollouts] {why}; go on with: python scripts/eval_rollouts.py {words}")
+        console.say(f"[rollouts] {why}; go on with: {again}")
         return EXIT_BUDGET if console.at_budget else EXIT_INTERRUPTED
 
 

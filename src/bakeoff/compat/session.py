@@ -1,5 +1,6 @@
 """A session at one of the older front doors: its run, which may be stopped, and its exit codes."""
 
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,11 @@ def run_in(
     else:
         options["folder"] = ledger
     return interruptible(api.run_async(brief, **options), options["stop"], say)
+
+
+def typed(*words: str) -> str:
+    """Return what a person types to start this script with other *words*."""
+    return shlex.join(["python", sys.argv[0], *words])
 
 
 def exit_code(run: Run) -> int:
