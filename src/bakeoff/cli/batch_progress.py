@@ -103,7 +103,7 @@ class BatchProgress:
     ) -> None:
         self._title = title
         self._began = monotonic()
-        rollouts = max(block.rollouts for block in plan.blocks)
+        rollouts = plan.rollouts
         self.rows = {
             candidate.id: ModelRow(name=one_line(names[candidate.id], width=60), planned=rollouts)
             for candidate in plan.candidates

@@ -55,7 +55,7 @@ def earlier(batch: Batch) -> Earlier:
         task=task,
         candidates=tuple(plan.candidates),
         conditions=plan.conditions,
-        rollouts=max(block.rollouts for block in plan.blocks),
+        rollouts=plan.rollouts,
         sandbox=run.manifest.sandbox,
     )
 

@@ -110,7 +110,7 @@ def _entry(candidate: Candidate, plan: Plan, records: Sequence[TrialRecord]) -> 
     return Entry(
         candidate=candidate.id,
         name=candidate.model.label or names[candidate.id],
-        planned=max(block.rollouts for block in plan.blocks),
+        planned=plan.rollouts,
         rollouts=tuple(figures(record.rollout, record.attempt) for record in records),
     )
 
@@ -147,7 +147,7 @@ def _setting(plan: Plan, manifest: Manifest, state: BatchState) -> Setting:
         agent=agent.label or agent.name,
         sandbox=manifest.sandbox.name,
         limit_s=plan.conditions.limits.time_s,
-        rollouts=max(block.rollouts for block in plan.blocks),
+        rollouts=plan.rollouts,
         parallel=state.parallel,
         judge=roles["judge"].full_name if "judge" in roles else None,
         instructor=roles["instructor"].full_name if "instructor" in roles else None,

@@ -66,7 +66,7 @@ class Plan:
 
     def __iter__(self) -> Iterator[Trial]:
         # rollout-major: a run cut short still covers all tasks
-        for rollout in range(max((b.rollouts for b in self.blocks), default=0)):
+        for rollout in range(self.rollouts):
             for block in self.blocks:
                 if rollout < block.rollouts:
                     yield from self._round(block, rollout)
@@ -80,6 +80,11 @@ class Plan:
         )
         for task, candidate in pairs:
             yield Trial(task=task, candidate=candidate, conditions=self.conditions, rollout=rollout)
+
+    @property
+    def rollouts(self) -> int:
+        """How often a task is given to a candidate at most."""
+        return max((block.rollouts for block in self.blocks), default=0)
 
     @property
     def tasks(self) -> Iterator[Task]:
