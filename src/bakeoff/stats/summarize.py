@@ -200,7 +200,7 @@ def summarize(plan: Plan, rows: Iterable[TrialRow], *, run: str = "") -> Summary
     candidates = tuple(
         _candidate(c.id, tallies[c.id], scripted=c.scripted) for c in plan.candidates
     )
-    rollouts = max((b.rollouts for b in plan.blocks), default=0)
+    rollouts = plan.rollouts
     return Summary(
         run=run,
         tasks=sum(1 for _ in plan.tasks),
