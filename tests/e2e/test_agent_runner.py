@@ -142,6 +142,39 @@ def test_four_agents_with_25_cases_keep_eight_busy_and_are_kept_apart(tmp_path: 
         assert [e["test_case"] for e in read(file)] == cases
 
 
+BLOCKING = """
+import time
+from pathlib import Path
+
+def solve(task, model, here):
+    Path(here, task.id).touch()
+    while len(list(Path(here).iterdir())) < 4:  # nobody goes on before all four are there
+        time.sleep(0.01)
+    print("all are here")
+    return "done"
+"""
+
+
+def test_agents_that_block_have_processes_in_which_they_work_at_the_same_time(
+    tmp_path: Path,
+) -> None:
+    cases = ["a", "b", "c", "d"]
+    write_bench(tmp_path, cases)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "mine.py").write_text(BLOCKING)
+    with Loopback(Players(1)) as server:
+        base = write_base(tmp_path, server.url, benchmark={"max_workers": 4})
+        path = write_agent(tmp_path, "blocking", server.url, framework="mine:solve")
+        path.write_text(path.read_text() + f'\n[settings]\nhere = "{tmp_path / "here"}"\n')
+        done = runner("--base_config", base, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "results").iterdir()
+    entries = read(run / "all_results.json")
+    assert {(e["test_case"], e["status"]) for e in entries} == {(c, "completed") for c in cases}
+    for entry in entries:
+        assert "all are here" in (tmp_path / entry["log_path"]).read_text()
+
+
 class _Held:
     """Keeps answers back until *many* wait, as long as that can still happen."""
 
