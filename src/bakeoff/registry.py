@@ -6,7 +6,7 @@ Nothing is imported before it is asked for by name.
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -17,6 +17,7 @@ from typing import Literal
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.config.convert import convert
+from bakeoff.config.own_function import check_call
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 
@@ -124,15 +125,12 @@ def build(part: object, settings: Mapping[str, Json], *, what: str) -> object:
     """Return *part* ready to use: a class is made with *settings*, anything else is ready."""
     if not isinstance(part, type):
         return part
+    check_call(part, settings, what=what)
     if not is_dataclass(part):
         try:
             return part(**settings)
         except TypeError as error:
             raise UsageError(f"{what} cannot be made with these settings: {error}") from error
-    known = [f.name for f in fields(part) if f.init]
-    for key in settings:
-        if key not in known:
-            raise UsageError(f"{what}: unknown setting {key!r}; {did_you_mean(key, known)}")
     return convert(dict(settings), part, source=what, line_of=lambda _: None)
 
 

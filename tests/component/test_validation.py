@@ -6,7 +6,7 @@ import pytest
 
 from bakeoff.api.validation import Finding, How, validate_tasks
 from bakeoff.core.errors import UsageError
-from bakeoff.core.events import Event, Notice
+from bakeoff.core.events import Event, Notice, RunEnded
 from bakeoff.core.stop import Stop
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from support.coding_tasks import RIGHT, write_fix_add
@@ -43,6 +43,22 @@ def test_a_sound_task_is_proven(sandbox: str, tmp_path: Path) -> None:
     (finding,) = validated(folder, sandbox)
     assert finding.lines() == ["fix-add: oracle 1.00, nop 0.00, cheat 0.00  ok"]
     assert finding.ok
+
+
+def test_each_task_is_told_of_when_the_last_one_has_tried_it(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_fix_add(tmp_path, name=name)
+    told: list[str | None] = []
+
+    def hears(event: Event) -> None:
+        if isinstance(event, RunEnded):
+            told.append(None)
+
+    how = How(sandbox="local", parallel=4, listener=hears, found=lambda f: told.append(f.task))
+    findings = validate_tasks(tmp_path, how)
+    assert sorted(told[:2], key=str) == ["one", "two"]  # before the end of the run, each once
+    assert told[2:] == [None]
+    assert [finding.task for finding in findings] == ["one", "two"]
 
 
 def test_each_way_in_which_a_task_measures_nothing_is_told(tmp_path: Path) -> None:

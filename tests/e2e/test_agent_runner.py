@@ -253,7 +253,12 @@ def test_the_same_through_bakeoff_run(tmp_path: Path) -> None:
         (lambda d: (d / "agent_configs" / "one.toml").unlink(), "no agents are in this folder"),
         (lambda d: _edit(d, "benchmark_dir", "benchmark_dirr"), "did you mean 'benchmark_dir'"),
         (lambda d: _edit(d, 'model = "roles"', ""), "no model plays the instructor"),
-        (lambda d: _edit(d, "/bench", "/nowhere"), "there is no such folder of cases"),
+        (lambda d: _edit(d, "/bench", "/nowhere"), "key 'benchmark.benchmark_dir': "),
+        (lambda d: _agent(d, 'model = "openay/x"'), "agent_configs/one.toml:1: model 'openay/x': no provider is called 'openay' (did you mean 'openai'?); write it as provider/name, or say where it is with `api_base`"),
+        (lambda d: _agent(d, 'model = "scripted"\nframework = "shel"'), "agent_configs/one.toml:2: no agent is called 'shel'"),
+        (lambda d: _agent(d, 'model = "scripted"\napi_key = "${NOBODY_SET_IT}"'), "agent_configs/one.toml:1: model 'scripted/echo': the environment variable NOBODY_SET_IT"),
+        (lambda d: _edit(d, "sk-role-key-1234", "${NOBODY_SET_IT}"), "base_config.toml: the model of [llm]: model 'openai-compatible/roles': the environment variable NOBODY_SET_IT"),
+        (lambda d: _edit(d, "[benchmark]", '[gatekeeper]\nmodel = "b"\napi_key = "${NOBODY_SET_IT}"\n[benchmark]'), "the model of [gatekeeper]: model"),
         (lambda d: (d / "bench/meta_info/benchmark_list.json").write_text("[]"), "no cases are in"),
         (lambda d: (d / "bench/meta_info/benchmark_list.json").write_text("{}"), "a list of ids"),
         (lambda d: _edit(d, "[benchmark]", '[benchmark]\ntest_cases = ["alpa"]'), "did you mean"),
@@ -274,6 +279,10 @@ def test_what_is_wrong_ends_with_1_and_one_message(tmp_path: Path, write: Any, s
     assert done.stderr.startswith("runner: error: ")
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("results/*"))
+
+
+def _agent(folder: Path, text: str) -> None:
+    (folder / "agent_configs" / "one.toml").write_text(text)
 
 
 def _edit(folder: Path, old: str, new: str) -> None:

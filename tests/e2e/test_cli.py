@@ -256,13 +256,37 @@ def test_a_narrow_terminal_hides_no_name_and_no_figure(
     print_summary(run.summary(), out=out)
     told = out.file.getvalue()  # type: ignore[attr-defined]
     assert "…" not in told
-    tables = re.split(r"^(?:by category|pass@k|speed and cost).*$", told, flags=re.MULTILINE)
-    assert len(tables) == 4
+    titles = r"^(?:compared pairwise|by category|pass@k|speed and cost).*$"
+    tables = re.split(titles, told, flags=re.MULTILINE)
+    assert len(tables) == 5
     for table in tables:
         letters = "".join(line.split(" ")[1] for line in table.splitlines() if line.startswith(" "))
         assert "scripted/" in letters or "even" in letters, table
     assert "p50/p95" in told
     assert "0.917" in told
+
+
+def test_two_models_are_compared_and_a_verdict_is_printed(cli: Cli, tmp_path: Path) -> None:
+    tests = [
+        {"id": f"t{n}", "prompt": f"say {n}", "expected": "yes" if n < 9 else "no"}
+        for n in range(10)
+    ]
+    (tmp_path / "suite.json").write_text(json.dumps({"tests": tests}))
+    (tmp_path / "two.toml").write_text(
+        'suites = ["suite.json"]\n'
+        '[[models]]\nmodel = "scripted/nay"\nsettings = { replies = ["no"] }\n'
+        '[[models]]\nmodel = "scripted/yea"\nsettings = { replies = ["yes"] }\n'
+    )
+    out = cli("run", "two.toml").out
+    assert "compared pairwise" in out
+    assert "p by McNemar, exact" in out
+    assert "verdict: scripted/yea is better than scripted/nay, by 0.800" in out
+    (pair,) = _data(cli("summarize", "latest", "--json"))["pairwise"]["pairs"]
+    assert (pair["difference"], pair["better"]) == (-0.8, "scripted/yea")
+    assert pair["mcnemar"]["p_exact"] == pytest.approx(22 / 2**10)
+    alone = cli("run", "two.toml", "-m", "scripted").out
+    assert "compared" not in alone
+    assert "verdict" not in alone
 
 
 def test_init_gives_something_that_validates_and_runs(cli: Cli, tmp_path: Path) -> None:
@@ -337,8 +361,14 @@ def test_the_schemas_of_tasks_and_dialogues_accept_the_examples(
         (["run", "none.json", "-m", "scripted"], 1, "none.json cannot be read: No such file"),
         (["run", "suite.txt", "-m", "scripted"], 1, "A suite ends in .json, a run file in .toml"),
         (["run", "suite.json"], 1, "no model is named: add --model provider/name"),
-        (["run", "suite.json", "-m", "openay/x"], 1, "model 'openay/x': write it as provider/name"),
+        (["run", "suite.json", "-m", "openay/x"], 1, "model 'openay/x': no provider is called 'openay'"),
         (["run", "suite.json", "-m", "openai/x"], 1, "variable OPENAI_API_KEY is not set"),
+        (
+            ["run", "suite.json", "-m", "scripted", "--prices", "p/none.toml"],
+            1,
+            "error: p/none.toml cannot be read: No such file",
+        ),
+        (["batch", "--task", "p/none"], 1, "error: p/none: there is no such file or folder"),
         (
             ["run", "suite.json", "-m", "scripted", "--sandbox", "dokcer"],
             1,

@@ -135,7 +135,7 @@ def test_a_prompt_of_five_megabytes_is_kept_whole(home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"tests": []}', "there are no tests to run"),
+        ('{"tests": []}', ".json: there are no tests to run"),
         ('{"tests": [{"id": "a", "prompt": "x", "expected": NaN}]}', "NaN is not a JSON value"),
         (
             '{"tests": [{"id": "a", "prompt": "x", "expected": -Infinity}]}',
@@ -148,7 +148,7 @@ def test_a_prompt_of_five_megabytes_is_kept_whole(home: Path) -> None:
         ),
         ('{"tests": [{"id": "", "prompt": "x"}]}', "`id` is empty"),
         ('{"tests": [{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}]}', "is there twice"),
-        ('{"tests": null}', "expected `array`, got `null`"),
+        ('{"tests": null}', "a list is expected, not null"),
         ('"tests"', "a JSON object is expected"),
         ("\x00", "not valid JSON"),
         ('{"tests": [{"id": "a", "prompt": "\ud800"}]}', "not UTF-8 text"),

@@ -166,7 +166,7 @@ def test_a_model_that_cannot_be_is_told_with_its_file(
 ) -> None:
     with pytest.raises(UsageError) as caught:
         market([], config(tmp_path, {"name": "m", **wrong}), {})
-    assert str(caught.value).startswith(f"{tmp_path / 'models_config.yaml'}: {told}")
+    assert str(caught.value).startswith(f"{tmp_path / 'models_config.yaml'}:1: {told}")
 
 
 def test_file_names_are_those_of_the_documents_and_never_meet() -> None:

@@ -1,5 +1,7 @@
 """Plain data into typed values, and how a mistake is told."""
 
+from typing import Annotated, Literal
+
 import msgspec
 import pytest
 
@@ -44,16 +46,35 @@ def _error(data: object, kind: type = RunFile) -> str:
             {"tasks": [{"id": "a", "scorers": [{"scorer": "x", "wieght": 2}]}]},
             "unknown key 'wieght'; did you mean 'weight'? @ tasks[0].scorers[0].wieght",
         ),
-        ({"rollouts": "3"}, "run.toml:12: key 'rollouts': expected `int`, got `str` @ rollouts"),
-        ({"rollouts": 0}, "run.toml:12: key 'rollouts': expected `int` >= 1 @ rollouts"),
-        ({"limits": {"time_s": 0}}, "key 'limits.time_s': expected `float` > 0.0"),
-        ({"pass_threshold": 2}, "key 'pass_threshold': expected `float` <= 1.0"),
+        (
+            {"rollouts": "3"},
+            "run.toml:12: key 'rollouts': a whole number is expected, not a text: leave out the quotes @ rollouts",
+        ),
+        (
+            {"rollouts": 0},
+            "run.toml:12: key 'rollouts': a whole number of 1 or more is expected, not 0 @ rollouts",
+        ),
+        ({"limits": {"time_s": 0}}, "key 'limits.time_s': a number over 0 is expected, not 0"),
+        ({"pass_threshold": 2}, "key 'pass_threshold': a number of at most 1 is expected, not 2"),
         (
             {"models": [{"model": "a", "headers": {"X-A": 1}}]},
-            "key 'models[0].headers.X-A': expected `str`, got `int` @ models[0].headers.X-A",
+            "key 'models[0].headers.X-A': a text is expected, not 1: write it in quotes @ models[0].headers.X-A",
         ),
-        ({"models": [{"name": "a"}]}, "key 'models[0]': object missing required field `model`"),
-        ([], "run.toml:12: expected `object`, got `array`"),
+        ({"models": [{"name": "a"}]}, "key 'models[0]': `model` is missing"),
+        ([], "run.toml:12: a table of keys and values is expected, not a list"),
+        ({"rollouts": 1.5}, "key 'rollouts': a whole number is expected, not 1.5"),
+        (
+            {"warm_up": "true"},
+            "'warm_up': true or false is expected, not a text: leave out the quotes",
+        ),
+        ({"warm_up": 1}, "key 'warm_up': true or false is expected, not 1 @"),
+        ({"suites": "a.json"}, "key 'suites': a list is expected, not a text: write it in [ ]"),
+        ({"limits": 5}, "key 'limits': a table of keys and values is expected, not 5 @"),
+        ({"name": None, "suites": None}, "key 'suites': a list is expected, not null"),
+        (
+            {"models": [7]},
+            "'models[0]': a text or a table of keys and values is expected, not 7: write it in quotes",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_file_line_key_and_the_nearest_right_key(
@@ -71,7 +92,40 @@ def test_which_of_several_keys_is_wrong_is_not_guessed() -> None:
     class Table(msgspec.Struct):
         words: dict[str, str]
 
-    assert "key 'words': expected `str`, got `int`" in _error({"words": {"a": "b", "c": 1}}, Table)
+    assert "key 'words': a text is expected, not a whole number @" in _error(
+        {"words": {"a": "b", "c": 1}}, Table
+    )
+
+
+class _Choosy(msgspec.Struct):
+    """A table with what the other formats have and a run file has not."""
+
+    id: str
+    runner: Literal["pytest", "script"] = "pytest"
+    root: Annotated[str, msgspec.Meta(pattern="^/")] = "/"
+    name: Annotated[str, msgspec.Meta(min_length=1)] = "x"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"id": "a", "runner": "pytset"},
+            "'runner': 'pytset' cannot stand here; did you mean 'pytest'?",
+        ),
+        ({"id": "a", "runner": "x"}, "'x' cannot stand here; there are: pytest, script"),
+        ({"id": "a", "root": "b"}, "key 'root': a text is expected that begins with '/'"),
+        ({"id": "a", "name": ""}, "key 'name': a text is expected that is not empty"),
+        ({"name": "a"}, "run.toml:12: `id` is missing @"),
+        ({"idd": "a"}, "run.toml:12: `id` is missing; is it meant by 'idd'?"),
+    ],
+)
+def test_a_word_that_is_not_one_of_the_few_is_told_with_those(data: object, message: str) -> None:
+    assert message in _error(data, _Choosy)
+
+
+def test_a_text_that_may_be_a_secret_is_not_shown() -> None:
+    assert "hush" not in _error({"models": [{"model": "a", "headers": "Bearer hush"}]})
 
 
 def test_a_path_is_written_as_a_person_writes_it() -> None:

@@ -146,7 +146,10 @@ def test_marks_for_crawlers_are_not_part_of_the_instruction(tmp_path: Path) -> N
     ("settings", "told"),
     [
         ("version = 1\nx = y", "T/task.toml:2: not valid TOML"),
-        ('[agent]\ntimeout_sec = "long"', "T/task.toml:2: key 'agent.timeout_sec': expected"),
+        (
+            '[agent]\ntimeout_sec = "long"',
+            "T/task.toml:2: key 'agent.timeout_sec': a number is expected",
+        ),
         ('[environment]\nmemory = "much"', "T/task.toml:2: key 'environment.memory': 'much' is no"),
         ("[environment]\ngpus = 1", "T/task.toml:2: key 'environment.gpus': boxes have no GPU"),
         ('[[steps]]\nname = "a"', "T/task.toml:1: key 'steps': tasks of several steps are not run"),

@@ -70,11 +70,17 @@ def test_every_documented_key_of_a_test_arrives_and_unknown_ones_are_kept(tmp_pa
 @pytest.mark.parametrize(
     ("test", "message"),
     [
-        ({"prompt": "p"}, r"key 'tests\[1\]': object missing required field `id`"),
+        ({"prompt": "p"}, r"key 'tests\[1\]': `id` is missing"),
         ({"id": " ", "prompt": "p"}, r"tests\[1\]: `id` is empty"),
-        ({"id": 5, "prompt": "p"}, r"key 'tests\[1\]\.id': expected `str`, got `int`"),
+        (
+            {"id": 5, "prompt": "p"},
+            r"key 'tests\[1\]\.id': a text is expected, not 5: write it in quotes",
+        ),
         ({"id": "ok", "prompt": "p"}, r"test 'ok' is there twice"),
-        ({"id": "x", "prompt": 5}, r"'tests\[1\]\.prompt': .*got `int` \(test 'x'\)"),
+        (
+            {"id": "x", "prompt": 5},
+            r"'tests\[1\]\.prompt': a text is expected, not 5: .* \(test 'x'\)",
+        ),
         ({"id": "x", "prompt": "p", "parameters": []}, r"'tests\[1\]\.parameters'.*\(test 'x'\)"),
         ({"id": "x", "prompt": "p", "category": 1}, r"'tests\[1\]\.category'.*\(test 'x'\)"),
         ({"id": "x", "prompt": "p", "scorers": "exact"}, r"'tests\[1\]\.scorers'.*\(test 'x'\)"),
@@ -82,9 +88,21 @@ def test_every_documented_key_of_a_test_arrives_and_unknown_ones_are_kept(tmp_pa
             {"id": "x", "prompt": "p", "scorers": [{"scorer": "exact", "weigth": 1}]},
             r"unknown key 'weigth'; did you mean 'weight'\?",
         ),
-        ({"id": "x", "prompt": "p", "pass_threshold": 5}, r"'tests\[1\]\.pass_threshold'.*<= 1"),
-        ({"id": "x"}, r"test 'x': write either `prompt` or `messages`"),
-        ({"id": "x", "prompt": "p", "messages": []}, r"test 'x': write either `prompt` or"),
+        (
+            {"id": "x", "prompt": "p", "pass_threshold": 5},
+            r"'tests\[1\]\.pass_threshold'.* at most 1 ",
+        ),
+        ({"id": "x"}, r"test 'x': write either `prompt` or `messages`$"),
+        (
+            {"id": "x", "promt": "p"},
+            r"test 'x': write either .*; did you mean `prompt` by 'promt'\?",
+        ),
+        ({"id": "x", "message": []}, r"did you mean `messages` by 'message'\?"),
+        ({"iid": "x", "prompt": "p"}, r"'tests\[1\]': `id` is missing; is it meant by 'iid'\?"),
+        (
+            {"id": "x", "prompt": "p", "messages": []},
+            r"test 'x': write `prompt` or `messages`, not both",
+        ),
         ({"id": "x", "messages": []}, r"test 'x': `messages` is empty"),
         (
             {"id": "x", "messages": [{"role": "user"}]},
@@ -96,7 +114,7 @@ def test_every_documented_key_of_a_test_arrives_and_unknown_ones_are_kept(tmp_pa
         ),
         ({"id": "x", "prompt": "p", "metadata": {"timeout_seconds": 0}}, r"over 0, not 0"),
         ({"id": "x", "prompt": "p", "metadata": {"timeout_seconds": True}}, r"over 0, not True"),
-        (7, r"'tests\[1\]': expected `object`, got `int`"),
+        (7, r"'tests\[1\]': a table of keys and values is expected, not 7"),
     ],
 )
 def test_a_wrong_test_is_refused_with_its_name_and_the_key(
@@ -109,11 +127,12 @@ def test_a_wrong_test_is_refused_with_its_name_and_the_key(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('{"tests": []}', r"suite\.json: there are no tests to run; write one at least"),
         ("", r"suite\.json:1: not valid JSON"),
         ('{"tests": [\n{"id": "a",}\n]}', r"suite\.json:2: not valid JSON"),
         ("[]", r"a JSON object is expected"),
-        ("{}", r"object missing required field `tests`"),
-        ('{"tests": {}}', r"key 'tests': expected `array`"),
+        ("{}", r"suite.json: `tests` is missing"),
+        ('{"tests": {}}', r"key 'tests': a list is expected"),
         ('{"tests": [{"id": "a", "prompt": "p", "expected": NaN}]}', r"NaN is not a JSON value"),
         ('{"tests": [{"id": "a", "prompt": "p", "expected": 1e999}]}', r"out of range"),
         ('{"tests": [\n\n{"id": "a", "prompt": "\\ud83d"}]}', r"json:3: \\ud83d is half a char"),
@@ -315,3 +334,18 @@ def test_a_target_arrives_as_it_was_written(
 ) -> None:
     folder = tmp_path_factory.mktemp("target")
     assert _task(folder, expected=value, scorers=[]).target == json.loads(json.dumps(value))
+
+
+def test_a_key_that_was_probably_misspelt_is_kept_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "suite.json"
+    tests = [
+        {"id": "a", "prompt": "p", "expeted": "x", "tags": [1], "metadata": {"nam": "kept"}},
+        {"id": "b", "prompt": "p", "expeted": "x", "descripton": "y"},
+    ]
+    path.write_text(json.dumps({"tests": tests}))
+    brief = read_suite(path)
+    assert brief.tasks[0].metadata["expeted"] == "x"
+    assert brief.notices == (
+        f"{path}: 2 tests, 'a' first: the key 'expeted' means nothing here; is `expected` meant?",
+        f"{path}: test 'b': the key 'descripton' means nothing here; is `description` meant?",
+    )

@@ -188,6 +188,20 @@ def test_a_hidden_check_is_not_given_up_for_a_judge(tmp_path: Path) -> None:
     assert [spec.name for spec in task.scorers] == ["tests"]
 
 
+def test_a_mistake_is_told_with_the_path_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.md").write_text("---\nchek: x\n---\n# Task: a\n")
+    with pytest.raises(UsageError, match=r"^a\.md:2: unknown key 'chek'"):
+        read_markdown_task(Path("a.md"))
+    Path("b.md").write_text("# Task: b\n")
+    Path("b").mkdir()
+    Path("b/task.toml").write_text("chek = 1\n")
+    with pytest.raises(UsageError, match=r"^b/task\.toml:1: unknown key 'chek'"):
+        read_markdown_task(Path("b.md"))
+
+
 def test_settings_of_a_run_apply_to_it_as_to_any_other(tmp_path: Path) -> None:
     brief = read_markdown_task(write(tmp_path), {"limits.time_s": "5", "rollouts": "3"})
     assert (brief.conditions.limits.time_s, brief.rollouts) == (5, 3)

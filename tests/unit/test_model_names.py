@@ -6,7 +6,7 @@ import pytest
 
 from bakeoff._lib.redact import MASK, Redactor
 from bakeoff.api.model_names import how_understood, learn_literals, resolve, with_secrets
-from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.candidate import ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 
 
@@ -98,10 +98,29 @@ def test_where_ollama_is_may_be_said_in_the_environment() -> None:
     assert with_secrets(spec, {"OLLAMA_HOST": "box:1"}, Redactor()).base_url == "box:1"
 
 
-@pytest.mark.parametrize("name", ["openay/x", "openai", "mistrall", ""])
-def test_a_name_that_says_too_little_is_refused_with_what_to_do(name: str) -> None:
-    with pytest.raises(UsageError, match=r"write it as provider/name, or .*--base-url; providers"):
+_TOO_LITTLE = [
+    ("openay/x", "no provider is called 'openay' (did you mean 'openai'?)"),
+    ("zzz/x", "no provider is called 'zzz' (there are: anthropic, "),
+    ("openai", "which model of 'openai', such as openai/NAME?"),
+    ("mistrall", "is the provider 'mistral' meant? then which model of 'mistral'"),
+    ("parts/gone.py:answer", "there is no file 'parts/gone.py', neither beside the file"),
+    ("gone.py:answer", "there is no file 'gone.py', neither beside the file"),
+    ("", "it has no name"),
+]
+
+
+@pytest.mark.parametrize(("name", "why"), _TOO_LITTLE)
+def test_a_name_that_says_too_little_is_refused_with_what_to_do(name: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
         resolve(_named(name))
+    assert str(caught.value).startswith(f"model {name!r}: {why}")
+    assert str(caught.value).endswith("or say where it is with --base-url")
+
+
+def test_a_name_from_a_file_is_refused_with_its_place_and_the_key_that_file_has() -> None:
+    origin = Origin.at(Path("agents/x.toml"), 2, address="api_base")
+    with pytest.raises(UsageError, match=r"^agents/x\.toml:2: model 'a/b': .* with `api_base`$"):
+        resolve(_named("a/b", origin=origin))
 
 
 def test_secrets_are_read_late_and_the_redactor_learns_them() -> None:
@@ -123,7 +142,7 @@ def test_secrets_are_read_late_and_the_redactor_learns_them() -> None:
 
 def test_a_variable_that_is_not_set_is_named() -> None:
     spec = _named("m", api_key="${NOT_SET_ANYWHERE}")
-    with pytest.raises(UsageError, match="environment variable NOT_SET_ANYWHERE is not set"):
+    with pytest.raises(UsageError, match=r"NOT_SET_ANYWHERE is not set; .*\.env .*--env-file"):
         with_secrets(spec, {}, Redactor())
 
 

@@ -132,7 +132,7 @@ models:
         ),
         (
             "batch_settings:\n  verbose: false\n  max_parallel: many\n",
-            ":3: key 'batch_settings.max_parallel': expected `int`, got `str`",
+            ":3: key 'batch_settings.max_parallel': a whole number is expected, not a text",
         ),
         ("models:\n  - provider: openai\n", ":2: key 'models[0]': "),
         (

@@ -208,7 +208,7 @@ def test_what_the_tests_say_is_part_of_the_task(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"task_id": 3}, "key 'task_id': expected `str"),
+        ({"task_id": 3}, "key 'task_id': a text is expected, not 3"),
         ({"lm": {}}, "nothing says what is to be done"),
         ({"repo": {"git_url": "nowhere"}}, "key 'repo.git_url': 'nowhere' is not there"),
         (

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bakeoff.api.spending import read_prices
 from bakeoff.core.budget import Price, Tariff, most_input
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.models.prices import Prices, packaged, read_prices
+from bakeoff.models.prices import Prices, packaged
 from bakeoff.models.providers import PROVIDERS
 
 OWN = """
@@ -124,7 +125,10 @@ class TestTables:
         ("text", "told"),
         [
             ('[[price]]\nmodels = ["a"]\ninput = 1', "output"),
-            ('[[price]]\nmodels = ["a"]\ninput = -1\noutput = 1', ">= 0"),
+            (
+                '[[price]]\nmodels = ["a"]\ninput = -1\noutput = 1',
+                ":3: key 'price[0].input': a number of 0 or more",
+            ),
             (
                 '[[price]]\nmodels = ["a"]\ninput = 1\noutput = 1\ncashed = 1',
                 "did you mean 'cached'",

@@ -8,9 +8,17 @@ from bakeoff.cli.plain import PlainLines
 from bakeoff.cli.progress import Progress
 from bakeoff.cli.story import Line, Weight
 from bakeoff.core.budget import Bill, Cap
-from bakeoff.core.events import Notice, RunEnded, RunStarted, TrialEnded, TrialStarted
+from bakeoff.core.dialogue import Dialogue
+from bakeoff.core.events import (
+    Notice,
+    RunEnded,
+    RunStarted,
+    TrialEnded,
+    TrialOutput,
+    TrialStarted,
+)
 from bakeoff.core.record import Fault, Status
-from support.plans import attempt, trial
+from support.plans import attempt, task, trial
 
 
 def _progress(planned: int = 10, before: int = 0) -> Progress:
@@ -88,6 +96,25 @@ def test_a_trial_that_the_budget_refused_is_not_done() -> None:
     refused = replace(attempt(), status=Status.CANCELLED, score=None, passed=None)
     assert progress.take(TrialEnded(trial(), refused, last=True)) is None
     assert (progress.done, progress.running) == (0, 0)
+
+
+def test_it_is_told_at_which_turns_the_conversations_are_that_go_on() -> None:
+    progress = _progress()
+    talks = [trial(task(name, dialogue=Dialogue(objective="o"))) for name in ("a", "b")]
+    for talk in talks:
+        progress.take(TrialStarted(talk))
+    assert "turn" not in progress.figures()
+    progress.take(TrialOutput(talks[0], "turn 1 instructor: hi\n"))
+    assert "at turn 1," in progress.figures() + ","
+    progress.take(TrialOutput(talks[0], "turn 1 agent: ho\n"))
+    progress.take(TrialOutput(talks[0], "it printed turn 7 itself\n"))
+    progress.take(TrialOutput(talks[1], "turn 3 instructor: hi\n"))
+    assert "at turns 1 to 3" in progress.figures()
+    progress.take(TrialEnded(talks[1], attempt(), last=True))
+    assert "at turn 1," in progress.figures() + ","
+    progress.take(TrialOutput(trial(task("c")), "turn 9 of no conversation\n"))
+    progress.take(TrialEnded(talks[0], attempt(), last=True))
+    assert "turn" not in progress.figures()
 
 
 def test_nothing_is_left_when_everything_is_done() -> None:

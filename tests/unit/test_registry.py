@@ -127,8 +127,8 @@ def test_a_class_is_built_with_its_settings_and_anything_else_is_ready() -> None
     ("part", "settings", "message"),
     [
         (Knobs, {"size": 1, "word": []}, r"scorer 'k': unknown setting 'word'; .*'words'"),
-        (Knobs, {"size": "1"}, r"scorer 'k': key 'size': expected `int`, got `str`"),
-        (Knobs, {}, r"scorer 'k': .*missing required .*`size`"),
+        (Knobs, {"size": "1"}, r"scorer 'k': key 'size': a whole number is expected, not a text"),
+        (Knobs, {}, r"scorer 'k': it needs the setting 'size'; write it under"),
         (Plain, {"siez": 1}, r"scorer 'k'.*siez"),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_folder_that_is_broken_does_not_stop_the_others(place: Path) -> None:
     ("text", "said"),
     [
         ("[[tasks]]\nprepared_dir = 'x'\nmodel = 'm'\nrollout = 3\n", ":4: unknown key 'rollout'"),
-        ("[[tasks]]\nprepared_dir = 'x'\n", "missing required field `model`"),
+        ("[[tasks]]\nprepared_dir = 'x'\n", "`model` is missing"),
         ("[[tasks]]\nprepared_dir = 'x'\nmodel = 'm'\nrollouts = 0\n", ":4: key"),
         (
             "[[tasks]]\nprepared_dir='x'\nmodel='m'\nenvironment_variables={TIMEOUT_SEC='-1'}\n",
@@ -232,6 +232,6 @@ def test_a_config_is_checked_with_all_that_is_wrong_about_its_folders(place: Pat
     with pytest.raises(UsageError) as error:
         check(path)
     assert str(error.value).splitlines() == [
-        f"{place}/prepared/none: there is no such folder",
-        f"{place}/prepared/nobody: there is no such folder",
+        "prepared/none: there is no such folder",
+        "prepared/nobody: there is no such folder",
     ]

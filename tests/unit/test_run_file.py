@@ -6,6 +6,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from bakeoff import api
+from bakeoff.api import checks
 from bakeoff.config.run_file import RunFile
 from bakeoff.config.schemas import json_schema
 from bakeoff.core.brief import Brief
@@ -207,15 +209,18 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("\n[limits]\n\ntime = 3\n", r"run\.toml:4: unknown key 'time'; did you mean 'time_s'\?"),
         ("[roles.judge]\nmodle = 'x'\n", r"run\.toml:2: unknown key 'modle'; .*'model'"),
         ("[[tasks]]\nid = 'a'\n", r"task 'a': write either `prompt` or `messages`"),
-        ("[[tasks]]\nid = 'a'\nprompt = 'x'\nmessages = []\n", r"either `prompt` or `messages`"),
+        (
+            "[[tasks]]\nid = 'a'\nprompt = 'x'\nmessages = []\n",
+            r"write `prompt` or `messages`, not both",
+        ),
         ("[[tasks]]\nid = 'a'\nmessages = []\n", r"task 'a': `messages` is empty"),
-        ("[[tasks]]\nprompt = 'x'\n", r"run\.toml:1: key 'tasks\[0\]': .* field `id`"),
+        ("[[tasks]]\nprompt = 'x'\n", r"run\.toml:1: key 'tasks\[0\]': `id` is missing"),
         (
             "[[tasks]]\nid = 's1'\nprompt = 'x'\n[[tasks]]\nid = 's1'\nprompt = 'y'\n",
             r"task 's1' is there twice",
         ),
         ("suites = ['suite.json', 'suite.json']", r"task 's1' is there twice"),
-        ("suites = ['none.json']", r"none\.json cannot be read: No such file"),
+        ("suites = ['none.json']", r"run\.toml: key 'suites': .*none\.json is not there"),
         ("scorers = [{ scorer = 'x', weight = -1 }]", r"weight must be 0 or more, not -1"),
         (
             "[[tasks]]\nid='a'\nmessages=[{role='user', content=[{type='image_url'}]}]",
@@ -236,3 +241,73 @@ def test_the_schema_is_one_and_knows_every_key() -> None:
     defined = schema["$defs"]["RunFile"]
     assert set(defined["properties"]) == set(RunFile.__struct_fields__)
     assert defined["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('model = "openai/x"\ntemperature = 0\n', r"an agent of an agent benchmark; .*--agents"),
+        ('objectve = "x"\n', r"run\.toml:1: unknown key 'objectve'; did you mean 'objective'\?"),
+        ("\n[benchmrk]\nx = 1\n", r"run\.toml:2: unknown key 'benchmrk'; .*'benchmark'"),
+        ('[[tasks]]\nprepard_dir = "x"\nmodel = "y"\n', r"run\.toml:2: .*'prepared_dir'"),
+        ('name = "x"\n', r"run\.toml: it names nothing to run; write `suites` or \[\[tasks\]\]"),
+        ('models = ["a/b"]\n[[tasks]]\nid = "a"\nprompt = "p"\n', r"run\.toml:1: model 'a/b': no"),
+        ('agents = ["a"]\n[[tasks]]\nid = "a"\nprompt = "p"\n', r"run\.toml:1: no agent is called"),
+        (
+            '[[tasks]]\nid = "a"\nprompt = "p"\n[roles]\njudge = "a/b"\n',
+            r"run\.toml:5: model 'a/b': no provider is called 'a' .* with `base_url`",
+        ),
+        (
+            'sandbox = "dokcer"\n[[tasks]]\nid = "a"\nprompt = "p"\n',
+            r"no sandbox is called 'dokcer'",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_refused_with_what_was_probably_meant(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        api.plan(path, models=() if "models" in text else ["scripted"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'objective = "o"\n[roles]\ninstructr = "scripted"\n',
+            r"say which model leads it .*; is it meant by \[roles\.instructr\]\?",
+        ),
+        (
+            '[[tasks]]\nid = "a"\nprompt = "p"\n'
+            'scorers = [{ scorer = "judge", settings = { rubric = "r" } }]\n[roles]\njugde = "scripted"\n',
+            r"scored by a judge.*; is it meant by \[roles\.jugde\]\?",
+        ),
+    ],
+)
+def test_a_role_that_was_probably_misspelt_is_told(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        api.run(path, models=["scripted"], output=tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name = "x"\n', r"run\.toml: it names nothing to run"),
+        ('prices = "gone.toml"\n[[tasks]]\nid = "a"\nprompt = "p"\n', r"gone\.toml cannot be read"),
+        (
+            'sandbox = "dokcer"\n[[tasks]]\nid = "a"\nprompt = "p"\n',
+            r"no sandbox is called 'dokcer'",
+        ),
+    ],
+)
+def test_validate_finds_what_a_run_would_stumble_over(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        checks.check(path)

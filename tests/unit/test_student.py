@@ -1,4 +1,4 @@
-"""Quantiles of Student's t: against scipy, and by their laws."""
+"""Student's t: against scipy, and by their laws."""
 
 import math
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bakeoff.stats.student import quantile
+from bakeoff.stats.student import quantile, two_sided
 
 _DEGREES = st.one_of(st.integers(1, 300), st.integers(1, 10**6))
 
@@ -36,3 +36,15 @@ def test_one_degree_of_freedom_is_the_distribution_of_cauchy(p: float) -> None:
 def test_what_has_no_quantile_is_refused(p: float, df: int) -> None:
     with pytest.raises(ValueError, match="need 0 < p < 1 and df >= 1"):
         quantile(p, df)
+
+
+@given(st.floats(-50, 50), _DEGREES)
+def test_a_p_value_is_that_of_scipy(t: float, df: int) -> None:
+    assert two_sided(t, df) == pytest.approx(2 * stats.t.sf(abs(t), df), rel=1e-9, abs=1e-13)
+    assert two_sided(-t, df) == two_sided(t, df)
+
+
+@pytest.mark.parametrize(("t", "df"), [(math.nan, 3), (math.inf, 3), (1.0, 0)])
+def test_what_has_no_p_value_is_refused(t: float, df: int) -> None:
+    with pytest.raises(ValueError, match="need a finite t and df >= 1"):
+        two_sided(t, df)

@@ -4,10 +4,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+def near(word: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
+    """Return the word in *known* that *word* is most probably meant for, if any is near."""
+    return next(iter(get_close_matches(word, sorted(known), n=1, cutoff=least)), None)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint such as "did you mean 'rollouts'?", or the list of what there is."""
     names = sorted(known)
-    near = get_close_matches(word, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    if meant := near(word, names):
+        return f"did you mean {meant!r}?"
     return f"there are: {', '.join(names)}" if names else "there are none"

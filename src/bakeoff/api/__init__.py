@@ -29,6 +29,7 @@ from bakeoff.api.sources import (
     read,
     read_for_scoring,
 )
+from bakeoff.api.spending import read_prices
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -159,8 +160,9 @@ def _prepared(given: Given | None, options: Options) -> Prepared:
     prepared = _planned(given, options)
     brief = _budgeted(prepared.brief, options)
     if sandbox := options.get("sandbox"):
-        check_name(sandbox)
         brief = replace(brief, sandbox=SandboxSpec(name=sandbox))
+    if brief.sandbox.name:
+        check_name(brief.sandbox.name)
     return fitting(replace(prepared, brief=brief), os.environ)
 
 
@@ -178,8 +180,10 @@ def _budgeted(brief: Brief, options: Options) -> Brief:
         cost_usd=brief.cap.cost_usd if cost is None else cost,
         tokens=brief.cap.tokens if tokens is None else tokens,
     )
-    own = brief.prices if prices is None else str(Path(prices).resolve())
-    return replace(brief, cap=cap, prices=own)
+    if prices is None:
+        return replace(brief, cap=cap)
+    read_prices(Path(prices))  # a mistake in it is told with the path as it was given
+    return replace(brief, cap=cap, prices=str(Path(prices).resolve()))
 
 
 def _planned(given: Given | None, options: Options) -> Prepared:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from bakeoff import registry
+from bakeoff.api.origins import about
 from bakeoff.core.candidate import AgentSpec
 
 _PLAIN = frozenset({"direct", "shell"})  # part of this package: its version is that of the run
@@ -25,8 +26,9 @@ def known(
     """Return *spec* with what its agent says of itself; nobody's own Python is imported for it."""
     if spec.name in _PLAIN or spec.name in (own or {}) or registry.is_reference(spec.name):
         return spec
-    part = registry.find("agents", spec.name, folders=folders)
-    agent = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
+    with about(spec):
+        part = registry.find("agents", spec.name, folders=folders)
+        agent = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
     version = spec.version
     if version is None and isinstance(agent, Versioned):
         version = agent.version()

@@ -1,6 +1,6 @@
 """A run file or a suite, checked without running it."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +9,14 @@ from bakeoff._lib.redact import Redactor
 from bakeoff.api.model_names import OWN
 from bakeoff.api.paired import models_of
 from bakeoff.api.rigs import Parts, about_task, check_scorer
-from bakeoff.api.sources import Wishes, prepare, read
+from bakeoff.api.site import check_name
+from bakeoff.api.sources import Wishes, prepare, read, refuse_nothing
+from bakeoff.api.spending import prices_of
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
+from bakeoff.reports.in_words import counted
 
 
 def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = None) -> list[str]:
@@ -22,9 +25,13 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
     Nobody's own Python is imported here: that happens only when a run is asked for.
     """
     brief = read(source, {})
+    refuse_nothing(brief, source)
     without_models = not (brief.models or brief.pairings or models)
     if without_models:  # a suite alone is fine; who solves it is said at run time
         brief = replace(brief, models=(ModelSpec(provider="scripted", name="echo"),))
+    prices_of(brief)  # a table that cannot be read would only show at the start
+    if brief.sandbox.name:
+        check_name(brief.sandbox.name)
     prepared = prepare(brief, Wishes(models=models, base_url=base_url))
     plan, parts = prepared.plan, Parts(redactor=Redactor(), environ=_AnyEnviron())
     for spec in (*(c.model for c in plan.candidates), *plan.conditions.roles.values()):
@@ -53,7 +60,7 @@ class _AnyEnviron(dict[str, str]):
         return f"${key}"
 
 
-def _check_scorers(task: Task, parts: Parts, roles: Container[str]) -> None:
+def _check_scorers(task: Task, parts: Parts, roles: Collection[str]) -> None:
     for spec in task.scorers:
         if not registry.is_reference(spec.name):
             check_scorer(spec, parts.scorer(spec), task, roles)
@@ -62,13 +69,20 @@ def _check_scorers(task: Task, parts: Parts, roles: Container[str]) -> None:
 def _lines(source: Path, brief: Brief, *, trials: int, without_models: bool) -> list[str]:
     unchecked = sum(1 for task in brief.tasks if not any(s.weight for s in task.scorers))
     categories = sorted({task.category for task in brief.tasks if task.category})
-    lines = [f"{source}: valid", f"{len(brief.tasks)} tasks in {len(categories)} categories"]
+    lines = [
+        *brief.notices,
+        f"{source}: valid",
+        f"{counted(len(brief.tasks), 'task')} in {len(categories)} categories",
+    ]
     if unchecked:
-        lines.append(f"{unchecked} tasks have no scorer: their answers are kept but not checked")
+        have = "has" if unchecked == 1 else "have"
+        lines.append(
+            f"{counted(unchecked, 'task')} {have} no scorer: the answers are kept but not checked"
+        )
     if without_models:
         lines.append("no model is named: give one with --model when you run it")
     else:
         named = dict.fromkeys(model.label or model.full_name for model in models_of(brief))
         names = ", ".join(named)
-        lines.append(f"models: {names}; {trials} trials")
+        lines.append(f"models: {names}; {counted(trials, 'trial')}")
     return lines

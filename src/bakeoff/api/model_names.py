@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from bakeoff import registry
 from bakeoff._lib.redact import MASK, Redactor
 from bakeoff._lib.suggest import did_you_mean
+from bakeoff.api.origins import about
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.models.providers import PROVIDERS, Provider
@@ -49,7 +50,9 @@ def resolve(
         return _with_defaults(replace(spec, provider=provider, name=name, base_url=url))
     if registry.is_own(text, folders=folders):
         return replace(spec, provider=OWN)
-    return _with_defaults(replace(spec, provider=_guess(text, known)))
+    with about(spec):
+        address = f"`{spec.origin.address}`" if spec.origin else "--base-url"
+        return _with_defaults(replace(spec, provider=_guess(text, known, address)))
 
 
 _OTHER_DIALECTS = frozenset(
@@ -59,17 +62,32 @@ _OTHER_DIALECTS = frozenset(
 )
 
 
-def _guess(text: str, known: Collection[str]) -> str:
-    """Return the provider of a model that was named without one."""
-    if not text or "/" in text or get_close_matches(text, known, n=1, cutoff=0.88):
+def _guess(text: str, known: Collection[str], address: str) -> str:
+    """Return the provider of a model that was named without one; *address* is how a URL is said."""
+    if trouble := _unclear(text, known):
         raise UsageError(
-            f"model {text!r}: write it as provider/name, or say where it is with --base-url; "
-            f"providers: {did_you_mean(text.partition('/')[0], known)}"
+            f"model {text!r}: {trouble}; write it as provider/name, or say where it is with {address}"
         )
     for provider, family in _FAMILIES.items():
         if family.match(text):
             return provider
     return "ollama"
+
+
+def _unclear(text: str, known: Collection[str]) -> str | None:
+    """Return why nobody can tell who provides *text*; None where somebody can."""
+    if not text:
+        return "it has no name"
+    file = text.rpartition(":")[0]
+    if file.endswith(".py"):
+        return f"there is no file {file!r}, neither beside the file that names it nor here"
+    provider, slash, _ = text.partition("/")
+    if slash:
+        return f"no provider is called {provider!r} ({did_you_mean(provider, known)})"
+    if meant := get_close_matches(text, known, n=1, cutoff=0.88):
+        which = f"which model of {meant[0]!r}, such as {meant[0]}/NAME?"
+        return which if text == meant[0] else f"is the provider {meant[0]!r} meant? then {which}"
+    return None
 
 
 def how_understood(before: ModelSpec, after: ModelSpec) -> str | None:
@@ -123,7 +141,8 @@ def _read(text: str, spec: ModelSpec, environ: Mapping[str, str]) -> str:
         if found[2] is not None:
             return found[2]
         raise UsageError(
-            f"model {spec.full_name!r}: the environment variable {found[1]} is not set"
+            f"model {spec.full_name!r}: the environment variable {found[1]} is not set; export it, "
+            f"or write {found[1]}=... into a file .env here, or into one named with --env-file"
         )
 
     return _VARIABLE.sub(value, text)

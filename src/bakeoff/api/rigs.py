@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 from bakeoff import registry
 from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.suggest import near
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.agents.attended import Attended, attended
 from bakeoff.agents.blocking import BlockingAgent
@@ -20,7 +21,9 @@ from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent, blocks
 from bakeoff.api.local_models import served, warm_up
 from bakeoff.api.model_names import OWN, learn_literals, with_secrets
+from bakeoff.api.origins import about
 from bakeoff.api.site import Premises
+from bakeoff.config.own_function import check_call
 from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.checkpoint import Checkpoints
@@ -32,7 +35,7 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Agent, Model, Rig, Scorer, Site
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
-from bakeoff.models.function import FunctionModel
+from bakeoff.models.function import FunctionModel, WithParameters
 from bakeoff.models.gate import OPEN
 from bakeoff.models.limits import Gates
 from bakeoff.models.prices import Prices
@@ -71,6 +74,10 @@ class Parts:
 
     def model(self, spec: ModelSpec) -> Model:
         """Return a live model."""
+        with about(spec):
+            return self._model(spec)
+
+    def _model(self, spec: ModelSpec) -> Model:
         if self.tapes.replaying:
             learn_literals(spec, self.redactor)
             return FunctionModel(_nobody)  # each trial gets its answers from the tape
@@ -103,13 +110,21 @@ class Parts:
 
         One that blocks has processes of its own. An object has not: it lives where it was made.
         """
+        with about(spec):
+            return self._agent(spec)
+
+    def _agent(self, spec: AgentSpec) -> Agent:
         part = self.find("agents", spec.name)
         built = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
+        is_function = not hasattr(built, "solve")
+        if is_function:
+            what = f"agent {spec.name!r}"
+            check_call(_function(built, what), spec.settings, gets=("task", "model"), what=what)
         if spec.name not in self.own and callable(getattr(built, "solve", built)) and blocks(built):
             return BlockingAgent(_WORKER, self._begin(spec))
-        if hasattr(built, "solve"):
-            return built  # it has the one method of the port
-        return FunctionAgent(_function(built, f"agent {spec.name!r}"), spec.settings)
+        if is_function:
+            return FunctionAgent(built, spec.settings)  # type: ignore[arg-type]  # it was looked at
+        return built  # type: ignore[return-value]  # it has the one method of the port
 
     def _begin(self, spec: AgentSpec) -> Begin:
         return Begin(
@@ -129,10 +144,14 @@ class Parts:
 
 
 def _own_model(part: object, spec: ModelSpec) -> Model:
-    part = registry.build(part, spec.settings, what=f"model {spec.name!r}")
-    if hasattr(part, "complete"):
-        return part  # type: ignore[return-value]  # it has the method of the port
-    return FunctionModel(_function(part, f"model {spec.name!r}"), spec.settings)
+    what = f"model {spec.name!r}"
+    built = registry.build(part, spec.settings, what=what)
+    if not hasattr(built, "complete"):
+        function = _function(built, what)
+        check_call(function, spec.settings, gets=("request",), what=what)
+        built = FunctionModel(function, spec.settings)
+    model: Model = built  # type: ignore[assignment]  # it has the method of the port
+    return WithParameters(model, spec.parameters) if spec.parameters else model
 
 
 def _function(part: object, what: str) -> Callable[..., object]:
@@ -141,14 +160,20 @@ def _function(part: object, what: str) -> Callable[..., object]:
     return part
 
 
-def check_scorer(spec: ScorerSpec, scorer: Scorer, task: Task, roles: Container[str]) -> None:
+def check_scorer(spec: ScorerSpec, scorer: Scorer, task: Task, roles: Collection[str]) -> None:
     """Raise where *scorer* could not judge *task*: better now than after the first answer."""
     if isinstance(scorer, _Checks):
         scorer.check(task)
     if spec.name == "judge" and "judge" not in roles:
         raise UsageError(
             "it is scored by a judge: say which model with [roles.judge] in the run file"
+            f"{_misnamed('judge', roles)}"
         )
+
+
+def _misnamed(role: str, roles: Collection[str]) -> str:
+    meant = near(role, roles)
+    return f"; is it meant by [roles.{meant}]?" if meant else ""
 
 
 def _check_shown(task: Task) -> None:
@@ -171,13 +196,13 @@ def about_task(task: Task) -> Iterator[None]:
         raise UsageError(str(error) if name in str(error) else f"{name}: {error}") from error
 
 
-def _attended(agent: Agent, conditions: Conditions, roles: Container[str]) -> Agent:
+def _attended(agent: Agent, conditions: Conditions, roles: Collection[str]) -> Agent:
     """Return *agent* with the instructor at its side, where somebody may step in."""
     interventions = conditions.limits.interventions
     if interventions and "instructor" not in roles:
         raise UsageError(
             "limits.interventions needs somebody who steps in: say which model with "
-            "[roles.instructor] in the run file"
+            f"[roles.instructor] in the run file{_misnamed(INSTRUCTOR, roles)}"
         )
     return attended(agent, interventions)
 
@@ -284,12 +309,12 @@ class SharedRigs:
             self._models[key] = self._parts.model(spec)
         return self._models[key]
 
-    def _check(self, task: Task, roles: Container[str]) -> None:
+    def _check(self, task: Task, roles: Collection[str]) -> None:
         with about_task(task):
             if task.dialogue is not None and INSTRUCTOR not in roles:
                 raise UsageError(
                     "it is a dialogue: say which model leads it with [roles.instructor] in the run "
-                    "file, or --set roles.instructor=MODEL"
+                    f"file, or --set roles.instructor=MODEL{_misnamed(INSTRUCTOR, roles)}"
                 )
             _check_shown(task)
             scorers = tuple(self._scorer(spec) for spec in task.scorers)

@@ -63,6 +63,7 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
     own: dict[str, object] = {}
     folders = _folders(given)
     found = read(given, wishes.overrides)
+    refuse_nothing(found, given)
     named = _wished(found, wishes, own, folders)
     brief = _resolved(named, wishes, folders)
     understood = map(how_understood, models_of(named), models_of(brief))
@@ -72,8 +73,14 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
         plan=expand(brief),
         own=own,
         folders=folders,
-        notices=tuple(dict.fromkeys(line for line in (*understood, said) if line)),
+        notices=tuple(dict.fromkeys(n for n in (*found.notices, *understood, said) if n)),
     )
+
+
+def refuse_nothing(brief: Brief, given: Given) -> None:
+    """Raise where the file that was *given* names no task."""
+    if not brief.tasks and isinstance(given, str | Path):
+        raise UsageError(f"{given}: it names nothing to run; write `suites` or [[tasks]] into it")
 
 
 def _folders(given: Given) -> tuple[Path, ...]:

@@ -1,16 +1,25 @@
 """Prices and caps of a run: found, checked before it starts, and what it may come to."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from bakeoff.config.convert import convert
+from bakeoff.config.toml_file import line_of, read_toml
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Cap, Tariff
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.values import Json
-from bakeoff.models.prices import Prices, read_prices
+from bakeoff.models.prices import Prices, PriceTable
 from bakeoff.planning.forecast import Forecast, forecast
+
+
+def read_prices(path: Path) -> PriceTable:
+    """Return a person's own table."""
+    data, text = read_toml(path)
+    return convert(data, PriceTable, source=str(path), line_of=partial(line_of, text))
 
 
 def prices_of(brief: Brief) -> Prices:

@@ -1,6 +1,6 @@
 """Coding tasks proven before they measure anybody: the reference passes, and nothing else does."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,7 @@ from bakeoff.api.loop import new_event_loop
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.errors import UsageError
-from bakeoff.core.events import Listener, ignore
+from bakeoff.core.events import Event, Listener, TrialEnded, ignore
 from bakeoff.core.record import Attempt
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
@@ -23,6 +23,7 @@ _IN_MEMORY = f"{_CHEAT}-patch"  # no grader can see it that runs the solution in
 # what a whole box brings to its grade are its programs too; that is the format, not the task
 _IN_THE_BOX = frozenset({_CHEAT, f"{_CHEAT}-runner", f"{_CHEAT}-profile"})
 _CHEATS = (_CHEAT, *(f"{_CHEAT}-{name}" for name in TRICKS))
+_EVERYBODY = (_ORACLE, _NOP, *_CHEATS)
 _HINT = "what it left decides its own grade"
 _HINTS = {
     f"{_CHEAT}-exit": "code that ends its process with 0 passes; let the tests look at what the "
@@ -68,7 +69,10 @@ def _shown(score: float | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """How tasks are validated: which of them, in which sandbox, and where the run is kept."""
+    """How tasks are validated: which of them, in which sandbox, and where the run is kept.
+
+    Whoever is told what was *found* hears of each task as soon as all have tried it.
+    """
 
     sandbox: str | None = None
     tests: Sequence[str] = ()
@@ -76,6 +80,7 @@ class How:
     output: Path | None = None
     listener: Listener = ignore
     stop: Stop | None = None
+    found: Callable[[Finding], None] | None = None
 
 
 def validate_tasks(path: Path, how: How | None = None) -> list[Finding]:
@@ -96,7 +101,7 @@ async def validate_tasks_async(path: Path, how: How | None = None) -> list[Findi
             sandbox=how.sandbox,
             parallel=how.parallel,
             output=how.output or Path(scratch) / "runs",
-            listener=how.listener,
+            listener=_Watch(how, brief.tasks),
             stop=how.stop or Stop(),
         )
         attempts: dict[str, dict[str, Attempt]] = {task.id: {} for task in run.plan.tasks}
@@ -105,6 +110,24 @@ async def validate_tasks_async(path: Path, how: How | None = None) -> list[Findi
         escaped = witness.exists()
     findings = [_finding(task, attempts[task.id]) for task in brief.tasks if task.id in attempts]
     return [_outbreak(finding) for finding in findings] if escaped else findings
+
+
+class _Watch:
+    """Hears a validation, and tells what came of a task when the last one has tried it."""
+
+    def __init__(self, how: How, tasks: Iterable[Task]) -> None:
+        self._how = how
+        self._tasks = {task.id: task for task in tasks}
+        self._tried: dict[str, dict[str, Attempt]] = {task: {} for task in self._tasks}
+
+    def __call__(self, event: Event) -> None:
+        self._how.listener(event)
+        if self._how.found is None or not isinstance(event, TrialEnded) or not event.last:
+            return
+        task = event.trial.task.id
+        self._tried[task][event.trial.candidate.id] = event.attempt
+        if len(self._tried[task]) == len(_EVERYBODY):
+            self._how.found(_finding(self._tasks[task], self._tried[task]))
 
 
 def _without_models(brief: Brief) -> Brief:

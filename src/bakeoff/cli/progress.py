@@ -1,5 +1,6 @@
 """A run of any size as a story: counted from events, cheap at any rate; its picture is a bar."""
 
+import re
 from dataclasses import dataclass, field
 
 from rich.console import ConsoleDimensions, RenderableType
@@ -11,9 +12,19 @@ from bakeoff._lib.clock import monotonic
 from bakeoff._lib.untrusted import one_line
 from bakeoff.cli.story import Line, Weight
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
-from bakeoff.core.events import Event, Notice, RunEnded, RunStarted, TrialEnded, TrialStarted
+from bakeoff.core.events import (
+    Event,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TrialEnded,
+    TrialOutput,
+    TrialStarted,
+)
 from bakeoff.core.record import Status
 from bakeoff.reports.in_words import counted, duration
+
+_TURN = re.compile(r"turn (\d{1,6}) ")
 
 
 @dataclass(slots=True)
@@ -32,11 +43,14 @@ class Progress:
     cap: Cap = NO_CAP
     billed: Bill = NO_BILL
     began: float = field(default_factory=monotonic)
+    turns: dict[str, int] = field(default_factory=dict)  # of the conversations that are going on
 
     def take(self, event: Event) -> Line | None:
         """Count *event*; return a line where there is one to tell."""
         if isinstance(event, TrialStarted):
             self.running += 1
+        elif isinstance(event, TrialOutput):
+            self._heard(event)
         elif isinstance(event, TrialEnded):
             return self._ended(event)
         elif isinstance(event, RunStarted):
@@ -56,8 +70,14 @@ class Progress:
         told = f"run {event.run_id}: {counted(self.planned, 'trial')}{before}"
         return Line(told, Weight.HEADING)
 
+    def _heard(self, event: TrialOutput) -> None:
+        turn = _TURN.match(event.text) if event.trial.task.dialogue is not None else None
+        if turn is not None:
+            self.turns[event.trial.name] = int(turn[1])
+
     def _ended(self, event: TrialEnded) -> Line | None:
         attempt = event.attempt
+        self.turns.pop(event.trial.name, None)
         self.output_tokens += attempt.spent.usage.output_tokens or 0
         if attempt.bill is not NO_BILL:
             self.billed += attempt.bill
@@ -99,6 +119,9 @@ class Progress:
         """Return the figures as one short line."""
         rate = self.rate
         parts = [f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"]
+        if self.turns:
+            first, last = min(self.turns.values()), max(self.turns.values())
+            parts.append(f"at turn {first}" if first == last else f"at turns {first} to {last}")
         if self.output_tokens:
             parts.append(f"{self.output_tokens / self.elapsed_s:.0f} tok/s")
         if self.checked:

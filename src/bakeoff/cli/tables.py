@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from bakeoff._lib.untrusted import one_line
+from bakeoff.cli.named_table import named_table
+from bakeoff.cli.pairwise_table import print_pairwise
 from bakeoff.core.budget import Bill
 from bakeoff.reports.in_words import counted
 from bakeoff.stats.summarize import Buckets, CandidateSummary, Group, Summary
 
 _PIPE_WIDTH = 160
-_SHORTEST_NAME = 8
 
 
 def console() -> Console:
@@ -29,6 +29,8 @@ def print_summary(
     """Print the statistics of a run."""
     out = out or console()
     out.print(_score_table(summary))
+    if summary.pairwise is not None:
+        print_pairwise(summary.pairwise, out)
     if any(len(c.categories) > 1 for c in summary.candidates):
         out.print(_category_table(summary.candidates))
     if any(len(c.total.passes) > 1 for c in summary.candidates):
@@ -46,20 +48,10 @@ def print_summary(
         out.print(Text(f"kept in {folder}; see: bakeoff show {folder.name}{where}", style="dim"))
 
 
-def _table(title: str, names: Iterable[str], figures: Iterable[str]) -> Table:
-    """Return a table that fits 60 columns: names may fold, but never away; figures do not."""
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold", min_width=_SHORTEST_NAME)
-    for figure in figures:
-        table.add_column(figure, justify="right", no_wrap=True)
-    return table
-
-
 def _score_table(summary: Summary) -> Table:
     rollouts = f" × {counted(summary.rollouts, 'rollout')}" if summary.rollouts > 1 else ""
     title = f"{summary.run}: {counted(summary.tasks, 'task')}{rollouts}"
-    table = _table(title, ["candidate"], ["score", "95 % interval", "coverage", "faults"])
+    table = named_table(title, ["candidate"], ["score", "95 % interval", "coverage", "faults"])
     for c in summary.candidates:
         table.add_row(_name(c), *_score_figures(c.total))
     return table
@@ -76,7 +68,7 @@ def _score_figures(group: Group) -> list[str]:
 
 def _speed_table(candidates: Iterable[CandidateSummary]) -> Table:
     figures = ["tokens\nin/out", "tok/s", "latency\np50/p95", "first\ntoken", "cost"]
-    table = _table("speed and cost", ["candidate"], figures)
+    table = named_table("speed and cost", ["candidate"], figures)
     for c in candidates:
         tokens, latency = c.total.tokens, c.total.latency
         table.add_row(
@@ -112,7 +104,7 @@ def _category_table(candidates: Iterable[CandidateSummary]) -> Table:
     rows = [(g.category or "", c.candidate, g) for c in shown for g in c.categories]
     missing = any(g.coverage < 1 or g.buckets.faults for _, _, g in rows)
     figures = ["score", "95 % interval", *(["coverage", "faults"] if missing else [])]
-    table = _table("by category", names, ["tasks", *figures])
+    table = named_table("by category", names, ["tasks", *figures])
     for category, candidate, group in sorted(rows, key=lambda row: row[0]):
         told = [Text(one_line(name)) for name in (category, candidate)[: len(names)]]
         table.add_row(*told, str(group.score.tasks), *_score_figures(group)[: len(figures)])
@@ -128,7 +120,7 @@ def _pass_table(candidates: Iterable[CandidateSummary], *, width: int) -> Table:
     ):  # the first ones and the last: what is between can be guessed, or read as JSON
         ks = [*ks[: fit - 1], ks[-1]]
     title = "pass@k / pass^k (at least one, all of k rollouts)"
-    table = _table(title, ["candidate"], [f"k = {k}" for k in ks])
+    table = named_table(title, ["candidate"], [f"k = {k}" for k in ks])
     for c in shown:
         rates = {p.k: f"{_number(p.pass_at, 3)}/{_number(p.pass_hat, 3)}" for p in c.total.passes}
         table.add_row(_name(c), *(rates.get(k, "–") for k in ks))

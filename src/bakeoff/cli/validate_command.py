@@ -45,7 +45,7 @@ def _prove(args: Namespace) -> int:
     from contextlib import nullcontext
 
     from bakeoff._lib.untrusted import for_terminal
-    from bakeoff.api.validation import How, validate_tasks
+    from bakeoff.api.validation import Finding, How, validate_tasks
     from bakeoff.cli.live import LiveView
     from bakeoff.cli.progress import Progress
     from bakeoff.core.events import Event, Notice
@@ -54,10 +54,23 @@ def _prove(args: Namespace) -> int:
         if isinstance(event, Notice):
             print(for_terminal(event.text), file=sys.stderr)
 
+    told: list[Finding] = []
+
+    def show(finding: Finding) -> None:
+        told.append(finding)
+        for line in finding.lines():
+            print(for_terminal(line), flush=True)
+
     view = LiveView(Progress()) if sys.stderr.isatty() else None
     with view or nullcontext():
-        how = How(sandbox=args.sandbox, tests=args.tests, listener=view or tell)
+        how = How(
+            sandbox=args.sandbox,
+            tests=args.tests,
+            listener=view or tell,
+            found=None if view else show,  # a view moves by itself, and lines would break it
+        )
         findings = validate_tasks(args.source, how)
-    for line in (line for finding in findings for line in finding.lines()):
-        print(for_terminal(line))
+    for finding in findings:
+        if finding not in told:
+            show(finding)
     return 0 if all(finding.ok for finding in findings) else 1

@@ -81,7 +81,7 @@ def _metrics(attempt: Attempt, told: Mapping[str, Json]) -> dict[str, Json]:
 
 def _tokens(spent: Spent) -> dict[str, Json]:
     return {
-        "requests": spent.requests,
+        "requests": spent.sent,
         "input": spent.usage.input_tokens,
         "output": spent.usage.output_tokens,
     }

@@ -307,7 +307,7 @@ def _troubleshooting(around: _Around) -> str:
     config, found = around.config, around.market
     return _NO_MODELS.format(
         ollama="; ".join(str(trouble) for trouble in around.ollama.troubles) or "it has none",
-        config=config.source.path if config else "models_config.yaml (--config)",
+        config=config.shown if config else "models_config.yaml (--config)",
         disabled=f" (switched off: {', '.join(found.disabled)})" if found.disabled else "",
         keys=f" ({'; '.join(f'{n}: {why}' for n, why in found.missing.items())})"
         if found.missing

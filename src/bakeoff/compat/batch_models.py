@@ -92,7 +92,7 @@ def market(
         offer = Offer(spec=spec, digest=known.digest if known else None)
         _refuse_twins(offer, configured.setdefault(spec.full_name, []), config)
         configured[spec.full_name].append(offer)
-    off = f"it is switched off in {config.source.path}; set `enabled: true` there"
+    off = f"it is switched off in {config.shown}; set `enabled: true` there"
     return Market(
         offers=tuple(_flat({**offers, **configured})),
         missing=missing,
@@ -109,7 +109,7 @@ def _flat(offers: Mapping[str, Sequence[Offer]]) -> Iterator[Offer]:
 def _resolved(given: ModelSpec, config: ModelsConfig) -> ModelSpec:
     """Return a configured model with its provider; what is wrong with it is told with its file."""
     known = {*PROVIDERS, *registry.names("models")}
-    where = f"{config.source.path}: model {given.name!r}"
+    where = f"{given.origin.where if given.origin else config.shown}: model {given.name!r}"
     if given.provider and given.provider not in known:
         hint = did_you_mean(given.provider, known)
         raise UsageError(f"{where}: no provider is called {given.provider!r}: {hint}")
@@ -122,7 +122,7 @@ def _resolved(given: ModelSpec, config: ModelsConfig) -> ModelSpec:
 def _refuse_twins(offer: Offer, same: Sequence[Offer], config: ModelsConfig) -> None:
     if any(other.key == offer.key for other in same):
         raise UsageError(
-            f"{config.source.path}: two models are called {offer.name!r}; give each a "
+            f"{config.shown}: two models are called {offer.name!r}; give each a "
             "`display_name` of its own"
         )
 

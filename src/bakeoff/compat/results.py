@@ -69,7 +69,7 @@ def result_of(trial: Trial, attempt: Attempt) -> TestResult:
     """Return what is recorded of *trial*."""
     task, outcome, spent = trial.task, attempt.outcome, attempt.spent
     error = _error(attempt)
-    seconds = spent.model_s if spent.requests else attempt.elapsed_s
+    seconds = spent.model_s or attempt.elapsed_s
     tokens = spent.usage.output_tokens or 0
     return TestResult(
         test_id=task.id,

@@ -281,7 +281,7 @@ def agent_metrics(run: RunOfTask) -> dict[str, Json]:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "tool_calls_total": run.tool_calls,
-        "requests_total": attempt.spent.requests,
+        "requests_total": attempt.spent.sent,
         "time_taken_seconds": attempt.phases.get("agent", attempt.elapsed_s),
         "money_spent_usd": usage.cost_usd,
         "interventions": attempt.outcome.interventions if attempt.outcome else 0,

@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import inspect
 
+from bakeoff._lib.decoder_words import in_words
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
@@ -17,6 +18,7 @@ KeyPath = tuple[str | int, ...]
 _WHERE = re.compile(r" - at `(?:key in )?\$(.*?)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
+_TABLES = inspect.StructType | inspect.DataclassType
 
 
 def convert(
@@ -31,14 +33,18 @@ def convert(
         unknown = _UNKNOWN.search(message)
         steps = _steps(where[1]) if where else []
         path = _path(data, steps, holds=unknown[1] if unknown else None)
-        message = _WHERE.sub("", message)
         if unknown:
             keys = _keys_at(kind, path)
             path = (*path, unknown[1])
             message = f"unknown key {unknown[1]!r}; {did_you_mean(unknown[1], keys)}"
         else:
-            key = f"key {dotted(path)!r}: " if path else ""
-            message = f"{key}{message[0].lower()}{message[1:]}"
+            told = in_words(
+                _WHERE.sub("", message),
+                value=_value_at(data, path) if len(path) == len(steps) else None,
+                known=_keys_at(kind, path),
+                choices=lambda: _choices_at(kind, path),
+            )
+            message = f"key {dotted(path)!r}: {told}" if path else told
         line = line_of(path)
         raise UsageError(f"{source}{f':{line}' if line else ''}: {message}") from error
 
@@ -86,14 +92,30 @@ def _inside_of(data: Json) -> dict[str | int, Json]:
     return dict(enumerate(data)) if isinstance(data, list | tuple) else {}
 
 
-def _keys_at(kind: type, path: KeyPath) -> list[str]:
-    """Return the keys that may stand at *path*."""
+def _value_at(data: Json, path: KeyPath) -> Json:
+    for step in path:
+        data = _inside_of(data).get(step)
+    return data
+
+
+def _types_at(kind: type, path: KeyPath) -> list[inspect.Type]:
     here: list[inspect.Type] = [inspect.type_info(kind)]
     for step in path:
         here = [inner for t in here for inner in _inside(t, step)]
+    return _flat(here)
+
+
+def _keys_at(kind: type, path: KeyPath) -> list[str]:
+    """Return the keys that may stand at *path*."""
     return [
-        f.encode_name for t in _flat(here) if isinstance(t, inspect.StructType) for f in t.fields
+        f.encode_name for t in _types_at(kind, path) if isinstance(t, _TABLES) for f in t.fields
     ]
+
+
+def _choices_at(kind: type, path: KeyPath) -> list[str]:
+    """Return the words that may stand at *path*, where there are only a few."""
+    literals = (t for t in _types_at(kind, path) if isinstance(t, inspect.LiteralType))
+    return [str(word) for t in literals for word in t.values]
 
 
 def _flat(types: list[inspect.Type]) -> list[inspect.Type]:
@@ -106,9 +128,9 @@ def _flat(types: list[inspect.Type]) -> list[inspect.Type]:
 def _inside(outer: inspect.Type, step: str | int) -> list[inspect.Type]:
     found: list[inspect.Type] = []
     for t in _flat([outer]):
-        if isinstance(t, inspect.StructType):
+        if isinstance(t, _TABLES):
             found += [f.type for f in t.fields if f.encode_name == step]
-        elif isinstance(t, inspect.ListType):
+        elif isinstance(t, inspect.ListType | inspect.VarTupleType):
             found.append(t.item_type)
         elif isinstance(t, inspect.DictType):
             found.append(t.value_type)

@@ -1,11 +1,12 @@
 """The tables that several formats share: scorers and messages as people write them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from bakeoff._lib.suggest import near
 from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec
@@ -67,16 +68,32 @@ def _scorer_spec(entry: ScorerEntry) -> ScorerSpec:
 
 
 def conversation(
-    prompt: str | None, messages: Sequence[MessageTable] | None, *, what: str
+    prompt: str | None,
+    messages: Sequence[MessageTable] | None,
+    *,
+    what: str,
+    unknown: Iterable[str] = (),
 ) -> tuple[Message, ...]:
-    """Return the messages of a task that has either a prompt or messages."""
-    if (prompt is None) == (messages is None):
-        raise UsageError(f"{what}: write either `prompt` or `messages`")
+    """Return the messages of a task that has either a prompt or messages.
+
+    *unknown* are keys of it that mean nothing; one of them may be misspelt.
+    """
+    if prompt is not None and messages is not None:
+        raise UsageError(f"{what}: write `prompt` or `messages`, not both")
+    if prompt is None and messages is None:
+        raise UsageError(f"{what}: write either `prompt` or `messages`{_misspelt(unknown)}")
     if prompt is not None:
         return (Message(role="user", content=prompt),)
     if not messages:
-        raise UsageError(f"{what}: `messages` is empty")
+        raise UsageError(f"{what}: `messages` is empty; write one at least")
     return tuple(Message(role=m.role, content=_text(m.content, what)) for m in messages)
+
+
+def _misspelt(unknown: Iterable[str]) -> str:
+    """Return a hint at the key of a task that was meant for what it asks."""
+    pairs = ((key, near(key, ("prompt", "messages"))) for key in unknown)
+    hints = (f"; did you mean `{meant}` by {key!r}?" for key, meant in pairs if meant)
+    return next(hints, "")
 
 
 def _text(content: str | Sequence[Mapping[str, Json]], what: str) -> str:

@@ -1,7 +1,7 @@
 """`models_config.yaml`: models with their settings, categories of them, and how a batch is run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from bakeoff.config.convert import convert
 from bakeoff.config.entries import Endpoints, endpoint_limits
 from bakeoff.config.yaml_text import parse_yaml
 from bakeoff.core.brief import Source
-from bakeoff.core.candidate import TRANSPORT_SETTINGS, ModelSpec
+from bakeoff.core.candidate import TRANSPORT_SETTINGS, ModelSpec, Origin
 from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
@@ -59,9 +59,13 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsConfig:
-    """What the file says; `models` are the enabled ones, `disabled` the names of the others."""
+    """What the file says; `models` are the enabled ones, `disabled` the names of the others.
+
+    `shown` is its path as it was given.
+    """
 
     source: Source
+    shown: str
     models: tuple[ModelSpec, ...] = ()
     disabled: tuple[str, ...] = ()
     batch: BatchSettings = field(default_factory=BatchSettings)
@@ -80,7 +84,12 @@ def read_models_file(path: Path) -> ModelsConfig:
     entries = file.models or []
     return ModelsConfig(
         source=Source(path=str(path.resolve()), digest=digest_bytes(data)),
-        models=tuple(_spec(entry) for entry in entries if entry.enabled),
+        shown=str(path),
+        models=tuple(
+            replace(_spec(entry), origin=Origin.at(path, line_of(("models", number))))
+            for number, entry in enumerate(entries)
+            if entry.enabled
+        ),
         disabled=tuple(entry.display_name or entry.name for entry in entries if not entry.enabled),
         batch=file.batch_settings or BatchSettings(),
         categories={name: tuple(names or ()) for name, names in (file.categories or {}).items()},

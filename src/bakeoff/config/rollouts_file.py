@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from bakeoff._lib.suggest import near
 from bakeoff.config.entries import Endpoints
 from bakeoff.config.run_file import (
     AgentTable,
@@ -58,8 +59,8 @@ class RolloutsFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def is_rollouts_file(data: Mapping[str, Json]) -> bool:
-    """Whether the tables of a TOML file are those of rollouts and not of another run."""
+    """Whether the tables of a TOML file are those of rollouts, if misspelt, and not of another run."""
     tasks = data.get("tasks")
     return isinstance(tasks, list) and any(
-        isinstance(task, Mapping) and "prepared_dir" in task for task in tasks
+        isinstance(task, Mapping) and near("prepared_dir", task, least=0.85) for task in tasks
     )

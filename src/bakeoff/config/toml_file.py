@@ -4,6 +4,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from bakeoff.core.errors import UsageError
@@ -79,8 +80,9 @@ def _shared(path: KeyPath, key: KeyPath) -> int:
     return 0
 
 
-def _keys(text: str) -> list[tuple[int, KeyPath]]:
-    """List the lines that open a table or set a key."""
+@lru_cache(maxsize=8)  # a long file is asked for the lines of many keys
+def _keys(text: str) -> tuple[tuple[int, KeyPath], ...]:
+    """Return the lines that open a table or set a key."""
     found: list[tuple[int, KeyPath]] = []
     table: KeyPath = ()
     counts: dict[KeyPath, int] = {}
@@ -90,7 +92,7 @@ def _keys(text: str) -> list[tuple[int, KeyPath]]:
             found.append((number, table))
         elif key := _KEY.match(statement):
             found.append((number, table + _parts(key[1])))
-    return found
+    return tuple(found)
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:

@@ -36,7 +36,11 @@ def parse_yaml(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1 + before}" if mark else ""
-        raise UsageError(f"{source}{line}: not valid YAML: {error.problem or error}") from error
+        why = str(error.problem or error)
+        hint = (
+            "; are the lines above and below indented as they should be?" if "block" in why else ""
+        )
+        raise UsageError(f"{source}{line}: not valid YAML: {why}{hint}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{source}: not valid YAML: {error}") from error
     except RecursionError as error:

@@ -34,7 +34,7 @@ class Brief:
 
     A model is named as the person named it; `api` finds out what it means. Where there are
     `pairings`, they are the plan, and `tasks` only lists their tasks. `endpoints` are limits by
-    URL or provider.
+    URL or provider. `notices` are what a person should read about the files.
     """
 
     name: str
@@ -52,3 +52,4 @@ class Brief:
     prices: str | None = None
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()

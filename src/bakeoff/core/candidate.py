@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import PurePath
+from typing import Self
 
 from bakeoff._lib.digest import digest
 from bakeoff.core.values import Json
@@ -25,11 +27,24 @@ TRANSPORT_SETTINGS = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a model or an agent was written: `file.toml:3`, and the key there for an address."""
+
+    where: str
+    address: str = "base_url"
+
+    @classmethod
+    def at(cls, file: PurePath, line: int | None, *, address: str = "base_url") -> Self:
+        """Return the place at *line* of *file*."""
+        return cls(where=f"{file}{f':{line}' if line else ''}", address=address)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelSpec:
     """An endpoint by name, with its settings.
 
     `base_url`, `api_key` and `headers` may refer to the environment as `${NAME}`; the value is
-    read just before it is used and never kept.
+    read just before it is used and never kept. `origin` is for messages alone.
     """
 
     provider: str
@@ -40,6 +55,7 @@ class ModelSpec:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     settings: Mapping[str, Json] = field(default_factory=dict)
     label: str | None = None
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property
     def full_name(self) -> str:
@@ -62,7 +78,7 @@ class AgentSpec:
     """An agent by name, with its version and settings.
 
     `environment` is what its box shows it beyond the task's own, `time_s` how long it may take; a
-    sweep over them is a sweep over candidates.
+    sweep over them is a sweep over candidates. `origin` is for messages alone.
     """
 
     name: str = "direct"
@@ -72,6 +88,7 @@ class AgentSpec:
     needs_model: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
     time_s: float | None = None
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def identity(self) -> dict[str, Json]:
         """Return what decides how the agent works."""

@@ -130,7 +130,10 @@ class Completion:
 
 @noun
 class Spent:
-    """What one party (the candidate, or a role) used up during an attempt."""
+    """What one party (the candidate, or a role) used up during an attempt.
+
+    `requests` were answered; `cut` are those that a limit cut off while the endpoint was at them.
+    """
 
     requests: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -139,6 +142,12 @@ class Spent:
     load_s: float | None = None
     retries: int = 0
     flags: tuple[str, ...] = ()
+    cut: int = 0
+
+    @property
+    def sent(self) -> int:
+        """How many requests were made."""
+        return self.requests + self.cut
 
     def plus(self, completion: Completion) -> "Spent":
         """Return this with one more completion booked."""
@@ -151,6 +160,7 @@ class Spent:
             load_s=_known_sum(self.load_s, completion.load_s),
             retries=self.retries + completion.retries,
             flags=_both(self.flags, completion.flags),
+            cut=self.cut,
         )
 
 

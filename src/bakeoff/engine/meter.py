@@ -57,7 +57,7 @@ class Meter:
         except BaseException:
             place.failed(billable=True)  # cut while the endpoint was at it
             if self.trouble is None:  # it was not waiting for its turn: it had been sent
-                self.spent = replace(self.spent, requests=self.spent.requests + 1)
+                self.spent = replace(self.spent, cut=self.spent.cut + 1)
             raise
         finally:
             self.bill = place.bill if self.bill is NO_BILL else self.bill + place.bill

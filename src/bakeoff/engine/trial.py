@@ -285,7 +285,7 @@ def _close(
     task: Task, course: _Course, number: int, started_at: float, elapsed_s: float
 ) -> Attempt:
     score = total_score(course.scores)
-    roles = {name: m.spent for name, m in course.roles.items() if m.spent.requests}
+    roles = {name: m.spent for name, m in course.roles.items() if m.spent.sent}
     return Attempt(
         number=number,
         status=course.status,

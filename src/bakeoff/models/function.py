@@ -1,12 +1,15 @@
-"""A plain Python function as a model."""
+"""A plain Python function as a model, and the parameters of a model of one's own."""
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.ports import Model
 from bakeoff.core.values import Json
+from bakeoff.models.parameters import parameters_of
 
 
 class FunctionModel:
@@ -32,3 +35,21 @@ class FunctionModel:
 
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""
+
+
+class WithParameters:
+    """A model of one's own; each request brings it its *parameters*, as it would a served one."""
+
+    def __init__(self, model: Model, parameters: Mapping[str, Json]) -> None:
+        self._model = model
+        self._parameters = dict(parameters)
+
+    async def complete(self, request: Request) -> Completion:
+        """Let the model answer."""
+        parameters = parameters_of(request, self._parameters)
+        return await self._model.complete(replace(request, parameters=parameters))
+
+    async def close(self) -> None:
+        """Close the model, if it can be closed."""
+        if hasattr(self._model, "close"):
+            await self._model.close()

@@ -3,21 +3,17 @@
 A price is looked up, never guessed: a model that no table knows has an unknown price.
 """
 
-import re
 import tomllib
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.budget import Price, Tariff
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.errors import UsageError
 
 _PACKAGED = "prices.toml"
 _Dollars = Annotated[float, Meta(ge=0, le=1e6)]
@@ -80,26 +76,3 @@ def packaged() -> PriceTable:
     """Return the table that comes with this package."""
     text = files("bakeoff.models").joinpath(_PACKAGED).read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), PriceTable)
-
-
-def read_prices(path: Path) -> PriceTable:
-    """Return a person's own table."""
-    try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), PriceTable)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {_told(str(error))}") from error
-
-
-def _told(message: str) -> str:
-    """Return what msgspec found, with the right words where a key is wrong."""
-    if unknown := re.search(r"unknown field `(.*?)`", message):
-        fields = PriceEntry.__struct_fields__ if "$.price" in message else ()
-        hint = did_you_mean(unknown[1], fields or PriceTable.__struct_fields__)
-        return f"unknown key {unknown[1]!r}; {hint}"
-    return message

@@ -65,7 +65,7 @@ def _figures(attempt: Attempt) -> dict[str, Json]:
         "lines_added": change.added if change else None,
         "lines_removed": change.removed if change else None,
         "left_out": list(change.left_out) if change else [],
-        "prompts": attempt.spent.requests,
+        "prompts": attempt.spent.sent,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cost_usd": usage.cost_usd,

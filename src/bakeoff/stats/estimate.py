@@ -108,7 +108,7 @@ def estimate(tasks: Iterable[TaskScores], *, level: float = 0.95) -> Estimate:
         )
     means = [task.mean for task in seen]
     mean = math.fsum(means) / len(means)
-    se = _standard_error(means, mean, scale=max(max(-t.low, t.high) for t in seen))
+    se = standard_error(means, mean, scale=max(max(-t.low, t.high) for t in seen))
     return Estimate(
         mean=mean,
         se=se,
@@ -185,8 +185,11 @@ def _student(mean: float, se: float, *, df: int, level: float, unit: bool) -> In
     return Interval(low=low, high=high, level=level, method="task-mean t")
 
 
-def _standard_error(means: Sequence[float], mean: float, *, scale: float) -> float | None:
-    """Give the standard error of the mean, or None where the means show no spread."""
+def standard_error(means: Sequence[float], mean: float, *, scale: float) -> float | None:
+    """Give the standard error of *mean* over the *means* of tasks, or None where they are equal.
+
+    *scale* is the size of the greatest score: less than its rounding is no spread.
+    """
     n = len(means)
     if n == 1:
         return None

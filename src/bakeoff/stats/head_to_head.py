@@ -163,7 +163,7 @@ def figures(rollout: int, attempt: Attempt) -> RolloutFigures:
         rollout=rollout,
         verdict=verdict(attempt),
         seconds=attempt.phases.get("agent", attempt.elapsed_s),
-        prompts=attempt.spent.requests,
+        prompts=attempt.spent.sent,
         interventions=attempt.outcome.interventions if attempt.outcome else 0,
         files=change.files if change else None,
         added=change.added if change else None,

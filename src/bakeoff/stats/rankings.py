@@ -10,6 +10,7 @@ With one value a candidate there is nothing to test with: the ranges are None, w
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -86,11 +87,34 @@ def rank(measured: Iterable[Measured], *, level: float = 0.95) -> Ranking:
     ordered = sorted(measured, key=lambda one: (one.mean, one.tie_break, one.candidate))
     single = any(len(one.values) < 2 for one in ordered)
     duels = () if single else _duels(ordered, alpha=1 - level)
-    placed = tuple(
-        _placed(one, number, len(ordered), duels, single=single)
-        for number, one in enumerate(ordered, start=1)
+    # the first of a duel is the one with the smaller mean
+    decided = None if single else [(duel.first, duel.second) for duel in duels if duel.decided]
+    return Ranking(
+        placed=place([(one.candidate, one.mean) for one in ordered], decided),
+        duels=duels,
+        reason=_reason(ordered, duels, single=single),
     )
-    return Ranking(placed=placed, duels=duels, reason=_reason(ordered, duels, single=single))
+
+
+def place(
+    ordered: Sequence[tuple[str, float]], decided: Sequence[tuple[str, str]] | None
+) -> tuple[Placed, ...]:
+    """Return the candidates with their values in the order given, each with the ranks it may have.
+
+    *decided* are pairs of which the first is surely better; None, where nothing could be tested.
+    """
+    losses = Counter(worse for _, worse in decided or ())
+    wins = Counter(better for better, _ in decided or ())
+    return tuple(
+        Placed(
+            candidate=candidate,
+            rank=number,
+            value=value,
+            best=None if decided is None else 1 + losses[candidate],
+            worst=None if decided is None else len(ordered) - wins[candidate],
+        )
+        for number, (candidate, value) in enumerate(ordered, start=1)
+    )
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
@@ -155,21 +179,6 @@ def _duels(ordered: Sequence[Measured], *, alpha: float) -> tuple[Duel, ...]:
             decided=adjusted < alpha + _ROUNDING and second.mean > first.mean,
         )
         for (first, second), p, adjusted in zip(pairs, raw, holm(raw), strict=True)
-    )
-
-
-def _placed(
-    one: Measured, number: int, count: int, duels: Sequence[Duel], *, single: bool
-) -> Placed:
-    # the first of a duel is the one with the smaller mean
-    better = sum(duel.decided and duel.second == one.candidate for duel in duels)
-    worse = sum(duel.decided and duel.first == one.candidate for duel in duels)
-    return Placed(
-        candidate=one.candidate,
-        rank=number,
-        value=one.mean,
-        best=None if single else 1 + better,
-        worst=None if single else count - worse,
     )
 
 

@@ -1,7 +1,7 @@
-"""Quantiles of Student's t, to the last digits that matter, without a library to load for them.
+"""Student's t, to the last digits that matter, without a library to load for it.
 
-A run's summary needs one number of this distribution. The library that has it takes several times
-as long to import as the summary takes to compute. The tests hold this against that library.
+A run's summary needs a few numbers of this distribution. The library that has them takes several
+times as long to import as the summary takes to compute. The tests hold this against that library.
 """
 
 import math
@@ -27,13 +27,20 @@ def quantile(p: float, df: int) -> float:
     return t
 
 
+def two_sided(t: float, df: int) -> float:
+    """Return how likely a t variable with *df* degrees of freedom is as far from 0 as *t*."""
+    if not math.isfinite(t) or df < 1:
+        raise ValueError(f"need a finite t and df >= 1, got t = {t!r} and df = {df!r}")
+    return min(2 * _above(abs(t), df), 1.0)
+
+
 def _density(t: float, df: int) -> float:
     return math.exp(-(df + 1) / 2 * math.log1p(t * t / df) - _log_beta(df)) / math.sqrt(df)
 
 
 def _above(t: float, df: int) -> float:
     """Return how likely a value above *t* is, for *t* >= 0: half an incomplete beta integral."""
-    if t == 0:
+    if t * t / df == 0:
         return 0.5
     a, b = df / 2, 0.5
     x, rest = df / (df + t * t), t * t / (df + t * t)

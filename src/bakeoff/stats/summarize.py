@@ -9,6 +9,7 @@ from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
+from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
 from bakeoff.stats.passk import mean_pass, pass_at_k, pass_hat_k
 from bakeoff.stats.percentile import quantile
 
@@ -105,7 +106,10 @@ class CandidateSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run says. `billed` is all it cost, with roles, retries and failed attempts."""
+    """What a run says. `billed` is all it cost, with roles, retries and failed attempts.
+
+    `pairwise` compares the candidates on the tasks they share; None where there is only one.
+    """
 
     run: str
     tasks: int
@@ -114,6 +118,7 @@ class Summary:
     candidates: tuple[CandidateSummary, ...]
     notes: tuple[str, ...]
     billed: Bill = NO_BILL
+    pairwise: Pairwise | None = None
 
 
 @dataclass(slots=True)
@@ -208,6 +213,12 @@ def summarize(plan: Plan, rows: Iterable[TrialRow], *, run: str = "") -> Summary
         buckets=_merged(c.total.buckets for c in candidates),
         candidates=candidates,
         notes=_notes(candidates),
+        pairwise=pairwise(
+            [
+                Seat(candidate=c.id, tasks={name: t.tasks for name, t in tallies[c.id].items()})
+                for c in plan.candidates
+            ]
+        ),
     )
 
 

@@ -15,12 +15,12 @@ from bakeoff.config.agent_bench_file import (
     RoleTable,
     SeatTable,
 )
-from bakeoff.config.convert import convert
+from bakeoff.config.convert import KeyPath, convert
 from bakeoff.config.entries import endpoint_limits
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.brief import Brief, Pairing, Source
 from bakeoff.core.budget import Cap
-from bakeoff.core.candidate import NO_MODEL, AgentSpec, ModelSpec
+from bakeoff.core.candidate import NO_MODEL, AgentSpec, ModelSpec, Origin
 from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
@@ -33,6 +33,7 @@ from bakeoff.suites.dialogue_case import holds_cases
 CODE_SESSION = "code-session"
 _TEMPERATURE, _MAX_RETRIES, _RETRY_DELAY_S = 0.4, 3, 2.0
 _LOCAL = ("embedded", "scripted")
+_OTHER_NAMES = {INSTRUCTOR: "user", SUPERVISOR: "gatekeeper"}
 _OWN = re.compile(r"([\w./-]+):[A-Za-z_]\w*")
 
 
@@ -84,11 +85,16 @@ def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], 
     if named is None:
         raise UsageError(f"{path}: [benchmark] does not say where the cases are: `benchmark_dir`")
     folder = _found(named, path)
+    if not folder.is_dir():
+        key = "benchmark_dir" if table.benchmark_dir else "benchmark_path"
+        raise UsageError(
+            f"{path}: key 'benchmark.{key}': {folder}: there is no such folder of cases"
+        )
     prompts = Prompts(
         instructor=_role(base, INSTRUCTOR).system_prompt,
         supervisor=_role(base, SUPERVISOR).system_prompt,
     )
-    if not (folder / STORAGE).is_dir() and folder.is_dir() and holds_cases(folder):
+    if not (folder / STORAGE).is_dir() and holds_cases(folder):
         return own_cases(folder, table, prompts, boxed=boxed)
     cases = Cases(
         folder=folder,
@@ -121,7 +127,8 @@ def _read_base(path: Path, overrides: Mapping[str, str]) -> tuple[BaseFile, Sour
 def _found(name: str, base: Path) -> Path:
     """Return a path that a file names: beside the file, else from where we are."""
     beside = base.parent / name
-    return beside if beside.exists() else Path(name)
+    found = beside if beside.exists() else Path(name)
+    return found.relative_to(Path.cwd()) if found.is_relative_to(Path.cwd()) else found
 
 
 def read_agents(path: Path, base: BaseFile, beside: Path) -> tuple[BenchAgent, ...]:
@@ -162,12 +169,22 @@ def _read_agent(path: Path, base: BaseFile, places: tuple[Path, ...]) -> BenchAg
     model = NO_MODEL
     if file.model is not None:
         model = _model(file, base, places=places, label=agent_id)
+        model = replace(model, origin=_origin(path, text, ("model",)))
     return BenchAgent(
         id=agent_id,
-        agent=AgentSpec(name=name, settings=file.settings, label=None if file.model else agent_id),
+        agent=AgentSpec(
+            name=name,
+            settings=file.settings,
+            label=None if file.model else agent_id,
+            origin=_origin(path, text, ("framework",)),
+        ),
         model=model,
         source=Source(path=str(path.resolve()), digest=digest_bytes(text.encode())),
     )
+
+
+def _origin(path: Path, text: str, key: KeyPath) -> Origin:
+    return Origin.at(path, line_of(text, key), address="api_base")
 
 
 def _told_apart(agents: tuple[BenchAgent, ...]) -> tuple[BenchAgent, ...]:
@@ -184,10 +201,14 @@ def _told_apart(agents: tuple[BenchAgent, ...]) -> tuple[BenchAgent, ...]:
     return tuple(apart)
 
 
+def _seat(base: BaseFile, role: str) -> str:
+    """Return which table of the base file is about *role*."""
+    other = _OTHER_NAMES[role]
+    return other if getattr(base, role) is None and getattr(base, other) is not None else role
+
+
 def _role(base: BaseFile, name: str) -> RoleTable:
-    found = (
-        base.instructor or base.user if name == INSTRUCTOR else base.supervisor or base.gatekeeper
-    )
+    found: RoleTable | None = getattr(base, _seat(base, name))
     return found or RoleTable()
 
 
@@ -246,7 +267,10 @@ def _roles(base: BaseFile, path: Path) -> dict[str, ModelSpec]:
             raise UsageError(
                 f"{path}: no model plays the {name}; write `model` in [llm], or in [{name}]"
             )
-        roles[name] = _model(table, base, places=(path.parent,), label=None)
+        model = _model(table, base, places=(path.parent,), label=None)
+        seat = "llm" if _role(base, name).model is None else _seat(base, name)
+        origin = Origin(where=f"{path}: the model of [{seat}]", address="api_base")
+        roles[name] = replace(model, origin=origin)
     return roles
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.config.agent_bench_file import Baseline, BenchmarkTable
+from bakeoff.config.as_given import as_given
 from bakeoff.config.convert import convert
 from bakeoff.config.json_file import read_json
 from bakeoff.core.brief import Source
@@ -52,8 +53,6 @@ class Cases:
         return chosen_of(self._listed(), self.settings.test_cases, self.folder)
 
     def _listed(self) -> list[str]:
-        if not self.folder.is_dir():
-            raise UsageError(f"{self.folder}: there is no such folder of cases")
         path, storage = self.folder / LIST, self.folder / STORAGE
         if path.is_file():
             data, _ = read_json(path)
@@ -74,7 +73,8 @@ class Cases:
         tasks, wrong = [], []
         for case in self.ids():
             try:
-                tasks.append(self._task(case))
+                with as_given(self.folder):
+                    tasks.append(self._task(case))
             except UsageError as error:
                 wrong.append(str(error))
         if wrong:
@@ -137,7 +137,10 @@ def chosen_of(listed: Sequence[str], chosen: Sequence[str] | None, folder: Path)
         return list(listed)
     for case in chosen:
         if case not in listed:
-            raise UsageError(f"{folder}: no case is called {case!r}; {did_you_mean(case, listed)}")
+            hint = did_you_mean(case, listed)
+            raise UsageError(
+                f"{folder}: no case is called {case!r}, as `test_cases` has it; {hint}"
+            )
     return list(dict.fromkeys(chosen))
 
 

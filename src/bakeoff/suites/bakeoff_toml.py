@@ -1,12 +1,12 @@
 """The front door for Bakeoff's own TOML."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from bakeoff._lib.digest import digest_bytes
-from bakeoff.config.convert import convert
+from bakeoff.config.convert import KeyPath, convert
 from bakeoff.config.entries import (
     conversation,
     default_scorers,
@@ -24,7 +24,7 @@ from bakeoff.config.run_file import (
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.budget import Cap
-from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
+from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
@@ -40,7 +40,30 @@ def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Bri
     if overrides:
         run = _overridden(data, overrides)
     source = Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
-    return _brief(run, path, source)
+    brief = _brief(run, path, source)
+    return brief if overrides else _with_origins(brief, run, partial(origin_in, path, text))
+
+
+def origin_in(path: Path, text: str, key: KeyPath) -> Origin:
+    """Return where *key* stands in the file at *path*."""
+    return Origin.at(path, line_of(text, key))
+
+
+def _with_origins(brief: Brief, run: RunFile, at: Callable[[KeyPath], Origin]) -> Brief:
+    """Return *brief* with the places at which its own file names models and agents."""
+    roles = brief.conditions.roles
+    return replace(
+        brief,
+        models=tuple(
+            replace(spec, origin=at(("models", n)) if run.models else spec.origin)
+            for n, spec in enumerate(brief.models)
+        ),
+        agents=tuple(replace(a, origin=at(("agents", n))) for n, a in enumerate(brief.agents)),
+        conditions=replace(
+            brief.conditions,
+            roles={name: replace(spec, origin=at(("roles", name))) for name, spec in roles.items()},
+        ),
+    )
 
 
 def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
@@ -87,6 +110,8 @@ def _brief(run: RunFile, path: Path, source: Source) -> Brief:
     brief = Brief(name=path.stem, tasks=(), sources=(source,))
     for name in run.suites:
         place = path.parent / name
+        if not place.exists():
+            raise UsageError(f"{path}: key 'suites': {place} is not there")
         suite = _suite(place, scoring)
         brief = replace(
             brief,
@@ -95,6 +120,7 @@ def _brief(run: RunFile, path: Path, source: Source) -> Brief:
             parallel=brief.parallel or suite.parallel,
             pause_s=brief.pause_s or suite.pause_s,
             sources=brief.sources + suite.sources,
+            notices=brief.notices + suite.notices,
         )
     own = tuple(_task(entry, path, scoring) for entry in run.tasks)
     brief = replace(brief, tasks=brief.tasks + own)

@@ -11,7 +11,7 @@ from bakeoff.config.entries import default_scorers, scorer_specs
 from bakeoff.config.json_file import read_json
 from bakeoff.config.toml_file import line_of, read_toml
 from bakeoff.core.brief import Brief, Source
-from bakeoff.core.candidate import Conditions, ModelSpec
+from bakeoff.core.candidate import Conditions, ModelSpec, Origin
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec, Task
@@ -72,7 +72,10 @@ def read_cases(
         if task.id in tasks:
             raise UsageError(f"{file}: case {task.id!r} is there twice; give each its own `id`")
         tasks[task.id] = task
-        roles |= {name: model_spec(entry) for name, entry in case.roles.items()}
+        roles |= {
+            name: replace(model_spec(entry), origin=Origin.at(file, line(("roles", name))))
+            for name, entry in case.roles.items()
+        }
         sources.append(Source(path=str(file.resolve()), digest=task.digest))
     brief = Brief(
         name=path.stem,

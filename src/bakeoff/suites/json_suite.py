@@ -1,7 +1,7 @@
 """The front door for JSON prompt suites, with the files that may lie beside one."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from bakeoff._lib.suggest import near
 from bakeoff.config.convert import convert
 from bakeoff.config.entries import (
     MessageTable,
@@ -142,6 +143,8 @@ _BY_TARGET = Scoring()
 def read_suite(path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET) -> Brief:
     """Return what the suite at *path* asks for, with the files beside it unless told otherwise."""
     files = read_suite_files(path, beside=beside, scoring=scoring)
+    if not files.brief.tasks:
+        raise UsageError(f"{path}: there are no tests to run; write one at least into `tests`")
     return with_metadata(files.brief, files.metadata)
 
 
@@ -172,7 +175,8 @@ def read_suite_files(
         listed_in=_listed_in(categories),
     )
     tasks = _tasks(suite.tests, data["tests"], defaults)
-    brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources))
+    notices = tuple(_misspelt(data["tests"], path))
+    brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices)
     return SuiteFiles(brief=brief, metadata=metadata, categories=categories)
 
 
@@ -306,12 +310,25 @@ def _tasks(entries: Sequence[TestEntry], raw: Json, defaults: _Defaults) -> tupl
     return tuple(tasks.values())
 
 
+def _misspelt(raw: Json, path: Path) -> Iterator[str]:
+    """Yield a word about each key of a test that is kept, but was probably meant for something."""
+    seen: dict[str, list[Json]] = {}
+    for test in raw if isinstance(raw, list) else ():
+        for key in test if isinstance(test, dict) else ():
+            if key not in _KNOWN:
+                seen.setdefault(key, []).append(test["id"])
+    for key, ids in seen.items():
+        if meant := near(key, _KNOWN, least=0.85):
+            tests = f"test {ids[0]!r}" if len(ids) == 1 else f"{len(ids)} tests, {ids[0]!r} first"
+            yield f"{path}: {tests}: the key {key!r} means nothing here; is `{meant}` meant?"
+
+
 def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults) -> Task:
     what = f"{defaults.path}: test {entry.id!r}"
     threshold = entry.pass_threshold
     return Task(
         id=entry.id,
-        messages=conversation(entry.prompt, entry.messages, what=what),
+        messages=conversation(entry.prompt, entry.messages, what=what, unknown=unknown),
         parameters=entry.parameters,
         target=entry.expected,
         scorers=_scorers(entry, defaults),

@@ -12,6 +12,7 @@ import msgspec
 
 from bakeoff._lib.digest import digest, digest_bytes
 from bakeoff._lib.tree_digest import tree_digest
+from bakeoff.config.as_given import told_as_given
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
@@ -94,7 +95,7 @@ def _broken(given: PreparedDir, name: str, error: UsageError) -> Task:
         id=name,
         messages=(Message(role="user", content=""),),
         metadata={"task_dir": given.shown},
-        trouble=str(error),
+        trouble=told_as_given(str(error), given.shown),
     )
 
 

@@ -23,6 +23,7 @@ from bakeoff.suites.bakeoff_toml import (
     agent_spec,
     conditions_of,
     model_spec,
+    origin_in,
     read_run_file,
     sandbox_spec,
 )
@@ -75,11 +76,11 @@ class _Reader:
     def pairings(self) -> Iterator[Pairing]:
         """Yield each task with its model, in the order of the file."""
         for number, entry in enumerate(self.file.tasks):
-            agent = self._agent(number, entry)
+            agent, model = self._agent(number, entry), self._model(number, entry.model)
             for prepared in self._folders(number, entry):
                 yield Pairing(
                     task=self._task(prepared),
-                    model=self._model(entry.model),
+                    model=model,
                     agent=agent,
                     rollouts=entry.rollouts or self.file.rollouts,
                 )
@@ -89,16 +90,20 @@ class _Reader:
             self.known[prepared] = read_prepared(prepared)
         return self.known[prepared]
 
-    def _model(self, given: str | ModelTable) -> ModelSpec:
+    def _model(self, number: int, given: str | ModelTable) -> ModelSpec:
         if not isinstance(given, str) or given not in self.file.models:
-            return model_spec(given)
+            key: KeyPath = ("tasks", number, "model")
+            return replace(model_spec(given), origin=origin_in(self.path, self.text, key))
         named = model_spec(self.file.models[given])
-        return replace(named, label=named.label or given)
+        origin = origin_in(self.path, self.text, ("models", given))
+        return replace(named, label=named.label or given, origin=origin)
 
     def _agent(self, number: int, entry: PreparedTable) -> AgentSpec:
         """Return who solves it; an agent without a name is chosen where it is known what is there."""
         given: str | AgentTable | None = entry.agent or self.file.agent
         agent = AgentSpec(name="") if given is None else agent_spec(given)
+        key: KeyPath = ("tasks", number, "agent") if entry.agent else ("agent",)
+        agent = replace(agent, origin=origin_in(self.path, self.text, key))
         try:
             variables, time_s = environment(entry.environment_variables)
         except UsageError as error:

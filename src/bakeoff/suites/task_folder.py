@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from bakeoff.config.as_given import as_given
 from bakeoff.config.toml_file import read_toml
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.errors import UsageError
@@ -65,7 +66,11 @@ def _task_folders(path: Path) -> list[Path]:
 
 def read_task_folder(path: Path) -> Task:
     """Return the task in the folder *path*; every path in it is absolute."""
-    path = path.resolve()
+    with as_given(path):
+        return _read(path.resolve())
+
+
+def _read(path: Path) -> Task:
     if not path.is_dir():
         raise UsageError(f"{path}: there is no such folder")
     if (path / META).is_file():

@@ -1,0 +1,179 @@
+"""Two candidates on the tasks that both have a score on: how far apart, how surely, who is better.
+
+The unit is the task: the difference is that of task means over rollouts. A task that only one of
+the two has a score on is missing data and left out; how many there are is told. The p that
+decides is that of the test that fits, adjusted after Holm for all the pairs of the run:
+
+    scores 0 or 1, one rollout of each task    McNemar, exact
+    flips that can be counted out              sign-flip, exact
+    otherwise (many tasks, continuous scores)  paired t
+
+The number of tasks that are missing for a decision, and the least difference that could be seen,
+are those of a test as strict as the strictest step of Holm's: at a level of 1 - 0.05 / pairs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bakeoff.stats import power, student
+from bakeoff.stats.estimate import Interval, standard_error
+from bakeoff.stats.paired_tests import McNemar, SignFlip, mcnemar, sign_flip
+from bakeoff.stats.rankings import holm
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskMeans:
+    """A candidate's mean on each task of a list that others share; NaN where it has no score.
+
+    `binary` says that every task was scored only once, with 0 or 1.
+    """
+
+    candidate: str
+    means: Sequence[float]
+    binary: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two candidates compared; `reason` says why a part of it is None.
+
+    `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
+    better and worse.
+    """
+
+    first: str
+    second: str
+    tasks: int
+    left_out: int
+    won: int = 0
+    lost: int = 0
+    difference: float | None = None
+    se: float | None = None
+    interval: Interval | None = None
+    t_p: float | None = None
+    sign_flip: SignFlip | None = None
+    mcnemar: McNemar | None = None
+    test: str | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    detectable: float | None = None
+    better: str | None = None
+    more_tasks: int | None = None
+    verdict: str = ""
+    reason: str | None = None
+
+
+def compare(
+    first: TaskMeans, second: TaskMeans, *, level: float = 0.95, most_sampled: int = 10_000
+) -> Pair:
+    """Compare two candidates; what takes the other pairs to know is left to `decide`."""
+    apart = (a - b for a, b in zip(first.means, second.means, strict=True))
+    # in order of size: neither the order of the tasks nor that of the two makes a difference
+    differences = sorted((d for d in apart if not math.isnan(d)), key=_by_size)
+    n = len(differences)
+    pair = Pair(
+        first=first.candidate,
+        second=second.candidate,
+        tasks=n,
+        left_out=sum(
+            math.isnan(a) != math.isnan(b) for a, b in zip(first.means, second.means, strict=True)
+        ),
+        won=sum(d > _ROUNDING for d in differences),
+        lost=sum(d < -_ROUNDING for d in differences),
+    )
+    if not n:
+        return replace(pair, reason="no task has a score of both")
+    mean = math.fsum(differences) / n
+    if n == 1:
+        why = "one shared task: no spread between tasks to measure"
+        return replace(pair, difference=mean, reason=why)
+    return _tested(
+        _spread(pair, differences, mean, level=level),
+        sign_flip=sign_flip(differences, most_sampled=most_sampled),
+        mcnemar=mcnemar(pair.won, pair.lost) if first.binary and second.binary else None,
+    )
+
+
+def _by_size(difference: float) -> tuple[float, bool]:
+    return abs(difference), difference < 0
+
+
+def _spread(pair: Pair, differences: Sequence[float], mean: float, *, level: float) -> Pair:
+    """Return *pair* with its difference, and what the spread tells: error, interval and t."""
+    n = len(differences)
+    se = standard_error(differences, mean, scale=1.0)
+    if se is None:
+        why = f"all {n} differences are equal: no spread to take a standard error from"
+        return replace(pair, difference=mean, reason=why)
+    half = student.quantile(0.5 + level / 2, n - 1) * se
+    low, high = max(mean - half, -1.0), min(mean + half, 1.0)
+    return replace(
+        pair,
+        difference=mean,
+        se=se,
+        interval=Interval(low=low, high=high, level=level, method="paired t"),
+        t_p=student.two_sided(mean / se, n - 1),
+    )
+
+
+def _tested(pair: Pair, *, sign_flip: SignFlip | None, mcnemar: McNemar | None) -> Pair:
+    """Return *pair* with the tests, and the one of them that fits."""
+    pair = replace(pair, sign_flip=sign_flip, mcnemar=mcnemar)
+    if mcnemar is not None:
+        return replace(pair, test="McNemar, exact", p=mcnemar.p_exact)
+    if sign_flip is not None and sign_flip.exact:
+        return replace(pair, test="sign-flip, exact", p=sign_flip.p)
+    return replace(pair, test="paired t", p=pair.t_p)
+
+
+def decide(pairs: Sequence[Pair], *, level: float = 0.95) -> tuple[Pair, ...]:
+    """Return all *pairs* of a run, each with its verdict, its p adjusted for being one of many."""
+    known = [pair.p for pair in pairs if pair.p is not None]
+    adjusted = iter(holm(known))
+    strictest = 1 - (1 - level) / max(len(known), 1)
+    return tuple(
+        _judged(
+            replace(pair, p_holm=None if pair.p is None else next(adjusted)),
+            level=level,
+            strictest=strictest,
+        )
+        for pair in pairs
+    )
+
+
+def _judged(pair: Pair, *, level: float, strictest: float) -> Pair:
+    """Return *pair* with its verdict, and what it could have seen."""
+    if pair.p_holm is None or pair.difference is None:
+        return replace(pair, verdict=f"no decision ({pair.reason})")
+    seen = None
+    if pair.se is not None:
+        variance = pair.se**2 * pair.tasks
+        seen = power.detectable(pair.tasks, variance=variance, level=strictest)
+    if pair.p_holm < 1 - level and pair.difference:
+        better = pair.first if pair.difference > 0 else pair.second
+        return replace(pair, detectable=seen, better=better, verdict=f"{better} is better")
+    more = _more_tasks(pair, strictest)
+    needs = "no difference was seen" if more is None else f"needs about {about(more)}"
+    return replace(pair, detectable=seen, more_tasks=more, verdict=f"no decision ({needs})")
+
+
+def _more_tasks(pair: Pair, level: float) -> int | None:
+    """Return how many tasks like these are missing if the difference is what it looks like."""
+    if pair.difference is None or abs(pair.difference) <= _ROUNDING:
+        return None
+    variance = (pair.se or 0.0) ** 2 * pair.tasks
+    enough = power.tasks_needed(pair.difference, variance=variance, level=level)
+    # n tasks that all speak for the same one have an exact p of 2 / 2^n: fewer cannot decide
+    telling = 1 + math.ceil(-math.log2(1 - level))
+    least = telling * pair.tasks / (pair.won + pair.lost)
+    return max(math.ceil(max(enough, least)) - pair.tasks, 1)
+
+
+def about(tasks: int) -> str:
+    """Return a number of tasks that is not known better than to two digits."""
+    unit = 10 ** max(len(str(tasks)) - 2, 0)
+    rounded = -(-tasks // unit) * unit
+    return "1 more task" if rounded == 1 else f"{rounded:,} more tasks"
