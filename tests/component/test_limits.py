@@ -491,6 +491,6 @@ def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it(tmp_path: Path) 
         began = time.monotonic()
         run = bakeoff.run(tmp_path / "run.toml", output=tmp_path / "runs", listener=tell)
     assert len(times) == 16
-    assert times[-1] - began >= 15 * 60 / 300
+    assert times[-1] - began > 0.98 * 15 * 60 / 300  # timers may be a little early
     assert said == ["endpoints: no model of this run is asked at openai"]
     assert run.manifest.endpoints[server.url].rpm == 300  # a resume without the file keeps it

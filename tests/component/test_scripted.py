@@ -68,9 +68,9 @@ def test_a_delay_passes_and_is_booked() -> None:
     ("settings", "message"),
     [
         ({"reply": ["a"]}, r"unknown setting 'reply'; did you mean 'replies'\?"),
-        ({"replies": "a"}, r"\$.replies"),
+        ({"replies": "a"}, r"setting 'replies': a list is expected, not a text"),
         ({"rules": [{"match": "a"}]}, "reply"),
-        ({"rules": [{"match": "a", "replay": "b"}]}, "'replay'"),
+        ({"rules": [{"match": "a", "replay": "b"}]}, r"setting 'rules\[0\]': unknown key 'replay'"),
         ({"rules": [{"match": "(", "reply": "b"}]}, r"scripted model 's': .*no pattern"),
         ({"delay_s": -1}, "delay_s"),
         ({"fault_every": 0}, "fault_every"),

@@ -361,7 +361,11 @@ def test_the_schemas_of_tasks_and_dialogues_accept_the_examples(
         (["run", "none.json", "-m", "scripted"], 1, "none.json cannot be read: No such file"),
         (["run", "suite.txt", "-m", "scripted"], 1, "A suite ends in .json, a run file in .toml"),
         (["run", "suite.json"], 1, "no model is named: add --model provider/name"),
-        (["run", "suite.json", "-m", "openay/x"], 1, "model 'openay/x': no provider is called 'openay'"),
+        (
+            ["run", "suite.json", "-m", "openay/x"],
+            1,
+            "model 'openay/x': no provider is called 'openay'",
+        ),
         (["run", "suite.json", "-m", "openai/x"], 1, "variable OPENAI_API_KEY is not set"),
         (
             ["run", "suite.json", "-m", "scripted", "--prices", "p/none.toml"],

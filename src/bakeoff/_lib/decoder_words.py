@@ -20,6 +20,7 @@ _BOUND = re.compile(r"Expected `(\w+)` ([<>]=?) (\S+)")
 _LENGTH = re.compile(r"Expected `(\w+)` of length >= 1")
 _PATTERN = re.compile(r"Expected `str` matching regex (.*)")
 _BEGINS = re.compile(r"'\^([\w/]+)'")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _CHOICE = re.compile(r"Invalid enum value (.*)")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
@@ -33,6 +34,17 @@ def in_words(
     *value* is what stands there, *known* are the keys of it that mean something, and *choices*
     tells the words that may stand there, where there are only a few.
     """
+    if found := _UNKNOWN.search(message):
+        return f"unknown key {found[1]!r}"
+    if found := _MISSING.search(message):
+        return f"`{found[1]}` is missing{_misspelt(found[1], value, known)}"
+    if found := _CHOICE.search(message):
+        return f"{found[1]} cannot stand here; {did_you_mean(str(value), choices())}"
+    return _of_value(message, value) or message[0].lower() + message[1:]
+
+
+def _of_value(message: str, value: object) -> str | None:
+    """Return what is wrong with a single value; None where it is something else."""
     if found := _KIND.search(message):
         return _another_kind(found[1], found[2], value)
     if found := _BOUND.search(message):
@@ -45,11 +57,7 @@ def in_words(
         begins = _BEGINS.fullmatch(found[1])
         how = f"begins with {begins[1]!r}" if begins else f"matches the pattern {found[1]}"
         return f"a text is expected that {how}"
-    if found := _MISSING.search(message):
-        return f"`{found[1]}` is missing{_misspelt(found[1], value, known)}"
-    if found := _CHOICE.search(message):
-        return f"{found[1]} cannot stand here; {did_you_mean(str(value), choices())}"
-    return message[0].lower() + message[1:]
+    return None
 
 
 def _another_kind(expected: str, got: str, value: object) -> str:
