@@ -8,17 +8,11 @@ from typing import TypedDict, Unpack
 
 from bakeoff._lib.loops import run_sync
 from bakeoff._lib.suggest import did_you_mean
+from bakeoff.api.executing import execute
 from bakeoff.api.images import fitting
 from bakeoff.api.loop import new_event_loop
-from bakeoff.api.runs import (
-    DEFAULT_OUTPUT,
-    Run,
-    Start,
-    execute,
-    load_run,
-    prepared_again,
-    score_again,
-)
+from bakeoff.api.rescoring import score_again
+from bakeoff.api.runs import DEFAULT_OUTPUT, Run, load_run, prepared_again
 from bakeoff.api.site import check_name
 from bakeoff.api.sources import (
     Given,
@@ -30,6 +24,7 @@ from bakeoff.api.sources import (
     read_for_scoring,
 )
 from bakeoff.api.spending import read_prices
+from bakeoff.api.start import Start
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec

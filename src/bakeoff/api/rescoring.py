@@ -1,0 +1,65 @@
+"""The answers of a run are scored again."""
+
+from bakeoff._lib.redact import Redactor
+from bakeoff.api.rigs import Parts, SharedRigs
+from bakeoff.api.runs import Run, folders_of, summarized
+from bakeoff.api.site import open_premises
+from bakeoff.api.spending import prices_from
+from bakeoff.api.start import DEFAULT_PARALLEL, VERSION, Start, discreet, environ_of, filed
+from bakeoff.core.brief import Brief
+from bakeoff.core.events import (
+    RunEnded,
+    RunStarted,
+)
+from bakeoff.core.workspace import SandboxSpec
+from bakeoff.engine.rescore import rescore_plan
+from bakeoff.executors.local import LocalExecutor
+from bakeoff.models.limits import Gates
+from bakeoff.planning.rescored import rescored
+from bakeoff.stores.folders import find_run, read_manifest
+from bakeoff.stores.reader import SqliteLedger
+from bakeoff.stores.sqlite import SqliteStore
+
+
+async def score_again(
+    reference: str, start: Start, *, anew: Brief | None = None, sandbox: str | None = None
+) -> Run:
+    """Score the stored answers of a run again, with the scoring and the roles of *anew*, if any."""
+    folder = find_run(reference, start.output)
+    ledger = SqliteLedger(folder)
+    before = ledger.planned()
+    plan = rescored(before, anew.tasks if anew else ())
+    redactor = Redactor()
+    manifest = read_manifest(folder)
+    parts = Parts(
+        redactor=redactor,
+        environ=environ_of(start),
+        folders=folders_of(manifest),
+        prices=prices_from(anew.prices if anew else None, manifest.prices),
+        gates=Gates({**manifest.endpoints, **(anew.endpoints if anew else {})}),
+    )
+    roles = {**plan.conditions.roles, **(anew.conditions.roles if anew else {})}
+    where = SandboxSpec(name=sandbox) if sandbox else manifest.sandbox
+    premises_open = open_premises(
+        plan, where, environ=parts.environ, run=manifest.name, tell=start.listener
+    )
+    async with premises_open as premises:
+        rigs = SharedRigs(plan, parts, roles=roles, ask_candidates=False, premises=premises)
+        store = SqliteStore(folder, redactor=redactor, version=VERSION)
+        try:
+            store.freeze(before)
+            start.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
+            adopted = await rescore_plan(
+                plan,
+                ledger=ledger,
+                store=store,
+                rigs=rigs,
+                executor=LocalExecutor(DEFAULT_PARALLEL),
+                stop=start.stop,
+                tell=filed(discreet(start.listener, redactor), folder, redactor),
+            )
+        finally:
+            await store.close()
+            await rigs.close()
+    start.listener(RunEnded(folder.name, stopped_early=not adopted))
+    return summarized(folder)
