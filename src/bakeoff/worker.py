@@ -22,7 +22,6 @@ from bakeoff.agents.blocking_wire import (
     Broke,
     FromAgent,
     Left,
-    Refusal,
     Solve,
     heard,
     packed,
@@ -68,23 +67,29 @@ class _Line:
         return answer
 
     def _listen(self) -> None:
-        with self._socket.makefile("rb") as wire:
-            while (data := heard(wire)) is not None:
-                self._take(data)
-        os.killpg(os.getpgid(0), signal.SIGKILL)
+        try:
+            with self._socket.makefile("rb") as wire:
+                while (data := heard(wire)) is not None:
+                    self._take(data)
+        finally:
+            os.killpg(os.getpgid(0), signal.SIGKILL)
 
     def _take(self, data: bytes) -> None:
         message = to_agent(data)
-        if isinstance(message, Answer):
-            self._asked.pop(message.number).set_result(message.completion)
-        elif isinstance(message, Refusal):
-            refused = _RefusedError(
-                message.message, transient=message.transient, billable=message.billable
-            )
-            refused.number = message.number
-            self._asked.pop(message.number).set_exception(refused)
-        else:
+        if isinstance(message, Begin | Solve):
             self.orders.put(message)
+            return
+        asked = self._asked.pop(message.number)
+        if not asked.set_running_or_notify_cancel():
+            return  # the agent did not wait for it
+        if isinstance(message, Answer):
+            asked.set_result(message.completion)
+            return
+        refused = _RefusedError(
+            message.message, transient=message.transient, billable=message.billable
+        )
+        refused.number = message.number
+        asked.set_exception(refused)
 
 
 class _Asks:

@@ -105,6 +105,20 @@ def stubborn(task, model):
     except Exception as error:
         return f"without: {error}"
 
+async def _hurried(task, model):
+    try:
+        await asyncio.wait_for(model.complete(Request(messages=task.messages)), 0.2)
+    except asyncio.TimeoutError:
+        return "late, then " + (await model.complete(Request(messages=task.messages))).text
+
+def hurried(task, model):
+    return _hurried(task, model)
+
+def dies_after(task, model):
+    import threading
+    threading.Timer(0.3, lambda: os._exit(7)).start()
+    return "done"
+
 def breaks(task, model):
     raise ValueError("broken here")
 
@@ -204,6 +218,31 @@ def test_it_may_ask_twice_at_once(own: Path) -> None:
         return "x"
 
     assert answers(run_named(own, "asks_two_at_once", models=(model,))) == ["xx"]
+
+
+def test_an_answer_that_it_did_not_wait_for_leaves_the_line_whole(own: Path) -> None:
+    asked = []
+
+    async def model(request: Request) -> str:
+        asked.append(request)
+        if len(asked) == 1:
+            await asyncio.sleep(1)
+            return "too late"
+        await asyncio.sleep(1.5)  # the first answer arrives meanwhile
+        return "in time"
+
+    (attempt,) = run_named(own, "hurried", models=(model,), limits="{time_s = 60}")
+    assert attempt.outcome is not None
+    assert attempt.outcome.answer == "late, then in time"
+
+
+def test_a_process_that_died_between_two_tasks_costs_neither(own: Path) -> None:
+    (own / "run.toml").write_text(
+        'agents = ["mine:dies_after"]\nmodels = ["scripted"]\nparallel = 1\npause_s = 1.5\n'
+        'tasks = [{id = "a", prompt = "p"}, {id = "b", prompt = "q"}]\n'
+    )
+    run = bakeoff.run(own / "run.toml", output=own / "runs")
+    assert answers([record.attempt for record in run.trials()]) == ["done", "done"]
 
 
 def test_a_refusal_may_be_caught_and_is_the_endpoints_fault_otherwise(own: Path) -> None:

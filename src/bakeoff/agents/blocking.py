@@ -46,10 +46,8 @@ class BlockingAgent:
 
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Let a process solve the task."""
-        process = self._idle.pop() if self._idle else await _Process.start(self._program)
+        process = await self._free()
         try:
-            if process.is_new:
-                await process.tell(self._begin)
             said = await process.solve(task, kit)
         except BaseException:
             await uncancelled(process.end())
@@ -60,6 +58,17 @@ class BlockingAgent:
         raise process.refusals.get(said.number or 0) or AgentError(
             f"agent {self._begin.agent!r}: {said.message}"
         )
+
+    async def _free(self) -> "_Process":
+        """Return a process that waits for a task; one that died meanwhile does not."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.lives:
+                return process
+            await process.end()
+        process = _Process.start(self._program)
+        await process.tell(self._begin)
+        return process
 
     async def close(self) -> None:
         """End every process."""
@@ -77,10 +86,14 @@ class _Process:
         self._ended: asyncio.Future[Ended] = asyncio.ensure_future(child.end())
         self._journal: Journal | None = None
         self.refusals: dict[int, Exception] = {}
-        self.is_new = True
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended by itself."""
+        return not self._ended.done()
 
     @classmethod
-    async def start(cls, program: Sequence[str]) -> "_Process":
+    def start(cls, program: Sequence[str]) -> "_Process":
         """Start *program*, which is told where its end of the line is."""
         ours, theirs = socket.socketpair()
         ours.settimeout(0)
@@ -115,7 +128,6 @@ class _Process:
         """Send *message*; one that cannot be sent is missed where an answer is waited for."""
         with suppress(OSError):
             await self._loop.sock_sendall(self._line, packed(message))
-        self.is_new = False
 
     async def solve(self, task: Task, kit: Kit) -> Left | Broke:
         """Return what is left of *task*; questions are answered meanwhile, several at a time."""
@@ -137,12 +149,18 @@ class _Process:
                     continue
                 said = hearing.result()
                 if not isinstance(said, Ask):
+                    await self._printed()
                     return said
                 answering.add(asyncio.ensure_future(self._answer(said, kit)))
                 hearing = asyncio.ensure_future(self._hear())
         finally:
             self._journal = None
             await _left_alone({hearing, *answering})
+
+    async def _printed(self) -> None:
+        """Hear what it printed before its last word: that came another way."""
+        for _ in range(2):
+            await asyncio.sleep(0)
 
     async def _answer(self, ask: Ask, kit: Kit) -> None:
         asked = kit.model if ask.role is None else kit.roles[ask.role]

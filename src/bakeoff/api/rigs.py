@@ -50,7 +50,7 @@ class _Checks(Protocol):
     def check(self, task: Task) -> None: ...
 
 
-_WORKER = (sys.executable, "-m", "bakeoff.worker")
+_WORKER = (sys.executable, "-u", "-m", "bakeoff.worker")  # -u: what it prints is heard in time
 _UNGATED = frozenset({"embedded", "scripted"})  # nobody else is in the queue
 
 
@@ -114,17 +114,18 @@ class Parts:
             return self._agent(spec)
 
     def _agent(self, spec: AgentSpec) -> Agent:
-        part = self.find("agents", spec.name)
-        built = registry.build(part, spec.settings, what=f"agent {spec.name!r}")
-        is_function = not hasattr(built, "solve")
-        if is_function:
-            what = f"agent {spec.name!r}"
-            check_call(_function(built, what), spec.settings, gets=("task", "model"), what=what)
-        if spec.name not in self.own and callable(getattr(built, "solve", built)) and blocks(built):
+        what = f"agent {spec.name!r}"
+        built = registry.build(self.find("agents", spec.name), spec.settings, what=what)
+        agent: Agent
+        if hasattr(built, "solve"):
+            agent = built  # it has the one method of the port
+        else:
+            function = _function(built, what)
+            check_call(function, spec.settings, gets=("task", "model"), what=what)
+            agent = FunctionAgent(function, spec.settings)
+        if spec.name not in self.own and blocks(built):
             return BlockingAgent(_WORKER, self._begin(spec))
-        if is_function:
-            return FunctionAgent(built, spec.settings)  # type: ignore[arg-type]  # it was looked at
-        return built  # type: ignore[return-value]  # it has the one method of the port
+        return agent
 
     def _begin(self, spec: AgentSpec) -> Begin:
         return Begin(

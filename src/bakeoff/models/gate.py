@@ -132,7 +132,9 @@ class EndpointGate:
             used = self._estimate.learn(usage)
         except Unreachable as error:
             self._failed(error, number, now)
-            raise self._given_up(error) or error from error
+            if given_up := self._given_up(error):
+                raise given_up from error
+            raise
         except TryAgain as error:
             self._failed(error, number, now)
             raise
