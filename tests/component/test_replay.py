@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -416,14 +418,31 @@ cache.close()
 def test_several_processes_share_one_cache(tmp_path: Path) -> None:
     script = _WRITER.format(tests=str(Path(__file__).parents[1]))
     command = [sys.executable, "-c", script, str(tmp_path / "cache")]
-    writers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
-    for writer in writers:
-        _, err = writer.communicate(timeout=60)
-        assert writer.returncode == 0, err.decode()
+    with ThreadPoolExecutor(4) as pool:
+        ended = pool.map(
+            lambda _: subprocess.run(
+                command, check=False, stderr=subprocess.PIPE, text=True, timeout=60
+            ),
+            range(4),
+        )
+    assert [(writer.returncode, writer.stderr) for writer in ended] == [(0, "")] * 4
     with closing(Cache(tmp_path / "cache", Redactor())) as cache:
         asked = [(ASKER, ask(str(number))) for number in range(200)]
         answers = completed(Tapes(cache=cache), asked, lambda _: "nobody")
     assert [c.text for c in answers] == [f"answer {number}" for number in range(200)]
+
+
+def test_those_who_open_a_new_cache_in_the_same_instant_all_get_it(tmp_path: Path) -> None:
+    for number in range(50):
+        together = Barrier(8)
+
+        def opened(_: int, folder: Path = tmp_path / str(number), at: Barrier = together) -> bool:
+            at.wait()
+            with closing(Cache(folder, Redactor())) as cache:
+                return cache.get("nothing") is None
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(opened, range(8)))
 
 
 def test_a_file_that_is_no_cache_is_an_error_before_the_run(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 
 import msgspec
 
-from bakeoff._lib.clock import now
+from bakeoff._lib.clock import monotonic, now
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import UsageError
@@ -26,6 +27,7 @@ CACHED = "cached"  # the flag on an answer that came from here
 
 _FILE = "answers.sqlite"
 _WAIT_S = 10.0
+_AGAIN_S = 0.005
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answer (
   key TEXT PRIMARY KEY, model TEXT NOT NULL, kept_at TEXT NOT NULL, completion BLOB NOT NULL
@@ -43,7 +45,7 @@ class Cache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(self._db)
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute(_TABLE)
         except (OSError, sqlite3.Error) as error:
@@ -120,3 +122,22 @@ class CachedModel:
     async def close(self) -> None:
         """Close the model."""
         await self._model.close()
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Switch to WAL mode; where several begin with a new file at once, SQLite refuses some unasked.
+
+    Two who both read the file and both want it alone would wait for each other for ever, so its
+    own patience does not count here.
+    """
+    deadline = monotonic() + _WAIT_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # of whatever kind
+            if not busy or monotonic() > deadline:
+                raise
+            sleep(_AGAIN_S)
+        else:
+            return
