@@ -52,6 +52,18 @@ def test_a_fault_that_may_pass_costs_one_question_and_not_the_conversation(tmp_p
     assert attempt.elapsed_s >= broken.elapsed_s
 
 
+def test_a_conversation_that_broke_off_can_be_read_and_is_never_scored(tmp_path: Path) -> None:
+    broken = scene(tmp_path, agent=["a", DOWN]).play(number=1)
+    assert broken.outcome is not None
+    assert broken.outcome.unfinished
+    assert [text for _, text in said(broken)] == ["One.", "a", "Two."]
+    assert "turn 1 agent: a" in (broken.outcome.log or "")
+    assert broken.score is None
+    assert not broken.scorable
+    whole = scene(tmp_path, agent=["b", "c"], skip=2).play(number=2)
+    assert whole.scorable
+
+
 def test_an_attempt_that_was_killed_is_booked_with_the_one_that_goes_on(tmp_path: Path) -> None:
     broken = scene(tmp_path, agent=["a", DOWN]).play(number=1)
     again = scene(tmp_path, agent=["b", "c"], skip=2)

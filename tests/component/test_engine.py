@@ -8,8 +8,11 @@ from typing import NoReturn
 
 import pytest
 
+from bakeoff.agents.dialogue import InDialogue
+from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent
 from bakeoff.core.candidate import Limits, ModelSpec
+from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import LedgerError, ProviderError
 from bakeoff.core.events import Event, TrialEnded, TrialStarted
 from bakeoff.core.outcome import Completion, Outcome, Request, Usage
@@ -22,6 +25,7 @@ from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.scripted import build as build_scripted
 from bakeoff.stores.memory import MemoryStore
+from support.dialogues import Script, instructs
 from support.plans import Workshop, plan, scored_by, task, tasks, workshop
 
 
@@ -92,6 +96,26 @@ class TestFaults:
         assert [e.last for e in events if isinstance(e, TrialEnded)] == [False, True]
         (row,) = store.rows()
         assert (row.status, row.attempts) == ("completed", 2)
+
+    def test_a_conversation_that_broke_off_is_held_again_and_not_scored_as_it_was(self) -> None:
+        talk = Task(
+            id="t1",
+            messages=(),
+            dialogue=Dialogue(objective="x"),
+            scorers=scored_by("right"),
+        )
+        rigs = workshop(
+            failing(1, transient=True),
+            agent=InDialogue(agent=Direct()),
+            roles={"instructor": Script([instructs("Go.", end=True)], last_again=True)},
+            right=lambda answer: float(answer == "four"),
+        )
+        store, _ = carry_out(plan(talk, attempts=2), rigs)
+        first, second = (record.attempt for record in store.attempts("t1"))
+        assert first.outcome is not None
+        assert first.outcome.unfinished
+        assert [message.content for message in first.outcome.transcript] == ["Go."]
+        assert (second.status, second.score) == (Status.COMPLETED, 1.0)
 
     def test_attempts_end_when_they_are_spent(self) -> None:
         rigs = workshop(failing(99, transient=True))

@@ -169,7 +169,8 @@ class Outcome:
     """What the agent left. The transcript goes on from the task's own messages.
 
     In a workspace, `change` is what it changed there, `log` what the agent's program printed, and
-    `interventions` how often somebody had to step in.
+    `interventions` how often somebody had to step in. What is `unfinished` was broken off by a
+    fault or the budget: it can be read, and never scored.
     """
 
     answer: str
@@ -181,3 +182,4 @@ class Outcome:
     change: Change | None = None
     log: str | None = None
     interventions: int = 0
+    unfinished: bool = False

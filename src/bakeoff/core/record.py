@@ -78,6 +78,11 @@ class Attempt:
     bill: Bill = NO_BILL
     phases: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def scorable(self) -> bool:
+        """Whether there is an outcome that could be scored, now or again."""
+        return self.outcome is not None and not self.outcome.unfinished
+
 
 @noun
 class TrialRecord:

@@ -30,7 +30,7 @@ async def rescore_plan(
 
     def jobs() -> Iterator[Job]:
         for record in ledger.records():
-            if record.attempt.outcome is not None:
+            if record.attempt.scorable:
                 taken[record.name] = record
                 yield Job(after(record), record.attempt.number)
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import SandboxError
-from bakeoff.core.events import Listener, TrialOutput, TrialSpent
+from bakeoff.core.events import Listener, TrialSpent
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.plan import Trial
@@ -26,6 +26,7 @@ async def solve_in_room(
     solve: Solve,
     *,
     kit: Kit,
+    journal: Journal,
     meter: Meter,
     phases: dict[str, float],
     tell: Listener,
@@ -40,7 +41,6 @@ async def solve_in_room(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
         )
     task = trial.task
-    journal = kit.journal or Journal(lambda text: tell(TrialOutput(trial, text)))
     meter.hears = lambda spent: tell(TrialSpent(trial, spent))
     async with AsyncExitStack() as stack:
         began = monotonic()
@@ -60,7 +60,7 @@ async def solve_in_room(
             door = site.gateway.admit(meter, journal, rollout=trial.rollout)
         began = monotonic()
         try:
-            left = await solve(replace(kit, journal=journal, room=room, door=door))
+            left = await solve(replace(kit, room=room, door=door))
         finally:
             phases["agent"] = monotonic() - began
             if door is not None:

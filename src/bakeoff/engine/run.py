@@ -37,7 +37,7 @@ async def run_plan(
         rig = rigs.rig(trial)
         for number in range(job.attempt, job.attempt + trial.conditions.attempts):
             tab = Tab(budget)
-            if before is not None and before.outcome is not None:  # only its scoring broke
+            if before is not None and before.scorable:  # only its scoring broke
                 trying = rescore_attempt(trial, rig, before, number=number, tab=tab)
             else:
                 trying = run_attempt(trial, rig, number=number, tab=tab, tell=tell)

@@ -45,6 +45,7 @@ class _Course:
     fault: Fault | None = None
     meter: Meter | None = None
     roles: Mapping[str, Meter] = field(default_factory=dict)
+    journal: Journal | None = None
     tab: Tab = field(default_factory=Tab)
     phases: dict[str, float] = field(default_factory=dict)
     tell: Listener = ignore
@@ -62,6 +63,8 @@ class _Course:
 
     def end(self, error: TrialError | BudgetReached | None = None) -> None:
         """Say how it ended; a budget that ran out is nobody's fault and no result."""
+        if error is not None and self.outcome is None:
+            self.outcome = _broken_off(self.journal)
         if isinstance(error, TrialError):
             self.status, self.fault = Status.FAULTED, Fault.of(error)
         if self.tab.refused:  # also where a part of the trial swallowed the error
@@ -123,12 +126,11 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
         kit = Kit(model=meter, roles=course.roles, rollout=trial.rollout)
         course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
         return
-    kit = _room_kit(trial, rig, course, meter, number)
-    if trial.task.dialogue is not None:
-        kit = replace(kit, journal=Journal(lambda text: course.tell(TrialOutput(trial, text))))
-        if rig.checkpoints is not None:
-            progress = _progress(rig.checkpoints.of(trial), course, number)
-            kit, limits = replace(kit, checkpoint=progress), _what_is_left(limits, progress)
+    course.journal = Journal(lambda text: course.tell(TrialOutput(trial, text)))
+    kit = replace(_room_kit(trial, rig, course, meter, number), journal=course.journal)
+    if trial.task.dialogue is not None and rig.checkpoints is not None:
+        progress = _progress(rig.checkpoints.of(trial), course, number)
+        kit, limits = replace(kit, checkpoint=progress), _what_is_left(limits, progress)
     if trial.task.workspace is None:
         course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
         return
@@ -141,6 +143,7 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
         rig.site,
         solve,
         kit=kit,
+        journal=course.journal,
         meter=meter,
         phases=course.phases,
         tell=course.tell,
@@ -278,6 +281,23 @@ def _cut_short(meter: Meter | None, reason: str) -> Outcome:
         answer=last.text if last else "",
         stop_reason=reason,
         model=last.model if last else None,
+    )
+
+
+def _broken_off(journal: Journal | None) -> Outcome | None:
+    """Return what there was when it was broken off; None where nothing was said or printed."""
+    if journal is None:
+        return None
+    if journal.left is not None:
+        return replace(journal.left(), unfinished=True)
+    if not journal.messages and journal.log is None:
+        return None
+    return Outcome(
+        answer="",
+        transcript=tuple(journal.messages),
+        log=journal.log,
+        interventions=journal.interventions,
+        unfinished=True,
     )
 
 

@@ -104,7 +104,7 @@ class SqliteLedger:
 
     def answered(self) -> int:
         """Return how many recorded trials have an outcome that could be scored again."""
-        return sum(1 for record in self.records() if record.attempt.outcome is not None)
+        return sum(1 for record in self.records() if record.attempt.scorable)
 
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body."""
