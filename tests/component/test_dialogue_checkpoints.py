@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bakeoff._lib.redact import Redactor
+from bakeoff.compat.agent_runner_record import conversation_of
 from bakeoff.core.budget import Price, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.dialogue import Dialogue
@@ -93,9 +94,46 @@ def test_another_trial_in_the_same_place_uses_nothing_of_it(tmp_path: Path) -> N
     assert attempt.spent.requests == 3
 
 
+def test_an_agent_that_is_given_the_whole_talk_is_called_once_for_each_message(
+    tmp_path: Path,
+) -> None:
+    called = []
+
+    class Own:
+        """Asks a client of its own, and its model only in the second turn."""
+
+        async def solve(self, task: Task, kit: Kit) -> Outcome:
+            called.append(task.messages[-1].content)
+            if len(task.messages) == 3:
+                await kit.model.complete(Request(messages=task.messages))
+            return Outcome(answer=f"re: {called[-1]}", model="own", notes={"calls": len(called)})
+
+    first = scene(tmp_path, agent=["thought"])
+    first.agent, first.instructor = Own(), Script([*LINES[:2], DOWN])
+    first.play(number=1)
+    assert called == ["One.", "Two."]
+    again = scene(tmp_path, agent=[], skip=2)
+    again.agent = Own()
+    attempt = again.play(number=2)
+    assert called == ["One.", "Two.", "Three."]
+    replies = [text for role, text in said(attempt) if role == "assistant"]
+    assert replies == ["re: One.", "re: Two.", "re: Three."]
+    assert attempt.outcome is not None
+    assert (attempt.outcome.model, attempt.outcome.notes["calls"]) == ("own", 3)
+    steps = steps_in(checkpoint_file(tmp_path / "checkpoints", again.trial().name))
+    heard = conversation_of(again.trial(), steps)["conversation_history"]
+    assert isinstance(heard, list)
+    assert [one["all_messages"][-1]["content"] for one in heard if one["role"] == "agent"] == [
+        "re: One.",
+        "thought",
+        "re: Two.",
+        "re: Three.",
+    ]
+
+
 def test_an_agent_that_takes_another_way_makes_the_rest_worthless(tmp_path: Path) -> None:
     class Fickle:
-        """Says something of its own before the model's words."""
+        """Works on from turn to turn, and says something of its own before the model's words."""
 
         def __init__(self, word: str) -> None:
             self._word = word
@@ -103,6 +141,9 @@ def test_an_agent_that_takes_another_way_makes_the_rest_worthless(tmp_path: Path
         async def solve(self, task: Task, kit: Kit) -> Outcome:
             answer = await kit.model.complete(Request(messages=task.messages))
             return Outcome(answer=f"{self._word} {answer.text}")
+
+        async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+            return await self.solve(task, kit)
 
     first = scene(tmp_path, agent=["a", DOWN])
     first.agent = Fickle("old")
@@ -128,12 +169,12 @@ def test_a_line_that_a_crash_cut_off_never_happened(tmp_path: Path, rest: bytes)
     file = checkpoint_file(tmp_path / "checkpoints", one.trial().name)
     whole = file.read_bytes()
     before = len(steps_in(file))
-    assert before == 5
+    assert before == 6
     file.write_bytes(whole + rest)
     assert len(steps_in(file)) == before
     again = scene(tmp_path, agent=["b", "c"], skip=2)
     assert again.play(number=2).status is Status.COMPLETED
-    assert len(steps_in(file)) == 9
+    assert len(steps_in(file)) == 12
 
 
 def test_no_secret_is_saved(tmp_path: Path) -> None:

@@ -60,8 +60,7 @@ class Candidate:
         self._talk.append(said)
         kit = replace(self._kit, model=_Taped(self._tape, self._model, turn))
         if not isinstance(self._agent, GoesOn):
-            whole = replace(self._task, messages=(*self._task.messages, *self._talk))
-            self.left = await self._agent.solve(whole, kit)
+            self.left = await self._anew(said.content, kit, turn)
         elif self._begun is None:
             self._begun = replace(self._task, messages=(*self._task.messages, said))
             self.left = await self._agent.solve(self._begun, kit)
@@ -70,6 +69,16 @@ class Candidate:
         reply = well_formed(self.left.answer)
         self._talk.append(Message(role="assistant", content=reply))
         return reply
+
+    async def _anew(self, message: str, kit: Kit, turn: int) -> Outcome:
+        """Return what an agent leaves that is given the whole conversation; once without a room."""
+        if kit.room is None and (before := self._tape.replied(turn, message)) is not None:
+            return before
+        whole = replace(self._task, messages=(*self._task.messages, *self._talk))
+        left = await self._agent.solve(whole, kit)
+        if kit.room is None:
+            await self._tape.save_reply(turn, message, left)
+        return left
 
     def transcript(self) -> tuple[Message, ...]:
         """Return what was said to the agent, by it, and by its tools where it told them."""

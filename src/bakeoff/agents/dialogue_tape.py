@@ -1,8 +1,9 @@
 """Every answer of a dialogue, saved as it comes; one that was cut off goes on without asking again.
 
 To go on, the conversation is played from its start: whoever is asked again what was asked before
-gives the answer that is on the tape. The code that the agent ran is run again, so its room is what it
-was. Where the conversation takes another way, the rest of the tape is worth nothing, and is replaced.
+gives the answer that is on the tape. An agent that works in a room works again, on its model's old
+answers, so that its room is what it was; any other is not called for a message it has replied to.
+Where the conversation takes another way, the rest of the tape is worth nothing, and is replaced.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from bakeoff._lib.digest import digest
 from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.checkpoint import Checkpoint
 from bakeoff.core.dialogue import AGENT
-from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Asks
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
@@ -24,7 +25,8 @@ class _Said(msgspec.Struct, frozen=True):
     """One answer on the tape, and enough of the question to know it again.
 
     Of its messages only those are kept that the party was not told before: the first `kept` are
-    the same as in the question before.
+    the same as in the question before. A `reply` is what the agent itself said to a message, with
+    its `notes`, however it came by it.
     """
 
     party: str
@@ -33,6 +35,8 @@ class _Said(msgspec.Struct, frozen=True):
     kept: int
     messages: list[Message]
     completion: Completion
+    reply: bool = False
+    notes: dict[str, Json] = {}
 
 
 class Tape:
@@ -70,6 +74,36 @@ class Tape:
         )
         return completion
 
+    def replied(self, turn: int, message: str) -> Outcome | None:
+        """Return what the agent replied to *message* before; what it asked for that is passed over."""
+        for at in range(self._at, len(self._recorded)):
+            said = self._recorded[at]
+            if (said.party, said.turn) != (AGENT, turn):
+                return None
+            if said.reply:
+                if said.asked != digest(message):
+                    return None
+                self._at = at + 1
+                left = said.completion
+                return Outcome(answer=left.text, model=left.model, notes=said.notes)
+        return None
+
+    async def save_reply(self, turn: int, message: str, left: Outcome) -> None:
+        """Save what the agent replied to *message*."""
+        del self._recorded[self._at :]
+        await self._save(
+            _Said(
+                party=AGENT,
+                turn=turn,
+                asked=digest(message),
+                kept=0,
+                messages=[Message(role="user", content=message)],
+                completion=Completion(text=left.answer, model=left.model),
+                reply=True,
+                notes=dict(left.notes),
+            )
+        )
+
     async def _save(self, said: _Said) -> None:
         if self._checkpoint is not None:
             plain = _encodable(msgspec.to_builtins(said, enc_hook=str))
@@ -83,18 +117,30 @@ def exchanges(entries: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
     told: list[dict[str, Json]] = []
     for entry in entries:
         said = msgspec.convert(entry, _Said)
+        if said.reply:
+            if not _is_told(said, told[-1] if told else {}):
+                told.append(_exchange(said, said.messages))
+            continue
         messages = [*before.get(said.party, [])[: said.kept], *said.messages]
         before[said.party] = messages
-        told.append(
-            {
-                "party": said.party,
-                "turn": said.turn,
-                "messages": [message.wire() for message in messages],
-                "answer": said.completion.text,
-                "tool_calls": [msgspec.to_builtins(call) for call in said.completion.tool_calls],
-            }
-        )
+        told.append(_exchange(said, messages))
     return told
+
+
+def _exchange(said: _Said, messages: Sequence[Message]) -> dict[str, Json]:
+    return {
+        "party": said.party,
+        "turn": said.turn,
+        "messages": [message.wire() for message in messages],
+        "answer": said.completion.text,
+        "tool_calls": [msgspec.to_builtins(call) for call in said.completion.tool_calls],
+    }
+
+
+def _is_told(reply: _Said, last: Mapping[str, Json]) -> bool:
+    """Whether a reply is just what the agent's model answered last."""
+    told = (last.get("party"), last.get("turn"), last.get("answer"))
+    return told == (AGENT, reply.turn, reply.completion.text)
 
 
 def _fingerprint(party: str, request: Request) -> str:
