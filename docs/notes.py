@@ -28,6 +28,7 @@ RUN_FILE: tuple[tuple[str, Struct], ...] = (
     ("`scorers`, of the run or of a task", entries.ScorerTable),
     ("`[limits]`", run_file.LimitsTable),
     ("`[budget]`", run_file.BudgetTable),
+    ("`[adaptive]`", run_file.AdaptiveTable),
     ("`[sandbox]`", run_file.SandboxTable),
     ("each of `[endpoints]`", entries.EndpointTable),
     ("`[[price]]`, in a file of prices", prices.PriceEntry),
@@ -98,6 +99,11 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "roles": "supporting models by role, such as `judge` or `instructor`",
         "sandbox": "where the commands of workspace tasks run: a name, or a table",
         "endpoints": "limits of whole endpoints: by URL, or by provider for each of its addresses",
+        "adaptive": "end when the candidates are told apart, see `[adaptive]`; an empty table will do",
+    },
+    run_file.AdaptiveTable: {
+        "precision": "or when the difference of two is known to within so much",
+        "seed": "of the order in which tasks are drawn",
     },
     entries.EndpointTable: {
         "max_concurrency": "requests at once, of all models there together",

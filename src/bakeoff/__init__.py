@@ -11,7 +11,7 @@ print(bakeoff.summarize(run).candidates[0].total.score)
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bakeoff.api import Run, load_run, rescore, run, run_async, summarize
+    from bakeoff.api import Run, load_run, power, rescore, run, run_async, summarize
     from bakeoff.api.benchmarks import get_task_score, load_benchmark
     from bakeoff.compat.test_runner import (
         APIConfiguration,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bakeoff.core.record import Score, TrialRecord
     from bakeoff.core.stop import Stop
     from bakeoff.core.task import Message, ScorerSpec, Suite, Task
-    from bakeoff.stats.summarize import Summary
+    from bakeoff.stats.summary import Summary
 
 __all__ = [
     "APIConfiguration",
@@ -52,6 +52,7 @@ __all__ = [
     "get_task_score",
     "load_benchmark",
     "load_run",
+    "power",
     "rescore",
     "run",
     "run_async",
@@ -59,7 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "bakeoff.api": ("Run", "load_run", "rescore", "run", "run_async", "summarize"),
+    "bakeoff.api": ("Run", "load_run", "power", "rescore", "run", "run_async", "summarize"),
     "bakeoff.api.benchmarks": ("get_task_score", "load_benchmark"),
     "bakeoff.compat.test_runner": (
         "APIConfiguration",
@@ -73,7 +74,7 @@ _HOMES = {
     "bakeoff.core.record": ("Score", "TrialRecord"),
     "bakeoff.core.stop": ("Stop",),
     "bakeoff.core.task": ("Message", "ScorerSpec", "Suite", "Task"),
-    "bakeoff.stats.summarize": ("Summary",),
+    "bakeoff.stats.summary": ("Summary",),
 }
 
 

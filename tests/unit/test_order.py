@@ -1,5 +1,6 @@
 """The order of trials."""
 
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.candidate import Candidate, ModelSpec
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.task import Message, Task
@@ -38,3 +39,11 @@ def test_the_order_is_no_part_of_the_plans_identity() -> None:
     plan = _plan("ollama", "ollama")
     assert ordered(plan).digest == plan.digest
     assert sorted(_names(ordered(plan))) == sorted(_names(plan))
+
+
+def test_a_drawn_order_still_spares_a_server_that_swaps_models() -> None:
+    plan = ordered(_plan("ollama", "ollama"), Adaptive())
+    names = [name.partition("@")[2] for name in _names(plan)]
+    assert names == ["ollama0#0"] * 2 + ["ollama1#0"] * 2 + ["ollama0#1"] * 2 + ["ollama1#1"] * 2
+    other = _names(ordered(_plan("openai", "groq"), Adaptive()))
+    assert [name.partition("@")[0] for name in other] in (list("aaaabbbb"), list("bbbbaaaa"))

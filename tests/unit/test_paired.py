@@ -25,8 +25,10 @@ from bakeoff.stats.paired_tests import McNemar, SignFlip, mcnemar, sign_flip
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.power import detectable, tasks_needed
 from bakeoff.stats.rankings import Placed
-from bakeoff.stats.summarize import Summary, summarize
+from bakeoff.stats.summarize import summarize
+from bakeoff.stats.summary import Summary
 from support.plans import candidate, plan, task
+from support.rows import fault, row
 
 # The ten tasks x four rollouts of the reference values.
 A = ["1111", "1111", "1011", "1111", "0110", "0000", "1101", "0010", "1111", "1001"]
@@ -323,14 +325,8 @@ def test_two_that_do_the_same_everywhere_are_not_told_apart() -> None:
 
 
 def _row(task_id: str, candidate_id: str, score: float | None, rollout: int = 0) -> TrialRow:
-    return TrialRow(
-        task_id=task_id, category=None, candidate_id=candidate_id, rollout=rollout,
-        status="faulted" if score is None else "completed", score=score,
-        passed=None if score is None else score >= 1,
-        fault_boundary="provider" if score is None else None, fault_transient=score is None,
-        attempts=1, elapsed_s=1.0, model_s=0.5, first_token_s=None, requests=1,
-        input_tokens=1, output_tokens=1, cost_usd=None,
-    )  # fmt: skip
+    made = fault(task_id) if score is None else row(task_id, score)
+    return made._replace(candidate_id=candidate_id, rollout=rollout)
 
 
 def _run(chance: Random | None = None, **marks: str) -> Summary:

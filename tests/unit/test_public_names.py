@@ -33,6 +33,7 @@ DOCUMENTED = [
     "get_task_score",
     "load_benchmark",
     "load_run",
+    "power",
     "rescore",
     "run",
     "run_async",

@@ -211,14 +211,14 @@ def test_hundreds_of_entries_load_fast_since_a_folder_is_read_once(place: Path) 
     path = place / "configs" / "bench.toml"
     entry = '[[tasks]]\nprepared_dir = "prepared/task_2"\nmodel = "scripted"\nenvironment_variables = {{ N = {} }}\nagent = "shell"\n'
     path.write_text(entry.format(0))
-    began = time.perf_counter()
+    began = time.process_time()
     api.plan(path)
-    one = time.perf_counter() - began
+    one = time.process_time() - began
     path.write_text("".join(entry.format(n) for n in range(500)))
-    began = time.perf_counter()
+    began = time.process_time()
     assert len(api.plan(path).plan) == 500
     # 500 entries of one folder: far less than 500 times one
-    assert time.perf_counter() - began < 100 * one + 1
+    assert time.process_time() - began < 100 * one + 1
 
 
 def test_a_config_is_checked_with_all_that_is_wrong_about_its_folders(place: Path) -> None:

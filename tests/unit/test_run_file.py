@@ -10,6 +10,7 @@ from bakeoff import api
 from bakeoff.api import checks
 from bakeoff.config.run_file import RunFile
 from bakeoff.config.schemas import json_schema
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec
@@ -60,6 +61,10 @@ instructor = "openai/x"
 [roles.judge]
 model = "j"
 base_url = "http://y"
+
+[adaptive]
+precision = 0.1
+seed = 5
 
 [[tasks]]
 id = "own"
@@ -117,6 +122,7 @@ def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
         "openai": EndpointLimits(rpm=30),
     }
     assert brief.cap == Cap(cost_usd=12.5, tokens=1000)
+    assert brief.adaptive == Adaptive(precision=0.1, seed=5)
     assert brief.prices == str(tmp_path / "my/prices.toml")
     roles = brief.conditions.roles
     assert {name: (r.name, r.base_url) for name, r in roles.items()} == {

@@ -13,38 +13,12 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.reports.files import as_json
-from bakeoff.stats.summarize import Buckets, Group, summarize
+from bakeoff.stats.summarize import summarize
+from bakeoff.stats.summary import Buckets, Group
 from support.plans import candidate, plan, task
+from support.rows import fault, row
 
 _BUCKETS = tuple(Buckets.__slots__)
-
-
-def _row(task_id: str = "a", *, score: float | None = 1.0, **rest: object) -> TrialRow:
-    fields: dict[str, object] = {
-        "task_id": task_id,
-        "category": None,
-        "candidate_id": "m",
-        "rollout": 0,
-        "status": "completed",
-        "score": score,
-        "passed": None if score is None else score >= 1,
-        "fault_boundary": None,
-        "fault_transient": None,
-        "attempts": 1,
-        "elapsed_s": 1.0,
-        "model_s": 0.5,
-        "first_token_s": None,
-        "requests": 1,
-        "input_tokens": 10,
-        "output_tokens": 5,
-        "cost_usd": None,
-    }
-    return TrialRow(**{**fields, **rest})
-
-
-def _fault(task_id: str = "a", **rest: object) -> TrialRow:
-    fields: dict[str, object] = {"fault_boundary": "provider", "fault_transient": True}
-    return _row(task_id, score=None, status="faulted", **{**fields, **rest})
 
 
 def _total(given_plan: Plan, rows: Iterable[TrialRow]) -> Group:
@@ -64,13 +38,13 @@ def test_every_way_a_trial_can_end_has_a_bucket_of_its_own() -> None:
     total = _total(
         _planned(*ids),
         [
-            _row("a"),
-            _row("b", score=None),
-            _row("c", status="limited", score=0.0),
-            _fault("d", fault_transient=False),
-            _fault("e"),
-            _fault("f", fault_boundary="scorer", fault_transient=False),
-            _row("g", score=None, status="cancelled"),
+            row("a"),
+            row("b", score=None),
+            row("c", status="limited", score=0.0),
+            fault("d", fault_transient=False),
+            fault("e"),
+            fault("f", fault_boundary="scorer", fault_transient=False),
+            row("g", score=None, status="cancelled"),
         ],
     )
     assert total.buckets == Buckets(
@@ -127,7 +101,7 @@ def test_whatever_happens_every_planned_trial_is_in_exactly_one_bucket(
     rows = []
     for trial in given_plan:
         if (end := data.draw(_ends)) is not None:
-            row = _row(
+            seen = row(
                 trial.task.id,
                 category=trial.task.category,
                 candidate_id=trial.candidate.id,
@@ -135,7 +109,7 @@ def test_whatever_happens_every_planned_trial_is_in_exactly_one_bucket(
                 **end,
                 **data.draw(_usage),
             )
-            rows.append(row)
+            rows.append(seen)
     summary = summarize(given_plan, rows, run="r")
 
     assert summary.buckets.planned == len(given_plan)
@@ -165,34 +139,34 @@ def test_whatever_happens_every_planned_trial_is_in_exactly_one_bucket(
 
 
 def test_the_unit_is_the_task_not_the_trial() -> None:
-    rows = [_row("a", score=1.0, rollout=n) for n in range(8)]
-    rows += [_row("b", score=0.0, rollout=0)]
+    rows = [row("a", score=1.0, rollout=n) for n in range(8)]
+    rows += [row("b", score=0.0, rollout=0)]
     total = _total(_planned("a", "b", rollouts=8), rows)
     assert total.score.mean == 0.5
     assert (total.score.tasks, total.score.trials) == (2, 9)
 
 
 def test_a_fault_is_missing_and_not_a_zero() -> None:
-    total = _total(_planned("a", "b", "c", "d"), [_row("a"), _row("b"), _fault("c"), _fault("d")])
+    total = _total(_planned("a", "b", "c", "d"), [row("a"), row("b"), fault("c"), fault("d")])
     assert total.score.mean == 1.0
     assert total.coverage == 0.5
     assert total.score_bounds == (0.5, 1.0)
 
 
 def test_a_limited_trial_counts_with_its_score() -> None:
-    total = _total(_planned("a", "b"), [_row("a"), _row("b", status="limited", score=0.0)])
+    total = _total(_planned("a", "b"), [row("a"), row("b", status="limited", score=0.0)])
     assert total.score.mean == 0.5
     assert total.coverage == 1.0
     assert total.score_bounds == (0.5, 0.5)
 
 
 def test_an_unchecked_answer_is_no_part_of_coverage() -> None:
-    total = _total(plan(_checked("a"), task("b")), [_row("a"), _row("b", score=None)])
+    total = _total(plan(_checked("a"), task("b")), [row("a"), row("b", score=None)])
     assert (total.coverage, total.score.mean) == (1.0, 1.0)
 
 
 def test_where_nothing_is_scored_there_is_no_mean_and_a_reason() -> None:
-    total = _total(_planned("a", "b"), [_fault("a")])
+    total = _total(_planned("a", "b"), [fault("a")])
     assert total.score.mean is None
     assert total.score.reason == "no task has a score"
     assert total.score_bounds == (0.0, 1.0)
@@ -200,20 +174,20 @@ def test_where_nothing_is_scored_there_is_no_mean_and_a_reason() -> None:
 
 
 def test_one_task_has_a_mean_but_no_interval_and_a_reason() -> None:
-    total = _total(_planned("a", rollouts=3), [_row("a", rollout=n) for n in range(3)])
+    total = _total(_planned("a", rollouts=3), [row("a", rollout=n) for n in range(3)])
     assert total.score.mean == 1.0
     assert (total.score.se, total.score.interval) == (None, None)
     assert "one task" in str(total.score.reason)
-    data = as_json(summarize(_planned("a"), [_row("a")]))
+    data = as_json(summarize(_planned("a"), [row("a")]))
     assert data["candidates"][0]["total"]["score"]["interval"] is None
 
 
 def test_tokens_per_second_are_all_tokens_over_all_seconds() -> None:
     rows = [
-        _row("a", output_tokens=100, model_s=1.0),
-        _row("b", output_tokens=10, model_s=9.0),
-        _row("c", output_tokens=None, model_s=90.0),  # unknown: neither tokens nor time count
-        _row("d", output_tokens=50, model_s=0.0),  # not timed
+        row("a", output_tokens=100, model_s=1.0),
+        row("b", output_tokens=10, model_s=9.0),
+        row("c", output_tokens=None, model_s=90.0),  # unknown: neither tokens nor time count
+        row("d", output_tokens=50, model_s=0.0),  # not timed
     ]
     tokens = _total(_planned("a", "b", "c", "d"), rows).tokens
     assert tokens.output_per_s == 11.0
@@ -221,7 +195,7 @@ def test_tokens_per_second_are_all_tokens_over_all_seconds() -> None:
 
 
 def test_what_is_unknown_stays_unknown() -> None:
-    rows = [_row("a", input_tokens=None, output_tokens=None)]
+    rows = [row("a", input_tokens=None, output_tokens=None)]
     total = _total(_planned("a", "b"), rows)
     assert (total.tokens.input, total.tokens.output, total.tokens.output_per_s) == (None,) * 3
     assert total.tokens.cost_usd is None
@@ -229,16 +203,16 @@ def test_what_is_unknown_stays_unknown() -> None:
 
 
 def test_money_is_told_only_where_all_of_it_is_known() -> None:
-    known = [_row("a", cost_usd=0.25), _row("b", cost_usd=0.5)]
+    known = [row("a", cost_usd=0.25), row("b", cost_usd=0.5)]
     assert _total(_planned("a", "b"), known).tokens.cost_usd == 0.75
-    assert _total(_planned("a", "b"), [known[0], _row("b")]).tokens.cost_usd is None
+    assert _total(_planned("a", "b"), [known[0], row("b")]).tokens.cost_usd is None
 
 
 def test_latency_is_per_request_and_only_of_trials_that_asked() -> None:
     rows = [
-        _row("a", model_s=4.0, requests=2, first_token_s=0.1),
-        _row("b", model_s=4.0, requests=1, first_token_s=0.3),
-        _fault("c", model_s=0.0, requests=0),
+        row("a", model_s=4.0, requests=2, first_token_s=0.1),
+        row("b", model_s=4.0, requests=1, first_token_s=0.3),
+        fault("c", model_s=0.0, requests=0),
     ]
     latency = _total(_planned("a", "b", "c"), rows).latency
     assert latency.p50_s == 3.0
@@ -248,9 +222,9 @@ def test_latency_is_per_request_and_only_of_trials_that_asked() -> None:
 def test_categories_are_summarized_each_for_itself() -> None:
     given_plan = plan(task("a", category="x"), task("b", category="y"), task("c"))
     rows = [
-        _row("a", category="x"),
-        _row("b", category="y", score=0.0),
-        _row("c", score=0.0),
+        row("a", category="x"),
+        row("b", category="y", score=0.0),
+        row("c", score=0.0),
     ]
     (seat,) = summarize(given_plan, rows).candidates
     assert {g.category: g.score.mean for g in seat.categories} == {"x": 1.0, "y": 0.0}
@@ -258,8 +232,8 @@ def test_categories_are_summarized_each_for_itself() -> None:
 
 
 def test_pass_rates_go_as_far_as_the_task_with_the_fewest_rollouts() -> None:
-    rows = [_row("a", score=float(n % 2), rollout=n) for n in range(4)]
-    rows += [_row("b", score=1.0, rollout=n) for n in range(2)]
+    rows = [row("a", score=float(n % 2), rollout=n) for n in range(4)]
+    rows += [row("b", score=1.0, rollout=n) for n in range(2)]
     passes = _total(_planned("a", "b", rollouts=4), rows).passes
     assert [p.k for p in passes] == [1, 2]
     assert passes[0].pass_at == 0.75
@@ -270,7 +244,7 @@ def test_pass_rates_go_as_far_as_the_task_with_the_fewest_rollouts() -> None:
 def test_a_script_is_marked_and_many_faults_are_noted() -> None:
     scripted = Candidate(id="s", model=ModelSpec(provider="scripted", name="echo"))
     given_plan = plan(task("a"), task("b"), candidates=[scripted])
-    rows = [_row("a", candidate_id="s"), _fault("b", candidate_id="s")]
+    rows = [row("a", candidate_id="s"), fault("b", candidate_id="s")]
     summary = summarize(given_plan, rows)
     assert summary.candidates[0].scripted
     assert any("follows a script" in note for note in summary.notes)
@@ -278,5 +252,5 @@ def test_a_script_is_marked_and_many_faults_are_noted() -> None:
 
 
 def test_a_suite_that_everybody_solves_is_noted() -> None:
-    summary = summarize(_planned("a", "b"), [_row("a"), _row("b")])
+    summary = summarize(_planned("a", "b"), [row("a"), row("b")])
     assert any("do not separate anybody" in note for note in summary.notes)

@@ -2,7 +2,10 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -10,10 +13,17 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
 
     What can be made again need not be *durable*: a power loss may then leave an empty file.
     """
+    with replacing(path, durable=durable) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """Give a file to write to that takes the place of *path* once it is whole."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -14,6 +14,7 @@ from bakeoff.api.loop import new_event_loop
 from bakeoff.api.rescoring import score_again
 from bakeoff.api.runs import DEFAULT_OUTPUT, Run, load_run, prepared_again
 from bakeoff.api.site import check_name
+from bakeoff.api.sizing import power
 from bakeoff.api.sources import (
     Given,
     OwnFunction,
@@ -25,6 +26,7 @@ from bakeoff.api.sources import (
 )
 from bakeoff.api.spending import read_prices
 from bakeoff.api.start import Start
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -36,8 +38,9 @@ from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.models.tapes import Folders
+from bakeoff.planning.order import ordered
 from bakeoff.planning.select import Selection
-from bakeoff.stats.summarize import Summary
+from bakeoff.stats.summary import Summary
 
 __all__ = [
     "DEFAULT_OUTPUT",
@@ -46,6 +49,7 @@ __all__ = [
     "Run",
     "load_run",
     "plan",
+    "power",
     "read",
     "rescore",
     "rescore_async",
@@ -69,6 +73,8 @@ class Options(TypedDict, total=False):
     scorers: Sequence[str | ScorerSpec | Scorer | OwnFunction]
     base_url: str | None
     rollouts: int | None
+    adaptive: bool
+    precision: float | None
     parallel: int | None
     categories: Sequence[str]
     tests: Sequence[str]
@@ -158,7 +164,30 @@ def _prepared(given: Given | None, options: Options) -> Prepared:
         brief = replace(brief, sandbox=SandboxSpec(name=sandbox))
     if brief.sandbox.name:
         check_name(brief.sandbox.name)
-    return fitting(replace(prepared, brief=brief), os.environ)
+    return fitting(_adaptive(replace(prepared, brief=brief), options), os.environ)
+
+
+def _adaptive(prepared: Prepared, options: Options) -> Prepared:
+    """Return *prepared* as a run that ends when its candidates are told apart, if it is to."""
+    precision, rule = options.get("precision"), prepared.brief.adaptive
+    if precision is not None and not 0 < precision < 1:
+        raise UsageError(f"precision is {precision}; give a difference of scores such as 0.05")
+    if options.get("adaptive") and rule is None:
+        rule = Adaptive()
+    if precision is not None:
+        rule = replace(rule or Adaptive(), precision=precision)
+    if rule is None:
+        return prepared
+    if sum(1 for _ in prepared.plan.candidates) < 2:
+        raise UsageError(
+            "an adaptive run ends when its candidates are told apart, and there is only one: "
+            "name another model or agent"
+        )
+    return replace(
+        prepared,
+        brief=replace(prepared.brief, adaptive=rule),
+        plan=ordered(prepared.plan, rule),
+    )
 
 
 def _budgeted(brief: Brief, options: Options) -> Brief:

@@ -16,6 +16,7 @@ from bakeoff.api.site import open_premises
 from bakeoff.api.sources import Prepared
 from bakeoff.api.spending import check_cap, forecast_of, prices_of
 from bakeoff.api.start import DEFAULT_PARALLEL, VERSION, Start, discreet, environ_of, filed
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import (
@@ -28,6 +29,7 @@ from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.engine.budget import Budget
 from bakeoff.engine.run import run_plan
+from bakeoff.engine.until_decided import UntilDecided
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.limits import Gates
 from bakeoff.models.tapes import open_tapes
@@ -97,6 +99,8 @@ async def _execute(
             await rigs.warm_up(plan, start.listener)
         done, billed = _known(folder) if start.resume else (0, NO_BILL)
         budget = Budget(brief.cap, before=billed)
+        if brief.adaptive is not None:
+            start.listener(Notice(f"adaptive: {ends_when(brief.adaptive, len(plan))}"))
         start.listener(RunStarted(folder.name, str(folder), len(plan), done, brief.cap, billed))
         with rare_collections():
             await run_plan(
@@ -107,6 +111,7 @@ async def _execute(
                 stop=start.stop,
                 tell=filed(discreet(start.listener, redactor), folder, redactor),
                 budget=budget,
+                until=_until(prepared, folder),
             )
     finally:
         await store.close()
@@ -114,6 +119,21 @@ async def _execute(
         start.listener(Notice(line))
     start.listener(RunEnded(folder.name, start.stop.requested, at_budget=budget.reached))
     return summarized(folder)
+
+
+def ends_when(rule: Adaptive, trials: int) -> str:
+    """Return in words when an adaptive run of at most so many *trials* ends."""
+    known = f", or their difference known to within {rule.precision:g}" if rule.precision else ""
+    return f"it ends when the candidates are told apart{known}; {trials:,} trials at most"
+
+
+def _until(prepared: Prepared, folder: Path) -> UntilDecided | None:
+    """Return when the run may end early, knowing what was finished before."""
+    if prepared.brief.adaptive is None:
+        return None
+    until = UntilDecided(prepared.plan, prepared.brief.adaptive)
+    until.recall(SqliteLedger(folder).rows())
+    return until
 
 
 def _known(folder: Path) -> tuple[int, Bill]:
@@ -176,6 +196,7 @@ def _manifest(prepared: Prepared, start: Start, folder: Path, *, sandbox: str | 
         prices=prepared.brief.prices,
         sandbox=replace(prepared.brief.sandbox, name=sandbox),
         endpoints=prepared.brief.endpoints,
+        adaptive=prepared.brief.adaptive,
     )
     if not start.resume:
         return manifest

@@ -5,15 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from bakeoff.api.sources import Prepared
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Bill
+from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord, TrialRow
 from bakeoff.planning.order import ordered
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.role_fidelity import role_fidelity
-from bakeoff.stats.summarize import Summary, summarize
+from bakeoff.stats.summarize import summarize
+from bakeoff.stats.summary import Summary
 from bakeoff.stores.folders import find_run, read_manifest
 from bakeoff.stores.reader import SqliteLedger
 
@@ -63,9 +66,16 @@ class Run:
         if self._ended_with is not None:
             return self._ended_with
         plan = self.plan
-        summary = summarize(plan, self._ledger.rows(), run=self.id)
+        summary = summarize(plan, self._ledger.rows(), run=self.id, adaptive=self._adaptive())
         notes = (*summary.notes, *self._of_the_roles(plan))
         return replace(summary, billed=self.billed(), notes=notes)
+
+    def _adaptive(self) -> Adaptive | None:
+        """Return whether the run was to end when it was sure, and how sure."""
+        try:
+            return self.manifest.adaptive
+        except UsageError:
+            return None  # killed before its manifest was written: nothing had run
 
     def _of_the_roles(self, plan: Plan) -> list[str]:
         """Return what a person should know of the roles of dialogues, if there were any."""
@@ -87,7 +97,8 @@ def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_O
 def prepared_again(reference: str, output: Path) -> Prepared:
     """Return the plan of an earlier run as the ledger keeps it; its files are not needed."""
     run = load_run(reference, output=output)
-    plan, manifest = ordered(run.plan), run.manifest
+    manifest = run.manifest
+    plan = ordered(run.plan, manifest.adaptive)
     brief = Brief(
         name=manifest.name,
         tasks=(),
@@ -97,6 +108,7 @@ def prepared_again(reference: str, output: Path) -> Prepared:
         prices=manifest.prices,
         sandbox=manifest.sandbox,
         endpoints=manifest.endpoints,
+        adaptive=manifest.adaptive,
     )
     return Prepared(brief=brief, plan=plan, own={}, folders=folders_of(manifest))
 

@@ -86,6 +86,17 @@ def dollars(text: str) -> float:
     return amount
 
 
+def difference(text: str) -> float:
+    """Read a difference of scores, more than 0 and less than 1."""
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is not a number") from error
+    if not 0 < number < 1:
+        raise ArgumentTypeError(f"must be between 0 and 1, such as 0.05, not {text}")
+    return number
+
+
 def setting(text: str) -> tuple[str, str]:
     """Read KEY=VALUE."""
     key, sign, value = text.partition("=")

@@ -8,6 +8,7 @@ from bakeoff.cli.options import (
     add_json,
     add_output,
     count,
+    difference,
     dollars,
     new_parser,
     setting,
@@ -56,6 +57,10 @@ def _add_who(p: ArgumentGroup) -> None:
 def _add_what(p: ArgumentGroup) -> None:
     p.add_argument("--rollouts", type=count, metavar="N",
                    help="independent repetitions of each task (default: 1)")  # fmt: skip
+    p.add_argument("--adaptive", action="store_true",
+                   help="end when it is sure which candidate is better")  # fmt: skip
+    p.add_argument("--precision", type=difference, metavar="D",
+                   help="or when their difference is known to within D, such as 0.05")  # fmt: skip
     p.add_argument("--category", action="append", default=[], dest="categories", metavar="C",
                    help="only this category; may be repeated")  # fmt: skip
     p.add_argument("--test", action="append", default=[], dest="tests", metavar="ID",

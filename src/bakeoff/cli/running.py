@@ -12,6 +12,7 @@ from typing import cast
 
 from bakeoff import api
 from bakeoff._lib.untrusted import for_terminal
+from bakeoff.api.executing import ends_when
 from bakeoff.api.interrupting import interruptible
 from bakeoff.api.loop import new_event_loop
 from bakeoff.api.spending import forecast_of
@@ -19,6 +20,7 @@ from bakeoff.cli.live import LiveView
 from bakeoff.cli.plain import PlainLines
 from bakeoff.cli.progress import Progress
 from bakeoff.cli.tables import print_summary
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, RunEnded, RunStarted
 from bakeoff.core.stop import Stop
@@ -48,12 +50,17 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
         "estimate": forecast_of(plan, prepared.brief),
         "plan": plan.digest,
     }
+    if prepared.brief.adaptive is not None:
+        shown["adaptive"] = prepared.brief.adaptive
     if as_json:
         print(json.dumps(shown, indent=2, default=asdict))
         return 0
     for key, value in shown.items():
         text = ", ".join(value) if isinstance(value, list) else value
-        text = _in_words(value) if isinstance(value, Forecast) else text
+        if isinstance(value, Forecast):
+            text = _in_words(value)
+        elif isinstance(value, Adaptive):
+            text = ends_when(value, len(plan))
         print(f"{key.replace('_', ' '):16} {for_terminal(str(text))}")
     return 0
 

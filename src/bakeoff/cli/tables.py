@@ -10,9 +10,9 @@ from rich.text import Text
 from bakeoff._lib.untrusted import one_line
 from bakeoff.cli.named_table import named_table
 from bakeoff.cli.pairwise_table import print_pairwise
-from bakeoff.core.budget import Bill
 from bakeoff.reports.in_words import counted
-from bakeoff.stats.summarize import Buckets, CandidateSummary, Group, Summary
+from bakeoff.reports.summary_words import billed, conservation, reasons
+from bakeoff.stats.summary import CandidateSummary, Group, Summary
 
 _PIPE_WIDTH = 160
 
@@ -36,10 +36,10 @@ def print_summary(
     if any(len(c.total.passes) > 1 for c in summary.candidates):
         out.print(_pass_table(summary.candidates, width=out.width))
     out.print(_speed_table(summary.candidates))
-    if told := _billed(summary.billed):
+    if told := billed(summary.billed):
         out.print(Text(told))
-    out.print(Text(_conservation(summary.buckets), style="dim"))
-    for reason in _reasons(summary):
+    out.print(Text(conservation(summary.buckets), style="dim"))
+    for reason in reasons(summary):
         out.print(Text(reason, style="dim"))
     for note in summary.notes:
         out.print(Text(f"note: {one_line(note)}", style="yellow"))
@@ -82,18 +82,6 @@ def _speed_table(candidates: Iterable[CandidateSummary]) -> Table:
     return table
 
 
-def _billed(bill: Bill) -> str | None:
-    """Return what the whole run cost, where anything is known of it."""
-    if bill.cost_usd is None and not bill.unsure_usd:
-        return None
-    told = f"billed in all, with roles, retries and failed attempts: ${bill.cost_usd or 0.0:.4f}"
-    if bill.unsure_usd:
-        told += f", and at most ${bill.unsure_usd:.4f} for answers of unknown cost"
-    if bill.unpriced:
-        told += f"; the cost of {counted(bill.unpriced, 'request')} is unknown"
-    return told
-
-
 def _name(c: CandidateSummary) -> Text:
     return Text(one_line(c.candidate) + (" (scripted)" if c.scripted else ""))
 
@@ -125,38 +113,6 @@ def _pass_table(candidates: Iterable[CandidateSummary], *, width: int) -> Table:
         rates = {p.k: f"{_number(p.pass_at, 3)}/{_number(p.pass_hat, 3)}" for p in c.total.passes}
         table.add_row(_name(c), *(rates.get(k, "–") for k in ks))
     return table
-
-
-def _conservation(b: Buckets) -> str:
-    parts = {
-        "scored": b.scored,
-        "unchecked": b.unchecked,
-        "limited": b.limited,
-        "model error": b.model_error,
-        "infrastructure fault": b.infrastructure_fault,
-        "cancelled": b.cancelled,
-        "not run": b.not_run,
-    }
-    told = " + ".join(f"{n} {name}" for name, n in parts.items() if n or name == "scored")
-    return f"{b.planned} planned = {told}"
-
-
-def _reasons(summary: Summary) -> list[str]:
-    lines = []
-    for c in summary.candidates:
-        score, bounds = c.total.score, c.total.score_bounds
-        if score.interval is not None:
-            lines.append(
-                f"{one_line(c.candidate)}: interval by {score.interval.method}, {counted(score.tasks, 'task')}"
-            )
-        elif score.reason:
-            lines.append(f"{one_line(c.candidate)}: {score.reason}")
-        if bounds and c.total.coverage < 1 and score.mean is not None:
-            lines.append(
-                f"{one_line(c.candidate)}: with what is missing, the mean of trials lies "
-                f"between {bounds[0]:.3f} and {bounds[1]:.3f}"
-            )
-    return lines
 
 
 def _interval(group: Group) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from bakeoff import api
 from bakeoff._lib.untrusted import well_formed
@@ -10,29 +9,20 @@ from bakeoff.compat.batch_place import Batch, BatchState, file_names, names_of
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
-from bakeoff.core.record import Attempt, Score, TrialRecord
+from bakeoff.core.record import Attempt, TrialRecord
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.reports.comparison import (
-    Check,
     Comparison,
     Competitor,
-    Evidence,
     Setting,
     as_csv,
     as_json,
     result_as_json,
 )
-from bakeoff.reports.html_report import render
-from bakeoff.stats.head_to_head import (
-    Contender,
-    Entry,
-    Verdict,
-    contender,
-    figures,
-    head_to_head,
-    verdict,
-)
+from bakeoff.reports.evidence import evidence_of
+from bakeoff.reports.html_batch import render
+from bakeoff.stats.head_to_head import Contender, Entry, contender, figures, head_to_head
 
 REPORT = "comparison_report"
 
@@ -131,7 +121,7 @@ def _competitor(
         model=name,
         display_name=candidate.model.label or name,
         figures=took,
-        evidence=tuple(_evidence(record) for record in records),
+        evidence=tuple(evidence_of(record) for record in records),
         served=_table(manifest.served.get(candidate.model.full_name)),
     )
 
@@ -161,41 +151,3 @@ def _total_time_s(state: BatchState, attempts: Sequence[Attempt]) -> float:
         ends = [a.started_at + a.elapsed_s for a in attempts if start <= a.started_at < after]
         total += max(ends, default=start) - start
     return total
-
-
-def _evidence(record: TrialRecord) -> Evidence:
-    attempt, outcome = record.attempt, record.attempt.outcome
-    change = outcome.change if outcome else None
-    return Evidence(
-        started_at=datetime.fromtimestamp(attempt.started_at, UTC).isoformat(timespec="seconds"),
-        error=error_of(attempt),
-        answer=outcome.answer if outcome else "",
-        patch=change.patch if change else None,
-        left_out=change.left_out if change else (),
-        transcript=outcome.transcript if outcome else (),
-        checks=tuple(_check(score) for score in attempt.scores),
-        phases=attempt.phases,
-    )
-
-
-def _check(score: Score) -> Check:
-    output = score.details.get("output")
-    return Check(
-        scorer=score.scorer,
-        value=score.value,
-        explanation=score.explanation,
-        output=output if isinstance(output, str) else None,
-    )
-
-
-def error_of(attempt: Attempt) -> str | None:
-    """Return why *attempt* is no success; None where it is one, or where nobody knows."""
-    found = verdict(attempt)
-    if attempt.fault is not None:
-        return f"{attempt.fault.boundary}: {attempt.fault.message}"
-    if found is Verdict.TIMED_OUT:
-        return (attempt.outcome.stop_reason if attempt.outcome else None) or "a limit ran out"
-    if found is Verdict.FAILED:
-        told = [s.explanation for s in attempt.scores if s.explanation and s.value < 1]
-        return "the check failed" + (f": {told[0]}" if told else "")
-    return "it was stopped before it was done" if found is Verdict.CANCELLED else None

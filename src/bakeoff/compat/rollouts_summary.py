@@ -7,7 +7,7 @@ from bakeoff.compat.rollouts_markdown import cell, count, number, table
 from bakeoff.compat.rollouts_record import RunLine
 from bakeoff.stats.by_task import TaskSummary, metric_means
 from bakeoff.stats.estimate import Interval
-from bakeoff.stats.summarize import PassRates, Summary
+from bakeoff.stats.summary import PassRates, Summary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,6 +72,13 @@ class BudgetTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     max_tokens: Count | None = None
 
 
+class AdaptiveTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A run that ends when its candidates are told apart, or their difference is known so well."""
+
+    precision: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    seed: int = 0
+
+
 class SandboxTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Where the commands of workspace tasks run; without a name, the best that is there."""
 
@@ -101,3 +108,4 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     roles: dict[str, str | ModelTable] = {}
     sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
     endpoints: Endpoints = {}
+    adaptive: AdaptiveTable | None = None

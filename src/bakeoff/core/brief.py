@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.endpoint import EndpointLimits
@@ -52,4 +53,5 @@ class Brief:
     prices: str | None = None
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
+    adaptive: Adaptive | None = None
     notices: tuple[str, ...] = ()

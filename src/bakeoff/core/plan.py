@@ -1,13 +1,16 @@
 """Every trial of a run, known before it starts."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.noun import noun
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.task import Task
+
+_BETWEEN_SWAPS = 10  # tasks of a drawn order that each model has before the next is loaded
 
 
 @noun
@@ -53,23 +56,44 @@ class Block:
 class Plan:
     """All blocks of a run under one set of conditions.
 
-    `one_after_another` is an order, not identity: a server that has to swap models is asked for
-    all trials of one candidate before those of the next.
+    The rest is an order, not identity. `one_after_another`: a server that has to swap models is
+    asked for all trials of one candidate before those of the next. `drawn`: tasks come in an order
+    drawn from this seed, each with all of its rollouts before the next.
     """
 
     blocks: tuple[Block, ...]
     conditions: Conditions = field(default_factory=Conditions)
     one_after_another: bool = False
+    drawn: int | None = None
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks)
 
     def __iter__(self) -> Iterator[Trial]:
-        # rollout-major: a run cut short still covers all tasks
-        for rollout in range(self.rollouts):
-            for block in self.blocks:
-                if rollout < block.rollouts:
-                    yield from self._round(block, rollout)
+        for blocks in (self.blocks,) if self.drawn is None else self._drawn(self.drawn):
+            # rollout-major: a run cut short still covers all tasks
+            for rollout in range(max((block.rollouts for block in blocks), default=0)):
+                for block in blocks:
+                    if rollout < block.rollouts:
+                        yield from self._round(block, rollout)
+
+    def _drawn(self, seed: int) -> Iterator[Sequence[Block]]:
+        """Yield the blocks of a task at a time; of a few where models are swapped between them."""
+        homes: dict[str, list[Block]] = {}
+        for block in self.blocks:
+            for task in block.tasks:
+                homes.setdefault(task.digest, []).append(block)
+        tasks = iter(self.drawn_tasks(seed))
+        while few := list(islice(tasks, _BETWEEN_SWAPS if self.one_after_another else 1)):
+            cut: dict[int, tuple[Block, list[Task]]] = {}
+            for task in few:
+                for block in homes[task.digest]:
+                    cut.setdefault(id(block), (block, []))[1].append(task)
+            yield [replace(block, tasks=tuple(mine)) for block, mine in cut.values()]
+
+    def drawn_tasks(self, seed: int) -> list[Task]:
+        """Return each task once, in an order that another task or another file does not change."""
+        return sorted(self.tasks, key=lambda task: digest([seed, task.id]))
 
     def _round(self, block: Block, rollout: int) -> Iterator[Trial]:
         pairs = (

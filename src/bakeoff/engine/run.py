@@ -12,6 +12,7 @@ from bakeoff.core.record import Attempt, Status
 from bakeoff.core.stop import Stop
 from bakeoff.engine.budget import Budget, Tab
 from bakeoff.engine.trial import rescore_attempt, run_attempt
+from bakeoff.engine.until_decided import UntilDecided
 from bakeoff.planning.resume import remaining
 
 
@@ -24,12 +25,15 @@ async def run_plan(
     stop: Stop,
     tell: Listener,
     budget: Budget | None = None,
+    until: UntilDecided | None = None,
 ) -> None:
     """Run every trial of *plan* that *store* does not hold yet; announce what is durable.
 
     Where the *budget* refuses a request, its trial is recorded as cancelled and none is started.
+    With *until*, trials that could tell nothing more are left out.
     """
     budget = budget or Budget()
+    due = remaining(plan, store.next_attempts)
 
     async def work(job: Job) -> None:
         trial, before = job.trial, None
@@ -50,11 +54,13 @@ async def run_plan(
             last = not again or spent or stop.requested
             tell(TrialEnded(trial, attempt, last))
             if last:
+                if until is not None:
+                    until.hear(trial.candidate.id, trial.task.id, attempt.score)
                 return
             before = attempt
 
     try:
-        await executor.run(remaining(plan, store.next_attempts), work, stop)
+        await executor.run(until.chosen(due) if until else due, work, stop)
     except BaseExceptionGroup as group:
         raise _first_cause(group) from group
 

@@ -18,7 +18,7 @@ def expand(brief: Brief) -> Plan:
         raise UsageError(f"{brief.name!r} has no tasks to run")
     if brief.rollouts < 1:
         raise UsageError(f"rollouts must be 1 or more, not {brief.rollouts}")
-    return ordered(Plan(blocks=_blocks(brief), conditions=brief.conditions))
+    return ordered(Plan(blocks=_blocks(brief), conditions=brief.conditions), brief.adaptive)
 
 
 def _blocks(brief: Brief) -> tuple[Block, ...]:

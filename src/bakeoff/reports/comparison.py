@@ -1,14 +1,11 @@
 """A comparison of models on one task: everything that its reports show, and its plain forms."""
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from bakeoff._lib.untrusted import one_line
-from bakeoff.core.task import Message
 from bakeoff.core.values import Json
-from bakeoff.reports import in_words
+from bakeoff.reports import csv_cells, in_words
+from bakeoff.reports.evidence import Evidence
 from bakeoff.stats.head_to_head import Contender, HeadToHead, Mean, RolloutFigures
 from bakeoff.stats.rankings import Ranking
 
@@ -17,31 +14,6 @@ COLUMNS = (
     "files_modified", "lines_added", "lines_removed", "timestamp",
 )  # fmt: skip
 _MORE_COLUMNS = ("status", "rollouts", "success_rate", "tokens", "cost_usd", "display_name")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """What one scorer said, and what its tests printed."""
-
-    scorer: str
-    value: float
-    explanation: str | None = None
-    output: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What one rollout left behind, for a person to look at."""
-
-    started_at: str
-    error: str | None = None
-    answer: str = ""
-    patch: str | None = None
-    left_out: tuple[str, ...] = ()
-    transcript: tuple[Message, ...] = ()
-    checks: tuple[Check, ...] = ()
-    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,12 +184,8 @@ def _plain(mean: Mean) -> Json:
 
 def as_csv(comparison: Comparison) -> str:
     """Return a line for each model; no cell is a formula to a spreadsheet."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow((*COLUMNS, *_MORE_COLUMNS))
-    for row in _rows(comparison):
-        writer.writerow([_cell(value) for value in row])
-    return out.getvalue()
+    rows = ((*COLUMNS, *_MORE_COLUMNS), *_rows(comparison))
+    return "".join(csv_cells.line(row) for row in rows)
 
 
 def _rows(comparison: Comparison) -> Iterator[Sequence[Json]]:
@@ -225,14 +193,3 @@ def _rows(comparison: Comparison) -> Iterator[Sequence[Json]]:
         data = result_as_json(comparison.task, one)
         data["rollouts"] = len(one.figures.rollouts)
         yield [data[name] for name in (*COLUMNS, *_MORE_COLUMNS)]
-
-
-def _cell(value: Json) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(round(value, 6))
-    text = one_line(str(value), width=2_000)
-    return f"'{text}" if text.startswith(_FORMULA) else text

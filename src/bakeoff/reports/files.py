@@ -7,7 +7,7 @@ import msgspec
 from bakeoff._lib.atomic import write_atomic
 from bakeoff.core.errors import LedgerError
 from bakeoff.core.values import Json
-from bakeoff.stats.summarize import Summary
+from bakeoff.stats.summary import Summary
 
 SUMMARY = "summary.json"
 

@@ -8,6 +8,7 @@ from bakeoff.reports.html_text import esc
 _ROW = 46
 _BAR_TOP = 22
 _BAR = 12
+_STRIP = 22
 _LONGEST_LABEL = 34
 
 
@@ -42,17 +43,44 @@ def _end(bars: Sequence[Bar]) -> float:
     return max(drawn, default=1.0)
 
 
-def _row(bar: Bar, top: int, end: float) -> str:
-    middle = top + _BAR_TOP + _BAR // 2
-    label = bar.label if len(bar.label) <= _LONGEST_LABEL else f"{bar.label[:_LONGEST_LABEL]}…"
+def strip(bar: Bar, *, most: float = 1.0) -> str:
+    """Return one bar alone, for a cell of a table, from 0 to *most*."""
+    return _alone(f"{bar.label}: {bar.told}", _drawn(bar, 5, most))
+
+
+def around_zero(value: float, low: float | None, high: float | None, *, most: float) -> str:
+    """Return a difference with its interval, on an axis from -*most* to *most*."""
+    middle = _STRIP // 2
     parts = [
-        f'<text class="label" x="0" y="{top + 14}">{esc(label)}</text>',
-        f'<text class="value" x="100%" y="{top + 14}" text-anchor="end">{esc(bar.told)}</text>',
-        f'<rect class="track" x="0" y="{top + _BAR_TOP}" width="100%" height="{_BAR}" rx="3"/>',
+        f'<line class="axis" x1="0" x2="100%" y1="{middle}" y2="{middle}"/>',
+        f'<line class="zero" x1="50%" x2="50%" y1="0" y2="{_STRIP}"/>',
     ]
+    if low is not None and high is not None:
+        parts.append(_whisker(_beside(low, most), _beside(high, most), middle))
+    parts.append(f'<circle class="point" cx="{_beside(value, most)}" cy="{middle}" r="4.5"/>')
+    return _alone(f"difference {value:+.3f}", "".join(parts))
+
+
+def _alone(told: str, drawn: str) -> str:
+    return f'<svg role="img" aria-label="{esc(told)}" width="100%" height="{_STRIP}">{drawn}</svg>'
+
+
+def _row(bar: Bar, top: int, end: float) -> str:
+    label = bar.label if len(bar.label) <= _LONGEST_LABEL else f"{bar.label[:_LONGEST_LABEL]}…"
+    return (
+        f'<text class="label" x="0" y="{top + 14}">{esc(label)}</text>'
+        f'<text class="value" x="100%" y="{top + 14}" text-anchor="end">{esc(bar.told)}</text>'
+        f"{_drawn(bar, top + _BAR_TOP, end)}"
+    )
+
+
+def _drawn(bar: Bar, top: int, end: float) -> str:
+    """Return a bar on its track, with its dots and its whisker."""
+    middle = top + _BAR // 2
+    parts = [f'<rect class="track" x="0" y="{top}" width="100%" height="{_BAR}" rx="3"/>']
     if bar.value:
         parts.append(
-            f'<rect class="bar {bar.kind}" x="0" y="{top + _BAR_TOP}" '
+            f'<rect class="bar {bar.kind}" x="0" y="{top}" '
             f'width="{_at(bar.value, end)}" height="{_BAR}" rx="3"/>'
         )
     parts += [
@@ -74,3 +102,8 @@ def _whisker(low: str, high: str, middle: int) -> str:
 def _at(value: float, end: float) -> str:
     """Return how far along the axis *value* is; never beyond its ends."""
     return f"{min(max(value / end, 0.0), 1.0) * 100:.2f}%"
+
+
+def _beside(value: float, most: float) -> str:
+    """Return how far along an axis that goes both ways *value* is."""
+    return _at(value + most, 2 * most)

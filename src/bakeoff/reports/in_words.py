@@ -34,6 +34,11 @@ def duration(value: float) -> str:
     return f"{round(value)} s" if round(value) < 60 else seconds(value)
 
 
+def moment(iso: str) -> str:
+    """Return a moment in UTC to the minute: `2026-11-16 12:23 UTC`."""
+    return f"{iso[:16].replace('T', ' ')} UTC"
+
+
 def number(value: float | None) -> str:
     """Return a count or a mean of counts: `1,234`, `2.5`."""
     if value is None:
@@ -72,6 +77,37 @@ def rank_range(best: int | None, worst: int | None) -> str:
     if best is None or worst is None:
         return ""
     return str(best) if best == worst else f"{best}–{worst}"
+
+
+def score(value: float | None) -> str:
+    """Return a score, or a difference of scores without its sign."""
+    return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def difference(value: float | None) -> str:
+    """Return a difference of scores, with a sign that is as wide as its digits."""
+    return UNKNOWN if value is None else f"{value:+.3f}".replace("-", "−")
+
+
+def interval(found: Interval | None, told: Told = score) -> str:
+    """Return an interval of scores, or of what is *told* otherwise: `0.351 to 0.721`."""
+    return UNKNOWN if found is None else f"{told(found.low)} to {told(found.high)}"
+
+
+def p_value(value: float | None, *, alone: bool = True) -> str:
+    """Return a p-value: `0.032`, `< 0.001`; not *alone*, with its sign: `= 0.032`."""
+    if value is None:
+        return UNKNOWN
+    if value < 0.001:
+        return "< 0.001"
+    return f"{value:.3f}" if alone else f"= {value:.3f}"
+
+
+def sentence(text: str | None) -> str:
+    """Return *text* as a sentence."""
+    if not text:
+        return ""
+    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def counted(value: int, noun: str) -> str:

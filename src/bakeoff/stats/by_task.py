@@ -12,7 +12,7 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Interval, TaskScores, estimate
 from bakeoff.stats.passk import pass_at_k, pass_hat_k
-from bakeoff.stats.summarize import PassRates
+from bakeoff.stats.summary import PassRates
 
 _MOST_K = 10
 

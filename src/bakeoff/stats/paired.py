@@ -41,7 +41,7 @@ class Pair:
     """Two candidates compared; `reason` says why a part of it is None.
 
     `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
-    better and worse.
+    better and worse. In an adaptive run, a pair that is `settled` needs no more trials.
     """
 
     first: str
@@ -63,6 +63,7 @@ class Pair:
     better: str | None = None
     more_tasks: int | None = None
     verdict: str = ""
+    settled: bool = False
     reason: str | None = None
 
 
@@ -166,9 +167,7 @@ def _more_tasks(pair: Pair, level: float) -> int | None:
         return None
     variance = (pair.se or 0.0) ** 2 * pair.tasks
     enough = power.tasks_needed(pair.difference, variance=variance, level=level)
-    # n tasks that all speak for the same one have an exact p of 2 / 2^n: fewer cannot decide
-    telling = 1 + math.ceil(-math.log2(1 - level))
-    least = telling * pair.tasks / (pair.won + pair.lost)
+    least = power.least_tasks(level) * pair.tasks / (pair.won + pair.lost)
     return max(math.ceil(max(enough, least)) - pair.tasks, 1)
 
 

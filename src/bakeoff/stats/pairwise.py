@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Protocol
 
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
+from bakeoff.stats.paired_anytime import Drawn, compare_drawn, decide_drawn
 from bakeoff.stats.rankings import Placed, place
 
 _MOST_SAMPLED = 10_000  # sizes of differences, over all pairs: about a second
@@ -49,18 +50,24 @@ class Pairwise:
     passed_by_none: int
     reason: str | None
 
+    @property
+    def settled(self) -> frozenset[str]:
+        """Those of whom an adaptive run needs to know nothing more."""
+        names = frozenset(name for pair in self.pairs for name in (pair.first, pair.second))
+        return names - {n for p in self.pairs if not p.settled for n in (p.first, p.second)}
 
-def pairwise(seats: Sequence[Seat], *, level: float = 0.95) -> Pairwise | None:
-    """Compare every two of *seats*, in their order; None where there are not two."""
+
+def pairwise(
+    seats: Sequence[Seat], *, level: float = 0.95, drawn: Drawn | None = None
+) -> Pairwise | None:
+    """Compare every two of *seats*, in their order; None where there are not two.
+
+    With *drawn*, the run was to end when it was sure, and is compared as such a run has to be.
+    """
     if len(seats) < 2:
         return None
-    table = _Table.of(seats)
-    many = math.comb(len(seats), 2)
-    found = [
-        compare(first, second, level=level, most_sampled=_MOST_SAMPLED // many)
-        for first, second in combinations(table.columns, 2)
-    ]
-    pairs = decide(found, level=level)
+    table = _Table.of(seats, drawn.order if drawn else None)
+    pairs = _pairs(table.columns, level) if drawn is None else _drawn(table.columns, drawn, level)
     tested = any(pair.p is not None for pair in pairs)
     return Pairwise(
         level=level,
@@ -73,6 +80,24 @@ def pairwise(seats: Sequence[Seat], *, level: float = 0.95) -> Pairwise | None:
     )
 
 
+def _pairs(columns: Sequence[TaskMeans], level: float) -> tuple[Pair, ...]:
+    many = math.comb(len(columns), 2)
+    found = [
+        compare(first, second, level=level, most_sampled=_MOST_SAMPLED // many)
+        for first, second in combinations(columns, 2)
+    ]
+    return decide(found, level=level)
+
+
+def _drawn(columns: Sequence[TaskMeans], drawn: Drawn, level: float) -> tuple[Pair, ...]:
+    many, precision = math.comb(len(columns), 2), drawn.precision
+    found = [
+        compare_drawn(first, second, pairs=many, precision=precision, level=level)
+        for first, second in combinations(columns, 2)
+    ]
+    return decide_drawn(found, precision=precision, level=level)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Table:
     """Tasks by candidates: eight bytes for each, whatever the number of trials."""
@@ -83,11 +108,11 @@ class _Table:
     passed_by_none: int
 
     @classmethod
-    def of(cls, seats: Sequence[Seat]) -> "_Table":
+    def of(cls, seats: Sequence[Seat], order: Sequence[str] | None = None) -> "_Table":
         means = [array("d") for _ in seats]
         binary = [True] * len(seats)
         tasks = passed_by_all = passed_by_none = 0
-        for row in _rows(seats):
+        for row in _rows(seats) if order is None else _rows_in(order, seats):
             for number, one in enumerate(row):
                 means[number].append(math.nan if one is None else one.total / one.n)
                 if one is not None and (one.n > 1 or one.total not in {0, 1}):
@@ -117,6 +142,15 @@ def _rows(seats: Sequence[Seat]) -> Iterator[list[Tallied | None]]:
             for task in part:
                 if not any(task in earlier for earlier in parts[:number]):
                     yield [other.get(task) for other in parts]
+
+
+def _rows_in(order: Sequence[str], seats: Sequence[Seat]) -> Iterator[list[Tallied | None]]:
+    """Yield the same in the *order* of the tasks."""
+    known = [{t: one for part in seat.tasks.values() for t, one in part.items()} for seat in seats]
+    for task in order:
+        row = [mine.get(task) for mine in known]
+        if any(row):
+            yield row
 
 
 def _ranks(

@@ -5,126 +5,34 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bakeoff.core.budget import NO_BILL, Bill
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
+from bakeoff.stats.estimate_anytime import estimate_drawn
+from bakeoff.stats.paired_anytime import Drawn
 from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
 from bakeoff.stats.passk import mean_pass, pass_at_k, pass_hat_k
 from bakeoff.stats.percentile import quantile
+from bakeoff.stats.summary import (
+    Buckets,
+    CandidateSummary,
+    Group,
+    Latency,
+    PassRates,
+    Summary,
+    Tokens,
+)
+from bakeoff.stats.variance import split_variance
 
 _SHORTEST_S = 1e-9  # less than a clock can tell: not a measured time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buckets:
-    """Every planned trial is in exactly one of them."""
-
-    scored: int = 0
-    unchecked: int = 0
-    limited: int = 0
-    model_error: int = 0
-    infrastructure_fault: int = 0
-    cancelled: int = 0
-    not_run: int = 0
-
-    @property
-    def planned(self) -> int:
-        """All of them together."""
-        return (
-            self.scored
-            + self.unchecked
-            + self.limited
-            + self.model_error
-            + self.infrastructure_fault
-            + self.cancelled
-            + self.not_run
-        )
-
-    @property
-    def faults(self) -> int:
-        """What broke, on either side."""
-        return self.model_error + self.infrastructure_fault
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassRates:
-    """pass@k and pass^k for one k; None where some task has fewer rollouts."""
-
-    k: int
-    pass_at: float | None
-    pass_hat: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """Totals over the trials that told them; None is unknown."""
-
-    input: int | None
-    output: int | None
-    output_per_s: float | None
-    cost_usd: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """Seconds; of the requests to the model, not of queues or scoring."""
-
-    p50_s: float | None
-    p95_s: float | None
-    first_token_p50_s: float | None
-    first_token_p95_s: float | None
-    load_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """What is known of one candidate, in one category or in all (None)."""
-
-    category: str | None
-    buckets: Buckets
-    score: Estimate
-    score_bounds: tuple[float, float] | None
-    coverage: float
-    passed: int
-    passes: tuple[PassRates, ...]
-    tokens: Tokens
-    latency: Latency
-    extra_attempts: int
-    flags: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateSummary:
-    """One candidate: everything, then by category."""
-
-    candidate: str
-    scripted: bool
-    total: Group
-    categories: tuple[Group, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """What a run says. `billed` is all it cost, with roles, retries and failed attempts.
-
-    `pairwise` compares the candidates on the tasks they share; None where there is only one.
-    """
-
-    run: str
-    tasks: int
-    rollouts: int
-    buckets: Buckets
-    candidates: tuple[CandidateSummary, ...]
-    notes: tuple[str, ...]
-    billed: Bill = NO_BILL
-    pairwise: Pairwise | None = None
 
 
 @dataclass(slots=True)
 class _TaskTally:
     n: int = 0
     total: float = 0.0
+    squares: float = 0.0
     passed: int = 0
     low: float = float("inf")
     high: float = float("-inf")
@@ -142,6 +50,7 @@ class _Tally:
 
     planned: int = 0
     checkable: int = 0
+    not_needed: int = 0
     tasks: dict[str, _TaskTally] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     latency: "array[float]" = field(default_factory=lambda: array("d"))
@@ -169,12 +78,18 @@ class _Tally:
         if row.flags:
             self.flags.update(row.flags.split(","))
 
+    def settle(self) -> None:
+        """Take what is not there for what is not needed: all is known without it."""
+        self.not_needed = self.planned - sum(self.counts.values())
+        self.checkable = max(self.checkable - self.not_needed, 0)
+
     def _add_score(self, task_id: str, score: float, *, passed: bool) -> None:
         task = self.tasks.get(task_id)
         if task is None:
             task = self.tasks[task_id] = _TaskTally()
         task.n += 1
         task.total += score
+        task.squares += score * score
         task.passed += passed
         task.low = min(task.low, score)
         task.high = max(task.high, score)
@@ -197,13 +112,25 @@ class _Tally:
             self.cost_usd = (self.cost_usd or 0.0) + row.cost_usd
 
 
-def summarize(plan: Plan, rows: Iterable[TrialRow], *, run: str = "") -> Summary:
-    """Return what *rows* say about *plan*; the unit of every estimate is the task."""
+def summarize(
+    plan: Plan, rows: Iterable[TrialRow], *, run: str = "", adaptive: Adaptive | None = None
+) -> Summary:
+    """Return what *rows* say about *plan*; the unit of every estimate is the task.
+
+    An *adaptive* run has been looked at all along, and its numbers allow for that.
+    """
     tallies = _planned(plan)
     for row in rows:
         tallies[row.candidate_id][row.category or ""].add(row)
+    drawn = _drawn(plan, adaptive)
+    compared = _compared(plan, tallies, drawn)
+    if drawn is not None and compared is not None:
+        for name in compared.settled:
+            for tally in tallies[name].values():
+                tally.settle()
+    order = {task: number for number, task in enumerate(drawn.order)} if drawn else None
     candidates = tuple(
-        _candidate(c.id, tallies[c.id], scripted=c.scripted) for c in plan.candidates
+        _candidate(c.id, tallies[c.id], scripted=c.scripted, order=order) for c in plan.candidates
     )
     rollouts = plan.rollouts
     return Summary(
@@ -213,13 +140,25 @@ def summarize(plan: Plan, rows: Iterable[TrialRow], *, run: str = "") -> Summary
         buckets=_merged(c.total.buckets for c in candidates),
         candidates=candidates,
         notes=_notes(candidates),
-        pairwise=pairwise(
-            [
-                Seat(candidate=c.id, tasks={name: t.tasks for name, t in tallies[c.id].items()})
-                for c in plan.candidates
-            ]
-        ),
+        pairwise=compared,
     )
+
+
+def _drawn(plan: Plan, adaptive: Adaptive | None) -> Drawn | None:
+    if adaptive is None:
+        return None
+    order = [task.id for task in plan.drawn_tasks(adaptive.seed)]
+    return Drawn(order=order, precision=adaptive.precision)
+
+
+def _compared(
+    plan: Plan, tallies: Mapping[str, Mapping[str, _Tally]], drawn: Drawn | None
+) -> Pairwise | None:
+    seats = [
+        Seat(candidate=c.id, tasks={name: t.tasks for name, t in tallies[c.id].items()})
+        for c in plan.candidates
+    ]
+    return pairwise(seats, drawn=drawn)
 
 
 def _planned(plan: Plan) -> dict[str, dict[str, _Tally]]:
@@ -247,18 +186,25 @@ def _bucket(row: TrialRow) -> str:
 
 
 def _candidate(
-    candidate: str, tallies: Mapping[str, _Tally], *, scripted: bool
+    candidate: str,
+    tallies: Mapping[str, _Tally],
+    *,
+    scripted: bool,
+    order: Mapping[str, int] | None,
 ) -> CandidateSummary:
     named = {name: tally for name, tally in tallies.items() if name}
     return CandidateSummary(
         candidate=candidate,
         scripted=scripted,
-        total=_group(None, list(tallies.values())),
-        categories=tuple(_group(name, [named[name]]) for name in sorted(named)),
+        total=_group(None, list(tallies.values()), order),
+        categories=tuple(_group(name, [named[name]], order) for name in sorted(named)),
+        variance=split_variance(
+            task for tally in tallies.values() for task in tally.tasks.values()
+        ),
     )
 
 
-def _group(category: str | None, tallies: list[_Tally]) -> Group:
+def _group(category: str | None, tallies: list[_Tally], order: Mapping[str, int] | None) -> Group:
     buckets = _buckets(tallies)
     tasks = [task for tally in tallies for task in tally.tasks.values()]
     scored = sum(task.n for task in tasks)
@@ -269,7 +215,7 @@ def _group(category: str | None, tallies: list[_Tally]) -> Group:
     return Group(
         category=category,
         buckets=buckets,
-        score=estimate(task.scores() for task in tasks),
+        score=_estimated(tallies, order),
         score_bounds=bounds,
         coverage=scored / checkable if checkable else 0.0,
         passed=sum(task.passed for task in tasks),
@@ -281,13 +227,21 @@ def _group(category: str | None, tallies: list[_Tally]) -> Group:
     )
 
 
+def _estimated(tallies: list[_Tally], order: Mapping[str, int] | None) -> Estimate:
+    known = {name: task for tally in tallies for name, task in tally.tasks.items()}
+    if order is None:
+        return estimate(task.scores() for task in known.values())
+    return estimate_drawn(known[name].scores() for name in sorted(known, key=order.__getitem__))
+
+
 def _buckets(tallies: list[_Tally]) -> Buckets:
     counts: dict[str, int] = {}
     for tally in tallies:
         for bucket, count in tally.counts.items():
             counts[bucket] = counts.get(bucket, 0) + count
-    planned = sum(t.planned for t in tallies)
-    return Buckets(**counts, not_run=planned - sum(counts.values()))
+    planned, not_needed = sum(t.planned for t in tallies), sum(t.not_needed for t in tallies)
+    not_run = planned - not_needed - sum(counts.values())
+    return Buckets(**counts, not_run=not_run, not_needed=not_needed)
 
 
 def _merged(all_buckets: Iterable[Buckets]) -> Buckets:

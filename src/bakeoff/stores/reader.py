@@ -1,7 +1,8 @@
 """The ledger, read: while the run goes on, or long after."""
 
+import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,12 @@ _BILLED = (
     " coalesce(sum(unsure_tokens), 0), coalesce(sum(unpriced), 0) FROM attempt"
 )
 _RECORD = f"SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body {_PLANNED_ATTEMPTS}"
+
+_PART = """
+AND (:tasks IS NULL OR t.id IN (SELECT value FROM json_each(:tasks)))
+AND (:candidate IS NULL OR c.id = :candidate)
+AND (:rollouts IS NULL OR a.rollout < :rollouts)
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +119,23 @@ class SqliteLedger:
             for row in db.execute(_ROW):
                 yield TrialRow(*row)
 
-    def records(self) -> Iterator[TrialRecord]:
-        """Yield each recorded trial with the attempt that counts."""
+    def records(
+        self,
+        *,
+        tasks: Collection[str] | None = None,
+        candidate: str | None = None,
+        rollouts: int | None = None,
+    ) -> Iterator[TrialRecord]:
+        """Yield each recorded trial with the attempt that counts, or just those of a part."""
+        part = {
+            "tasks": None if tasks is None else json.dumps(list(tasks)),
+            "candidate": candidate,
+            "rollouts": rollouts,
+        }
         with closing(self._open()) as db:
             for row in db.execute(
-                f"{_RECORD} AND NOT a.superseded ORDER BY a.rollout, a.task, a.candidate"
+                f"{_RECORD} AND NOT a.superseded {_PART} ORDER BY a.rollout, a.task, a.candidate",
+                part,
             ):
                 yield self._record(row)
 

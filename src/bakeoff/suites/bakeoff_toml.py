@@ -14,6 +14,7 @@ from bakeoff.config.entries import (
     scorer_specs,
 )
 from bakeoff.config.run_file import (
+    AdaptiveTable,
     AgentTable,
     LimitsTable,
     ModelTable,
@@ -22,6 +23,7 @@ from bakeoff.config.run_file import (
     TaskTable,
 )
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
+from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin
@@ -161,6 +163,7 @@ def _under(run: RunFile, brief: Brief) -> Brief:
         prices=run.prices or brief.prices,
         sandbox=sandbox_spec(run.sandbox),
         endpoints=endpoint_limits(run.endpoints),
+        adaptive=_adaptive(run.adaptive),
     )
 
 
@@ -230,3 +233,7 @@ def conditions_of(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) ->
         roles={name: model_spec(entry) for name, entry in roles.items()},
         attempts=limits.attempts,
     )
+
+
+def _adaptive(table: AdaptiveTable | None) -> Adaptive | None:
+    return None if table is None else Adaptive(precision=table.precision, seed=table.seed)

@@ -4,8 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from bakeoff.core.values import Json
 from bakeoff.reports import in_words
-from bakeoff.reports.comparison import Check, Comparison, Competitor, Evidence, in_order
-from bakeoff.reports.html_text import chip, code, conversation, diff, esc
+from bakeoff.reports.comparison import Comparison, Competitor, in_order
+from bakeoff.reports.evidence import Evidence
+from bakeoff.reports.html_evidence import evidence
+from bakeoff.reports.html_page import listed
+from bakeoff.reports.html_text import chip, code, esc
 from bakeoff.stats.censored import TimeToSolve
 from bakeoff.stats.head_to_head import RolloutFigures
 
@@ -66,16 +69,7 @@ def _facts(one: Competitor) -> str:
     pairs += [(told, _served(name, one.served.get(name))) for name, told in _SERVED.items()]
     if one.figures.to_solve is not None:
         pairs.append(("Time to solve", _to_solve(one.figures.to_solve)))
-    return _listed(pairs)
-
-
-def _listed(pairs: list[tuple[str, str]]) -> str:
-    items = "".join(
-        f"<dt>{esc(name)}</dt><dd{' class=mono' if name == 'Digest' else ''}>{esc(told)}</dd>"
-        for name, told in pairs
-        if told
-    )
-    return f"<dl>{items}</dl>"
+    return listed(pairs)
 
 
 def _served(name: str, value: Json) -> str:
@@ -101,49 +95,20 @@ def _to_solve(found: TimeToSolve) -> str:
 
 
 def _rollout(took: RolloutFigures, left: Evidence, *, alone: bool) -> str:
-    evidence = "".join(_evidence(left, alone=alone))
+    shown = evidence(left, alone=alone)
     if alone:
-        return f'<div class="rollout">{evidence}</div>'
+        return f'<div class="rollout">{shown}</div>'
     time = f'<span class="quiet">{esc(in_words.seconds(took.seconds))}</span>'
     told = chip(took.verdict.value, [took])
     return (
         f'<details class="rollout"><summary>Rollout {took.rollout + 1} {told} {time}</summary>'
-        f"{evidence}</details>"
+        f"{shown}</details>"
     )
-
-
-def _evidence(left: Evidence, *, alone: bool) -> Iterator[str]:
-    if left.phases:
-        told = " · ".join(f"{name} {in_words.seconds(s)}" for name, s in left.phases.items())
-        yield f'<p class="quiet">{esc(told)}</p>'
-    if left.error:
-        yield f'<p class="fault">{esc(left.error)}</p>'
-    for check in left.checks:
-        yield _check(check)
-    if left.patch:
-        yield _open("Changes", diff(left.patch), is_open=alone)
-    elif left.patch is not None:
-        yield '<p class="quiet">Nothing was changed.</p>'
-    if left.left_out:
-        yield f'<p class="quiet">Not in the patch: {esc(", ".join(left.left_out))}</p>'
-    if left.transcript:
-        yield _open(f"Transcript ({len(left.transcript)} messages)", conversation(left.transcript))
-
-
-def _check(check: Check) -> str:
-    told = f"{check.scorer} {check.value:.2f}"
-    why = f": {check.explanation}" if check.explanation else ""
-    output = _open("What the check printed", code(check.output)) if check.output else ""
-    return f'<p class="quiet">{esc(told + why)}</p>{output}'
-
-
-def _open(title: str, inside: str, *, is_open: bool = False) -> str:
-    return f"<details{' open' if is_open else ''}><summary>{esc(title)}</summary>{inside}</details>"
 
 
 def about(comparison: Comparison) -> str:
     """Return the machine, the task and how the figures were got."""
-    machine = _listed([(name, _told(value)) for name, value in _machine(comparison.machine)])
+    machine = listed([(name, _told(value)) for name, value in _machine(comparison.machine)])
     return (
         '<h2>How it was measured</h2><div class="two">'
         f'<div class="card about"><h3>Machine</h3>{machine}</div>'

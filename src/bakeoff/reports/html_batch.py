@@ -1,14 +1,12 @@
 """A comparison as one HTML file: no script, no request to anywhere, all foreign text as text."""
 
-import base64
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bakeoff.reports import in_words
 from bakeoff.reports.comparison import Comparison, Competitor, in_order
+from bakeoff.reports.html_batch_models import about, anchor, model_details
 from bakeoff.reports.html_charts import Bar, bar_chart
-from bakeoff.reports.html_details import about, anchor, model_details
-from bakeoff.reports.html_style import STYLE
+from bakeoff.reports.html_page import Column, Tile, header, notes, page, table, tiles
 from bakeoff.reports.html_text import chip, esc
 from bakeoff.reports.in_words import Told
 from bakeoff.stats.head_to_head import Mean, Means
@@ -17,36 +15,21 @@ from bakeoff.stats.rankings import Ranking
 
 def render(comparison: Comparison) -> str:
     """Return the whole page."""
-    body = "".join(
-        (
-            _header(comparison),
-            _tiles(comparison),
-            _notes(comparison.result.notes),
-            _results(comparison),
-            _podiums(comparison),
-            _charts(comparison),
-            model_details(comparison),
-            about(comparison),
-            "<footer>Made by Bakeoff from the ledger in <code>run/</code>; "
-            "<code>bakeoff show</code> and <code>bakeoff eval</code> work on it.</footer>",
-        )
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">\n'
-        f"<title>{esc(comparison.title)}: {esc(comparison.batch_id)}</title>\n"
-        f"<style>{STYLE}</style></head>\n<body><main>{body}</main></body></html>\n"
-    )
+    return "".join(page(f"{comparison.title}: {comparison.batch_id}", _body(comparison)))
 
 
-def _policy() -> str:
-    """Return what the page may load: its own style sheet, and nothing else at all."""
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
+def _body(comparison: Comparison) -> Iterator[str]:
+    yield _header(comparison)
+    yield _tiles(comparison)
+    yield notes(comparison.result.notes)
+    yield _results(comparison)
+    yield _podiums(comparison)
+    yield _charts(comparison)
+    yield model_details(comparison)
+    yield about(comparison)
+    yield (
+        "<footer>Made by Bakeoff from the ledger in <code>run/</code>; "
+        "<code>bakeoff show</code> and <code>bakeoff eval</code> work on it.</footer>"
     )
 
 
@@ -60,56 +43,40 @@ def _header(comparison: Comparison) -> str:
         in_words.counted(setting.rollouts, "rollout") + " per model",
         f"judged by {setting.judge}" if setting.judge else "",
         f"helped by {setting.instructor}" if setting.instructor else "",
-        comparison.timestamp[:16].replace("T", " ") + " UTC",
+        in_words.moment(comparison.timestamp),
     ]
-    items = "".join(f"<li>{esc(fact)}</li>" for fact in facts if fact)
-    return (
-        f'<header><div class="eyebrow"><span>Batch comparison</span> · {esc(comparison.batch_id)}</div>'
-        f'<h1>{esc(comparison.title)}</h1><ul class="facts">{items}</ul></header>'
-    )
+    return header("Batch comparison", comparison.batch_id, comparison.title, facts)
 
 
 def _tiles(comparison: Comparison) -> str:
     result = comparison.result
     failed = result.failed - result.broken
-    tiles = [
-        ("", str(len(comparison.competitors)), "models tested"),
-        ("good" if result.successful else "", str(result.successful), "solved the task"),
-        ("bad" if failed else "", str(failed), "did not"),
+    shown = [
+        Tile(str(len(comparison.competitors)), "models tested"),
+        Tile(str(result.successful), "solved the task", "good" if result.successful else ""),
+        Tile(str(failed), "did not", "bad" if failed else ""),
     ]
     if result.broken:
-        tiles.append(("bad", str(result.broken), "broke"))
+        shown.append(Tile(str(result.broken), "broke", "bad"))
     if result.undecided:
-        tiles.append(("", str(result.undecided), "undecided"))
-    tiles.append(("", in_words.seconds(comparison.total_time_s), "in all"))
-    shown = "".join(
-        f'<div class="tile {kind}"><b>{esc(figure)}</b><span>{esc(what)}</span></div>'
-        for kind, figure, what in tiles
-    )
-    return f'<section class="tiles" aria-label="Summary">{shown}</section>'
-
-
-def _notes(notes: Iterable[str]) -> str:
-    items = "".join(f"<li>{esc(note)}</li>" for note in notes)
-    return f'<ul class="notes">{items}</ul>' if items else ""
+        shown.append(Tile(str(result.undecided), "undecided"))
+    return tiles([*shown, Tile(in_words.seconds(comparison.total_time_s), "in all")])
 
 
 # --- results ----------------------------------------------------------------------------------
 
+_COLUMNS = (
+    Column("Model"), Column("Result", "left"), Column("Time"), Column("Prompts"),
+    Column("Interventions"), Column("Files"), Column("Lines"), Column("Tokens"), Column("Cost"),
+)  # fmt: skip
+
 
 def _results(comparison: Comparison) -> str:
-    names = ["Model", "Result", "Time", "Prompts", "Interventions", "Files", "Lines", "Tokens", "Cost"]  # fmt: skip
-    heads = "".join(
-        f'<th scope="col"{" class=left" if name == "Result" else ""}>{name}</th>' for name in names
-    )
-    rows = "".join(_row(one, n) for n, one in enumerate(in_order(comparison), start=1))
-    return (
-        '<h2>Results</h2><div class="card table"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    rows = [_row(one, n) for n, one in enumerate(in_order(comparison), start=1)]
+    return f"<h2>Results</h2>{table(_COLUMNS, rows)}"
 
 
-def _row(one: Competitor, number: int) -> str:
+def _row(one: Competitor, number: int) -> list[str]:
     figures, means = one.figures, one.figures.means
     several = figures.planned > 1
     rate = ""
@@ -123,22 +90,17 @@ def _row(one: Competitor, number: int) -> str:
         f'<span class="minus">−{in_words.number(means.removed.value)}</span>'
     )
     told = chip(one.status, figures.rollouts)
-    cells = [
-        ("Result", f"<span>{told}{f'<small>{esc(rate)}</small>' if rate else ''}</span>"),
-        ("Time", in_words.seconds(means.seconds.value)),
-        ("Prompts", in_words.number(means.prompts.value)),
-        ("Interventions", in_words.number(means.interventions.value)),
-        ("Files", in_words.number(means.files.value)),
-        ("Lines", f"<span>{lines}</span>"),
-        ("Tokens", in_words.number(means.tokens.value)),
-        ("Cost", in_words.dollars(means.cost_usd.value)),
-    ]  # fmt: skip
-    shown = "".join(
-        f'<td data-name="{name}"{" class=left" if name == "Result" else ""}>{value}</td>'
-        for name, value in cells
-    )
-    name = f'<a href="#{anchor(number)}">{esc(one.display_name)}</a>'
-    return f"<tr><td>{name}{own}</td>{shown}</tr>"
+    return [
+        f'<a href="#{anchor(number)}">{esc(one.display_name)}</a>{own}',
+        f"<span>{told}{f'<small>{esc(rate)}</small>' if rate else ''}</span>",
+        in_words.seconds(means.seconds.value),
+        in_words.number(means.prompts.value),
+        in_words.number(means.interventions.value),
+        in_words.number(means.files.value),
+        f"<span>{lines}</span>",
+        in_words.number(means.tokens.value),
+        in_words.dollars(means.cost_usd.value),
+    ]
 
 
 # --- rankings ---------------------------------------------------------------------------------
@@ -176,15 +138,15 @@ def _podium(comparison: Comparison, title: str, what: str, ranking: Ranking, tol
         for place in ranking.placed
     )
     shown = f"<ol>{items}</ol>" if items else '<p class="quiet">No model solved the task.</p>'
-    why = f'<p class="why">{esc(_sentence(ranking.reason))}</p>' if items and ranking.reason else ""
+    why = (
+        f'<p class="why">{esc(in_words.sentence(ranking.reason))}</p>'
+        if items and ranking.reason
+        else ""
+    )
     return (
         f'<div class="card podium"><h3>{esc(title)}</h3><p class="quiet">{esc(what)}</p>{shown}{why}'
         "</div>"
     )
-
-
-def _sentence(text: str | None) -> str:
-    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _range(best: int | None, worst: int | None) -> str:

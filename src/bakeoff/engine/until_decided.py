@@ -1,0 +1,95 @@
+"""A run that ends when its candidates are told apart: which of its trials are still wanted.
+
+For each pair of candidates the tasks are looked at in the order of the plan, each when both are
+done with it; trials that end out of order wait. So what is decided depends on the scores alone, and
+a run that is resumed decides as one that was never stopped.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
+from bakeoff.core.adaptive import Adaptive
+from bakeoff.core.plan import Plan, Trial
+from bakeoff.core.ports import Job
+from bakeoff.core.record import Status, TrialRow
+from bakeoff.stats.settling import Settling
+
+
+class _Cell:
+    """A task for a candidate: how many rollouts are due, and what those that ended scored."""
+
+    __slots__ = ("due", "scored", "total")
+
+    def __init__(self) -> None:
+        self.due = self.scored = 0
+        self.total = 0.0
+
+
+class _Pair:
+    """Two candidates on the tasks that both are given."""
+
+    def __init__(self, first: str, second: str, settling: Settling) -> None:
+        self.names = (first, second)
+        self.settling = settling
+        self.at = 0
+
+
+class UntilDecided:
+    """Knows which trials of *plan* are wanted, from the scores it hears."""
+
+    def __init__(self, plan: Plan, rule: Adaptive) -> None:
+        self._order = [task.id for task in plan.drawn_tasks(rule.seed)]
+        self._cells: dict[str, dict[str, _Cell]] = {c.id: {} for c in plan.candidates}
+        for block in plan.blocks:
+            for candidate in block.candidates:
+                mine = self._cells[candidate.id]
+                for task in block.tasks:
+                    mine.setdefault(task.id, _Cell()).due += block.rollouts
+        couples = list(combinations(self._cells, 2))
+        self._open = [
+            _Pair(*names, Settling(pairs=len(couples), precision=rule.precision))
+            for names in couples
+        ]
+
+    def chosen(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Yield those of *jobs* that are wanted when it is their turn, until nothing is open."""
+        for job in jobs:
+            if not self._open:
+                return
+            if self._wants(job.trial):
+                yield job
+
+    def recall(self, rows: Iterable[TrialRow]) -> None:
+        """Learn what an earlier session has finished."""
+        for row in rows:
+            if Status(row.status).final:
+                self.hear(row.candidate_id, row.task_id, row.score)
+
+    def hear(self, candidate: str, task: str, score: float | None) -> None:
+        """Learn that one rollout of *task* is over; without a score it is missing data."""
+        cell = self._cells[candidate][task]
+        cell.due -= 1
+        if score is not None:
+            cell.scored += 1
+            cell.total += score
+        if cell.due == 0:
+            for pair in [pair for pair in self._open if candidate in pair.names]:
+                self._go_on(pair)
+
+    def _wants(self, trial: Trial) -> bool:
+        return any(trial.candidate.id in pair.names for pair in self._open)
+
+    def _go_on(self, pair: _Pair) -> None:
+        """Look at the tasks of *pair* that both are done with."""
+        ours, theirs = (self._cells[name] for name in pair.names)
+        while pair.at < len(self._order) and not pair.settling.settled:
+            task = self._order[pair.at]
+            one, other = ours.get(task), theirs.get(task)
+            if one is not None and other is not None:
+                if one.due or other.due:
+                    return
+                if one.scored and other.scored:
+                    pair.settling.see(one.total / one.scored - other.total / other.scored)
+            pair.at += 1
+        if pair.settling.settled:
+            self._open.remove(pair)

@@ -1,0 +1,106 @@
+"""Candidates compared two by two, in words: who is better, as far as it shows, and by what."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from bakeoff._lib.untrusted import one_line
+from bakeoff.reports.in_words import counted, rank_range
+from bakeoff.stats.paired import Pair
+from bakeoff.stats.pairwise import Pairwise
+
+OPEN = "no decision"
+_MOST_RANKS = 10
+
+
+def worth_showing(found: Pairwise, *, most: int = 10) -> list[Pair]:
+    """Return the pairs that are worth a row: all, or of many those next to each other in rank."""
+    tested = [pair for pair in found.pairs if pair.p is not None]
+    if len(tested) <= most:
+        return tested
+    rank = {one.candidate: one.rank for one in found.ranks}
+    near = [pair for pair in tested if abs(rank[pair.first] - rank[pair.second]) == 1]
+    return sorted(near, key=lambda pair: rank[pair.first] + rank[pair.second])[:most]
+
+
+def remarks(found: Pairwise, shown: Sequence[Pair]) -> Iterator[str]:
+    """Yield what a reader of the pairs that are *shown* should know of them, line by line."""
+    tested = [pair for pair in found.pairs if pair.p is not None]
+    if len(tested) > len(shown):
+        more = counted(len(tested) - len(shown), "more pair")
+        yield f"{more} in summary.json; these are the ones next to each other in rank"
+    if tested:
+        yield _methods(tested)
+    if any(pair.detectable is not None for pair in tested):
+        yield "MDE: the least difference that so many tasks show with a chance of 80 %"
+    if any(_only_the_interval_decides(pair) for pair in shown):
+        yield "an interval without 0 is not yet a decision: p is that of a stricter test"
+    for reason, many in Counter(p.reason for p in found.pairs if p.p is None).items():
+        yield f"{counted(many, 'pair')} not compared: {reason}"
+    if most := max((pair.left_out for pair in found.pairs), default=0):
+        few = "" if len(found.pairs) == 1 else "up to "
+        yield f"left out, because only one of the two has a score: {few}{counted(most, 'task')}"
+    if tested and (found.passed_by_all or found.passed_by_none):
+        yield (
+            f"of {counted(found.tasks, 'task')}, everybody passes {found.passed_by_all} and "
+            f"nobody passes {found.passed_by_none}: they separate no one"
+        )
+    if tested and len(found.ranks) > 2:
+        yield f"ranks that the data leave open: {_ranks(found)}"
+
+
+def _only_the_interval_decides(pair: Pair) -> bool:
+    interval = pair.interval
+    return pair.better is None and interval is not None and not interval.low <= 0 <= interval.high
+
+
+def _methods(tested: Sequence[Pair]) -> str:
+    """Return on how many tasks, and by which tests."""
+    fewest, most = min(p.tasks for p in tested), max(p.tasks for p in tested)
+    tasks = counted(most, "shared task") if fewest == most else f"{fewest} to {most:,} shared tasks"
+    tests = " or ".join(dict.fromkeys(str(pair.test) for pair in tested))
+    methods = {pair.interval.method: None for pair in tested if pair.interval is not None}
+    interval = " or ".join(methods)
+    by = (
+        f"interval and p by {tests}"
+        if interval == tests
+        else f"interval by {interval}; p by {tests}"
+    )
+    return f"on {tasks}; {by if interval else f'p by {tests}'}, for {counted(len(tested), 'pair')}"
+
+
+def _ranks(found: Pairwise) -> str:
+    told = [
+        f"{one_line(one.candidate)} {rank_range(one.best, one.worst)}"
+        for one in found.ranks[:_MOST_RANKS]
+    ]
+    more = len(found.ranks) - len(told)
+    return ", ".join(told) + (f", and {more} more in summary.json" if more else "")
+
+
+def in_short(pair: Pair) -> str:
+    """Return the verdict on a pair where a table calls them A and B."""
+    if pair.better is None:
+        return pair.verdict
+    return "A is better" if pair.better == pair.first else "B is better"
+
+
+def verdict(found: Pairwise) -> str:
+    """Return who is better, or that it is open, as a person says it."""
+    if len(found.pairs) == 1:
+        return _of_two(found.pairs[0])
+    first, many = found.ranks[0], len(found.ranks)
+    if first.worst == 1:
+        return f"{one_line(first.candidate)} is the best of {many}"
+    may = [one_line(one.candidate) for one in found.ranks if one.best == 1]
+    if len(may) == many or len(may) > _MOST_RANKS:
+        return f"{OPEN}: any of {len(may)} may be the best"
+    return f"{OPEN}: the best is one of {', '.join(may)}"
+
+
+def _of_two(pair: Pair) -> str:
+    names = one_line(pair.first), one_line(pair.second)
+    if pair.better is None:
+        why = pair.verdict.removeprefix(OPEN)
+        return f"{OPEN} between {names[0]} and {names[1]}{why}"
+    better, worse = names if pair.better == pair.first else names[::-1]
+    return f"{better} is better than {worse}, by {abs(pair.difference or 0.0):.3f}"

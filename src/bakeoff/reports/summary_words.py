@@ -1,0 +1,52 @@
+"""What a summary says beside its figures, in lines: what is missing, what it cost, how it is known."""
+
+from collections.abc import Iterator
+
+from bakeoff._lib.untrusted import one_line
+from bakeoff.core.budget import Bill
+from bakeoff.reports.in_words import counted
+from bakeoff.stats.summary import Buckets, CandidateSummary, Summary
+
+
+def conservation(buckets: Buckets) -> str:
+    """Return where every planned trial is: `24 planned = 20 scored + 4 not run`."""
+    told = " + ".join(f"{n} {name}" for name, n in in_buckets(buckets) if n or name == "scored")
+    return f"{buckets.planned} planned = {told}"
+
+
+def in_buckets(buckets: Buckets) -> list[tuple[str, int]]:
+    """Return the name of each bucket as people write it, and how many trials are in it."""
+    return [(name.replace("_", " "), getattr(buckets, name)) for name in Buckets.__slots__]
+
+
+def billed(bill: Bill) -> str | None:
+    """Return what the whole run cost, where anything is known of it."""
+    if bill.cost_usd is None and not bill.unsure_usd:
+        return None
+    told = f"billed in all, with roles, retries and failed attempts: ${bill.cost_usd or 0.0:.4f}"
+    if bill.unsure_usd:
+        told += f", and at most ${bill.unsure_usd:.4f} for answers of unknown cost"
+    if bill.unpriced:
+        told += f"; the cost of {counted(bill.unpriced, 'request')} is unknown"
+    return told
+
+
+def reasons(summary: Summary) -> Iterator[str]:
+    """Yield for each candidate how its score is known, and what it could be with what is missing."""
+    for one in summary.candidates:
+        score, name = one.total.score, one_line(one.candidate)
+        if score.interval is not None:
+            yield f"{name}: interval by {score.interval.method}, {counted(score.tasks, 'task')}"
+        elif score.reason:
+            yield f"{name}: {score.reason}"
+        if bounds := open_bounds(one):
+            yield (
+                f"{name}: with what is missing, the mean of trials lies "
+                f"between {bounds[0]:.3f} and {bounds[1]:.3f}"
+            )
+
+
+def open_bounds(one: CandidateSummary) -> tuple[float, float] | None:
+    """Return where the mean would lie if all that is missing were there; None where nothing is."""
+    group = one.total
+    return group.score_bounds if group.coverage < 1 and group.score.mean is not None else None

@@ -1,0 +1,185 @@
+"""A plan for a run that can see a difference: from what is assumed, or from a run as its pilot."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.core.errors import UsageError
+from bakeoff.stats.paired import Pair
+from bakeoff.stats.sizing import (
+    ROLLOUTS,
+    Assumed,
+    Size,
+    Spread,
+    Strictness,
+    known_within,
+    measured,
+    rollouts_for,
+    sizes,
+    tasks_for,
+)
+from bakeoff.stats.summary import CandidateSummary, Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """The run that was measured.
+
+    `pair` are the two candidates; of a run with one alone, the other is assumed to be like it.
+    They are the worst of `pairs`. The true variance is between `within` times the measured one;
+    None: the run is too small to say.
+    """
+
+    run: str
+    pair: tuple[str, ...]
+    pairs: int
+    tasks: int
+    rollouts: float | None
+    within: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerPlan:
+    """How large a run must be; `reason` says why not every number of rollouts has a size.
+
+    `fewest_tasks` is what any number of rollouts takes. `tasks` are those at hand, and
+    `rollouts_at_hand` the rollouts that make them enough, if any do. `assumed` is what was taken
+    for granted, by name; with two candidates in a `pilot` nothing is.
+    """
+
+    difference: float
+    strictness: Strictness
+    spread: Spread
+    sizes: tuple[Size, ...]
+    fewest_tasks: int | None
+    tasks: int | None
+    rollouts_at_hand: int | None
+    assumed: Mapping[str, float] = field(default_factory=dict)
+    pilot: Pilot | None = None
+    reason: str | None = None
+
+    @property
+    def cheapest(self) -> Size | None:
+        """The size with the fewest trials; None where no size is known."""
+        return min(self.sizes, key=lambda size: size.trials, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be seen, how surely, and with how many rollouts and tasks, if that is settled."""
+
+    difference: float
+    strictness: Strictness = field(default_factory=Strictness)
+    rollouts: int | None = None
+    tasks: int | None = None
+
+
+def plan_by_assumption(wish: Wish, assumed: Assumed) -> PowerPlan:
+    """Return how large a run must be if *assumed* holds."""
+    return replace(_planned(wish, assumed.spread()), assumed=asdict(assumed))
+
+
+def plan_by_pilot(
+    summary: Summary, wish: Wish, *, pair: Sequence[str] | None = None, assumed: Assumed
+) -> PowerPlan:
+    """Return how large a run must be, by the variances of *summary*.
+
+    Of its pairs, *pair* or the one that takes the most tasks. Only where it has one candidate alone
+    anything is *assumed*: how far another one finds the same tasks hard, and how much of the spread
+    is noise if no task was repeated.
+    """
+    if summary.pairwise is None:
+        (only,) = summary.candidates
+        spread, used = _of_one(only, assumed)
+        names: tuple[str, ...] = (only.candidate,)
+    else:
+        found, spread = _worst(summary, pair)
+        names, used = (found.first, found.second), {}
+    pilot = Pilot(
+        run=summary.run,
+        pair=names,
+        pairs=len(summary.pairwise.pairs) if summary.pairwise and pair is None else 1,
+        tasks=spread.tasks or 0,
+        rollouts=spread.rollouts,
+        within=known_within(spread.tasks),
+    )
+    planned = _planned(replace(wish, tasks=wish.tasks or pilot.tasks), spread)
+    return replace(planned, pilot=pilot, assumed=used)
+
+
+def _planned(wish: Wish, spread: Spread) -> PowerPlan:
+    difference, strictness = wish.difference, wish.strictness
+    wished = {*ROLLOUTS, wish.rollouts or 1}
+    if spread.rollouts is not None and spread.rollouts.is_integer():
+        wished.add(int(spread.rollouts))
+    found = sizes(difference, spread, strictness, rollouts=sorted(wished), at_hand=wish.tasks)
+    enough = None
+    if wish.tasks is not None:
+        enough = rollouts_for(difference, spread, strictness, tasks=wish.tasks)
+    return PowerPlan(
+        difference=difference,
+        strictness=strictness,
+        spread=spread,
+        sizes=found,
+        fewest_tasks=tasks_for(difference, spread, strictness, rollouts=math.inf),
+        tasks=wish.tasks,
+        rollouts_at_hand=enough,
+        reason=_why_not_all(spread) if len(found) < len(wished) else None,
+    )
+
+
+def _why_not_all(spread: Spread) -> str:
+    if spread.rollouts is None:
+        return "one of the two was repeated less often: what its rollouts add is unknown"
+    return "no task was repeated: what more rollouts would buy is unknown"
+
+
+def _worst(summary: Summary, chosen: Sequence[str] | None) -> tuple[Pair, Spread]:
+    """Return the pair whose difference varies most, or the *chosen* one."""
+    pairs = summary.pairwise.pairs if summary.pairwise else ()
+    if chosen is not None:
+        pairs = (_chosen(summary, chosen),)
+    splits = {c.candidate: c.variance for c in summary.candidates}
+    known = [(pair, spread) for pair in pairs if (spread := measured(pair, splits)) is not None]
+    if not known:
+        raise UsageError(
+            f"{summary.run} tells nothing about the spread of a difference: "
+            f"{'; '.join(dict.fromkeys(map(_why_no_spread, pairs)))}; take another run as the pilot"
+        )
+    return max(known, key=lambda one: one[1].observed or 0.0)
+
+
+def _why_no_spread(pair: Pair) -> str:
+    return pair.reason or "it is adaptive, and ended when it was sure"
+
+
+def _chosen(summary: Summary, names: Sequence[str]) -> Pair:
+    there = [c.candidate for c in summary.candidates]
+    for name in names:
+        if name not in there:
+            raise UsageError(
+                f"{summary.run} has no candidate {name!r}; {did_you_mean(name, there)}"
+            )
+    for pair in summary.pairwise.pairs if summary.pairwise else ():
+        if {pair.first, pair.second} == set(names):
+            return pair
+    raise UsageError(f"a pair is two different candidates, not {names[0]!r} twice")
+
+
+def _of_one(only: CandidateSummary, assumed: Assumed) -> tuple[Spread, dict[str, float]]:
+    """Return the spread of *only* and another one like it, and what was assumed for that."""
+    split, score = only.variance, only.total.score
+    if score.se is None:
+        raise UsageError(
+            f"{only.candidate} tells nothing about the spread: {score.reason}; take another run "
+            "as the pilot"
+        )
+    used = {"correlation": assumed.correlation}
+    if split.between is None or split.within is None:
+        spread = assumed.spread(score.se**2 * score.tasks)
+        used["noise"] = assumed.noise
+    else:
+        spread = assumed.apart(between=split.between, within=split.within)
+    spread = replace(spread, clipped=split.clipped, rollouts=split.rollouts, tasks=score.tasks)
+    return spread, used

@@ -1,0 +1,182 @@
+"""Intervals and p-values that may be looked at after every task, and at which one may stop.
+
+A run that ends when the answer is clear has looked at its numbers all along. Ordinary intervals
+are made for one look: with a look at every tenth of 500 tasks, one in three would be wrong at some
+point. These hold at all looks together.
+
+Somebody bets against "the mean is m" with fair bets on each value before it is seen. If m is the
+mean, the capital hardly ever grows twentyfold; so where it has, m is refuted for good. Bets and
+their sizes: Waudby-Smith & Ramdas (2024), hedged capital with the empirical-Bernstein bets. For
+values that are 0 or 1 a mixture of all bets has a closed form, and is tighter.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from bakeoff.stats.estimate import Interval
+
+BETTING, MIXTURE = "betting, anytime-valid", "beta mixture, anytime-valid"
+
+_MOST_STAKE = 0.5  # the share of the capital that a single value may cost
+_CLOSE = 1e-7  # how near a bound is found
+_SIDES = 2
+
+
+class Betting:
+    """Bets on values from 0 to 1, each after its size was fixed by those before it."""
+
+    def __init__(self, *, level: float) -> None:
+        self._sure = math.log(_SIDES / (1 - level))
+        self._n = 0
+        self._sum = 0.5
+        self._squares = 0.25
+
+    def next_bet(self) -> float:
+        """Return how much to bet on the next value: more, the less the values have varied."""
+        n = self._n + 1
+        variance = self._squares / n
+        return math.sqrt(2 * self._sure / (variance * n * math.log(n + 1)))
+
+    def see(self, value: float) -> None:
+        """Learn from *value*."""
+        self._n += 1
+        self._sum += value
+        self._squares += (value - self._sum / (self._n + 1)) ** 2
+
+
+class Doubt:
+    """The capital of the two who bet that the mean is above and below *mean*, as values come in."""
+
+    def __init__(self, mean: float, *, level: float) -> None:
+        self._mean = mean
+        self._betting = Betting(level=level)
+        self._above = self._below = 1.0
+        self._most = 1.0
+
+    def see(self, value: float) -> None:
+        """Settle the bets on *value*."""
+        bet = self._betting.next_bet()
+        self._above *= 1 + _stake(bet, self._mean) * (value - self._mean)
+        self._below *= 1 - _stake(bet, 1 - self._mean) * (value - self._mean)
+        self._betting.see(value)
+        # a capital beyond all doubt may stay where it is: no product runs out of range
+        self._above, self._below = min(self._above, 1e200), min(self._below, 1e200)
+        self._most = max(self._most, self._above / _SIDES, self._below / _SIDES)
+
+    @property
+    def p(self) -> float:
+        """A p-value that holds whenever one stops."""
+        return min(1.0, 1 / self._most)
+
+
+def anytime_interval(values: Sequence[float], *, level: float = 0.95) -> Interval | None:
+    """Return where the mean of *values* from 0 to 1 is, in the order they came.
+
+    None where every mean is refuted, which happens in at most 1 - *level* of all runs.
+    """
+    bets = list(_bets(values, level=level))
+    enough = _SIDES / (1 - level)
+
+    def too_low(mean: float) -> bool:
+        return _wins(values, bets, mean, enough)
+
+    def too_high(mean: float) -> bool:
+        return _wins([1 - value for value in values], bets, 1 - mean, enough)
+
+    low = _last(too_low, 0.0, 1.0)
+    high = _last(too_high, 1.0, 0.0)
+    if low > high:
+        return None
+    return Interval(low=low, high=high, level=level, method=BETTING)
+
+
+def anytime_difference(differences: Sequence[float], *, level: float = 0.95) -> Interval | None:
+    """Return where the mean of *differences* from -1 to 1 is."""
+    found = anytime_interval([to_unit(one) for one in differences], level=level)
+    if found is None:
+        return None
+    low, high = 2 * found.low - 1, 2 * found.high - 1
+    return Interval(low=low, high=high, level=level, method=found.method)
+
+
+def anytime_p(differences: Iterable[float], *, level: float = 0.95) -> float:
+    """Return the p of "there is no difference", which holds whenever one stops."""
+    doubt = Doubt(to_unit(0.0), level=level)
+    for one in differences:
+        doubt.see(to_unit(one))
+    return doubt.p
+
+
+def mixture_interval(successes: int, n: int, *, level: float = 0.95) -> Interval:
+    """Return where the chance of a success is, after *successes* in *n*, at whatever look."""
+    if not 0 <= successes <= n or n < 1:
+        raise ValueError(f"need 0 <= successes <= n and n >= 1, got {successes!r} of {n!r}")
+    failures = n - successes
+    sure = -math.log(1 - level)
+    mixed = _log_beta(0.5 + successes, 0.5 + failures) - _log_beta(0.5, 0.5)
+
+    def refuted(p: float) -> bool:
+        return mixed - _log_power(p, successes) - _log_power(1 - p, failures) >= sure
+
+    best = successes / n
+    return Interval(
+        low=_last(refuted, 0.0, best),
+        high=_last(refuted, 1.0, best),
+        level=level,
+        method=MIXTURE,
+    )
+
+
+def to_unit(difference: float) -> float:
+    """Return a difference from -1 to 1 as a value from 0 to 1."""
+    return (difference + 1) / 2
+
+
+def _bets(values: Iterable[float], *, level: float) -> Iterator[float]:
+    betting = Betting(level=level)
+    for value in values:
+        yield betting.next_bet()
+        betting.see(value)
+
+
+def _stake(bet: float, mean: float) -> float:
+    """Return a bet that leaves something even where the worst value comes."""
+    return min(bet, _MOST_STAKE / mean) if mean > 0 else bet
+
+
+def _wins(values: Sequence[float], bets: Sequence[float], mean: float, enough: float) -> bool:
+    """Whether one who bets that the mean of *values* is above *mean* ever had *enough*."""
+    capital = 1.0
+    for value, bet in zip(values, bets, strict=True):
+        capital *= 1 + _stake(bet, mean) * (value - mean)
+        if capital >= enough:
+            return True
+    return False
+
+
+def _last(refuted: Callable[[float], bool], start: float, end: float) -> float:
+    """Return the last point from *start* towards *end* that is refuted; *start* where none is.
+
+    What is refuted begins at *start* and has no gap.
+    """
+    if not refuted(start):
+        return start
+    if refuted(end):
+        return end
+    while abs(end - start) > _CLOSE:
+        middle = (start + end) / 2
+        if refuted(middle):
+            start = middle
+        else:
+            end = middle
+    return start
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+
+def _log_power(base: float, exponent: int) -> float:
+    if exponent == 0:
+        return 0.0
+    return exponent * math.log(base) if base > 0 else -math.inf

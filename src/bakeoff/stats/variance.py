@@ -1,0 +1,104 @@
+"""Why a score is unsure: because tasks differ, or because rollouts of one task do.
+
+A score is taken as its task's own mean plus noise (one-way random effects). With n tasks of K
+rollouts,
+
+    within    s²_w: how far rollouts lie from the mean of their task, squared, pooled over tasks
+    between   s²_b = variance of the task means - s²_w / K
+
+and the variance of the mean score is (s²_b + s²_w / K) / n. More rollouts shrink its second part,
+more tasks all of it. Where tasks have unequal numbers of rollouts, 1 / K is the mean of theirs.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+# Sums of the same scores in another order differ by a few ulp: that is no spread.
+_ROUNDING = 1e-12
+
+
+class Repeated(Protocol):
+    """The scores of one task, at least one: how many, their sum, and the sum of their squares."""
+
+    n: int
+    total: float
+    squares: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VarianceSplit:
+    """The variance of one candidate's scores, taken apart; `reason` says why a part is None.
+
+    `rollouts` is the harmonic mean over tasks, `icc` the share of `between` in the variance of one
+    rollout. `clipped` says that `between` came out negative and was set to 0. The standard errors
+    are those of the mean score: with twice the rollouts, with any number of them, with twice the
+    tasks.
+    """
+
+    tasks: int
+    rollouts: float | None = None
+    between: float | None = None
+    within: float | None = None
+    icc: float | None = None
+    clipped: bool = False
+    se_twice_rollouts: float | None = None
+    se_any_rollouts: float | None = None
+    se_twice_tasks: float | None = None
+    reason: str | None = None
+
+    def se(self, *, tasks: int, rollouts: float) -> float | None:
+        """Return the standard error that so many *tasks* of so many *rollouts* would leave.
+
+        None where it is not known, and where nothing is left: that is not certainty.
+        """
+        if self.between is None or self.within is None:
+            return None
+        return math.sqrt((self.between + self.within / rollouts) / tasks) or None
+
+
+def split_variance(tasks: Iterable[Repeated]) -> VarianceSplit:
+    """Take the variance of one candidate's scores apart, from all its tasks that have one."""
+    seen = list(tasks)
+    if not seen:
+        return VarianceSplit(tasks=0, reason="no task has a score")
+    rollouts = len(seen) / math.fsum(1 / task.n for task in seen)
+    repeats = sum(task.n - 1 for task in seen)
+    if not repeats:
+        why = "one rollout of each task: noise and differences between tasks cannot be told apart"
+        return VarianceSplit(tasks=len(seen), rollouts=rollouts, reason=why)
+    # less than this is rounding
+    least = _ROUNDING * max(task.squares / task.n for task in seen)
+    apart = math.fsum(max(task.squares - task.total**2 / task.n, 0.0) for task in seen) / repeats
+    within = apart if apart > least else 0.0
+    known = VarianceSplit(tasks=len(seen), rollouts=rollouts, within=within)
+    if len(seen) == 1:
+        return replace(known, reason="one task: no spread between tasks to measure")
+    of_means = _variance([task.total / task.n for task in seen])
+    between = of_means - within / rollouts
+    if max(within, abs(between)) <= least:
+        return replace(known, between=0.0, reason="all scores are equal: no spread to take apart")
+    return _foreseen(
+        replace(known, between=between if between > least else 0.0, clipped=between < -least),
+        of_means=of_means,
+        rollouts=rollouts,
+    )
+
+
+def _foreseen(known: VarianceSplit, *, of_means: float, rollouts: float) -> VarianceSplit:
+    """Return *known* with what more rollouts, and more tasks, would leave of the standard error."""
+    between, within = known.between or 0.0, known.within or 0.0
+    return replace(
+        known,
+        icc=between / (between + within),
+        se_twice_rollouts=known.se(tasks=known.tasks, rollouts=2 * rollouts),
+        se_any_rollouts=known.se(tasks=known.tasks, rollouts=math.inf),
+        se_twice_tasks=math.sqrt(of_means / (2 * known.tasks)) or None,
+        reason=None if between else "tasks differ no more than their rollouts do",
+    )
+
+
+def _variance(means: Sequence[float]) -> float:
+    mean = math.fsum(means) / len(means)
+    return math.hypot(*(value - mean for value in means)) ** 2 / (len(means) - 1)
