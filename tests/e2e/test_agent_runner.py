@@ -333,7 +333,7 @@ def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:
     (run,) = (tmp_path / "results").iterdir()
     (entry,) = read(run / "all_results.json")
     assert entry["status"] == "faulted"
-    assert (entry["score"], entry["conversation_turns"]) == (None, None)
+    assert (entry["score"], entry["conversation_turns"]) == (None, 0)
     assert Path(entry["checkpoint_path"]).is_file()
     assert "role 'instructor'" in Path(entry["log_path"]).read_text()
     assert "role 'instructor'" in entry["error"]
