@@ -82,7 +82,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
     run_file.RunFile: {
         "name": "the name of the run, and of its folder; default: the file's stem",
         "description": "for people",
-        "suites": "JSON suites, task folders or folders of those, relative to this file",
+        "suites": "JSON suites, dialogues, tasks in Markdown, task folders, or folders of those or of dialogues, relative to this file",
         "tasks": "tasks written here, after those of the suites",
         "models": "names, or tables; default: the endpoint that a suite's metadata names",
         "agents": "names, or tables; default: `direct`, the bare model; `shell` in a workspace",

@@ -11,7 +11,17 @@ print(bakeoff.summarize(run).candidates[0].total.score)
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bakeoff.api import Run, load_run, power, rescore, run, run_async, summarize
+    from bakeoff.api import (
+        Run,
+        compare,
+        load_run,
+        power,
+        report,
+        rescore,
+        run,
+        run_async,
+        summarize,
+    )
     from bakeoff.api.benchmarks import get_task_score, load_benchmark
     from bakeoff.compat.test_runner import (
         APIConfiguration,
@@ -49,10 +59,12 @@ __all__ = [
     "TrialRecord",
     "Usage",
     "UsageError",
+    "compare",
     "get_task_score",
     "load_benchmark",
     "load_run",
     "power",
+    "report",
     "rescore",
     "run",
     "run_async",
@@ -60,7 +72,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "bakeoff.api": ("Run", "load_run", "power", "rescore", "run", "run_async", "summarize"),
+    "bakeoff.api": (
+        "Run",
+        "compare",
+        "load_run",
+        "power",
+        "report",
+        "rescore",
+        "run",
+        "run_async",
+        "summarize",
+    ),
     "bakeoff.api.benchmarks": ("get_task_score", "load_benchmark"),
     "bakeoff.compat.test_runner": (
         "APIConfiguration",

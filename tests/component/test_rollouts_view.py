@@ -389,6 +389,15 @@ def test_the_summary_tells_models_tasks_and_runs_apart() -> None:
     assert "| hard | two | 2 of 2 | 0.562 | 1.000 |" in text
     assert "@1: 0.500, @2: 1.000" in text
     assert "| one | complexity | 3.75 | 4 |" in text
+    assert "| one | two | " in text
+    assert "Verdict: no decision between one and two" in text
+
+
+def test_one_model_has_nobody_to_be_compared_with() -> None:
+    text = (_start(_brief(EASY, HARD)).rollout.folder / "summary.md").read_text()
+    assert "## Models" in text
+    assert "## Differences" not in text
+    assert "Verdict" not in text
 
 
 def test_a_rollout_that_somebody_writes_is_only_read() -> None:

@@ -191,6 +191,10 @@ def test_the_python_api_page_is_a_session_that_runs(folder: Path) -> None:
     run_session(DOCS / "guides/python-api.md", folder)
 
 
+def test_the_page_on_how_many_tasks_is_a_session_that_runs(folder: Path) -> None:
+    run_session(DOCS / "guides/how-many-tasks.md", folder)
+
+
 def test_the_summary_page_reads_a_summary(folder: Path) -> None:
     bakeoff.run("suite.json", models=["scripted/echo"])
     run_session(DOCS / "reference/summary-json.md", folder)
@@ -251,7 +255,9 @@ def test_the_files_that_init_writes_are_valid(folder: Path) -> None:
     assert checks.check(folder / "bakeoff.toml")[0].endswith(": valid")
 
 
-@pytest.mark.parametrize("command", ["run", "list", "show", "summarize", "eval", "validate"])
+@pytest.mark.parametrize(
+    "command", ["run", "list", "show", "summarize", "power", "eval", "validate"]
+)
 def test_options_in_console_blocks_exist(command: str) -> None:
     known = bakeoff_help(command)
     for block in blocks_of("console"):

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from random import Random
 
@@ -14,32 +14,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bakeoff.reports.files import as_json
+from bakeoff.reports.variance_words import more_rollouts
 from bakeoff.stats.estimate import TaskScores, estimate
 from bakeoff.stats.summarize import summarize
 from bakeoff.stats.variance import VarianceSplit, split_variance
 from support.plans import plan, task
+from support.rollouts import Scores, marks
 from support.rows import row
 
 A = ["1111", "1111", "1011", "1111", "0110", "0000", "1101", "0010", "1111", "1001"]
 
 
-@dataclass
-class Scores:
-    """The scores of a task as a store could sum them up."""
-
-    n: int
-    total: float
-    squares: float
-
-
 def split(*tasks: Sequence[float]) -> VarianceSplit:
-    return split_variance(
-        Scores(n=len(t), total=math.fsum(t), squares=math.fsum(x * x for x in t)) for t in tasks
-    )
-
-
-def marks(*rows: str) -> list[list[float]]:
-    return [[float(mark) for mark in told] for told in rows]
+    return split_variance(Scores.of(t) for t in tasks)
 
 
 def six(value: float) -> object:
@@ -122,6 +109,24 @@ def test_the_parts_of_simulated_scores_are_found_again() -> None:
     assert found.within == pytest.approx(0.16, rel=0.05)
 
 
+def test_the_parts_are_right_on_average_however_small_the_run() -> None:
+    chance, runs = Random(9), 4_000
+    between = within = 0.0
+    for _ in range(runs):
+        found = split(*_drawn(chance, tasks=6, rollouts=3))
+        between += (found.between or 0.0) / runs
+        within += (found.within or 0.0) / runs
+        assert not found.clipped  # that would not be right on average
+    assert between == pytest.approx(0.36, rel=0.03)
+    assert within == pytest.approx(0.01, rel=0.03)
+
+
+def _drawn(chance: Random, *, tasks: int, rollouts: int) -> list[list[float]]:
+    """Tasks whose means have a variance of 0.36, and rollouts of 0.01 about them."""
+    means = [chance.gauss(0.5, 0.6) for _ in range(tasks)]
+    return [[chance.gauss(mean, 0.1) for _ in range(rollouts)] for mean in means]
+
+
 def test_a_negative_part_is_clipped_and_said_and_leaves_no_error_of_zero() -> None:
     found = split(*marks("10", "01", "10", "01"))
     assert (found.between, found.clipped, found.icc) == (0.0, True, 0.0)
@@ -165,3 +170,20 @@ def test_a_summary_has_it_for_each_candidate_and_the_page_tells_its_keys() -> No
     page = (Path(__file__).parents[2] / "docs/reference/summary-json.md").read_text()
     for field in fields(VarianceSplit):
         assert re.search(rf"`(variance\.)?{field.name}`", page), field.name
+
+
+def test_a_person_is_told_whether_more_rollouts_would_help() -> None:
+    assert more_rollouts(split(*marks(*A))) == (
+        "twice the rollouts would shrink the error by 7 %, twice the tasks by 29 %"
+    )
+    alike = split(*marks("1111", "0000", "1111", "0000", "1110"))
+    assert more_rollouts(alike) == "more rollouts would hardly help: it is the tasks that differ"
+    noise = split(*marks("10", "01", "10", "01"))
+    assert more_rollouts(noise) == (
+        "twice the rollouts would shrink the error by 29 %, twice the tasks by 29 %"
+    )
+
+
+@pytest.mark.parametrize("told", [["1", "0"], ["10"], ["11", "11"], []])
+def test_where_that_is_not_known_nothing_is_said(told: list[str]) -> None:
+    assert more_rollouts(split(*marks(*told))) is None

@@ -8,9 +8,11 @@ from typing import TypedDict, Unpack
 
 from bakeoff._lib.loops import run_sync
 from bakeoff._lib.suggest import did_you_mean
+from bakeoff.api.comparing import compare
 from bakeoff.api.executing import execute
 from bakeoff.api.images import fitting
 from bakeoff.api.loop import new_event_loop
+from bakeoff.api.reporting import report
 from bakeoff.api.rescoring import score_again
 from bakeoff.api.runs import DEFAULT_OUTPUT, Run, load_run, prepared_again
 from bakeoff.api.site import check_name
@@ -47,10 +49,12 @@ __all__ = [
     "Given",
     "Options",
     "Run",
+    "compare",
     "load_run",
     "plan",
     "power",
     "read",
+    "report",
     "rescore",
     "rescore_async",
     "run",

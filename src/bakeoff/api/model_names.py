@@ -121,9 +121,7 @@ def with_secrets(spec: ModelSpec, environ: Mapping[str, str], redactor: Redactor
             f"model {spec.full_name!r}: its key was written out in the config and so was not kept; "
             "give the config again, or name an environment variable in it"
         )
-    learn_literals(spec, redactor)
-    for text in (spec.api_key or "", *spec.headers.values()):
-        redactor.add(environ[m[1]] for m in _VARIABLE.finditer(text) if m[1] in environ)
+    learn(spec, environ, redactor)
     return replace(
         spec,
         base_url=_read(spec.base_url, spec, environ) if spec.base_url else None,
@@ -146,6 +144,13 @@ def _read(text: str, spec: ModelSpec, environ: Mapping[str, str]) -> str:
         )
 
     return _VARIABLE.sub(value, text)
+
+
+def learn(spec: ModelSpec, environ: Mapping[str, str], redactor: Redactor) -> None:
+    """Let the redactor know the secrets of *spec*, as far as they are there to be read."""
+    learn_literals(spec, redactor)
+    for text in (spec.api_key or "", *spec.headers.values()):
+        redactor.add(environ[m[1]] for m in _VARIABLE.finditer(text) if m[1] in environ)
 
 
 def learn_literals(spec: ModelSpec, redactor: Redactor) -> None:

@@ -26,10 +26,16 @@ DEFAULT_OUTPUT = Path("runs")
 class Run:
     """A run that was started here or found again; reads its ledger, never writes."""
 
-    def __init__(self, folder: Path, *, ended_with: Summary | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ended_with: Summary | None = None,
+        ledger: SqliteLedger | None = None,
+    ) -> None:
         self.folder = folder
         self._ended_with = ended_with
-        self._ledger = SqliteLedger(folder)
+        self._ledger = ledger or SqliteLedger(folder)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r})"

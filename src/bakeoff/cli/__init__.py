@@ -13,6 +13,9 @@ COMMANDS = {
     "list": "list runs, tasks, models, agents, scorers or sandboxes",
     "show": "show a run, or one trial of it",
     "summarize": "print the statistics of a run",
+    "compare": "compare two runs: what became better, what worse",
+    "report": "write a report of a run: HTML, CSV, JSON, JUnit or Markdown",
+    "power": "say how many tasks it takes to see a difference",
     "eval": "score the stored answers of a run again",
     "init": "write a run file, a suite and a scorer to start from",
     "validate": "check a run file or a suite without running it; prove coding tasks",
@@ -37,6 +40,7 @@ exit codes:
   2    the command line itself is wrong
   3    it ran, but some trials faulted
   4    stopped at the budget; the resume command is printed
+  5    `compare --fail-if-worse`: a candidate is surely worse than before
   130  stopped with Ctrl-C; the resume command is printed
 """
 

@@ -97,6 +97,14 @@ def difference(text: str) -> float:
     return number
 
 
+def two(text: str) -> tuple[str, str]:
+    """Read the names of two candidates, A,B."""
+    first, _, second = (part.strip() for part in text.partition(","))
+    if not first or not second:
+        raise ArgumentTypeError(f"{text!r} is not a pair: write the names of two candidates, A,B")
+    return first, second
+
+
 def setting(text: str) -> tuple[str, str]:
     """Read KEY=VALUE."""
     key, sign, value = text.partition("=")

@@ -36,11 +36,17 @@ def _table(pairs: Sequence[Pair]) -> Table:
     for pair in pairs:
         table.add_row(
             Text(f"{one_line(pair.first)}\n{one_line(pair.second)}"),
-            f"{_number(pair.difference, '+.3f')}\n{_interval(pair)}",
-            p_value(pair.p_holm) + (f"\n{_number(pair.detectable, '.3f')}" if planned else ""),
+            *figures(pair, planned=planned),
             in_short(pair),
         )
     return table
+
+
+def figures(pair: Pair, *, planned: bool) -> tuple[str, str]:
+    """Return how far apart the two are, and how surely; with what could be seen, if *planned*."""
+    seen = f"\n{_number(pair.detectable, '.3f')}" if planned else ""
+    apart = f"{_number(pair.difference, '+.3f')}\n{_interval(pair)}"
+    return apart, p_value(pair.p_holm) + seen
 
 
 def _number(value: float | None, form: str) -> str:

@@ -26,6 +26,8 @@ from bakeoff.core.events import Event, RunEnded, RunStarted
 from bakeoff.core.stop import Stop
 from bakeoff.planning.forecast import Forecast
 from bakeoff.reports.files import as_json as summary_as_json
+from bakeoff.reports.power_words import foreseen_in_words
+from bakeoff.stats.sizing import Foreseen, foreseen
 
 EXIT_FAULTED = 3
 EXIT_BUDGET = 4
@@ -52,6 +54,8 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
     }
     if prepared.brief.adaptive is not None:
         shown["adaptive"] = prepared.brief.adaptive
+    elif (seen := foreseen(plan)) is not None:
+        shown["least_difference"] = seen
     if as_json:
         print(json.dumps(shown, indent=2, default=asdict))
         return 0
@@ -61,6 +65,8 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
             text = _in_words(value)
         elif isinstance(value, Adaptive):
             text = ends_when(value, len(plan))
+        elif isinstance(value, Foreseen):
+            text = foreseen_in_words(value)
         print(f"{key.replace('_', ' '):16} {for_terminal(str(text))}")
     return 0
 
@@ -70,6 +76,8 @@ def _in_words(may: Forecast) -> str:
     longest = "unknown" if may.output_tokens is None else f"at most {may.output_tokens:,}"
     cost = "cost unknown" if may.cost_usd is None else f"${may.cost_usd:.4f}"
     cost = cost if may.billed else "nothing is billed"
+    if may.more:
+        cost += f" for the first request of each trial, and there are more ({', '.join(may.more)})"
     why = f" (unknown: {'; '.join(may.unknown)})" if may.unknown else ""
     return f"{cost}: about {may.input_tokens:,} tokens in, {longest} out, without retries{why}"
 

@@ -45,7 +45,9 @@ def print_summary(
         out.print(Text(f"note: {one_line(note)}", style="yellow"))
     if folder is not None:
         where = "" if folder.parent == Path("runs") else f" --output {folder.parent}"
-        out.print(Text(f"kept in {folder}; see: bakeoff show {folder.name}{where}", style="dim"))
+        name = f"{folder.name}{where}"
+        see = f"kept in {folder}; see: bakeoff report {name}, bakeoff show {name}"
+        out.print(Text(see, style="dim"))
 
 
 def _score_table(summary: Summary) -> Table:
@@ -75,9 +77,9 @@ def _speed_table(candidates: Iterable[CandidateSummary]) -> Table:
             _name(c),
             f"{_count(tokens.input)}/{_count(tokens.output)}",
             _number(tokens.output_per_s, 1),
-            f"{_seconds(latency.p50_s)}/{_seconds(latency.p95_s)}",
-            _seconds(latency.first_token_p50_s),
-            "–" if tokens.cost_usd is None else f"${tokens.cost_usd:.4f}",
+            f"{seconds(latency.p50_s)}/{seconds(latency.p95_s)}",
+            seconds(latency.first_token_p50_s),
+            cost(tokens.cost_usd),
         )
     return table
 
@@ -128,7 +130,13 @@ def _count(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
-def _seconds(value: float | None) -> str:
+def cost(usd: float | None) -> str:
+    """Return dollars, to the hundredth of a cent."""
+    return "–" if usd is None else f"${usd:.4f}"
+
+
+def seconds(value: float | None) -> str:
+    """Return a time that is short."""
     if value is None:
         return "–"
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from bakeoff.compat.rollouts_markdown import bar, cell, count, fenced, number, table
 from bakeoff.compat.rollouts_record import RunOfTask, agent_metrics, as_number
+from bakeoff.reports.markdown_text import bar, cell, count, fenced, number, table
 
 _MOST_DIFF = 60_000
 _MOST_OUTPUT = 20_000

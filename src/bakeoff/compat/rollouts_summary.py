@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bakeoff.compat.rollouts_markdown import cell, count, number, table
 from bakeoff.compat.rollouts_record import RunLine
+from bakeoff.reports.decision import verdict
+from bakeoff.reports.markdown_pairs import pairs_section
+from bakeoff.reports.markdown_text import cell, count, number, table
 from bakeoff.stats.by_task import TaskSummary, metric_means
 from bakeoff.stats.estimate import Interval
+from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.summary import PassRates, Summary
 
 
@@ -42,6 +45,8 @@ def _lines(found: Findings) -> Iterator[str]:
     )
     yield ""
     yield from _models(found)
+    if found.summary.pairwise is not None:
+        yield from _pairs(found.summary.pairwise)
     yield from _tasks(found.cells)
     yield from _runs(found.runs)
     yield from _metrics(found)
@@ -73,6 +78,13 @@ def _models(found: Findings) -> Iterator[str]:
         )
     yield from table(("model", "tasks", "runs", "mean", "95 %", "pass@k", "coverage"), rows)
     yield ""
+
+
+def _pairs(found: Pairwise) -> Iterator[str]:
+    yield from pairs_section(found)
+    if any(pair.p is not None for pair in found.pairs):
+        yield f"Verdict: {cell(verdict(found), width=300)}"
+        yield ""
 
 
 def _tasks(cells: Sequence[TaskSummary]) -> Iterator[str]:

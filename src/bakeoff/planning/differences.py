@@ -19,7 +19,7 @@ def differences(
     """
     lines = []
     changed = [
-        (f"task {task.id!r}", _fields(tasks[task.id].identity(), task.identity()))
+        (f"task {task.id!r}", fields_apart(tasks[task.id].identity(), task.identity()))
         for task in plan.tasks
         if task.id in tasks and tasks[task.id].digest != task.digest
     ]
@@ -27,21 +27,22 @@ def differences(
         known = seats.get(candidate.id)
         today = {**candidate.identity(), **plan.conditions.identity()}
         if known is not None and known != today:
-            changed.append((f"candidate {candidate.id!r}", _fields(known, today)))
+            changed.append((f"candidate {candidate.id!r}", fields_apart(known, today)))
     lines = [f"{what} differs in {', '.join(fields)}" for what, fields in changed[:_MOST_SHOWN]]
     if len(changed) > _MOST_SHOWN:
         lines.append(f"and {len(changed) - _MOST_SHOWN} more")
     return lines
 
 
-def _fields(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str = "") -> list[str]:
+def fields_apart(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str = "") -> list[str]:
+    """Return the keys whose values are not equal, those of tables with dots."""
     found = []
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if before == after:
             continue
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found += _fields(before, after, f"{prefix}{key}.")
+            found += fields_apart(before, after, f"{prefix}{key}.")
         else:
             found.append(prefix + key)
     return found

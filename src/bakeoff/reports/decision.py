@@ -29,7 +29,7 @@ def remarks(found: Pairwise, shown: Sequence[Pair]) -> Iterator[str]:
         more = counted(len(tested) - len(shown), "more pair")
         yield f"{more} in summary.json; these are the ones next to each other in rank"
     if tested:
-        yield _methods(tested)
+        yield methods(tested)
     if any(pair.detectable is not None for pair in tested):
         yield "MDE: the least difference that so many tasks show with a chance of 80 %"
     if any(_only_the_interval_decides(pair) for pair in shown):
@@ -53,8 +53,8 @@ def _only_the_interval_decides(pair: Pair) -> bool:
     return pair.better is None and interval is not None and not interval.low <= 0 <= interval.high
 
 
-def _methods(tested: Sequence[Pair]) -> str:
-    """Return on how many tasks, and by which tests."""
+def methods(tested: Sequence[Pair]) -> str:
+    """Return on how many tasks pairs that were *tested* were compared, and by which tests."""
     fewest, most = min(p.tasks for p in tested), max(p.tasks for p in tested)
     tasks = counted(most, "shared task") if fewest == most else f"{fewest} to {most:,} shared tasks"
     tests = " or ".join(dict.fromkeys(str(pair.test) for pair in tested))

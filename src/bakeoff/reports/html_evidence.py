@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from bakeoff.reports import in_words
 from bakeoff.reports.evidence import Check, Evidence
 from bakeoff.reports.html_page import opening, quiet
-from bakeoff.reports.html_text import code, conversation, diff, esc
+from bakeoff.reports.html_text import clipped, code, conversation, diff, esc
 
 _SHORT = 2  # messages that need no click
+_LONG = 4_000
 
 
 def evidence(left: Evidence, *, alone: bool) -> str:
@@ -19,7 +20,7 @@ def _parts(left: Evidence, *, alone: bool) -> Iterator[str]:
     if left.phases:
         yield quiet(" · ".join(f"{name} {in_words.seconds(s)}" for name, s in left.phases.items()))
     if left.error:
-        yield f'<p class="fault">{esc(left.error)}</p>'
+        yield f'<p class="fault">{esc(clipped(left.error, _LONG))}</p>'
     for check in left.checks:
         yield _check(check)
     if left.patch:
@@ -27,7 +28,7 @@ def _parts(left: Evidence, *, alone: bool) -> Iterator[str]:
     elif left.patch is not None:
         yield quiet("Nothing was changed.")
     if left.left_out:
-        yield quiet(f"Not in the patch: {', '.join(left.left_out)}")
+        yield quiet(clipped(f"Not in the patch: {', '.join(left.left_out)}", _LONG))
     if left.transcript:
         yield _transcript(left)
     elif left.answer:
@@ -45,4 +46,4 @@ def _transcript(left: Evidence) -> str:
 def _check(check: Check) -> str:
     why = f": {check.explanation}" if check.explanation else ""
     output = opening("What the check printed", code(check.output)) if check.output else ""
-    return quiet(f"{check.scorer} {check.value:.2f}{why}") + output
+    return quiet(clipped(f"{check.scorer} {check.value:.2f}{why}", _LONG)) + output

@@ -98,7 +98,8 @@ def table(columns: Sequence[Column], rows_html: Iterable[Sequence[str]]) -> str:
 def framed(columns: Sequence[Column], rows_html: Iterable[str], *, kind: str = "") -> Iterator[str]:
     """Yield a table in a card around *rows_html*, which may be many."""
     heads = "".join(f'<th scope="col"{_class(c.kind)}>{esc(c.head)}</th>' for c in columns)
-    yield f"<div{_class(f'card table {kind}'.strip())}><table><thead><tr>{heads}</tr></thead><tbody>"
+    shape = _class(f"card table {kind}".strip())
+    yield f'<div{shape} tabindex="0"><table><thead><tr>{heads}</tr></thead><tbody>'
     yield from rows_html
     yield "</tbody></table></div>"
 

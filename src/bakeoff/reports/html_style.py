@@ -41,7 +41,8 @@ p { margin: 0 0 8px; }
 a { color: inherit; text-decoration: none; }
 a:hover, a:focus-visible { color: var(--accent); text-decoration: underline; }
 .below { margin-top: 10px; }
-.quiet { color: var(--quiet); font-size: 13px; }
+.quiet { color: var(--quiet); font-size: 13px; overflow-wrap: anywhere; }
+.remarks { margin-top: 8px; } .remarks p { margin: 0 0 2px; }
 .facts { display: flex; flex-wrap: wrap; gap: 6px 8px; padding: 0; margin: 0; list-style: none; }
 .facts li {
   background: var(--soft); border-radius: 6px; padding: 2px 8px; font-size: 13px;
@@ -60,6 +61,11 @@ a:hover, a:focus-visible { color: var(--accent); text-decoration: underline; }
   border-left: 3px solid var(--warn); background: var(--warn-soft); border-radius: 0 6px 6px 0;
   padding: 8px 12px; font-size: 14px; overflow-wrap: anywhere;
 }
+.answer { padding: 16px 18px; margin-bottom: 14px; border-left: 4px solid var(--neutral); }
+.answer.decided { border-left-color: var(--good); }
+.answer p { font-size: 20px; line-height: 1.35; font-weight: 600; margin: 0 0 4px; overflow-wrap: anywhere; }
+.answer small { color: var(--quiet); font-size: 14px; }
+.answer + .notes { margin: 0 0 14px; }
 .podiums { display: grid; grid-template-columns: repeat(auto-fit, minmax(260px, 1fr)); gap: 12px; }
 @media (min-width: 641px) { .podiums.four { grid-template-columns: 1fr 1fr; } }
 .podium { padding: 14px 16px; display: flex; flex-direction: column; }
@@ -90,6 +96,28 @@ tbody tr:first-child td { border-top: 0; }
 th:first-child, td:first-child, th.left, td.left { text-align: left; }
 td:first-child { white-space: normal; overflow-wrap: anywhere; font-weight: 600; min-width: 160px; }
 td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12px; }
+td.wide { width: 24%; min-width: 120px; } td.wide svg { display: block; overflow: visible; }
+td.words { white-space: normal; min-width: 130px; }
+.axis { stroke: var(--line); } .zero { stroke: var(--quiet); stroke-dasharray: 3 2; }
+.point { fill: var(--bar); stroke: var(--card); stroke-width: 1.5; }
+.grid { max-height: min(720px, 80vh); overflow: auto; }
+.grid th { position: sticky; top: 0; z-index: 1; background: var(--card); }
+.grid th.cell { white-space: normal; overflow-wrap: anywhere; max-width: 220px; min-width: 72px; }
+.grid th, .grid td { padding: 4px 10px; }
+.grid td:first-child { font-weight: 400; }
+.grid td:first-child, .grid th:first-child { position: sticky; left: 0; background: var(--card); }
+.grid th:first-child { z-index: 2; }
+.mark {
+  display: inline-block; min-width: 56px; padding: 1px 8px; border-radius: 5px; font-size: 13px;
+  text-align: center; white-space: nowrap; font-variant-numeric: tabular-nums;
+}
+.mark small, td .mark small { display: inline; color: inherit; opacity: .8; font-size: 11px; }
+.mark.all { background: var(--good-soft); color: var(--good); font-weight: 600; }
+.mark.most { background: var(--accent-soft); color: var(--accent); }
+.mark.some { background: var(--warn-soft); color: var(--warn); }
+.mark.zero { background: var(--bad-soft); color: var(--bad); }
+.mark.broken { background: none; color: var(--bad); box-shadow: inset 0 0 0 1px var(--bad); }
+.mark.none { background: var(--neutral-soft); color: var(--neutral); }
 .chip {
   display: inline-block; border-radius: 999px; padding: 1px 10px; font-size: 12px;
   font-weight: 600; white-space: nowrap;
@@ -117,7 +145,8 @@ td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12p
 .dot { fill: var(--card); stroke: var(--whisker); stroke-width: 1; }
 .whisker { stroke: var(--whisker); stroke-width: 1.5; }
 details.model { margin-bottom: 10px; }
-details.one > summary { color: inherit; }
+details.trial { margin-bottom: 6px; } details.model.trial > summary { padding: 8px 14px; }
+.two + details.model { margin-top: 12px; }
 details.model > summary {
   display: flex; flex-wrap: wrap; gap: 4px 12px; align-items: center; padding: 12px 16px;
   cursor: pointer; list-style: none;
@@ -134,6 +163,7 @@ summary .quiet { margin-left: auto; font-variant-numeric: tabular-nums; }
 .rollout { margin-top: 14px; }
 details.rollout { border-top: 1px solid var(--line); padding-top: 10px; margin-top: 10px; }
 .inside details.rollout > summary { color: var(--text); font-weight: 600; }
+.rollout > summary small { font-weight: 400; color: var(--quiet); }
 .rollout > summary .quiet { font-weight: 400; margin-left: 4px; }
 .inside details { margin-top: 10px; }
 .inside details > summary { cursor: pointer; color: var(--accent); font-size: 14px; }
@@ -165,7 +195,7 @@ pre .del { color: var(--bad); background: var(--bad-soft); }
 .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 12px; }
 .method { padding: 14px 16px; font-size: 14px; color: var(--quiet); }
 .method h3 { color: var(--text); margin-bottom: 6px; }
-footer { margin-top: 40px; color: var(--quiet); font-size: 13px; }
+footer { margin-top: 40px; color: var(--quiet); font-size: 13px; overflow-wrap: anywhere; }
 @media (max-width: 640px) {
   main { padding: 20px 14px 48px; }
   h1 { font-size: 23px; }
@@ -187,6 +217,13 @@ footer { margin-top: 40px; color: var(--quiet); font-size: 13px; }
   td.left { justify-content: flex-start; padding-bottom: 6px; }
   td.left::before { display: none; }
   td[data-name]::before { content: attr(data-name); color: var(--quiet); font-weight: 400; }
+  td.wide { grid-column: 1 / -1; display: block; width: auto; padding: 6px 14px; }
+  td.wide::before { display: none; }
+  td.range { grid-column: 1 / -1; }
+  .grid tr { padding: 6px 0; }
+  .grid td { grid-column: 1 / -1; }
+  .grid td:first-child { font-size: 14px; font-weight: 600; position: static; }
+  .grid td[data-name]::before { overflow-wrap: anywhere; text-align: left; min-width: 0; }
   td small { display: inline; margin-left: 6px; }
   td:first-child small { display: block; margin: 0; }
   summary .quiet { margin-left: 0; width: 100%; }
@@ -194,6 +231,6 @@ footer { margin-top: 40px; color: var(--quiet); font-size: 13px; }
 @media print {
   :root { color-scheme: light; }
   .card, .tile, .chart { break-inside: avoid; }
-  pre { max-height: none; }
+  pre, .grid { max-height: none; }
 }
 """

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.budget import Bill
 from bakeoff.reports.in_words import counted
+from bakeoff.reports.variance_words import more_rollouts
 from bakeoff.stats.summary import Buckets, CandidateSummary, Summary
+
+_MOST_NAMES = 5
 
 
 def conservation(buckets: Buckets) -> str:
@@ -34,16 +37,38 @@ def billed(bill: Bill) -> str | None:
 def reasons(summary: Summary) -> Iterator[str]:
     """Yield for each candidate how its score is known, and what it could be with what is missing."""
     for one in summary.candidates:
-        score, name = one.total.score, one_line(one.candidate)
-        if score.interval is not None:
-            yield f"{name}: interval by {score.interval.method}, {counted(score.tasks, 'task')}"
-        elif score.reason:
-            yield f"{name}: {score.reason}"
-        if bounds := open_bounds(one):
-            yield (
-                f"{name}: with what is missing, the mean of trials lies "
-                f"between {bounds[0]:.3f} and {bounds[1]:.3f}"
-            )
+        for told in _reasons(one):
+            yield f"{one_line(one.candidate)}: {told}"
+
+
+def shared_reasons(summary: Summary) -> Iterator[str]:
+    """Yield the same, but what holds for several candidates only once."""
+    found: dict[str, list[str]] = {}
+    for one in summary.candidates:
+        for told in _reasons(one):
+            found.setdefault(told, []).append(one_line(one.candidate))
+    for told, names in found.items():
+        if len(names) == len(summary.candidates):
+            yield told
+        elif len(names) <= _MOST_NAMES:
+            yield f"{', '.join(names)}: {told}"
+        else:
+            yield f"{counted(len(names), 'candidate')}: {told}"
+
+
+def _reasons(one: CandidateSummary) -> Iterator[str]:
+    score = one.total.score
+    if score.interval is not None:
+        yield f"interval by {score.interval.method}, {counted(score.tasks, 'task')}"
+    elif score.reason:
+        yield score.reason
+    if bounds := open_bounds(one):
+        yield (
+            f"with what is missing, the mean of trials lies "
+            f"between {bounds[0]:.3f} and {bounds[1]:.3f}"
+        )
+    if more := more_rollouts(one.variance):
+        yield more
 
 
 def open_bounds(one: CandidateSummary) -> tuple[float, float] | None:

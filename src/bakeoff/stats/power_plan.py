@@ -13,7 +13,6 @@ from bakeoff.stats.sizing import (
     Size,
     Spread,
     Strictness,
-    known_within,
     measured,
     rollouts_for,
     sizes,
@@ -27,8 +26,7 @@ class Pilot:
     """The run that was measured.
 
     `pair` are the two candidates; of a run with one alone, the other is assumed to be like it.
-    They are the worst of `pairs`. The true variance is between `within` times the measured one;
-    None: the run is too small to say.
+    They are the worst of `pairs`.
     """
 
     run: str
@@ -36,7 +34,6 @@ class Pilot:
     pairs: int
     tasks: int
     rollouts: float | None
-    within: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,26 +90,22 @@ def plan_by_pilot(
         (only,) = summary.candidates
         spread, used = _of_one(only, assumed)
         names: tuple[str, ...] = (only.candidate,)
+        tasks, rollouts = only.total.score.tasks, only.variance.rollouts
     else:
         found, spread = _worst(summary, pair)
         names, used = (found.first, found.second), {}
-    pilot = Pilot(
-        run=summary.run,
-        pair=names,
-        pairs=len(summary.pairwise.pairs) if summary.pairwise and pair is None else 1,
-        tasks=spread.tasks or 0,
-        rollouts=spread.rollouts,
-        within=known_within(spread.tasks),
-    )
-    planned = _planned(replace(wish, tasks=wish.tasks or pilot.tasks), spread)
+        tasks, rollouts = found.tasks, spread.rollouts
+    planned = _planned(replace(wish, tasks=wish.tasks or tasks), spread, of_pilot=rollouts)
+    pairs = len(summary.pairwise.pairs) if summary.pairwise and pair is None else 1
+    pilot = Pilot(run=summary.run, pair=names, pairs=pairs, tasks=tasks, rollouts=rollouts)
     return replace(planned, pilot=pilot, assumed=used)
 
 
-def _planned(wish: Wish, spread: Spread) -> PowerPlan:
+def _planned(wish: Wish, spread: Spread, *, of_pilot: float | None = None) -> PowerPlan:
     difference, strictness = wish.difference, wish.strictness
     wished = {*ROLLOUTS, wish.rollouts or 1}
-    if spread.rollouts is not None and spread.rollouts.is_integer():
-        wished.add(int(spread.rollouts))
+    if of_pilot is not None and math.isclose(of_pilot, round(of_pilot)):
+        wished.add(round(of_pilot))
     found = sizes(difference, spread, strictness, rollouts=sorted(wished), at_hand=wish.tasks)
     enough = None
     if wish.tasks is not None:
@@ -181,5 +174,4 @@ def _of_one(only: CandidateSummary, assumed: Assumed) -> tuple[Spread, dict[str,
         used["noise"] = assumed.noise
     else:
         spread = assumed.apart(between=split.between, within=split.within)
-    spread = replace(spread, clipped=split.clipped, rollouts=split.rollouts, tasks=score.tasks)
-    return spread, used
+    return replace(spread, clipped=split.clipped), used

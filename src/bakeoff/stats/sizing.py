@@ -11,16 +11,15 @@ Both are assumed where there is nothing to go by, or measured in a run that was 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 from bakeoff.core.plan import Plan
 from bakeoff.stats import power
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.variance import VarianceSplit
+from bakeoff.stats.variance_bounds import Part, bounds
 
 ROLLOUTS = (1, 2, 4, 8, 16)
 _MOST_ROLLOUTS = 1_000  # nobody repeats a task more often than that
-_SMALLEST_PILOT = 6  # tasks: of fewer, a variance is not known within any useful factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +48,9 @@ class Strictness:
 class Spread:
     """Why the difference between two candidates varies from task to task; None is unknown.
 
-    `observed` is the whole variance as it was measured, with `rollouts` rollouts on `tasks` tasks.
-    `clipped` says that `between` came out negative and was set to 0.
+    `observed` is the whole variance as it was measured, with `rollouts` rollouts on `tasks` tasks
+    (where the two have unequal numbers: as many as make the same noise), `noise_df` how much the
+    noise was measured by. `clipped` says that `between` came out negative and was set to 0.
     """
 
     between: float | None
@@ -59,12 +59,23 @@ class Spread:
     observed: float | None = None
     rollouts: float | None = None
     tasks: int | None = None
+    noise_df: float | None = None
 
     def variance(self, rollouts: float) -> float | None:
         """Return the variance of a task's difference after *rollouts*, where that is known."""
         if self.between is not None and self.noise is not None:
             return self.between + self.noise / rollouts
         return self.observed if rollouts == self.rollouts else None
+
+    def bounds(self, rollouts: float) -> tuple[float, float] | None:
+        """Return where that variance lies, in 95 of 100 runs like the one it was measured in."""
+        if self.observed is None or self.rollouts is None or self.tasks is None:
+            return None
+        parts = [Part(value=self.observed, df=self.tasks - 1)]
+        if self.noise and self.noise_df is not None:
+            less_or_more = self.noise * (1 / rollouts - 1 / self.rollouts)
+            parts.append(Part(value=less_or_more, df=self.noise_df))
+        return bounds(parts)
 
     def step(self, rollouts: float) -> float:
         """Return the least step of a task's mean; rollouts that are all alike make none smaller."""
@@ -98,7 +109,8 @@ class Assumed:
 class Size:
     """A run that is large enough; `trials` are those of all candidates.
 
-    `by_formula` is Miller's number of tasks, without what an exact test takes beyond it.
+    `by_formula` is Miller's number of tasks, without what an exact test takes beyond it. `likely`
+    is where the number lies in 95 of 100 pilots; None where there was none, or a tiny one.
     `detectable` is the least difference that the tasks at hand show with so many rollouts.
     """
 
@@ -106,6 +118,7 @@ class Size:
     tasks: int
     trials: int
     by_formula: float
+    likely: tuple[int, int] | None
     detectable: float | None
 
 
@@ -118,20 +131,35 @@ def sizes(
     at_hand: int | None = None,
 ) -> tuple[Size, ...]:
     """Return how many tasks each number of *rollouts* takes, as far as that is known."""
-    found = []
-    for k in rollouts:
-        tasks, variance = tasks_for(difference, spread, strictness, rollouts=k), spread.variance(k)
-        if tasks is None or variance is None:
-            continue
-        seen = None if at_hand is None else seen_with(at_hand, spread, strictness, rollouts=k)
-        formula = power.tasks_needed(
-            difference, variance=variance, level=strictness.level, power=strictness.power
+    return tuple(
+        Size(
+            rollouts=k,
+            tasks=tasks,
+            trials=tasks * k * strictness.candidates,
+            by_formula=power.tasks_needed(
+                difference,
+                variance=spread.variance(k) or 0.0,
+                level=strictness.level,
+                power=strictness.power,
+            ),
+            likely=_likely(difference, spread, strictness, rollouts=k),
+            detectable=at_hand and seen_with(at_hand, spread, strictness, rollouts=k),
         )
-        trials = tasks * k * strictness.candidates
-        found.append(
-            Size(rollouts=k, tasks=tasks, trials=trials, by_formula=formula, detectable=seen)
-        )
-    return tuple(found)
+        for k in rollouts
+        if (tasks := tasks_for(difference, spread, strictness, rollouts=k)) is not None
+    )
+
+
+def _likely(
+    difference: float, spread: Spread, strictness: Strictness, *, rollouts: int
+) -> tuple[int, int] | None:
+    found, middle = spread.bounds(rollouts), spread.variance(rollouts)
+    if found is None or middle is None:
+        return None
+    # what was clipped may lie beside its bounds
+    ends = min(found[0], middle), max(found[1], middle)
+    low, high = (_enough(difference, end, spread.step(rollouts), strictness) for end in ends)
+    return low, high
 
 
 def tasks_for(
@@ -141,13 +169,12 @@ def tasks_for(
     variance = spread.variance(rollouts)
     if variance is None:
         return None
-    return power.to_decide(
-        difference,
-        variance=variance,
-        step=spread.step(rollouts),
-        level=strictness.level,
-        power=strictness.power,
-    )
+    return _enough(difference, variance, spread.step(rollouts), strictness)
+
+
+def _enough(difference: float, variance: float, step: float, strictness: Strictness) -> int:
+    level, chance = strictness.level, strictness.power
+    return power.to_decide(difference, variance=variance, step=step, level=level, power=chance)
 
 
 def seen_with(
@@ -184,36 +211,31 @@ def measured(pair: Pair, splits: Mapping[str, VarianceSplit]) -> Spread | None:
         return None
     first, second = splits[pair.first], splits[pair.second]
     observed = pair.se**2 * pair.tasks
-    alike = first.rollouts is not None and first.rollouts == second.rollouts
-    between = noise = None
-    if first.within is not None and second.within is not None:
-        noise = first.within + second.within
-        means = first.within / (first.rollouts or 1) + second.within / (second.rollouts or 1)
-        between = observed - means
+    rollouts = first.rollouts if first.rollouts == second.rollouts else None
+    if first.within is None or second.within is None:
+        return Spread(
+            between=None, noise=None, observed=observed, rollouts=rollouts, tasks=pair.tasks
+        )
+    noise = first.within + second.within
+    of_means = first.within / (first.rollouts or 1) + second.within / (second.rollouts or 1)
     return Spread(
-        between=None if between is None else max(between, 0.0),
+        between=max(observed - of_means, 0.0),
         noise=noise,
-        clipped=between is not None and between < 0,
+        clipped=observed < of_means,
         observed=observed,
-        rollouts=first.rollouts if alike else None,
+        rollouts=rollouts or (noise / of_means if of_means else first.rollouts),
         tasks=pair.tasks,
+        noise_df=_df(first, second),
     )
 
 
-def known_within(tasks: int | None) -> tuple[float, float] | None:
-    """Return the factors between which the true variance lies, as a part of the measured one.
-
-    As of normal differences, in 95 of 100 pilots; None where the pilot is too small to say.
-    """
-    if tasks is None or tasks < _SMALLEST_PILOT:
-        return None
-    z = NormalDist().inv_cdf(0.975)
-    return 1 / _chi_squared_over_df(z, tasks - 1), 1 / _chi_squared_over_df(-z, tasks - 1)
-
-
-def _chi_squared_over_df(z: float, df: int) -> float:
-    """Return the quantile of chi-squared at the normal quantile *z* (Wilson and Hilferty, 1931)."""
-    return (1 - 2 / (9 * df) + z * math.sqrt(2 / (9 * df))) ** 3
+def _df(first: VarianceSplit, second: VarianceSplit) -> float | None:
+    """Return the degrees of freedom of the noise of both together (Satterthwaite)."""
+    parts = [
+        ((one.within or 0.0), one.tasks * ((one.rollouts or 1) - 1)) for one in (first, second)
+    ]
+    unsure = math.fsum(value**2 / df for value, df in parts if value)
+    return math.fsum(value for value, _ in parts) ** 2 / unsure if unsure else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

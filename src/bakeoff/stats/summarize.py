@@ -10,6 +10,7 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
 from bakeoff.stats.estimate_anytime import estimate_drawn
+from bakeoff.stats.fairness import unlike
 from bakeoff.stats.paired_anytime import Drawn
 from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
 from bakeoff.stats.passk import mean_pass, pass_at_k, pass_hat_k
@@ -139,7 +140,7 @@ def summarize(
         rollouts=rollouts,
         buckets=_merged(c.total.buckets for c in candidates),
         candidates=candidates,
-        notes=_notes(candidates),
+        notes=(*_notes(candidates), *unlike(plan)),
         pairwise=compared,
     )
 

@@ -97,6 +97,9 @@ def find_run(reference: str, output: Path) -> Path:
         for folder in (output / reference, path, path / INNER):
             if reference and (folder / LEDGER).is_file():
                 return folder
+        if len(path.parts) > 1:
+            why = f"there is no {LEDGER} in it" if path.is_dir() else "it is not there"
+            raise UsageError(f"{reference} is not the folder of a run: {why}")
     runs = list_runs(output)
     if not runs:
         raise UsageError(f"there are no runs in {output}; start one with: bakeoff run SUITE")

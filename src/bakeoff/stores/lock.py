@@ -9,12 +9,14 @@ from pathlib import Path
 from bakeoff._lib.clock import now
 from bakeoff.core.errors import UsageError
 
+LOCK = "writer.lock"
+
 
 class FolderLock:
     """Held while this process writes to a folder; the system releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor = os.open(folder / "writer.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -62,12 +62,13 @@ class SqliteLedger:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / LEDGER
+        self._held: sqlite3.Connection | None = None
         if not self._path.is_file():
             raise UsageError(f"{folder} holds no {LEDGER}: it is not the folder of a run")
 
     def planned(self) -> Plan:
         """Return the plan of the run, whole."""
-        with closing(self._open()) as db:
+        with self._reading() as db:
             tasks = {
                 row: unpack(body, Task) for row, body in db.execute("SELECT row, body FROM task")
             }
@@ -92,7 +93,7 @@ class SqliteLedger:
 
     def known(self) -> tuple[dict[str, Task], dict[str, Seat]]:
         """Return every task and every candidate ever planned here, the newest of each id."""
-        with closing(self._open()) as db:
+        with self._reading() as db:
             tasks = (unpack(b, Task) for (b,) in db.execute("SELECT body FROM task ORDER BY row"))
             seats = (
                 unpack(b, Seat) for (b,) in db.execute("SELECT body FROM candidate ORDER BY row")
@@ -102,7 +103,7 @@ class SqliteLedger:
     def finished(self) -> int:
         """Return how many trials of the plan a resume would leave alone."""
         final = tuple(status.value for status in Status if status.final)
-        with closing(self._open()) as db:
+        with self._reading() as db:
             query = (
                 f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status IN (?, ?)"
             )
@@ -115,7 +116,7 @@ class SqliteLedger:
 
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body."""
-        with closing(self._open()) as db:
+        with self._reading() as db:
             for row in db.execute(_ROW):
                 yield TrialRow(*row)
 
@@ -126,22 +127,25 @@ class SqliteLedger:
         candidate: str | None = None,
         rollouts: int | None = None,
     ) -> Iterator[TrialRecord]:
-        """Yield each recorded trial with the attempt that counts, or just those of a part."""
+        """Yield each recorded trial with the attempt that counts, or just those of a part.
+
+        Those of chosen *tasks* come task by task, all others rollout by rollout.
+        """
         part = {
             "tasks": None if tasks is None else json.dumps(list(tasks)),
             "candidate": candidate,
             "rollouts": rollouts,
         }
-        with closing(self._open()) as db:
-            for row in db.execute(
-                f"{_RECORD} AND NOT a.superseded {_PART} ORDER BY a.rollout, a.task, a.candidate",
-                part,
-            ):
+        order = (
+            "a.rollout, a.task, a.candidate" if tasks is None else "a.task, a.candidate, a.rollout"
+        )
+        with self._reading() as db:
+            for row in db.execute(f"{_RECORD} AND NOT a.superseded {_PART} ORDER BY {order}", part):
                 yield self._record(row)
 
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts of the trials called *name*: in full, or only by task id."""
-        with closing(self._open()) as db:
+        with self._reading() as db:
             found = db.execute(
                 f"{_RECORD} AND (t.id = :name OR t.id || '@' || c.id || '#' || a.rollout = :name"
                 " OR t.id || '@' || c.id = :name) ORDER BY a.rollout, a.candidate, a.number",
@@ -151,7 +155,7 @@ class SqliteLedger:
 
     def billed(self) -> Bill:
         """Return what the run was billed in all: every attempt, with its roles."""
-        with closing(self._open()) as db:
+        with self._reading() as db:
             cost, tokens, unsure_usd, unsure_tokens, unpriced = db.execute(_BILLED).fetchone()
         return Bill(
             cost_usd=cost,
@@ -166,7 +170,7 @@ class SqliteLedger:
     ) -> TrialRecord:
         task_id, category, candidate_id, rollout, blob, body = row
         if body is None:
-            body = (self._folder / BLOBS / str(blob)).read_bytes()
+            body = self._blob(str(blob))
         return TrialRecord(
             task_id=task_id,
             category=category,
@@ -174,6 +178,35 @@ class SqliteLedger:
             rollout=rollout,
             attempt=unpack(body, Attempt),
         )
+
+    def _blob(self, name: str) -> bytes:
+        path = self._folder / BLOBS / name
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be read: {error.strerror}; a part of the run is missing there"
+            ) from error
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """Read the ledger as it is now until the end of the block, whatever is written meanwhile."""
+        with closing(self._open()) as db:
+            db.execute("BEGIN")
+            db.execute("SELECT 1 FROM meta LIMIT 1").fetchone()
+            self._held = db
+            try:
+                yield
+            finally:
+                self._held = None
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if self._held is not None:
+            yield self._held
+            return
+        with closing(self._open()) as db:
+            yield db
 
     def _open(self) -> sqlite3.Connection:
         uri = f"file:{quote(str(self._path.resolve()))}?mode=ro"

@@ -1,0 +1,43 @@
+"""`bakeoff report`."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from bakeoff.cli.options import add_output, add_run, new_parser
+
+_EXAMPLES = """\
+  bakeoff report
+  bakeoff report latest --format html,csv --to reports/today
+  bakeoff report latest --format junit --to build"""
+
+
+def parser() -> ArgumentParser:
+    """Return what the command takes."""
+    p = new_parser(
+        "report",
+        "Write a report of a run: one HTML file that needs nothing else, or other forms.\n"
+        "It prints the path of each file. A run that is not over is reported as far as it is.",
+        examples=_EXAMPLES,
+    )
+    add_run(p)
+    p.add_argument("--format", type=_names, default=["html"], metavar="NAMES", dest="formats",
+                   help="html, csv (a line for each trial), json, junit, md; several with commas "
+                   "(default: html)")  # fmt: skip
+    p.add_argument("--to", type=Path, metavar="FOLDER",
+                   help="where to write (default: the folder of the run)")  # fmt: skip
+    add_output(p)
+    return p
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()] or [text]
+
+
+def main(args: Namespace) -> int:
+    """Write the files, and print where they are."""
+    from bakeoff import api
+    from bakeoff._lib.untrusted import for_terminal
+
+    for path in api.report(args.run, output=args.output, to=args.to, formats=args.formats):
+        print(for_terminal(str(path)))
+    return 0

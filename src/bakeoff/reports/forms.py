@@ -1,0 +1,48 @@
+"""The forms that a report of a run comes in, and how they become files."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bakeoff._lib.atomic import replacing
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.untrusted import well_formed
+from bakeoff.core.errors import UsageError
+from bakeoff.reports import csv_trials, html_run, json_report, junit_report, markdown_report
+from bakeoff.reports.findings import Findings
+
+_FORMS: dict[str, tuple[str, Callable[[Findings], Iterator[str]]]] = {
+    "html": ("report.html", html_run.render),
+    "csv": ("report.csv", csv_trials.render),
+    "json": ("report.json", json_report.render),
+    "junit": ("junit.xml", junit_report.render),
+    "md": ("report.md", markdown_report.render),
+}
+
+
+def check(formats: Iterable[str]) -> tuple[str, ...]:
+    """Return *formats*, each once; one that there is not is the user's mistake."""
+    chosen = tuple(dict.fromkeys(formats))
+    for name in chosen:
+        if name not in _FORMS:
+            hint = did_you_mean(name, _FORMS)
+            raise UsageError(f"a report has no format {name!r}; {hint}")
+    return chosen
+
+
+def write_report(findings: Findings, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Write *findings* into *folder* in each of *formats*, and return the files."""
+    written = []
+    for name in formats:
+        file_name, render = _FORMS[name]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(folder / file_name, durable=False) as file:
+                for part in render(findings):
+                    file.write(well_formed(part).encode())
+        except OSError as error:
+            raise UsageError(
+                f"{folder / file_name} cannot be written: {error.strerror}; "
+                "choose another folder with --to"
+            ) from error
+        written.append(folder / file_name)
+    return written

@@ -1,0 +1,54 @@
+"""A run as JSON: its summary, its tasks by candidate, and each trial without what was said in it."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from bakeoff.reports.findings import Findings
+
+
+def render(findings: Findings) -> Iterator[str]:
+    """Yield one object, part by part; what is unknown is null."""
+    head = {
+        "run": findings.called,
+        "made_at": findings.made_at,
+        "running": findings.running,
+        "standing": findings.standing,
+        "manifest": findings.manifest,
+        "summary": findings.summary,
+    }
+    yield "{\n"
+    for name, value in head.items():
+        yield f" {_text(name)}: {_text(value)},\n"
+    yield ' "tasks": ['
+    yield from _list(findings.by_task)
+    yield '],\n "trials": ['
+    yield from _list(_trials(findings))
+    yield "]\n}\n"
+
+
+def _trials(findings: Findings) -> Iterator[object]:
+    for row in findings.trials.rows():
+        data = row._asdict()
+        for name in ("passed", "fault_transient"):  # the database has them as 0 and 1
+            data[name] = None if data[name] is None else bool(data[name])
+        yield data
+    for trial in findings.missing():
+        yield {
+            "task_id": trial.task.id,
+            "category": trial.task.category,
+            "candidate_id": trial.candidate.id,
+            "rollout": trial.rollout,
+            "status": findings.why_missing(trial.candidate.id).replace(" ", "_"),
+        }
+
+
+def _list(values: Iterable[object]) -> Iterator[str]:
+    between = "\n  "
+    for value in values:
+        yield between + _text(value)
+        between = ",\n  "
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

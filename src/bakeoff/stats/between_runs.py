@@ -1,0 +1,138 @@
+"""Two runs compared on the tasks they share: the same candidate before and after, or one and another.
+
+Tasks are the same where their names are. Each difference is that of task means, after - before, and
+is tested as two candidates of one run are.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bakeoff.core.record import TrialRow
+from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
+
+BEFORE, AFTER = "before", "after"
+_MOST_SAMPLED = 10_000
+_ROUNDING = 1e-12
+
+
+@dataclass(slots=True)
+class _Cell:
+    n: int = 0
+    total: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.n
+
+
+Marks = Mapping[str, Mapping[str, _Cell]]
+"""By candidate and task: how many scores, and their sum."""
+
+
+def marks(rows: Iterable[TrialRow]) -> Marks:
+    """Return what is scored of a run; what has no score is missing data."""
+    found: dict[str, dict[str, _Cell]] = {}
+    for row in rows:
+        mine = found.setdefault(row.candidate_id, {})
+        if row.score is not None:
+            cell = mine.setdefault(row.task_id, _Cell())
+            cell.n += 1
+            cell.total += row.score
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A task whose mean score is another one than before."""
+
+    task: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """A candidate of the run before against one of the run after, mostly the same.
+
+    The means are those over the tasks that both have a score on. The first of `pair` is the one
+    after. `moved` are the tasks that changed, the worst losses first.
+    """
+
+    before: str
+    after: str
+    mean_before: float | None
+    mean_after: float | None
+    pair: Pair
+    moved: tuple[Moved, ...]
+
+    @property
+    def worse(self) -> bool:
+        """Whether it is sure that it was better before."""
+        return self.pair.better == BEFORE
+
+
+def contrasts(
+    before: Marks, after: Marks, couples: Sequence[tuple[str, str]], *, level: float = 0.95
+) -> tuple[Contrast, ...]:
+    """Compare each couple of a candidate before and one after, allowing for their number."""
+    nothing: Mapping[str, _Cell] = {}
+    columns = [(before.get(old, nothing), after.get(new, nothing)) for old, new in couples]
+    most = _MOST_SAMPLED // max(len(couples), 1)
+    pairs = decide(
+        [_compared(*both, level=level, most_sampled=most) for both in columns], level=level
+    )
+    return tuple(
+        _contrast(couple, both, pair)
+        for couple, both, pair in zip(couples, columns, pairs, strict=True)
+    )
+
+
+def _contrast(
+    couple: tuple[str, str], both: tuple[Mapping[str, _Cell], Mapping[str, _Cell]], pair: Pair
+) -> Contrast:
+    old, new = both
+    shared = sorted(old.keys() & new.keys())
+    return Contrast(
+        before=couple[0],
+        after=couple[1],
+        mean_before=_mean([old[task].mean for task in shared]),
+        mean_after=_mean([new[task].mean for task in shared]),
+        pair=pair,
+        moved=_moved(old, new, shared),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _compared(
+    old: Mapping[str, _Cell], new: Mapping[str, _Cell], *, level: float, most_sampled: int
+) -> Pair:
+    tasks = sorted({*old, *new})
+    return compare(
+        _means(AFTER, new, tasks),
+        _means(BEFORE, old, tasks),
+        level=level,
+        most_sampled=most_sampled,
+    )
+
+
+def _means(name: str, cells: Mapping[str, _Cell], tasks: Sequence[str]) -> TaskMeans:
+    return TaskMeans(
+        candidate=name,
+        means=[cells[task].mean if task in cells else math.nan for task in tasks],
+        binary=all(cell.n == 1 and cell.total in {0, 1} for cell in cells.values()),
+    )
+
+
+def _moved(
+    old: Mapping[str, _Cell], new: Mapping[str, _Cell], shared: Sequence[str]
+) -> tuple[Moved, ...]:
+    found = [
+        Moved(task=task, before=old[task].mean, after=new[task].mean)
+        for task in shared
+        if abs(new[task].mean - old[task].mean) > _ROUNDING
+    ]
+    return tuple(sorted(found, key=lambda one: (one.after - one.before, one.task)))

@@ -1,0 +1,157 @@
+"""`bakeoff compare`: two runs in folders, a real server between them that got better or worse."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bakeoff as package
+from support.cli import Ended, bakeoff
+from support.loopback import Asked, Loopback, Reply, chat
+
+TASKS = 24
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    return write(tmp_path, "suite.json", "say {}")
+
+
+def write(folder: Path, name: str, prompt: str, *, more: int = 0) -> Path:
+    tests = [
+        {"id": f"t{n:02}", "prompt": prompt.format(f"{n:02}"), "expected": f"{n:02}"}
+        for n in range(TASKS + more)
+    ]
+    path = folder / name
+    path.write_text(json.dumps({"tests": tests}))
+    return path
+
+
+def knowing(*share: int) -> Callable[[Asked], Reply]:
+    """Answers that are right where the number has one of these remainders by 4."""
+
+    def answer(asked: Asked) -> Reply:
+        number = int(asked.prompt.split()[-1])
+        return chat(f"{number:02}" if number % 4 in share else "?")
+
+    return answer
+
+
+def run(
+    suite: Path,
+    name: str,
+    answer: Callable[[Asked], Reply],
+    *,
+    models: str = "m",
+    limit: int | None = None,
+) -> None:
+    with Loopback(answer) as server:
+        package.run(
+            suite,
+            models=models.split(),
+            base_url=server.url,
+            limit=limit,
+            folder=suite.parent / name,
+        )
+
+
+def compare(folder: Path, *words: str) -> Ended:
+    ended = bakeoff("compare", folder / "old", folder / "new", *words, folder=folder)
+    assert "Traceback" not in ended.err
+    return ended
+
+
+def test_what_became_worse_is_told_with_its_tasks_and_can_fail_a_pipeline(
+    suite: Path, tmp_path: Path
+) -> None:
+    run(suite, "old", knowing(0, 1, 2, 3))
+    run(suite, "new", knowing(0, 1, 2))
+    ended = compare(tmp_path)
+    assert ended.code == 0, ended.err
+    assert "old → new: 24 shared tasks" in ended.out
+    assert "m: worse on 6 tasks: t03 1.00 → 0.00, t07 1.00 → 0.00" in ended.out
+    assert "verdict: m: worse than before, by 0.250" in ended.out
+    assert "1.000" in ended.out
+    assert "0.750" in ended.out
+    assert compare(tmp_path, "--fail-if-worse").code == 5
+    back = bakeoff(
+        "compare", tmp_path / "new", tmp_path / "old", "--fail-if-worse", folder=tmp_path
+    )
+    assert back.code == 0
+    assert "better than before, by 0.250" in back.out
+
+
+def test_luck_is_no_verdict(suite: Path, tmp_path: Path) -> None:
+    run(suite, "old", knowing(0, 1))
+    run(suite, "twin", knowing(0, 1))
+    same = bakeoff(
+        "compare", tmp_path / "old", tmp_path / "twin", "--fail-if-worse", folder=tmp_path
+    )
+    assert same.code == 0
+    assert "the same score on each of 24 tasks" in same.out
+    assert "no decision (no difference was seen)" in same.out
+
+
+def test_json_has_every_number_and_every_task(suite: Path, tmp_path: Path) -> None:
+    run(suite, "old", knowing(0))
+    run(suite, "new", knowing(0, 1, 2, 3))
+    told: dict[str, Any] = json.loads(compare(tmp_path, "--json").out)
+    assert (told["before"], told["after"], told["tasks"]) == ("old", "new", TASKS)
+    (one,) = told["contrasts"]
+    assert (one["mean_before"], one["mean_after"]) == (0.25, 1.0)
+    assert one["pair"]["difference"] == 0.75
+    assert one["pair"]["better"] == "after"
+    assert len(one["moved"]) == 18
+    found = package.compare(tmp_path / "old", tmp_path / "new")
+    assert found.contrasts[0].pair.p == one["pair"]["p"]
+    assert not found.worse
+
+
+def test_what_else_changed_is_said(suite: Path, tmp_path: Path) -> None:
+    run(suite, "old", knowing(0))
+    other = write(tmp_path, "other.json", "please say {}", more=3)
+    (tmp_path / "run.toml").write_text(f'suites = ["{other.name}"]\n[limits]\ntime_s = 77\n')
+    run(tmp_path / "run.toml", "new", knowing(0, 1))
+    told = compare(tmp_path).out
+    assert "tasks only in the run before: 0; only in the run after: 3" in told
+    assert (
+        "note: 24 of the tasks differ in messages: 't00', 't01', 't02', 't03', 't04', and 19 more"
+        in told
+    )
+    assert "note: candidate 'm' differs in model.base_url" in told
+    assert "note: they were run under other conditions: limits.time_s" in told
+
+
+def test_other_candidates_are_compared_each_with_each_or_as_named(
+    suite: Path, tmp_path: Path
+) -> None:
+    run(suite, "old", knowing(0), models="a b")
+    run(suite, "new", knowing(0, 1, 2, 3), models="c")
+    told = compare(tmp_path).out
+    assert "verdict: a → c: better than before" in told
+    assert "verdict: b → c: better than before" in told
+    told = compare(tmp_path, "--pair", "b,c").out
+    assert "verdict: b → c" in told
+    assert "a → c" not in told
+
+
+def test_what_cannot_be_compared_is_said(suite: Path, tmp_path: Path) -> None:
+    run(suite, "old", knowing(0), limit=1)
+    run(suite, "new", knowing(0), limit=1)
+    strange = tmp_path / "strange.json"
+    strange.write_text('{"tests": [{"id": "x", "prompt": "say 1", "expected": "1"}]}')
+    run(strange, "strange", knowing(0))
+    old, new = tmp_path / "old", tmp_path / "new"
+    for words, told in (
+        ((old, old), "old would be compared with itself"),
+        ((old, tmp_path / "none"), "none is not the folder of a run: it is not there"),
+        ((old, new, "--pair", "m"), "'m' is not a pair: write the names of two candidates"),
+        ((old, new, "--pair", "m,x"), "'x' is not in the run after; there are: m"),
+        ((old, tmp_path / "strange"), "old and strange have no task in common"),
+    ):
+        ended = bakeoff("compare", *words, folder=tmp_path)
+        assert ended.code in {1, 2}, words
+        assert told in ended.err
+        assert "Traceback" not in ended.err

@@ -1,0 +1,81 @@
+"""Candidates that were not asked alike: said where it is a mistake, silent where it is the question."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
+from bakeoff.core.values import Json
+from bakeoff.stats.fairness import unlike
+from bakeoff.stats.summarize import summarize
+from support.plans import plan, task
+
+
+def asked(name: str, id: str | None = None, **parameters: Json) -> Candidate:  # noqa: A002
+    model = ModelSpec(provider="ollama", name=name, parameters=parameters)
+    return Candidate(id=id or name, model=model)
+
+
+def notes(*candidates: Candidate, of_task: Mapping[str, Json] | None = None) -> list[str]:
+    return list(unlike(plan(task(parameters=of_task or {}), candidates=candidates)))
+
+
+def test_a_temperature_that_only_one_model_has_is_said() -> None:
+    assert notes(asked("a", temperature=0), asked("b", temperature=0), asked("c")) == [
+        "not asked alike: temperature is 0 (a, b), not set (c); a difference may come from that"
+    ]
+
+
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        [asked("a"), asked("b")],
+        [asked("a", temperature=0), asked("b", temperature=0.0)],
+        [asked("a", max_tokens=64), asked("b", max_completion_tokens=64)],
+        [asked("a", num_ctx=4096), asked("b")],
+        [asked("a", "cold", temperature=0), asked("a", "warm", temperature=1)],
+        [asked(name, f"{name}{heat}", temperature=heat) for name in ("a", "b") for heat in (0, 1)],
+        [asked("a", temperature=1)],
+    ],
+    ids=["nothing", "same", "names", "own kind", "one model", "full sweep", "alone"],
+)
+def test_what_is_equal_or_the_question_itself_is_not(candidates: list[Candidate]) -> None:
+    assert notes(*candidates) == []
+
+
+def test_a_sweep_that_only_one_model_has_is_said() -> None:
+    (note,) = notes(
+        asked("a", "cold", temperature=0),
+        asked("a", "warm", temperature=1),
+        asked("b", temperature=0),
+    )
+    assert "temperature is 0 (cold, b), 1 (warm)" in note
+
+
+def test_what_the_tasks_set_for_all_counts_where_a_model_sets_nothing() -> None:
+    both = asked("a", max_tokens=64), asked("b")
+    assert notes(*both, of_task={"max_tokens": 64}) == []
+    (note,) = notes(*both, of_task={"max_tokens": 128})
+    assert "the limit of tokens is 64 (a), 128 (b)" in note
+
+
+def test_agents_with_unequal_time_are_said_and_many_names_are_cut() -> None:
+    many = [replace(asked(f"m{n}"), agent=AgentSpec(name="shell")) for n in range(5)]
+    fast = replace(asked("x"), agent=AgentSpec(name="codex", time_s=60))
+    assert notes(*many, fast) == [
+        "not asked alike: the time limit is not set (m0, m1, m2 and 2 more), 60 s (x); "
+        "a difference may come from that"
+    ]
+
+
+def test_a_script_is_asked_nothing() -> None:
+    scripted = Candidate(id="s", model=ModelSpec(provider="scripted", name="echo"))
+    assert notes(asked("a", temperature=0), scripted) == []
+
+
+def test_a_summary_has_it_among_its_notes() -> None:
+    given = plan(task(), candidates=[asked("a", top_p=0.9), asked("b")])
+    assert [note for note in summarize(given, []).notes if "alike" in note] == [
+        "not asked alike: top_p is 0.9 (a), not set (b); a difference may come from that"
+    ]

@@ -1,0 +1,116 @@
+"""The answer of a run in words, and which tasks tell most."""
+
+from collections.abc import Sequence
+
+from bakeoff.core.plan import Plan
+from bakeoff.core.record import TrialRow
+from bakeoff.reports import in_words
+from bakeoff.reports.answer import Answer, answer
+from bakeoff.reports.summary_words import shared_reasons
+from bakeoff.stats.by_task import TaskSummary
+from bakeoff.stats.summarize import summarize
+from bakeoff.stats.telling import telling
+from support.plans import candidate, plan, scored_by, tasks
+from support.rows import fault, row
+
+
+def bench(*names: str, count: int = 40, rollouts: int = 1) -> Plan:
+    given = tasks(count, scorers=scored_by("exact"))
+    return plan(*given, candidates=[candidate(name) for name in names], rollouts=rollouts)
+
+
+def scores(name: str, right: int, *, of: int = 40) -> list[TrialRow]:
+    return [row(f"t{n:04}", float(n < right), candidate_id=name) for n in range(of)]
+
+
+def told(given: Plan, rows: Sequence[TrialRow]) -> Answer:
+    return answer(summarize(given, rows))
+
+
+def test_one_candidate_is_told_with_its_score_and_interval() -> None:
+    found = told(bench("solo"), scores("solo", 30))
+    assert found.told == "solo scores 0.750, between 0.598 and 0.858 at 95 %."
+    assert found.why == "On 40 tasks; interval by wilson, for other tasks like these."
+    assert not found.decided
+
+
+def test_one_task_has_a_score_and_the_reason_why_there_is_no_interval() -> None:
+    found = told(bench("solo", count=1), scores("solo", 1, of=1))
+    assert found.told == "solo scores 1.000 on 1 task."
+    assert found.why == "One task: no spread between tasks to measure."
+
+
+def test_what_nobody_checked_has_no_score_and_a_way_to_get_one() -> None:
+    found = told(bench("solo", count=2), [row("t0000", None, candidate_id="solo")])
+    assert found.told == "solo has no score."
+    assert "add what is expected, or a scorer" in found.why
+
+
+def test_nothing_recorded_is_no_score_and_no_crash() -> None:
+    assert told(bench("solo"), []).told == "solo has no score."
+    assert told(bench("a", "b", "c"), []) == Answer(
+        told="Nobody can be compared.", why="No two candidates have two scored tasks in common."
+    )
+
+
+def test_a_decision_names_the_better_one_as_it_is_written() -> None:
+    found = told(bench("good", "bad"), [*scores("good", 38), *scores("bad", 10)])
+    assert found.told == "good is better than bad, by 0.700."
+    assert found.why.startswith("On 40 shared tasks the difference is +0.700, between +0.5")
+    assert found.why.endswith("; p < 0.001 by McNemar, exact.")
+    assert found.decided
+
+
+def test_where_nothing_is_sure_it_is_said_what_is_missing() -> None:
+    found = told(bench("one", "other"), [*scores("one", 21), *scores("other", 20)])
+    assert found.told.startswith("No decision between one and other (needs about")
+    assert not found.decided
+
+
+def test_the_best_of_many_is_told_with_its_lead_over_the_next() -> None:
+    rows = [*scores("low", 2), *scores("top", 40), *scores("mid", 20)]
+    found = told(bench("low", "mid", "top"), rows)
+    assert found.told == "top is the best of 3."
+    assert found.why.startswith("top is ahead of mid, the next, by 0.500, p < 0.001. 3 of 3 pairs")
+
+
+def test_an_open_race_is_no_decision_although_some_pairs_are_told_apart() -> None:
+    rows = [*scores("low", 2), *scores("one", 39), *scores("two", 38)]
+    found = told(bench("low", "one", "two"), rows)
+    assert found.told == "No decision: the best is one of one, two."
+    assert not found.decided
+
+
+def test_what_holds_for_several_candidates_is_said_once() -> None:
+    rows = [
+        *scores("a", 20),
+        *scores("b", 20),
+        *scores("c", 20, of=39),
+        fault("t0039", candidate_id="c"),
+    ]
+    lines = list(shared_reasons(summarize(bench("a", "b", "c"), rows)))
+    assert lines[:2] == ["a, b: interval by wilson, 40 tasks", "c: interval by wilson, 39 tasks"]
+    assert lines[-1].startswith("c: with what is missing")
+
+
+def cell(mean: float | None, *, recorded: int = 1, faulted: int = 0) -> TaskSummary:
+    return TaskSummary(task="t", candidate="c", planned=1, recorded=recorded, scored=1, passed=0,
+                       faulted=faulted, mean=mean, best=None, interval=None, passes=())  # fmt: skip
+
+
+def test_tasks_that_separate_tell_most_then_those_that_broke_then_those_that_failed() -> None:
+    apart, broke, wrong, right = (
+        [cell(1.0), cell(0.0)], [cell(1.0), cell(None, faulted=1)], [cell(0.0)], [cell(1.0)],
+    )  # fmt: skip
+    nothing = [cell(None, recorded=0)]
+    given = [nothing, right, wrong, broke, apart]
+    assert sorted(given, key=telling) == [apart, broke, wrong, right, nothing]
+
+
+def test_figures_are_written_alike_wherever_they_stand() -> None:
+    assert in_words.p_value(0.0004) == in_words.p_value(0.0004, alone=False) == "< 0.001"
+    assert in_words.p_value(0.0321, alone=False) == "= 0.032"
+    assert in_words.difference(-0.25) == "−0.250"
+    assert in_words.interval(None) == in_words.score(None) == in_words.UNKNOWN
+    assert in_words.sentence("it is so.") == "It is so."
+    assert in_words.sentence(None) == ""
