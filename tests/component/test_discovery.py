@@ -69,10 +69,10 @@ def with_server(routes: dict[str, Handler], work: Callable[[str], Awaitable[Any]
 
 
 @pytest.fixture
-def dead_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def dead_port() -> Iterator[int]:
+    with closing(socket.socket()) as held:  # bound, so that nobody else takes it; nobody listens
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.task import ToolCall
 from bakeoff.engine.budget import Budget, Tab
 from bakeoff.engine.meter import Meter
+from bakeoff.gateway.bounds import Bounds
 from bakeoff.gateway.door import TrialDoor
 from bakeoff.gateway.server import Gateway, open_gateway
 from bakeoff.models import openai_compatible
@@ -603,7 +604,7 @@ def test_a_body_that_is_too_large_is_refused_also_when_it_was_packed_small(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
-        async with opened(tmp_path, largest_body=100_000) as (_, admit):
+        async with opened(tmp_path, bounds=Bounds(body=100_000)) as (_, admit):
             door, program = admit(FunctionModel(echo))
             large = json.dumps({"messages": [{"role": "user", "content": "x" * 200_000}]}).encode()
             status, data = await program.post("/v1/messages", large)

@@ -8,12 +8,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from bakeoff._lib import scratch
 from bakeoff.sandboxes import relay
+from support.cli import not_outliving
+from support.ports import free_port
 from support.sandboxes import new_token, processes_with
 
 RELAY = relay.__file__
@@ -33,17 +36,15 @@ def door() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return free_port()
 
 
-def start(door: socket.socket, port: int, *argv: str) -> subprocess.Popen[bytes]:
-    path = door.getsockname()
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", RELAY, str(port), path, "--", *argv],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+@contextmanager
+def start(door: socket.socket, port: int, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    words = [sys.executable, "-I", "-S", RELAY, str(port), door.getsockname(), "--", *argv]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with not_outliving(process):
+        yield process
 
 
 def connected(port: int) -> socket.socket:
@@ -107,7 +108,7 @@ def test_the_relay_is_no_child_of_the_command_and_ends_with_it(
 
 
 def test_bytes_pass_both_ways_with_ends_of_their_own(door: socket.socket, port: int) -> None:
-    with start(door, port, "sleep", "60") as process, connected(port) as near:
+    with start(door, port, "sleep", "60"), connected(port) as near:
         far, _ = door.accept()
         with far:
             near.sendall(b"question")
@@ -116,12 +117,11 @@ def test_bytes_pass_both_ways_with_ends_of_their_own(door: socket.socket, port: 
             far.sendall(b"answer " * 300_000)
             far.shutdown(socket.SHUT_WR)
             assert _all(near) == b"answer " * 300_000
-        process.kill()
 
 
 def test_a_slow_reader_holds_up_only_itself(door: socket.socket, port: int) -> None:
     data = os.urandom(8_000_000)
-    with start(door, port, "sleep", "60") as process, connected(port) as slow:
+    with start(door, port, "sleep", "60"), connected(port) as slow:
         far, _ = door.accept()
         sending = threading.Thread(target=lambda: (far.sendall(data), far.close()))
         sending.start()
@@ -134,13 +134,12 @@ def test_a_slow_reader_holds_up_only_itself(door: socket.socket, port: int) -> N
                 assert quick.recv(5) == b"quick"
         assert _all(slow) == data
         sending.join()
-        process.kill()
 
 
 def test_a_client_that_breaks_off_is_noticed_on_the_other_side(
     door: socket.socket, port: int
 ) -> None:
-    with start(door, port, "sleep", "60") as process:
+    with start(door, port, "sleep", "60"):
         near = connected(port)
         far, _ = door.accept()
         with far:
@@ -153,7 +152,6 @@ def test_a_client_that_breaks_off_is_noticed_on_the_other_side(
             far, _ = door.accept()
             far.close()
             assert again.recv(10) == b""
-        process.kill()
 
 
 def test_an_answer_is_whole_though_its_sender_has_long_gone(door: socket.socket, port: int) -> None:
@@ -169,15 +167,12 @@ def test_an_answer_is_whole_though_its_sender_has_long_gone(door: socket.socket,
         time.sleep(0.5)
         assert _ticks(_relay_of(port, process.pid)) - busy <= 10  # it waits, it does not spin
         assert received + _all(near) == data
-        process.kill()
 
 
 def test_where_nobody_answers_the_connection_is_closed(door: socket.socket, port: int) -> None:
     Path(door.getsockname()).unlink()
-    with start(door, port, "sleep", "60") as process:
-        with connected(port) as near:
-            assert near.recv(10) == b""
-        process.kill()
+    with start(door, port, "sleep", "60"), connected(port) as near:
+        assert near.recv(10) == b""
 
 
 def test_an_idle_relay_uses_no_processor(door: socket.socket, port: int) -> None:
@@ -191,7 +186,6 @@ def test_an_idle_relay_uses_no_processor(door: socket.socket, port: int) -> None
         time.sleep(1.0)
         assert _ticks(mine) - before <= 10  # of the hundred that a busy loop would take
         far.close()
-        process.kill()
 
 
 def _send_for_ever(sock: socket.socket) -> None:

@@ -262,6 +262,17 @@ class TestBeforeTheRun:
         assert "m has no max_tokens" in plain
         assert "nothing is billed" in cli(folder, "run", suite, "-m", "scripted", "--dry-run").out
 
+    def test_a_dry_run_of_a_dialogue_says_that_it_counts_the_beginning(self, folder: Path) -> None:
+        case = {"objective": "o", "max_turns": 7, "roles": {"instructor": "scripted/echo"}}
+        (folder / "case.json").write_text(json.dumps(case))
+        words = ("run", folder / "case.json", "-m", "scripted/echo", "--dry-run")
+        assert (
+            "nothing is billed for the first request of each trial, and there are more "
+            "(a dialogue takes up to 7 turns): about"
+        ) in cli(folder, *words).out
+        told = json.loads(cli(folder, *words, "--json").out)["estimate"]
+        assert told["more"] == ["a dialogue takes up to 7 turns"]
+
     def test_a_cap_that_may_end_the_run_is_told_at_its_start(self, folder: Path) -> None:
         with Loopback(Biller()) as server:
             path = run_file(folder, server, tasks=10)

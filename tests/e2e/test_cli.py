@@ -21,7 +21,7 @@ from rich.console import Console
 
 import bakeoff
 from bakeoff.cli.tables import print_summary
-from support.cli import BAKEOFF, Ended
+from support.cli import BAKEOFF, Ended, not_outliving
 from support.loopback import Asked, Loopback, Reply, chat
 
 ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -444,12 +444,12 @@ def test_what_is_listed_is_told_in_full(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_closes_early_is_no_error_message(suite: Path) -> None:
-    first = subprocess.Popen(
-        [*BAKEOFF, "list", "tasks", suite], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert first.stdout is not None
-    first.stdout.close()
-    _, err = first.communicate(timeout=60)
+    words = [*BAKEOFF, "list", "tasks", suite]
+    pipes = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with not_outliving(pipes) as first:
+        assert first.stdout is not None
+        first.stdout.close()
+        _, err = first.communicate(timeout=60)
     assert err == b""
 
 

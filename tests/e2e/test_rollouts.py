@@ -20,7 +20,7 @@ from scipy.stats import t as student
 
 import bakeoff
 from bakeoff._lib.tree_digest import tree_digest
-from support.cli import Ended, Running, started, until
+from support.cli import Ended, Running, not_outliving, started, until
 from support.cli import bakeoff as command
 from support.parts import require
 from support.prepared_tasks import (
@@ -428,17 +428,18 @@ def test_more_is_said_where_more_is_asked_for() -> None:
 def test_a_terminal_gets_a_spinner_and_everybody_else_plain_lines() -> None:
     config = _config("bench", _entry("task_1", "good"))
     main, side = pty.openpty()
-    process = subprocess.Popen([*ROLLOUTS, "run", config], stdout=side, stderr=side)
-    os.close(side)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(main, 4096)
-        except OSError:
-            break
-        shown += piece
-    os.close(main)
-    assert process.wait(60) == 0
+    words = [*ROLLOUTS, "run", config]
+    with not_outliving(subprocess.Popen(words, stdout=side, stderr=side)) as process:
+        os.close(side)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(main, 4096)
+            except OSError:
+                break
+            shown += piece
+        os.close(main)
+        assert process.wait(60) == 0
     text = shown.decode()
     assert "⠋ Running tasks... 0/1 completed" in text
     assert "completed (passed)" in text

@@ -13,6 +13,7 @@ from typing import Any
 import bakeoff
 from bakeoff.core.record import Attempt, Status
 from support.agent_benches import Players, write_agent, write_base, write_bench
+from support.cli import not_outliving
 from support.loopback import Asked, Loopback, Reply, chat
 from support.parts import require
 
@@ -111,7 +112,8 @@ def test_the_runner_killed_at_every_request_goes_on_where_it_was(tmp_path: Path)
             killer.left = 1
             again = ["--resume"] if session else []
             killer.child = subprocess.Popen([*words, *again], stderr=subprocess.PIPE)
-            _, said = killer.child.communicate(timeout=60)
+            with not_outliving(killer.child) as child:
+                _, said = child.communicate(timeout=60)
             if session < REQUESTS - 1:
                 assert killer.child.returncode == -signal.SIGKILL, said
     assert killer.child is not None
@@ -142,8 +144,9 @@ def test_one_that_is_stopped_says_how_to_go_on_and_is_billed_once(tmp_path: Path
         words = [sys.executable, str(ROOT / "runner.py"), "--base_config", str(base)]
         words += ["--agent_config", str(tmp_path / "agent_configs")]
         stopper.child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-        _, said = stopper.child.communicate(timeout=60)
-        assert stopper.child.returncode == 130, said
+        with not_outliving(stopper.child) as child:
+            _, said = child.communicate(timeout=60)
+        assert child.returncode == 130, said
         assert "--resume run_" in said
         done = subprocess.run([*words, "--resume"], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

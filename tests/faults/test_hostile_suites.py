@@ -135,7 +135,7 @@ def test_a_prompt_of_five_megabytes_is_kept_whole(home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"tests": []}', ".json: there are no tests to run"),
+        ('{"tests": []}', ".json:1: there are no tests to run"),
         ('{"tests": [{"id": "a", "prompt": "x", "expected": NaN}]}', "NaN is not a JSON value"),
         (
             '{"tests": [{"id": "a", "prompt": "x", "expected": -Infinity}]}',

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, AnyStr
 
 BAKEOFF = (sys.executable, "-m", "bakeoff")
 
@@ -71,8 +72,8 @@ class Running:
     def out(self) -> str:
         return self.out_file.read_text(encoding="utf-8", errors="replace")
 
-    def send(self, signal: int) -> None:
-        self.process.send_signal(signal)
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
 
     def wait(self, timeout_s: float = 60) -> Ended:
         code = self.process.wait(timeout_s)
@@ -104,12 +105,24 @@ def started(
             env={**os.environ, **(env or {})},
             start_new_session=True,
         )
-    try:
-        yield Running(process=process, out_file=out_file, err_file=err_file)
-    finally:
-        with suppress(ProcessLookupError):
+    with not_outliving(process):
+        try:
+            yield Running(process=process, out_file=out_file, err_file=err_file)
+        except BaseException:  # only then: what it leaves behind by itself is for the test to see
+            for pid in processes_of_session(process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            raise
+
+
+@contextmanager
+def not_outliving(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr]]:
+    """Lend *process* to the block and end it with it: one that nobody waits for fails later tests."""
+    with process:  # closes its pipes, and waits for it
+        try:
+            yield process
+        finally:
             process.kill()
-        process.wait()
 
 
 def bakeoff(

@@ -12,7 +12,6 @@ import os
 import platform
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from tempfile import TemporaryDirectory
 
 from support.cli import processes_of_session
 from support.parts import require
+from support.ports import free_port
 
 MODELS: Mapping[str, str] = {
     "smollm2:135m": "q4_1",
@@ -186,7 +186,7 @@ def _call(*words: str | Path) -> None:
 
 @contextmanager
 def _serving(home: Path, scratch: Path) -> Iterator[Ollama]:
-    port = _free_port()
+    port = free_port()
     env = _environment(home, scratch, port)
     program = str(home / "ollama" / "ollama")
     log = scratch / "log"
@@ -230,13 +230,6 @@ def _environment(home: Path, scratch: Path, port: int) -> dict[str, str]:
 def _dying_with_us() -> list[str]:
     found = shutil.which("setpriv")
     return [found, "--pdeathsig", "TERM"] if found else []
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait(server: Ollama, process: "subprocess.Popen[bytes]") -> None:

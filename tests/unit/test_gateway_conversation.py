@@ -28,7 +28,7 @@ class Transcript:
 
     def __init__(self) -> None:
         self.journal = Journal()
-        self.conversation = Conversation(self.journal)
+        self.conversation = Conversation(self.journal, most_kept=1_000_000)
 
     def ask(self, *messages: Message, reply: Message, system: tuple[str, ...] = ("S",)) -> None:
         thread = self.conversation.heard(system, messages)
@@ -163,7 +163,7 @@ def call(key: str, arguments: str = "{}", name: str = "run") -> ToolCall:
 
 
 def test_every_call_of_a_trial_gets_an_id_of_its_own() -> None:
-    replies = Replies()
+    replies = Replies(most_kept=1_000_000)
     ids = [
         made.id
         for _ in range(3)
@@ -175,7 +175,7 @@ def test_every_call_of_a_trial_gets_an_id_of_its_own() -> None:
 
 
 def test_a_call_that_a_program_changed_is_sent_as_it_stands_now() -> None:
-    replies = Replies()
+    replies = Replies(most_kept=1_000_000)
     replies.given(completion_of(call("a", '{"x": 1}'), text="Well"))
     changed = Message(role="assistant", content="Well", tool_calls=(call("a", '{"x":2}'),))
     assert replies.recalled(changed) == changed
@@ -184,7 +184,7 @@ def test_a_call_that_a_program_changed_is_sent_as_it_stands_now() -> None:
 
 
 def test_a_call_that_means_the_same_is_recalled_word_for_word() -> None:
-    replies = Replies()
+    replies = Replies(most_kept=1_000_000)
     _, reply = replies.given(completion_of(call("a", '{"x":1,"y":"\\u00fc"}'), text="Well "))
     anew = Message(role="assistant", content="Well", tool_calls=(call("a", '{"y": "ü", "x": 1}'),))
     assert replies.recalled(anew) == reply
@@ -194,7 +194,7 @@ def test_a_call_that_means_the_same_is_recalled_word_for_word() -> None:
 
 
 def test_part_of_an_answer_is_not_the_answer() -> None:
-    replies = Replies()
+    replies = Replies(most_kept=1_000_000)
     replies.given(completion_of(call("a"), call("b")))
     half = Message(role="assistant", content="", tool_calls=(call("b"),))
     assert replies.recalled(half) == half

@@ -127,14 +127,20 @@ def test_a_wrong_test_is_refused_with_its_name_and_the_key(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"tests": []}', r"suite\.json: there are no tests to run; write one at least"),
+        ('{"tests": []}', r"suite\.json:1: there are no tests to run; write one at least"),
         ("", r"suite\.json:1: not valid JSON"),
         ('{"tests": [\n{"id": "a",}\n]}', r"suite\.json:2: not valid JSON"),
         ("[]", r"a JSON object is expected"),
         ("{}", r"suite.json: `tests` is missing"),
         ('{"tests": {}}', r"key 'tests': a list is expected"),
-        ('{"tests": [{"id": "a", "prompt": "p", "expected": NaN}]}', r"NaN is not a JSON value"),
-        ('{"tests": [{"id": "a", "prompt": "p", "expected": 1e999}]}', r"out of range"),
+        (
+            '{"tests": [{"id": "NaN",\n "prompt": "p", "expected": NaN}]}',
+            r"json:2: .*NaN is not a JSON value; .* \(column 29\)",
+        ),
+        (
+            '{"tests": [{"id": "1e999",\n "prompt": "p",\n"expected": 1e999}]}',
+            r"json:3: .*1e999 is out of range; .* \(column 13\)",
+        ),
         ('{"tests": [\n\n{"id": "a", "prompt": "\\ud83d"}]}', r"json:3: \\ud83d is half a char"),
         ('{"tests": [{"id": "a", "prompt": "\\udc00x"}]}', r"json:1: \\udc00 is half a char"),
         (b'{"tests":\n[{"id": "\xff"}]}', r"suite\.json:2: not UTF-8 text \(byte 19\)"),
@@ -285,7 +291,7 @@ def test_where_the_categories_file_lists_a_test_it_goes_before_the_tests_own_wor
 
 def test_a_broken_file_beside_a_suite_is_told_by_its_own_name(tmp_path: Path) -> None:
     _write(tmp_path, {"categories": {"c": {"test_ids": "a"}}}, "categories.json")
-    with pytest.raises(UsageError, match=r"categories\.json: key 'categories\.c\.test_ids'"):
+    with pytest.raises(UsageError, match=r"categories\.json:1: key 'categories\.c\.test_ids'"):
         _read(tmp_path, {"tests": [{"id": "a", "prompt": "p"}]})
 
 
@@ -342,10 +348,10 @@ def test_a_key_that_was_probably_misspelt_is_kept_and_told(tmp_path: Path) -> No
         {"id": "a", "prompt": "p", "expeted": "x", "tags": [1], "metadata": {"nam": "kept"}},
         {"id": "b", "prompt": "p", "expeted": "x", "descripton": "y"},
     ]
-    path.write_text(json.dumps({"tests": tests}))
+    path.write_text(json.dumps({"tests": tests}, indent=1))
     brief = read_suite(path)
     assert brief.tasks[0].metadata["expeted"] == "x"
     assert brief.notices == (
-        f"{path}: 2 tests, 'a' first: the key 'expeted' means nothing here; is `expected` meant?",
-        f"{path}: test 'b': the key 'descripton' means nothing here; is `description` meant?",
+        f"{path}:6: 2 tests, 'a' first: the key 'expeted' means nothing here; is `expected` meant?",
+        f"{path}:18: test 'b': the key 'descripton' means nothing here; is `description` meant?",
     )

@@ -139,7 +139,10 @@ models:
             "models:\n  - name: a\n    name: b\n",
             ":3: key 'models[0].name' stands here a second time, after line 2",
         ),
-        ("models:\n  - name: [a\n", ":3: not valid YAML: "),
+        (
+            "models:\n  - name: [a\n",
+            ":3: not valid YAML: expected ',' or ']', but got '<stream end>' (column 1)",
+        ),
         ("categories:\n  yes: [a]\n", ":2: write the key 'yes' in quotes"),
         (
             "models:\n  - name: a\n    settings:\n      since: 2024-01-01\n",

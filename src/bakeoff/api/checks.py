@@ -7,8 +7,9 @@ from pathlib import Path
 from bakeoff import registry
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.model_names import OWN
+from bakeoff.api.origins import about_scorer
 from bakeoff.api.paired import models_of
-from bakeoff.api.rigs import Parts, about_task, check_scorer
+from bakeoff.api.rigs import Parts, check_scorer
 from bakeoff.api.site import check_name
 from bakeoff.api.sources import Wishes, prepare, read, refuse_nothing
 from bakeoff.api.spending import prices_of
@@ -45,8 +46,7 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
     if trouble := [task.trouble for task in plan.tasks if task.trouble]:
         raise UsageError("\n".join(trouble))
     for task in plan.tasks:
-        with about_task(task):
-            _check_scorers(task, parts, roles)
+        _check_scorers(task, parts, roles)
     return _lines(source, prepared.brief, trials=len(plan), without_models=without_models)
 
 
@@ -63,7 +63,8 @@ class _AnyEnviron(dict[str, str]):
 def _check_scorers(task: Task, parts: Parts, roles: Collection[str]) -> None:
     for spec in task.scorers:
         if not registry.is_reference(spec.name):
-            check_scorer(spec, parts.scorer(spec), task, roles)
+            with about_scorer(spec, task):
+                check_scorer(spec, parts.scorer(spec), task, roles)
 
 
 def _lines(source: Path, brief: Brief, *, trials: int, without_models: bool) -> list[str]:

@@ -1,10 +1,12 @@
-"""Mistakes in a model or an agent, told with the place where it was written."""
+"""Mistakes in a model, an agent or a scorer, told with the place where it was written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bakeoff.config.lines import shown
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.task import ScorerSpec, Task
 
 
 @contextmanager
@@ -16,3 +18,25 @@ def about(spec: ModelSpec | AgentSpec) -> Iterator[None]:
         if spec.origin is None or str(error).startswith(spec.origin.where):
             raise
         raise UsageError(f"{spec.origin.where}: {error}") from error
+
+
+@contextmanager
+def about_scorer(spec: ScorerSpec, task: Task) -> Iterator[None]:
+    """Say in which task the mistake is, and where its scorer came from."""
+    try:
+        with about_task(task):
+            yield
+    except UsageError as error:
+        if spec.origin is None:
+            raise
+        raise UsageError(f"{shown(spec.origin)}: {error}") from error
+
+
+@contextmanager
+def about_task(task: Task) -> Iterator[None]:
+    """Say which task a mistake belongs to."""
+    try:
+        yield
+    except UsageError as error:
+        name = f"task {task.id!r}"
+        raise UsageError(str(error) if name in str(error) else f"{name}: {error}") from error

@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -21,7 +20,7 @@ from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent, blocks
 from bakeoff.api.local_models import served, warm_up
 from bakeoff.api.model_names import OWN, learn_literals, with_secrets
-from bakeoff.api.origins import about
+from bakeoff.api.origins import about, about_scorer, about_task
 from bakeoff.api.site import Premises
 from bakeoff.config.own_function import check_call
 from bakeoff.core.budget import Tariff
@@ -187,16 +186,6 @@ def _check_shown(task: Task) -> None:
             )
 
 
-@contextmanager
-def about_task(task: Task) -> Iterator[None]:
-    """Say which task a mistake belongs to."""
-    try:
-        yield
-    except UsageError as error:
-        name = f"task {task.id!r}"
-        raise UsageError(str(error) if name in str(error) else f"{name}: {error}") from error
-
-
 def _attended(agent: Agent, conditions: Conditions, roles: Collection[str]) -> Agent:
     """Return *agent* with the instructor at its side, where somebody may step in."""
     interventions = conditions.limits.interventions
@@ -318,10 +307,13 @@ class SharedRigs:
                     f"file, or --set roles.instructor=MODEL{_misnamed(INSTRUCTOR, roles)}"
                 )
             _check_shown(task)
-            scorers = tuple(self._scorer(spec) for spec in task.scorers)
-            for spec, scorer in zip(task.scorers, scorers, strict=True):
-                check_scorer(spec, scorer, task, roles)
-        self._of_task[task.digest] = scorers
+        self._of_task[task.digest] = tuple(self._fitting(s, task, roles) for s in task.scorers)
+
+    def _fitting(self, spec: ScorerSpec, task: Task, roles: Collection[str]) -> Scorer:
+        with about_scorer(spec, task):
+            scorer = self._scorer(spec)
+            check_scorer(spec, scorer, task, roles)
+        return scorer
 
     def _scorer(self, spec: ScorerSpec) -> Scorer:
         key = digest([spec.name, dict(spec.settings)])

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -11,7 +12,9 @@ from msgspec import Meta
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.config.convert import convert
 from bakeoff.config.json_file import read_json
+from bakeoff.config.lines import line_in, shown
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 
 TEMPLATE_FIELD = re.compile(r"\{([^{}]*)\}")
 TEMPLATE_FIELDS = ("test_id", "timestamp", "model", "category")
@@ -67,34 +70,44 @@ class RunnerConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fro
 def read_config(path: Path) -> RunnerConfig:
     """Return the config at *path*; a mistake is told with its key and the nearest right one."""
     data, _ = read_json(path)
-    config = convert(data, RunnerConfig, source=str(path), line_of=lambda _: None)
-    _check_logging(config.logging, str(path))
+    config = convert(data, RunnerConfig, source=str(path), line_of=partial(line_in, path))
+    at = Place(file=str(path))
+    _check_logging(config.logging, at.inside("logging"))
     if config.output_settings.filename_template is not None:
-        _check_template(config.output_settings.filename_template, str(path))
+        where = at.inside("output_settings", "filename_template")
+        _check_template(config.output_settings.filename_template, where)
     return config
 
 
-def _check_logging(settings: LoggingSettings, source: str) -> None:
+def _check_logging(settings: LoggingSettings, at: Place) -> None:
     levels = logging.getLevelNamesMapping()
     if settings.level.upper() not in levels:
         hint = did_you_mean(settings.level.upper(), levels)
-        raise UsageError(f"{source}: key 'logging.level': no level {settings.level!r}; {hint}")
+        where = f"{shown(at.inside('level'))}: key 'logging.level'"
+        raise UsageError(f"{where}: no level {settings.level!r}; {hint}")
     try:
         logging.Formatter(settings.format)
     except ValueError as error:
-        raise UsageError(f"{source}: key 'logging.format': {error}") from error
+        where = f"{shown(at.inside('format'))}: key 'logging.format'"
+        raise UsageError(f"{where}: {error}") from error
 
 
-def _check_template(template: str, source: str) -> None:
-    what = f"{source}: key 'output_settings.filename_template': {template!r}"
+def _check_template(template: str, at: Place) -> None:
+    if fault := _template_fault(template):
+        where = f"{shown(at)}: key 'output_settings.filename_template'"
+        raise UsageError(f"{where}: {template!r} {fault}")
+
+
+def _template_fault(template: str) -> str | None:
     used = TEMPLATE_FIELD.findall(template)
     for name in used:
         if name not in TEMPLATE_FIELDS:
-            raise UsageError(f"{what} has a field {name!r}; {did_you_mean(name, TEMPLATE_FIELDS)}")
+            return f"has a field {name!r}; {did_you_mean(name, TEMPLATE_FIELDS)}"
     if "test_id" not in used:
-        raise UsageError(f"{what} must have {{test_id}} in it, or results would share a file")
+        return "must have {test_id} in it, or results would share a file"
     if not template.endswith(".json"):
-        raise UsageError(f"{what} must end in .json")
+        return "must end in .json"
     path = PurePosixPath(template.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or "\0" in template or ":" in template:
-        raise UsageError(f"{what} must stay inside the results directory")
+        return "must stay inside the results directory"
+    return None

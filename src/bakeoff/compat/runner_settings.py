@@ -9,10 +9,11 @@ import msgspec
 
 from bakeoff.compat.results import APIConfiguration
 from bakeoff.compat.runner_config import RunnerConfig
+from bakeoff.config.suite_file import ApiConfig, Metadata
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
-from bakeoff.suites.json_suite import ApiConfig, Metadata, model_of
+from bakeoff.suites.json_suite import model_of
 
 T = TypeVar("T")
 

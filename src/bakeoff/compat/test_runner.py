@@ -21,11 +21,12 @@ from bakeoff.compat.runner_config import RunnerConfig, read_config
 from bakeoff.compat.runner_log import LOGGER, close_log, open_log
 from bakeoff.compat.runner_progress import ProgressBoard
 from bakeoff.compat.runner_settings import ApiOverride, Layers
+from bakeoff.config.suite_file import Metadata
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
-from bakeoff.suites.json_suite import Metadata, SuiteFiles, filled, read_metadata, read_suite_files
+from bakeoff.suites.json_suite import SuiteFiles, filled, read_metadata, read_suite_files
 
 __all__ = ["APIConfiguration", "ExecutionProgress", "TestResult", "TestRunner"]
 

@@ -7,8 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.suggest import near
+from bakeoff.config.lines import shown
 from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.core.values import Json
 
@@ -17,7 +19,7 @@ class ScorerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A scorer with more than its name."""
 
     scorer: str
-    weight: float = 1.0
+    weight: Annotated[float, Meta(ge=0)] = 1.0
     settings: dict[str, Json] = {}
 
 
@@ -54,17 +56,15 @@ def endpoint_limits(endpoints: Endpoints | None) -> dict[str, EndpointLimits]:
     }
 
 
-def scorer_specs(entries: Sequence[ScorerEntry]) -> tuple[ScorerSpec, ...]:
-    """Return the scorers that *entries* name."""
-    return tuple(_scorer_spec(entry) for entry in entries)
+def scorer_specs(entries: Sequence[ScorerEntry], *, at: Place) -> tuple[ScorerSpec, ...]:
+    """Return the scorers that *entries* name, a list that stands *at* this place."""
+    return tuple(_scorer_spec(entry, at.inside(number)) for number, entry in enumerate(entries))
 
 
-def _scorer_spec(entry: ScorerEntry) -> ScorerSpec:
+def _scorer_spec(entry: ScorerEntry, at: Place) -> ScorerSpec:
     if isinstance(entry, str):
-        return ScorerSpec(name=entry)
-    if not 0 <= entry.weight < float("inf"):
-        raise UsageError(f"scorer {entry.scorer!r}: weight must be 0 or more, not {entry.weight}")
-    return ScorerSpec(name=entry.scorer, settings=entry.settings, weight=entry.weight)
+        return ScorerSpec(name=entry, origin=at)
+    return ScorerSpec(name=entry.scorer, settings=entry.settings, weight=entry.weight, origin=at)
 
 
 def conversation(
@@ -72,21 +72,27 @@ def conversation(
     messages: Sequence[MessageTable] | None,
     *,
     what: str,
+    at: Place,
     unknown: Iterable[str] = (),
 ) -> tuple[Message, ...]:
-    """Return the messages of a task that has either a prompt or messages.
+    """Return the messages of a task that has either a prompt or messages, and stands *at* a place.
 
     *unknown* are keys of it that mean nothing; one of them may be misspelt.
     """
     if prompt is not None and messages is not None:
-        raise UsageError(f"{what}: write `prompt` or `messages`, not both")
+        raise _wrong(at.inside("messages"), what, "write `prompt` or `messages`, not both")
     if prompt is None and messages is None:
-        raise UsageError(f"{what}: write either `prompt` or `messages`{_misspelt(unknown)}")
+        why = f"write either `prompt` or `messages`{_misspelt(unknown)}"
+        raise _wrong(at, what, why)
     if prompt is not None:
         return (Message(role="user", content=prompt),)
     if not messages:
-        raise UsageError(f"{what}: `messages` is empty; write one at least")
-    return tuple(Message(role=m.role, content=_text(m.content, what)) for m in messages)
+        raise _wrong(at.inside("messages"), what, "`messages` is empty; write one at least")
+    return tuple(_message(m, what, at.inside("messages", n)) for n, m in enumerate(messages))
+
+
+def _wrong(at: Place, what: str, why: str) -> UsageError:
+    return UsageError(f"{shown(at)}: {what}: {why}")
 
 
 def _misspelt(unknown: Iterable[str]) -> str:
@@ -96,20 +102,21 @@ def _misspelt(unknown: Iterable[str]) -> str:
     return next(hints, "")
 
 
-def _text(content: str | Sequence[Mapping[str, Json]], what: str) -> str:
-    if isinstance(content, str):
-        return content
-    texts = [part.get("text") for part in content]
+def _message(entry: MessageTable, what: str, at: Place) -> Message:
+    if isinstance(entry.content, str):
+        return Message(role=entry.role, content=entry.content)
+    texts = [part.get("text") for part in entry.content]
     if not all(isinstance(t, str) for t in texts):
-        raise UsageError(f"{what}: only text parts are supported in `messages`")
-    return "".join(str(t) for t in texts)
+        why = "only text parts are supported in `messages`"
+        raise _wrong(at.inside("content"), what, why)
+    return Message(role=entry.role, content="".join(str(t) for t in texts))
 
 
-def default_scorers(target: Json) -> tuple[ScorerSpec, ...]:
-    """Return how an answer is checked where a target is given and no scorer named."""
+def default_scorers(target: Json, *, at: Place) -> tuple[ScorerSpec, ...]:
+    """Return how an answer is checked where a target is given *at* a place and no scorer named."""
     if target is None:
         return ()
     if isinstance(target, Mapping):
-        return (ScorerSpec(name="json"),)
+        return (ScorerSpec(name="json", origin=at),)
     number = isinstance(target, int | float) and not isinstance(target, bool)
-    return (ScorerSpec(name="numeric" if number else "includes"),)
+    return (ScorerSpec(name="numeric" if number else "includes", origin=at),)

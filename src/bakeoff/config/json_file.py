@@ -1,6 +1,7 @@
 """JSON, with a message a person can act on."""
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ _DEEPEST = 200  # whoever walks the data later needs room on the stack
 _LONE_SURROGATE = re.compile(
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..)"
 )
+_TEXT_OR_NUMBER = re.compile(r'"(?:\\.|[^"\\])*"|-?(?:Infinity|NaN|\d+[.eE][\d.eE+-]*)')
 
 
 def read_json(path: Path) -> tuple[Json, Source]:
@@ -56,16 +58,24 @@ def _explain(path: Path, data: bytes, error: Exception) -> str:
         line = data[: bad.start].count(b"\n") + 1
         return f"{path}:{line}: not UTF-8 text (byte {bad.start})"
     try:
-        json.loads(text, parse_constant=_refuse)
+        json.loads(text)
     except json.JSONDecodeError as bad:
         return f"{path}:{bad.lineno}: not valid JSON: {bad.msg} (column {bad.colno})"
-    except ValueError as bad:
+    except ValueError as bad:  # a number of more digits than Python reads
         return f"{path}: not valid JSON: {bad}"
+    if odd := _no_number(text):
+        before = text[: odd.start()]
+        line, column = before.count("\n") + 1, odd.start() - before.rfind("\n")
+        what = "is out of range" if odd[0][-1].isdigit() else "is not a JSON value"
+        why = f"{odd[0][:20]} {what}; write null or a number"
+        return f"{path}:{line}: not valid JSON: {why} (column {column})"
     if lone := _LONE_SURROGATE.search(text):
         line = text.count("\n", 0, lone.start()) + 1
         return f"{path}:{line}: {lone[0]} is half a character and cannot be sent; write it whole"
     return f"{path}: not valid JSON: {error}"
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON value; write null or a number")
+def _no_number(text: str) -> re.Match[str] | None:
+    """Return the first number in valid JSON that no number of ours can hold."""
+    found = (token for token in _TEXT_OR_NUMBER.finditer(text) if token[0][0] != '"')
+    return next((token for token in found if not math.isfinite(float(token[0]))), None)

@@ -36,7 +36,8 @@ def parse_yaml(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1 + before}" if mark else ""
-        why = str(error.problem or error)
+        column = f" (column {mark.column + 1})" if mark else ""
+        why = f"{error.problem or error}{column}"
         hint = (
             "; are the lines above and below indented as they should be?" if "block" in why else ""
         )

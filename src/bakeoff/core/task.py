@@ -7,6 +7,7 @@ from functools import cached_property
 from bakeoff._lib.digest import digest
 from bakeoff._lib.noun import noun
 from bakeoff.core.dialogue import Dialogue
+from bakeoff.core.place import Place
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Workspace
 
@@ -49,11 +50,15 @@ class Message:
 
 @noun
 class ScorerSpec:
-    """A scorer by name, with its settings and its share of the task's score."""
+    """A scorer by name, with its settings and its share of the task's score.
+
+    `origin` is where it was written, for messages alone.
+    """
 
     name: str
     settings: Mapping[str, Json] = field(default_factory=dict)
     weight: float = 1.0
+    origin: Place | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

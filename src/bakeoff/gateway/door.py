@@ -17,6 +17,7 @@ from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion
 from bakeoff.core.ports import Asks
 from bakeoff.gateway.asked import Asked
+from bakeoff.gateway.bounds import Bounds, Claim, Room
 from bakeoff.gateway.conversation import Conversation
 from bakeoff.gateway.dialect import Problem, UnansweredError
 from bakeoff.gateway.recall import Replies
@@ -37,16 +38,18 @@ class TrialDoor:
         journal: Journal,
         *,
         rollout: int,
+        bounds: Bounds,
         on_close: Callable[["TrialDoor"], None],
     ) -> None:
         self.token = secrets.token_urlsafe(32)
         self.requests = 0
+        self.room = Room(bounds)
         self._model = model
         self._journal = journal
         self._rollout = rollout
         self._on_close = on_close
-        self._conversation = Conversation(journal)
-        self._replies = Replies()
+        self._conversation = Conversation(journal, most_kept=bounds.kept)
+        self._replies = Replies(most_kept=bounds.kept)
         self._noted: set[str] = set()
         self._closed = False
         self._fault: TrialError | None = None
@@ -54,13 +57,15 @@ class TrialDoor:
         self._refusal: asyncio.Future[BakeoffError] = asyncio.get_running_loop().create_future()
         self._under_way: set[asyncio.Task[Completion]] = set()
 
-    def start(self, asked: Asked) -> "asyncio.Task[Completion]":
+    def start(self, asked: Asked, claim: Claim) -> "asyncio.Task[Completion]":
         """Ask the model; the task may be cancelled, and fails as the question does."""
         if self._closed:  # while the request was still coming in
             raise UnansweredError(OVER)
         task = asyncio.get_running_loop().create_task(self._ask(asked))
         self._under_way.add(task)
         task.add_done_callback(self._ended)
+        claim.hold()  # a program may go; the model may not hear of it for a while
+        task.add_done_callback(lambda _: claim.drop())
         return task
 
     def _ended(self, task: "asyncio.Task[Completion]") -> None:

@@ -12,7 +12,7 @@ from bakeoff.core.errors import SandboxError
 _LONGEST_PATH = 100  # bytes; the kernel takes 107, and other systems less
 _PRIVATE = 0o700
 _ANYBODY = 0o666
-_WAITING = 512
+WAITING = 512
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
@@ -31,9 +31,9 @@ class Listening:
                 held.callback(self.path.unlink, missing_ok=True)
                 _bind(self.unix, self.path)
                 self.path.chmod(_ANYBODY)
-                self.unix.listen(_WAITING)
+                self.unix.listen(WAITING)
                 self.tcp = held.enter_context(
-                    socket.create_server(("127.0.0.1", 0), backlog=_WAITING)
+                    socket.create_server(("127.0.0.1", 0), backlog=WAITING)
                 )
             except OSError as error:
                 raise SandboxError(

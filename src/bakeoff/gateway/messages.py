@@ -32,6 +32,7 @@ _ERRORS = {
     401: "authentication_error",
     404: "not_found_error",
     413: "request_too_large",
+    429: "rate_limit_error",
 }
 _UNSPOKEN = frozenset({"redacted_thinking", "thinking"})
 

@@ -4,18 +4,24 @@ A program may write the arguments of a call anew, or leave the reasoning out. Wh
 is known here; it gets that back, word for word, as far as the program did not change the meaning.
 """
 
+from collections import OrderedDict
 from dataclasses import replace
 
 from bakeoff.core.outcome import Completion
 from bakeoff.core.task import Message, ToolCall
+from bakeoff.gateway.bounds import letters
 from bakeoff.gateway.wire import arguments_object
 
 
 class Replies:
-    """The answers of one trial that called tools, by the ids of their calls."""
+    """The answers of one trial that called tools, by the ids of their calls.
 
-    def __init__(self) -> None:
-        self._by_call: dict[str, Message] = {}
+    Of these *most_kept* letters are remembered, the newest: nobody goes back further than that.
+    """
+
+    def __init__(self, *, most_kept: int) -> None:
+        self._by_call: OrderedDict[str, Message] = OrderedDict()
+        self._room = most_kept
 
     def given(self, completion: Completion) -> tuple[Completion, Message]:
         """Return an answer with ids that no other call of the trial has, and as a message."""
@@ -28,7 +34,12 @@ class Replies:
             reasoning=completion.reasoning,
             tool_calls=calls,
         )
-        self._by_call.update((call.id, reply) for call in calls)
+        for call in calls:
+            self._by_call[call.id] = reply
+            self._room -= letters(reply)
+        while self._room < 0 and self._by_call:
+            _, oldest = self._by_call.popitem(last=False)
+            self._room += letters(oldest)
         return completion, reply
 
     def _unique(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:

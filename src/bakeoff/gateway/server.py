@@ -8,6 +8,7 @@ providers never come here.
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -23,22 +24,25 @@ from bakeoff.core.ports import Asks
 from bakeoff.core.values import Json
 from bakeoff.gateway import spoken
 from bakeoff.gateway.asked import Asked, NotUnderstoodError
+from bakeoff.gateway.bounds import Bounds, Claim
 from bakeoff.gateway.chat import CHAT
+from bakeoff.gateway.connections import Connections
 from bakeoff.gateway.dialect import Answer, Dialect, Problem, UnansweredError
 from bakeoff.gateway.door import OVER, TrialDoor
 from bakeoff.gateway.gemini import COUNTING, gemini
-from bakeoff.gateway.listening import Listening
+from bakeoff.gateway.listening import WAITING, Listening
 from bakeoff.gateway.messages import MESSAGES
 from bakeoff.gateway.responses import RESPONSES
 from bakeoff.gateway.wire import encode
 
 _PING_S = 10.0
-_LARGEST_BODY = 64 * 2**20
 _KEEP_OPEN_S = 3600.0  # a program may run a tool for long and come back on the same connection
 _CLOSING_S = 2.0
 _EVENTS = "text/event-stream"
 _STREAM_HEADERS = {"Content-Type": _EVENTS, "Cache-Control": "no-cache"}
 _NO_RETRY = {"x-should-retry": "false"}  # the SDKs of OpenAI and Anthropic heed it
+_RETRY = {"Retry-After": "1"}
+_TOO_LARGE, _TOO_MANY = 413, 429
 
 _NO_TOKEN = Problem(
     status=401,
@@ -49,10 +53,10 @@ _NO_TOKEN = Problem(
 
 
 async def open_gateway(
-    folder: Path, *, ping_s: float = _PING_S, largest_body: int = _LARGEST_BODY
+    folder: Path, *, ping_s: float = _PING_S, bounds: Bounds | None = None
 ) -> "Gateway":
     """Return a gateway that listens: on a socket in *folder*, or near it, and on loopback."""
-    gateway = Gateway(Listening(folder), ping_s=ping_s, largest_body=largest_body)
+    gateway = Gateway(Listening(folder), ping_s=ping_s, bounds=bounds or Bounds())
     try:
         await gateway.start()
     except BaseException:
@@ -64,10 +68,12 @@ async def open_gateway(
 class Gateway:
     """The proxy; made by `open_gateway`."""
 
-    def __init__(self, listening: Listening, *, ping_s: float, largest_body: int) -> None:
+    def __init__(self, listening: Listening, *, ping_s: float, bounds: Bounds) -> None:
         self._listening = listening
         self._ping_s = ping_s
-        self._largest_body = largest_body
+        self._bounds = bounds
+        self._connections = Connections(bounds.all_connections, is_known=self._is_known)
+        self._servers: list[asyncio.Server] = []
         self._doors: dict[bytes, TrialDoor] = {}
         self._numbers = count(1)
         self._runner = web.AppRunner(
@@ -82,12 +88,20 @@ class Gateway:
     async def start(self) -> None:
         """Begin to answer."""
         await self._runner.setup()
+        loop = asyncio.get_running_loop()
         for sock in (self._listening.unix, self._listening.tcp):
-            await web.SockSite(self._runner, sock).start()
+            self._servers.append(
+                await loop.create_server(self._speaker, sock=sock, backlog=WAITING)
+            )
+
+    def _speaker(self) -> asyncio.Protocol:
+        return self._connections.speaker(self._runner.server)
 
     def admit(self, model: Asks, journal: Journal, *, rollout: int) -> TrialDoor:
         """Return a door to *model*; what is said through it is written into *journal*."""
-        door = TrialDoor(model, journal, rollout=rollout, on_close=self._forget)
+        door = TrialDoor(
+            model, journal, rollout=rollout, bounds=self._bounds, on_close=self._forget
+        )
         self._doors[_digest(door.token)] = door
         return door
 
@@ -98,14 +112,19 @@ class Gateway:
             door.close()
         for door in doors:
             await door.settled()
+        for server in self._servers:
+            server.close()
         await self._runner.cleanup()
         self._listening.close()
 
     def _forget(self, door: TrialDoor) -> None:
         self._doors.pop(_digest(door.token), None)
 
+    def _is_known(self, transport: asyncio.BaseTransport) -> bool:
+        return any(door.room.knows(transport) for door in self._doors.values())
+
     def _application(self) -> web.Application:
-        application = web.Application(client_max_size=self._largest_body)
+        application = web.Application()
         add = application.router.add_route
         for root in ("/v1", ""):
             add("POST", f"{root}/chat/completions", partial(self._answer, CHAT))
@@ -137,7 +156,9 @@ class Gateway:
         self, dialect: Dialect, called: str, request: web.Request
     ) -> web.StreamResponse:
         try:
-            asked = await self._read(request, dialect, self._door(request))
+            door = self._door(request)
+            with door.room.claim(request.transport) as claim:
+                asked = await self._read(request, dialect, door, claim)
         except UnansweredError as error:
             return _error(dialect, error.problem)
         return _json({called: asked.estimated_tokens()})
@@ -155,9 +176,13 @@ class Gateway:
     async def _answer(self, dialect: Dialect, request: web.Request) -> web.StreamResponse:
         try:
             door = self._door(request)
-            asked = await self._read(request, dialect, door)
-            answer = dialect.answer(asked, next(self._numbers))
-            return await self._ask(request, door, asked, answer)
+            with door.room.claim(request.transport) as claim:
+                asked = await self._read(request, dialect, door, claim)
+                answer = dialect.answer(asked, next(self._numbers))
+                task = door.start(asked, claim)
+                response = await self._ask(request, asked, answer, door, task)
+                # one that nobody reads takes up its room until somebody does
+                return await _sent(request, response)
         except UnansweredError as error:
             return _error(dialect, error.problem)
 
@@ -168,24 +193,31 @@ class Gateway:
                 return door
         raise UnansweredError(_NO_TOKEN)
 
-    async def _read(self, request: web.Request, dialect: Dialect, door: TrialDoor) -> Asked:
+    async def _read(
+        self, request: web.Request, dialect: Dialect, door: TrialDoor, claim: Claim
+    ) -> Asked:
         try:
-            asked = dialect.read(await request.read())
+            asked = dialect.read(await _body(request, claim, self._bounds))
+            if len(asked.messages) + len(asked.system) + len(asked.tools) > self._bounds.parts:
+                raise self._bounds.too_many_parts()
             if asked.messages or asked.system:
                 return asked
             problem = _bad("nothing is asked: there is no message")
-        except web.HTTPRequestEntityTooLarge:
-            why = f"the request is larger than {self._largest_body / 2**20:g} MB"
-            problem = Problem(status=413, code="request_too_large", message=why)
+        except UnansweredError as error:
+            problem = error.problem
         except NotUnderstoodError as error:
             problem = _bad(one_line(str(error), width=1000))
         door.note(f"answered {problem.status}: {problem.message}")
         raise UnansweredError(problem)
 
     async def _ask(
-        self, request: web.Request, door: TrialDoor, asked: Asked, answer: Answer
+        self,
+        request: web.Request,
+        asked: Asked,
+        answer: Answer,
+        door: TrialDoor,
+        task: "asyncio.Task[Completion]",
     ) -> web.StreamResponse:
-        task = door.start(asked)
         try:
             await asyncio.wait({task}, timeout=self._ping_s if asked.stream else None)
             if not task.done():
@@ -218,6 +250,25 @@ class Gateway:
         await response.write(end)
         await response.write_eof()
         return response
+
+
+async def _body(request: web.Request, claim: Claim, bounds: Bounds) -> bytes:
+    """Return the body of *request*; what is too much of it is never held."""
+    if (request.content_length or 0) > bounds.body:
+        raise bounds.too_large()
+    body = bytearray()
+    while piece := await request.content.readany():
+        claim.grow(len(piece))
+        body += piece
+    return bytes(body)
+
+
+async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Send *response*, and return when it is out of our hands."""
+    with suppress(ConnectionError):  # nobody is there any more who would want it
+        await response.prepare(request)
+        await response.write_eof()
+    return response
 
 
 def _completion(task: "asyncio.Task[Completion]", door: TrialDoor) -> Completion:
@@ -253,9 +304,12 @@ def _json(data: Mapping[str, Json]) -> web.Response:
 
 
 def _error(dialect: Dialect, problem: Problem) -> web.Response:
-    return web.Response(
+    response = web.Response(
         status=problem.status,
         body=encode(dialect.error(problem)),
         content_type="application/json",
-        headers=_NO_RETRY,
+        headers=_RETRY if problem.status == _TOO_MANY else _NO_RETRY,
     )
+    if problem.status in (_TOO_LARGE, _TOO_MANY):
+        response.force_close()  # and with it what is still to come over the connection
+    return response

@@ -1,16 +1,17 @@
 """What a plan may come to, before anything is asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bakeoff.core.budget import Tariff, most_input
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import Request, Usage
 from bakeoff.core.plan import Block, Plan
-from bakeoff.core.task import Task
+from bakeoff.core.task import Message, Task
 
 _BYTES_PER_TOKEN = 4
 _JUDGE = "judge"
+_BARE_MODEL = "direct"
 _RUBRIC = 300  # tokens that a judge is told beside the task and the answer
 
 
@@ -19,7 +20,8 @@ class Forecast:
     """One request per trial, and one to the judge for each of its scorers; no retries.
 
     Input is estimated, output the longest that answers may be. None is unknown, and `unknown` says
-    why. Where nobody sends a bill (`billed`), there is no cost either.
+    why. Where nobody sends a bill (`billed`), there is no cost either. Where trials take more than
+    that one request, `more` says which: then it is no estimate of the whole, only of its beginning.
     """
 
     input_tokens: int
@@ -27,6 +29,7 @@ class Forecast:
     cost_usd: float | None
     billed: bool = True
     unknown: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,7 +74,19 @@ def forecast(plan: Plan, tariff_of: Callable[[ModelSpec], Tariff]) -> Forecast:
         cost_usd=total.cost_usd if total.cost_known else None,
         billed=total.billed,
         unknown=tuple(notes),
+        more=tuple(_more(plan)),
     )
+
+
+def _more(plan: Plan) -> Iterator[str]:
+    """Yield why trials take more than one request each."""
+    dialogues = [task.dialogue for task in plan.tasks if task.dialogue is not None]
+    if dialogues:
+        yield f"a dialogue takes up to {max(d.max_turns for d in dialogues)} turns"
+    agents = dict.fromkeys(c.agent.name for c in plan.candidates if c.agent.needs_model)
+    for name in agents:
+        if name != _BARE_MODEL:
+            yield f"agent {name!r} asks as often as it needs"
 
 
 def _add(total: _Sum, block: Block, plan: Plan, tariff_of: Callable[[ModelSpec], Tariff]) -> None:
@@ -90,4 +105,8 @@ def _add(total: _Sum, block: Block, plan: Plan, tariff_of: Callable[[ModelSpec],
 
 
 def _about(task: Task) -> int:
-    return most_input(Request(messages=task.messages)) // _BYTES_PER_TOKEN
+    """Return about how many tokens the first request of a trial reads."""
+    messages = task.messages
+    if task.dialogue is not None and task.dialogue.opening is not None:
+        messages = (*messages, Message(role="user", content=task.dialogue.opening))
+    return most_input(Request(messages=messages)) // _BYTES_PER_TOKEN

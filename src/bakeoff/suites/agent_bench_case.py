@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bakeoff._lib.suggest import did_you_mean
@@ -11,9 +12,11 @@ from bakeoff.config.agent_bench_file import Baseline, BenchmarkTable
 from bakeoff.config.as_given import as_given
 from bakeoff.config.convert import convert
 from bakeoff.config.json_file import read_json
+from bakeoff.config.lines import line_in, shown
 from bakeoff.core.brief import Source
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.suites.data_room import (
     BETTER_THAN_THE_BASELINE,
@@ -24,6 +27,7 @@ from bakeoff.suites.data_room import (
 
 LIST = Path("meta_info", "benchmark_list.json")
 STORAGE = "storage"
+_BASELINE = Path("evaluation", "numeric_baseline.json")
 _NUMBERED = re.compile(r"^\s*\d+[.)]\s+")
 _HEADING = re.compile(
     r"^[ \t]*(?:#+[ \t]*)?\*\*(Objective|Your Knowledge):?\*\*:?[ \t]*", re.MULTILINE
@@ -56,9 +60,11 @@ class Cases:
         path, storage = self.folder / LIST, self.folder / STORAGE
         if path.is_file():
             data, _ = read_json(path)
-            if not isinstance(data, list) or not all(isinstance(case, str) for case in data):
-                raise UsageError(f'{path}: a list of ids is expected, such as ["one", "two"]')
-            listed = list(dict.fromkeys(str(case) for case in data))
+            ids = data if isinstance(data, list) else [None]
+            if wrong := [number for number, case in enumerate(ids) if not isinstance(case, str)]:
+                where = shown(Place(file=str(path), key=(wrong[0],)))
+                raise UsageError(f'{where}: a list of ids is expected, such as ["one", "two"]')
+            listed = list(dict.fromkeys(str(case) for case in ids))
         else:
             listed = sorted(f.name for f in storage.glob("*") if f.is_dir())
         if not listed:
@@ -192,16 +198,23 @@ def _scorers(folder: Path) -> tuple[ScorerSpec, ...]:
         "module": f"{EVALUATION}/{metrics.name}",
         "truth": f"{GROUND_TRUTH}/{(tables or files)[0]}",
     }
-    return (ScorerSpec(name="evaluation", settings={**settings, **_baseline(folder)}),)
+    return (
+        ScorerSpec(
+            name="evaluation",
+            settings={**settings, **_baseline(folder)},
+            origin=Place(file=str(folder / _BASELINE), key=("score",)),
+        ),
+    )
 
 
 def _baseline(folder: Path) -> dict[str, float | bool]:
-    path = folder / "evaluation" / "numeric_baseline.json"
+    path = folder / _BASELINE
     if not path.is_file():
         return {}
     data, _ = read_json(path)
-    found = convert(data, Baseline, source=str(path), line_of=lambda _: None)
+    found = convert(data, Baseline, source=str(path), line_of=partial(line_in, path))
     if not found.success:
-        raise UsageError(f"{path}: the baseline itself failed (`success` is false): run it again")
+        where = shown(Place(file=str(path), key=("success",)))
+        raise UsageError(f"{where}: the baseline itself failed (`success` is false): run it again")
     best = {} if found.theoretical_best is None else {"best": found.theoretical_best}
     return {"baseline": found.score, "higher_is_better": found.is_higher_better, **best}

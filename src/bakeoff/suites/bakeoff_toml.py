@@ -1,6 +1,6 @@
 """The front door for Bakeoff's own TOML."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from bakeoff.config.entries import (
     endpoint_limits,
     scorer_specs,
 )
+from bakeoff.config.lines import shown
 from bakeoff.config.run_file import (
     AdaptiveTable,
     AgentTable,
@@ -28,11 +29,20 @@ from bakeoff.core.brief import Brief, Source
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.suites.json_suite import Scoring, read_suite
 from bakeoff.suites.task_folder import read_tasks
+
+_NO_RUN_FILE = (
+    "one run file cannot name another; write here what that one names, or run it by itself"
+)
+_WHAT_KIND = (
+    "what kind of file is this? A suite ends in .json, a task in Markdown in .md; any other coding "
+    "task is a folder"
+)
 
 
 def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
@@ -42,13 +52,26 @@ def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Bri
     if overrides:
         run = _overridden(data, overrides)
     source = Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
-    brief = _brief(run, path, source)
+    brief = _brief(run, path, source, _Places(path, overrides or ()))
     return brief if overrides else _with_origins(brief, run, partial(origin_in, path, text))
 
 
 def origin_in(path: Path, text: str, key: KeyPath) -> Origin:
     """Return where *key* stands in the file at *path*."""
     return Origin.at(path, line_of(text, key))
+
+
+class _Places:
+    """Where the keys of a run file stand: in it, or on the command line."""
+
+    def __init__(self, path: Path | None, overrides: Iterable[str]) -> None:
+        self._path = path
+        self._said = {name.partition(".")[0] for name in overrides}
+
+    def __call__(self, key: str) -> Place:
+        """Return where *key* stands, one of those at the top."""
+        on_line = self._path is None or key in self._said
+        return Place(file="--set" if on_line else str(self._path), key=(key,))
 
 
 def _with_origins(brief: Brief, run: RunFile, at: Callable[[KeyPath], Origin]) -> Brief:
@@ -63,7 +86,10 @@ def _with_origins(brief: Brief, run: RunFile, at: Callable[[KeyPath], Origin]) -
         agents=tuple(replace(a, origin=at(("agents", n))) for n, a in enumerate(brief.agents)),
         conditions=replace(
             brief.conditions,
-            roles={name: replace(spec, origin=at(("roles", name))) for name, spec in roles.items()},
+            roles={
+                name: replace(spec, origin=at(("roles", name))) if name in run.roles else spec
+                for name, spec in roles.items()
+            },
         ),
     )
 
@@ -73,7 +99,7 @@ def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> B
     if not overrides:
         return read_suite(path)
     run = _overridden({}, overrides)
-    return _under(run, read_suite(path, scoring=_scoring(run)))
+    return _under(run, read_suite(path, scoring=_scoring(run, _Places(None, overrides))))
 
 
 def read_task_folders(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
@@ -107,14 +133,13 @@ def model_spec(entry: str | ModelTable) -> ModelSpec:
     )
 
 
-def _brief(run: RunFile, path: Path, source: Source) -> Brief:
-    scoring = _scoring(run)
+def _brief(run: RunFile, path: Path, source: Source, at: _Places) -> Brief:
+    scoring = _scoring(run, at)
     brief = Brief(name=path.stem, tasks=(), sources=(source,))
-    for name in run.suites:
-        place = path.parent / name
-        if not place.exists():
-            raise UsageError(f"{path}: key 'suites': {place} is not there")
-        suite = _suite(place, scoring)
+    roles: dict[str, ModelSpec] = {}
+    for number, name in enumerate(run.suites):
+        suite = _suite(path.parent / name, run, scoring, at("suites").inside(number))
+        roles |= suite.conditions.roles
         brief = replace(
             brief,
             tasks=brief.tasks + suite.tasks,
@@ -124,24 +149,41 @@ def _brief(run: RunFile, path: Path, source: Source) -> Brief:
             sources=brief.sources + suite.sources,
             notices=brief.notices + suite.notices,
         )
-    own = tuple(_task(entry, path, scoring) for entry in run.tasks)
+    tasks_at = at("tasks")
+    own = tuple(_task(entry, tasks_at.inside(n), scoring) for n, entry in enumerate(run.tasks))
+    _refuse_twins(brief.tasks, at("suites"))
+    _refuse_twins(own, tasks_at, known={task.id for task in brief.tasks})
     brief = replace(brief, tasks=brief.tasks + own)
-    _refuse_twins(brief.tasks, path)
     brief = _under(run, brief)
+    roles |= brief.conditions.roles
+    brief = replace(brief, conditions=replace(brief.conditions, roles=roles))
     return replace(brief, prices=str(path.parent / brief.prices)) if brief.prices else brief
 
 
-def _suite(place: Path, scoring: Scoring) -> Brief:
-    from bakeoff.suites.dialogue_case import holds_cases, read_cases  # it needs ours
+def _suite(place: Path, run: RunFile, scoring: Scoring, at: Place) -> Brief:
+    """Return what *place* asks for, as it does on the command line; it is named *at* a key."""
+    from bakeoff.suites.dialogue_case import holds_cases, read_cases  # they need ours
+    from bakeoff.suites.markdown_task import judged, read_markdown
 
+    ending = place.suffix.lower()
     if holds_cases(place):
         return read_cases(place)
-    return read_tasks(place) if place.is_dir() else read_suite(place, scoring=scoring)
+    if place.is_dir():
+        return read_tasks(place)
+    if not place.exists():
+        raise UsageError(f"{shown(at)}: key 'suites': {place} is not there")
+    if ending == ".json":
+        return read_suite(place, scoring=scoring)
+    if ending == ".md":
+        conditions = conditions_of(run.limits, run.roles)
+        return judged(replace(read_markdown(place), conditions=conditions))
+    why = _NO_RUN_FILE if ending == ".toml" else _WHAT_KIND
+    raise UsageError(f"{shown(at)}: key 'suites': {place}: {why}")
 
 
-def _scoring(run: RunFile) -> Scoring:
+def _scoring(run: RunFile, at: _Places) -> Scoring:
     return Scoring(
-        scorers=scorer_specs(run.scorers) or None,
+        scorers=scorer_specs(run.scorers, at=at("scorers")) or None,
         pass_threshold=1.0 if run.pass_threshold is None else run.pass_threshold,
     )
 
@@ -171,15 +213,15 @@ def _with_parameters(task: Task, parameters: Mapping[str, Json]) -> Task:
     return replace(task, parameters={**parameters, **task.parameters}) if parameters else task
 
 
-def _task(entry: TaskTable, path: Path, scoring: Scoring) -> Task:
-    what = f"{path}: task {entry.id!r}"
+def _task(entry: TaskTable, at: Place, scoring: Scoring) -> Task:
+    what = f"task {entry.id!r}"
     threshold = entry.pass_threshold
     return Task(
         id=entry.id,
-        messages=conversation(entry.prompt, entry.messages, what=what),
+        messages=conversation(entry.prompt, entry.messages, what=what, at=at),
         parameters=entry.parameters,
         target=entry.expected,
-        scorers=_scorers(entry, scoring),
+        scorers=_scorers(entry, scoring, at),
         pass_threshold=scoring.pass_threshold if threshold is None else threshold,
         time_s=entry.time_s,
         name=entry.name,
@@ -188,17 +230,21 @@ def _task(entry: TaskTable, path: Path, scoring: Scoring) -> Task:
     )
 
 
-def _scorers(entry: TaskTable, scoring: Scoring) -> tuple[ScorerSpec, ...]:
+def _scorers(entry: TaskTable, scoring: Scoring, at: Place) -> tuple[ScorerSpec, ...]:
     if entry.scorers is not None:
-        return scorer_specs(entry.scorers)
-    return default_scorers(entry.expected) if scoring.scorers is None else scoring.scorers
+        return scorer_specs(entry.scorers, at=at.inside("scorers"))
+    if scoring.scorers is not None:
+        return scoring.scorers
+    return default_scorers(entry.expected, at=at.inside("expected"))
 
 
-def _refuse_twins(tasks: Iterable[Task], path: Path) -> None:
-    seen: set[str] = set()
-    for task in tasks:
+def _refuse_twins(tasks: Iterable[Task], at: Place, *, known: Collection[str] = ()) -> None:
+    """Raise where two tasks have one id, or one has an id that is *known* already."""
+    seen = set(known)
+    for number, task in enumerate(tasks):
         if task.id in seen:
-            raise UsageError(f"{path}: task {task.id!r} is there twice; give each its own `id`")
+            where = shown(at.inside(number, "id"))
+            raise UsageError(f"{where}: task {task.id!r} is there twice; give each its own `id`")
         seen.add(task.id)
 
 

@@ -9,11 +9,13 @@ from bakeoff.config.convert import KeyPath, convert
 from bakeoff.config.dialogue_file import DialogueFile, is_dialogue
 from bakeoff.config.entries import default_scorers, scorer_specs
 from bakeoff.config.json_file import read_json
+from bakeoff.config.lines import line_in
 from bakeoff.config.toml_file import line_of, read_toml
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.candidate import Conditions, ModelSpec, Origin
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.suites.bakeoff_toml import model_spec, with_settings
@@ -93,7 +95,7 @@ def read_cases(
 def _data(path: Path) -> tuple[Json, _LineOf]:
     if path.suffix.lower() == ".json":
         data, _ = read_json(path)
-        return data, lambda _: None
+        return data, partial(line_in, path)
     table, text = read_toml(path)
     return table, partial(line_of, text)
 
@@ -165,10 +167,9 @@ class _Case:
         )
 
     def _scorers(self) -> tuple[ScorerSpec, ...]:
-        case, evaluation = self._case, self._case.evaluation
-        own = default_scorers(case.expected) if case.scorers is None else scorer_specs(case.scorers)
+        evaluation = self._case.evaluation
         if evaluation is None:
-            return own
+            return self._own_scorers()
         settings: dict[str, Json] = {
             "module": f"{EVALUATION}/{Path(evaluation.metrics).name}",
             "truth": f"{GROUND_TRUTH}/{Path(evaluation.truth).name}",
@@ -177,7 +178,15 @@ class _Case:
             "best": evaluation.best,
             "higher_is_better": evaluation.higher_is_better,
         }
-        return (ScorerSpec(name="evaluation", settings=settings), *own)
+        origin = Place(file=str(self._file), key=("evaluation",))
+        grade = ScorerSpec(name="evaluation", settings=settings, origin=origin)
+        return (grade, *self._own_scorers())
+
+    def _own_scorers(self) -> tuple[ScorerSpec, ...]:
+        case, at = self._case, Place(file=str(self._file))
+        if case.scorers is None:
+            return default_scorers(case.expected, at=at.inside("expected"))
+        return scorer_specs(case.scorers, at=at.inside("scorers"))
 
     def _folder(self, key: str, name: str | None) -> Path | None:
         if name is None:

@@ -15,6 +15,7 @@ from bakeoff.config.convert import KeyPath, convert, dotted
 from bakeoff.config.harbor_file import HarborFile
 from bakeoff.config.toml_file import line_of
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import BoxLimits, Image, Reference, Tree, Workspace
@@ -122,7 +123,8 @@ def _reward(folder: Path, config: HarborFile, place: _Place) -> ScorerSpec:
     settings: dict[str, Json] = {"time_s": config.verifier.timeout_sec}
     if env := place.variables(("verifier", "env"), config.verifier.env):
         settings["environment"] = dict(env)
-    return ScorerSpec(name="reward", settings=settings)
+    origin = Place(file=str(folder / "task.toml"), key=("verifier",))
+    return ScorerSpec(name="reward", settings=settings, origin=origin)
 
 
 def _image(folder: Path, config: HarborFile) -> Image:

@@ -3,25 +3,31 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from bakeoff._lib.suggest import near
 from bakeoff.config.convert import convert
-from bakeoff.config.entries import (
-    MessageTable,
-    ScorerEntry,
-    conversation,
-    default_scorers,
-    scorer_specs,
-)
+from bakeoff.config.entries import conversation, default_scorers, scorer_specs
 from bakeoff.config.json_file import read_json
+from bakeoff.config.lines import line_in, shown
+from bakeoff.config.suite_file import (
+    ApiConfig,
+    CategoriesFile,
+    CategoryEntry,
+    ExecutionModes,
+    GlobalSettings,
+    Metadata,
+    SuiteFile,
+    TestEntry,
+)
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 
@@ -29,93 +35,6 @@ CATEGORIES_FILE = "categories.json"
 METADATA_FILE = "test_suite_metadata.json"
 
 S = TypeVar("S", bound=msgspec.Struct)
-OverZero = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(ge=1)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-
-
-class TestEntry(msgspec.Struct, kw_only=True):
-    """One test as it stands in the file; keys that are not here are kept as metadata."""
-
-    id: str
-    prompt: str | None = None
-    messages: list[MessageTable] | None = None
-    name: str | None = None
-    category: str | None = None
-    reasoning_type: str | None = None
-    description: str | None = None
-    parameters: dict[str, Json] = {}
-    metadata: dict[str, Json] = {}
-    evaluation_config: dict[str, Json] = {}
-    api_type: str | None = None
-    expected: Json = None
-    scorers: list[ScorerEntry] | None = None
-    pass_threshold: Share | None = None
-
-
-class ApiConfig(msgspec.Struct, kw_only=True):
-    """Where the tests are sent; other keys are for people."""
-
-    endpoint: str
-    model: str = ""
-    headers: dict[str, str] = {}
-    type: str | None = None
-    timeout: OverZero | None = None
-    api_key: str | None = None
-
-
-class GlobalSettings(msgspec.Struct, kw_only=True):
-    """Defaults for every test; other keys are for people."""
-
-    default_timeout_seconds: OverZero | None = None
-    default_retry_attempts: Annotated[int, Meta(ge=0)] | None = None
-    delay_between_tests: Annotated[float, Meta(ge=0)] | None = None
-    output_directory: str | None = None
-    save_raw_responses: bool | None = None
-
-
-class ConcurrentMode(msgspec.Struct, kw_only=True):
-    """How many tests at once."""
-
-    default_workers: Count | None = None
-    max_workers: Count | None = None
-
-
-class ExecutionModes(msgspec.Struct, kw_only=True):
-    """The two ways to run a suite."""
-
-    sequential: dict[str, Json] = {}
-    concurrent: ConcurrentMode = msgspec.field(default_factory=ConcurrentMode)
-
-
-class Metadata(msgspec.Struct, kw_only=True):
-    """The metadata file, or the same keys in the suite itself."""
-
-    api_config: ApiConfig | None = None
-    global_settings: GlobalSettings = msgspec.field(default_factory=GlobalSettings)
-    execution_modes: ExecutionModes = msgspec.field(default_factory=ExecutionModes)
-
-
-class CategoryEntry(msgspec.Struct, kw_only=True):
-    """The tests of one category; other keys are for people."""
-
-    test_ids: list[str] = []
-
-
-class SuiteFile(Metadata, kw_only=True):
-    """A whole suite; only `tests` is required."""
-
-    tests: list[TestEntry]
-    suite_info: dict[str, Json] = {}
-    test_categories: dict[str, CategoryEntry] | list[str] = {}
-    scorers: list[ScorerEntry] | None = None
-    pass_threshold: Share | None = None
-
-
-class CategoriesFile(msgspec.Struct, kw_only=True):
-    """`categories.json`."""
-
-    categories: dict[str, CategoryEntry] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +63,8 @@ def read_suite(path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET
     """Return what the suite at *path* asks for, with the files beside it unless told otherwise."""
     files = read_suite_files(path, beside=beside, scoring=scoring)
     if not files.brief.tasks:
-        raise UsageError(f"{path}: there are no tests to run; write one at least into `tests`")
+        where = shown(Place(file=str(path), key=("tests",)))
+        raise UsageError(f"{where}: there are no tests to run; write one at least into `tests`")
     return with_metadata(files.brief, files.metadata)
 
 
@@ -165,17 +85,17 @@ def read_suite_files(
         below, found = read_metadata(extra)
         metadata = filled(suite, below)
         sources.append(found)
+    at = Place(file=str(path))
     defaults = _Defaults(
-        path=path,
-        scorers=scoring.scorers if suite.scorers is None else scorer_specs(suite.scorers),
+        scorers=_suite_scorers(suite, scoring, at),
         pass_threshold=scoring.pass_threshold
         if suite.pass_threshold is None
         else suite.pass_threshold,
         time_s=metadata.global_settings.default_timeout_seconds,
         listed_in=_listed_in(categories),
     )
-    tasks = _tasks(suite.tests, data["tests"], defaults)
-    notices = tuple(_misspelt(data["tests"], path))
+    tasks = _tasks(suite.tests, data["tests"], defaults, at.inside("tests"))
+    notices = tuple(_misspelt(data["tests"], at.inside("tests")))
     brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices)
     return SuiteFiles(brief=brief, metadata=metadata, categories=categories)
 
@@ -254,7 +174,7 @@ def _read_object(path: Path) -> tuple[dict[str, Json], Source]:
 
 def _convert(data: Mapping[str, Json], kind: type[S], path: Path) -> S:
     try:
-        return convert(data, kind, source=str(path), line_of=lambda _: None)
+        return convert(data, kind, source=str(path), line_of=partial(line_in, path))
     except UsageError as error:
         raise UsageError(_name_the_test(str(error), data)) from error
 
@@ -288,52 +208,62 @@ def _listed_in(categories: Mapping[str, CategoryEntry]) -> dict[str, list[str]]:
 class _Defaults:
     """What holds for every test that does not say otherwise."""
 
-    path: Path
     scorers: tuple[ScorerSpec, ...] | None
     pass_threshold: float
     time_s: float | None
     listed_in: Mapping[str, list[str]]
 
 
-def _tasks(entries: Sequence[TestEntry], raw: Json, defaults: _Defaults) -> tuple[Task, ...]:
+def _suite_scorers(suite: SuiteFile, scoring: Scoring, at: Place) -> tuple[ScorerSpec, ...] | None:
+    if suite.scorers is None:
+        return scoring.scorers
+    return scorer_specs(suite.scorers, at=at.inside("scorers"))
+
+
+def _tasks(
+    entries: Sequence[TestEntry], raw: Json, defaults: _Defaults, at: Place
+) -> tuple[Task, ...]:
     originals = raw if isinstance(raw, Sequence) else ()
     tasks: dict[str, Task] = {}
-    for entry, original in zip(entries, originals, strict=True):
+    for number, (entry, original) in enumerate(zip(entries, originals, strict=True)):
+        here = at.inside(number)
         if not entry.id.strip():
-            raise UsageError(f"{defaults.path}: tests[{len(tasks)}]: `id` is empty")
+            raise UsageError(f"{shown(here.inside('id'))}: tests[{number}]: `id` is empty")
         if entry.id in tasks:
-            raise UsageError(
-                f"{defaults.path}: test {entry.id!r} is there twice; give each its own `id`"
-            )
+            where = shown(here.inside("id"))
+            raise UsageError(f"{where}: test {entry.id!r} is there twice; give each its own `id`")
         unknown = {k: v for k, v in original.items() if k not in _KNOWN}  # type: ignore[union-attr]
-        tasks[entry.id] = _task(entry, unknown, defaults)
+        tasks[entry.id] = _task(entry, unknown, defaults, here)
     return tuple(tasks.values())
 
 
-def _misspelt(raw: Json, path: Path) -> Iterator[str]:
+def _misspelt(raw: Json, at: Place) -> Iterator[str]:
     """Yield a word about each key of a test that is kept, but was probably meant for something."""
-    seen: dict[str, list[Json]] = {}
-    for test in raw if isinstance(raw, list) else ():
+    seen: dict[str, list[tuple[int, Json]]] = {}
+    for number, test in enumerate(raw if isinstance(raw, list) else ()):
         for key in test if isinstance(test, dict) else ():
             if key not in _KNOWN:
-                seen.setdefault(key, []).append(test["id"])
-    for key, ids in seen.items():
+                seen.setdefault(key, []).append((number, test["id"]))
+    for key, holders in seen.items():
         if meant := near(key, _KNOWN, least=0.85):
-            tests = f"test {ids[0]!r}" if len(ids) == 1 else f"{len(ids)} tests, {ids[0]!r} first"
-            yield f"{path}: {tests}: the key {key!r} means nothing here; is `{meant}` meant?"
+            number, first = holders[0]
+            many = len(holders)
+            tests = f"test {first!r}" if many == 1 else f"{many} tests, {first!r} first"
+            where = shown(at.inside(number, key))
+            yield f"{where}: {tests}: the key {key!r} means nothing here; is `{meant}` meant?"
 
 
-def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults) -> Task:
-    what = f"{defaults.path}: test {entry.id!r}"
+def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults, at: Place) -> Task:
+    what = f"test {entry.id!r}"
     threshold = entry.pass_threshold
     return Task(
         id=entry.id,
-        messages=conversation(entry.prompt, entry.messages, what=what, unknown=unknown),
+        messages=conversation(entry.prompt, entry.messages, what=what, at=at, unknown=unknown),
         parameters=entry.parameters,
         target=entry.expected,
-        scorers=_scorers(entry, defaults),
+        scorers=_scorers(entry, defaults, at),
         pass_threshold=defaults.pass_threshold if threshold is None else threshold,
-        time_s=_time_limit(entry, defaults, what),
+        time_s=_time_limit(entry, defaults, at),
         api_type=entry.api_type,
         name=entry.name,
         category=_category(entry, defaults),
@@ -347,38 +277,42 @@ def _category(entry: TestEntry, defaults: _Defaults) -> str | None:
     return listed[0] if listed and entry.category not in listed else entry.category
 
 
-def _scorers(entry: TestEntry, defaults: _Defaults) -> tuple[ScorerSpec, ...]:
-    specs = _named_scorers(entry, defaults)
+def _scorers(entry: TestEntry, defaults: _Defaults, at: Place) -> tuple[ScorerSpec, ...]:
+    specs = _named_scorers(entry, defaults, at)
     if not entry.evaluation_config:
         return specs
-    return tuple(_with_evaluation(spec, entry.evaluation_config) for spec in specs)
+    said = at.inside("evaluation_config")
+    return tuple(_with_evaluation(spec, entry.evaluation_config, said) for spec in specs)
 
 
-def _named_scorers(entry: TestEntry, defaults: _Defaults) -> tuple[ScorerSpec, ...]:
+def _named_scorers(entry: TestEntry, defaults: _Defaults, at: Place) -> tuple[ScorerSpec, ...]:
     if entry.scorers is not None:
-        return scorer_specs(entry.scorers)
+        return scorer_specs(entry.scorers, at=at.inside("scorers"))
     if defaults.scorers is not None:
         return defaults.scorers
     if entry.expected is None and entry.evaluation_config:
         # a style heuristic informs; it never decides whether an answer is right
         return (ScorerSpec(name="reasoning", weight=0.0),)
-    return default_scorers(entry.expected)
+    return default_scorers(entry.expected, at=at.inside("expected"))
 
 
-def _with_evaluation(spec: ScorerSpec, config: Mapping[str, Json]) -> ScorerSpec:
+def _with_evaluation(spec: ScorerSpec, config: Mapping[str, Json], at: Place) -> ScorerSpec:
     """Return the `reasoning` scorer with what the test says about it: it is part of the scoring."""
     if spec.name != "reasoning":
         return spec
     settings = {key: config[key] for key in _EVALUATION_KEYS if key in config}
-    return replace(spec, settings={**settings, **spec.settings})
+    origin = spec.origin if spec.settings else at
+    return replace(spec, settings={**settings, **spec.settings}, origin=origin)
 
 
-def _time_limit(entry: TestEntry, defaults: _Defaults, what: str) -> float | None:
+def _time_limit(entry: TestEntry, defaults: _Defaults, at: Place) -> float | None:
     own = entry.metadata.get("timeout_seconds")
     if own is None:
         return defaults.time_s
     if isinstance(own, bool) or not isinstance(own, int | float) or own <= 0:
-        raise UsageError(f"{what}: `metadata.timeout_seconds` must be a number over 0, not {own!r}")
+        where = f"{shown(at.inside('metadata', 'timeout_seconds'))}: test {entry.id!r}"
+        why = f"`metadata.timeout_seconds` must be a number over 0, not {own!r}"
+        raise UsageError(f"{where}: {why}")
     return float(own)
 
 

@@ -13,6 +13,7 @@ from bakeoff.config.entries import scorer_specs
 from bakeoff.config.task_file import BoxTable, RepoTable, RubricTable, TaskFile
 from bakeoff.config.toml_file import line_of
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import BoxLimits, Image, Reference, Tree, Workspace
@@ -187,13 +188,14 @@ class _Native:
         return Reference(kind="files", path=str(folder)) if folder.is_dir() else None
 
     def _scorers(self) -> tuple[ScorerSpec, ...]:
-        settings, specs = self.settings, []
+        settings, at, specs = self.settings, Place(file=self.written.source), []
         rubric_tests = {name for rubric in settings.rubrics for name in rubric.tests}
         if run := tests_settings(self.folder, settings.tests, aside=rubric_tests):
-            specs.append(ScorerSpec(name="tests", settings=run, weight=settings.tests.weight))
+            weight, origin = settings.tests.weight, at.inside("tests")
+            specs.append(ScorerSpec(name="tests", settings=run, weight=weight, origin=origin))
         if settings.rubrics:
             specs.append(self._rubrics())
-        specs += scorer_specs(settings.scorers)
+        specs += scorer_specs(settings.scorers, at=at.inside("scorers"))
         if not specs and not self.unchecked:
             raise UsageError(
                 f"{self.folder}: nothing says whether the work is right; put hidden tests into "
@@ -214,6 +216,7 @@ class _Native:
             name="rubrics",
             settings={"rubrics": entries, "test_scripts": scripts},
             weight=self.settings.rubrics_weight,
+            origin=Place(file=self.written.source, key=("rubrics",)),
         )
 
     def _rubric_scripts(self, number: int, rubric: RubricTable) -> Iterator[Json]:

@@ -13,7 +13,9 @@ import msgspec
 from bakeoff._lib.digest import digest, digest_bytes
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.config.as_given import told_as_given
+from bakeoff.config.lines import shown
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Image, Reference, Tree, Workspace
@@ -124,7 +126,7 @@ class _Prepared:
         return Task(
             id=self.meta.task_id or self.folder.name,
             messages=(Message(role="user", content=self._instructions()),),
-            scorers=(rubrics_scorer(self.folder, self._evaluation(), source=str(self._source)),),
+            scorers=(rubrics_scorer(self.folder, self._evaluation(), said=self._of_evaluation),),
             time_s=time_s,
             name=title if isinstance(title, str) else None,
             category=self._category(),
@@ -140,15 +142,33 @@ class _Prepared:
     def _source(self) -> Path:
         return self.folder / META
 
-    @property
-    def _override_file(self) -> str:
-        return str(self.given.overrides or self.folder / OVERRIDES)
+    def _override(self, *key: str | int) -> Place:
+        """Return where *key* stands in the overrides."""
+        return Place(file=str(self.given.overrides or self.folder / OVERRIDES), key=key)
+
+    def _of_repo(self, key: str) -> Place:
+        """Return where *key* of the repository stands: the overrides go before."""
+        if self.changed.repo is not None and getattr(self.changed.repo, key):
+            return self._override("repo", key)
+        return Place(file=str(self._source), key=("repo", key))
+
+    def _of_evaluation(self, key: str) -> Place:
+        """Return where *key* of the evaluation stands, in the order of `_evaluation`."""
+        if getattr(self.changed, key) is not None:
+            return self._override(key)
+        if (
+            self.changed.evaluation is not None
+            and getattr(self.changed.evaluation, key) is not None
+        ):
+            return self._override("evaluation", key)
+        return Place(file=str(self._source), key=("evaluation", key))
 
     def _environment(self) -> tuple[dict[str, str], float | None]:
         try:
             return environment(self.changed.environment_variables)
         except UsageError as error:
-            raise UsageError(f"{self._override_file}: {error}") from error
+            where = shown(self._override("environment_variables"))
+            raise UsageError(f"{where}: {error}") from error
 
     def _instructions(self) -> str:
         """Return what the agent is told: the overrides say it first, then the overlay."""
@@ -163,7 +183,7 @@ class _Prepared:
         text = self.meta.lm.instructions if text is None else text
         if not text or not text.strip():
             raise UsageError(
-                f"{self._source}: nothing says what is to be done; write `lm.instructions`, or "
+                f"{shown(Place(file=str(self._source), key=('lm',)))}: nothing says what is to be done; write `lm.instructions`, or "
                 f"overlay_files/{INSTRUCTIONS}"
             )
         return text
@@ -203,7 +223,7 @@ class _Prepared:
         )
 
     def _files(self) -> Iterator[Tree]:
-        repo = repo_tree(self._repo(), self.folder, at=REPO, source=str(self._source))
+        repo = repo_tree(self._repo(), self.folder, at=REPO, said=self._of_repo)
         if repo is not None:
             yield repo
         yield from self._overlay("overlay_files", at="")
@@ -221,21 +241,22 @@ class _Prepared:
 
     def _texts(self) -> dict[str, str]:
         """Return the files that the overrides write, by their path below the root."""
-        changed, where = self.changed, self._override_file
-        texts = {inside(path, where): text for path, text in changed.overlay_files.items()}
+        changed, said = self.changed, self._override
+        overlay = changed.overlay_files.items()
+        texts = {inside(path, said("overlay_files", path)): text for path, text in overlay}
         prompt = changed.prompt or changed.lm_instructions
         if prompt and (self.folder / "overlay_files" / INSTRUCTIONS).is_file():
             texts[INSTRUCTIONS] = prompt  # the file must not say something else than the prompt
         for path, text in changed.overlay_repo_files.items():
-            texts[f"{REPO}/{inside(path, where)}"] = text
-        for file in changed.inject_files:
-            texts[_below_root(file.path, where)] = file.content
+            texts[f"{REPO}/{inside(path, said('overlay_repo_files', path))}"] = text
+        for number, file in enumerate(changed.inject_files):
+            texts[_below_root(file.path, said("inject_files", number, "path"))] = file.content
         return texts
 
     def _removed(self) -> Iterator[str]:
-        for pattern in self.changed.remove_repo_paths:
+        for number, pattern in enumerate(self.changed.remove_repo_paths):
             relative = pattern.removeprefix(f"{ROOT}/{REPO}/")
-            yield f"{REPO}/{inside(relative, self._override_file)}"
+            yield f"{REPO}/{inside(relative, self._override('remove_repo_paths', number))}"
 
     def _image(self) -> Image | None:
         """Return the image that the Dockerfile makes; its build sees nothing of the grade."""
@@ -275,8 +296,8 @@ class _Prepared:
         return {**self.unknown, **self.meta.metadata, **sensitivity, **about}
 
 
-def _below_root(path: str, where: str) -> str:
+def _below_root(path: str, at: Place) -> str:
     """Return where an injected file goes: below the repository, unless it begins at the root."""
     if path.startswith(f"{ROOT}/"):
-        return inside(path.removeprefix(f"{ROOT}/"), where)
-    return f"{REPO}/{inside(path, where)}"
+        return inside(path.removeprefix(f"{ROOT}/"), at)
+    return f"{REPO}/{inside(path, at)}"

@@ -1,6 +1,7 @@
 """The files of a prepared task, as they are written: tb_meta.json and overrides.json."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -9,7 +10,9 @@ from msgspec import Meta
 
 from bakeoff.config.convert import convert
 from bakeoff.config.json_file import read_json
+from bakeoff.config.lines import line_in, shown
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.values import Json
 
 META = "tb_meta.json"
@@ -122,7 +125,8 @@ def read_overrides(path: Path) -> Overrides:
     """Return the overrides at *path*."""
     overrides = _converted(_object(path), Overrides, path)
     if overrides.prompt is not None and overrides.lm_instructions is not None:
-        raise UsageError(f"{path}: write `prompt` or `lm_instructions`, not both")
+        where = shown(Place(file=str(path), key=("lm_instructions",)))
+        raise UsageError(f"{where}: write `prompt` or `lm_instructions`, not both")
     return overrides
 
 
@@ -138,4 +142,4 @@ def _kind(data: Json) -> str:
 
 
 def _converted(data: dict[str, Json], kind: type[S], path: Path) -> S:
-    return convert(data, kind, source=str(path), line_of=lambda _: None)
+    return convert(data, kind, source=str(path), line_of=partial(line_in, path))

@@ -1,8 +1,11 @@
 """How a prepared task is graded: its rubrics and their tests, as the scorer takes them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from bakeoff.config.lines import shown
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
 from bakeoff.suites.prepared_dir_files import Evaluation, Rubric, TestScript
@@ -11,8 +14,10 @@ from bakeoff.suites.prepared_dir_repo import inside
 _ALL = Rubric(id="tests", criterion="All tests pass.")
 
 
-def rubrics_scorer(folder: Path, evaluation: Evaluation, *, source: str) -> ScorerSpec:
-    """Return the scorer for the task in *folder*; *source* is the file that messages name.
+def rubrics_scorer(
+    folder: Path, evaluation: Evaluation, *, said: Callable[[str], Place]
+) -> ScorerSpec:
+    """Return the scorer for the task in *folder*; *said* tells where a key of *evaluation* stands.
 
     Tests without any rubric are one rubric of their own.
     """
@@ -20,34 +25,41 @@ def rubrics_scorer(folder: Path, evaluation: Evaluation, *, source: str) -> Scor
     rubrics = evaluation.rubrics or ([_ALL] if scripts else [])
     if not rubrics:
         raise UsageError(
-            f"{source}: nothing says whether the work is right; write `evaluation.rubrics` and "
+            f"{shown(said('rubrics'))}: nothing says whether the work is right; write `evaluation.rubrics` and "
             "`evaluation.test_scripts`"
         )
-    _check(rubrics, scripts, source)
+    _check(rubrics, scripts, said)
     only = rubrics[0].id if len(rubrics) == 1 else None
     return ScorerSpec(
         name="rubrics",
         settings={
             "rubrics": [_rubric(rubric) for rubric in rubrics],
-            "test_scripts": [_script(folder, script, only, source) for script in scripts],
+            "test_scripts": [
+                _script(folder, script, only, said("test_scripts").inside(number, "path"))
+                for number, script in enumerate(scripts)
+            ],
         },
+        origin=said("rubrics"),
     )
 
 
-def _check(rubrics: list[Rubric], scripts: list[TestScript], source: str) -> None:
+def _check(rubrics: list[Rubric], scripts: list[TestScript], said: Callable[[str], Place]) -> None:
     ids = [rubric.id for rubric in rubrics]
-    for name in ids:
-        if ids.count(name) > 1:
-            raise UsageError(f"{source}: rubric {name!r} is there twice; give each its own `id`")
-    for script in scripts:
+    for number, name in enumerate(ids):
+        if name in ids[:number]:
+            where = shown(said("rubrics").inside(number, "id"))
+            raise UsageError(f"{where}: rubric {name!r} is there twice; give each its own `id`")
+    for number, script in enumerate(scripts):
         known = script.rubric_id in ids or (script.rubric_id is None and len(ids) == 1)
         if not known:
+            where = shown(said("test_scripts").inside(number, "rubric_id"))
             raise UsageError(
-                f"{source}: test script {script.path!r} is for rubric {script.rubric_id!r}; "
+                f"{where}: test script {script.path!r} is for rubric {script.rubric_id!r}; "
                 f"there are: {', '.join(ids)}"
             )
     if not any(rubric.weight for rubric in rubrics):
-        raise UsageError(f"{source}: all rubrics have weight 0: nothing would count")
+        where = shown(said("rubrics"))
+        raise UsageError(f"{where}: all rubrics have weight 0: nothing would count")
 
 
 def _rubric(rubric: Rubric) -> dict[str, Json]:
@@ -61,8 +73,8 @@ def _rubric(rubric: Rubric) -> dict[str, Json]:
     return entry
 
 
-def _script(folder: Path, script: TestScript, only: str | None, source: str) -> dict[str, Json]:
-    path = inside(script.path.removeprefix("/app/"), source)
+def _script(folder: Path, script: TestScript, only: str | None, at: Place) -> dict[str, Json]:
+    path = inside(script.path.removeprefix("/app/"), at)
     entry: dict[str, Json] = {"path": path, "rubric_id": script.rubric_id or only}
     content = script.content
     if content is None:

@@ -1,0 +1,45 @@
+"""On which line of a file a key stands; the file is read for it only when a mistake is told."""
+
+from pathlib import Path
+
+from bakeoff._lib.json_lines import json_line_of
+from bakeoff.config.convert import KeyPath
+from bakeoff.config.markdown_file import read_markdown_file
+from bakeoff.config.toml_file import line_of as toml_line_of
+from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
+
+
+def shown(place: Place) -> str:
+    """Return *place* as a person finds it: `file:line`."""
+    line = line_in(Path(place.file), place.key)
+    return f"{place.file}:{line}" if line else place.file
+
+
+def line_in(path: Path, key: KeyPath) -> int | None:
+    """Return the line on which *key* stands in *path*, or the nearest thing that holds it.
+
+    None where the file has no lines, or is no longer what was read a moment ago.
+    """
+    find = _FINDERS.get(path.suffix.lower())
+    if find is None or not path.is_file():
+        return None
+    try:
+        return find(path, key)
+    except (OSError, ValueError, IndexError, RecursionError, UsageError):
+        return None
+
+
+def _in_json(path: Path, key: KeyPath) -> int | None:
+    return json_line_of(path.read_text(encoding="utf-8-sig"), key)
+
+
+def _in_toml(path: Path, key: KeyPath) -> int | None:
+    return toml_line_of(path.read_text(encoding="utf-8-sig"), key)
+
+
+def _in_front_matter(path: Path, key: KeyPath) -> int | None:
+    return read_markdown_file(path).line_of(key)
+
+
+_FINDERS = {".json": _in_json, ".toml": _in_toml, ".md": _in_front_matter}
