@@ -74,6 +74,56 @@ def test_what_was_done_in_one_box_is_there_in_another(containers: Container) -> 
     asyncio.run(scenario())
 
 
+ODD_WORK = r"""
+mkdir -p /work && cd /work
+odd() { name=$(printf "$1:"); printf "$2" > "${name%:}"; }
+odd 'line\nbreak' one; odd 'ends\n' two; odd 'form\ffeed' three; odd 'next\302\205line' four
+odd 'line\342\200\250separator' five; odd 'cr\rx' six; odd 'two\n\nx' seven
+name=$(printf 'x\nA :'); name=${name%:}; mkdir "$name"; echo eight > "$name/etc"
+"""
+ODD_SEEN = "ls -b /work; find /work -type f -exec md5sum {} + | sort"
+
+
+def test_a_file_with_a_line_break_in_its_name_is_not_lost(
+    containers: Container, where: Engine, tmp_path: Path
+) -> None:
+    made = r"""RUN printf x > "$(printf '/old\nname')"; printf y > /old"""
+    (tmp_path / "Dockerfile").write_text(f"FROM {where.with_python()}\n{made}\n")
+    odd = Image(context=Tree(path=str(tmp_path), digest="odd names"))
+
+    async def scenario() -> None:
+        image = await containers.image(odd)
+        async with opened(containers, whole(image=image)) as box:
+            assert (await shell(box, ODD_WORK)).code == 0
+            there = (await shell(box, ODD_SEEN)).output
+            assert "line\\nbreak" in there
+            await shell(box, r"""rm "$(printf '/old\nname')" """)
+            await box.stop()
+            archive, gone = await box.change()
+        assert "/old\nname" in gone
+        assert "/old" not in gone
+        async with opened(containers, whole(image=image, archive=archive, gone=gone)) as clean:
+            assert (await shell(clean, ODD_SEEN)).output == there
+            left = await shell(clean, "cat /old; ls -b / | grep old")
+            assert left.output == "yold\n"
+
+    asyncio.run(scenario())
+
+
+def test_lines_that_are_no_entries_are_part_of_a_name_or_a_warning() -> None:
+    printed = (
+        "WARNING: first\nA /work/line\nbreak\nA /work/x\nA \nA /work/x\nA /etc\n"
+        "D /old\nname\nD /plain\nC /last\nWARNING: last\n"
+    )
+    found = container_change.read_differences(printed, own=["/ours"])
+    for path in ("/work/line\nbreak", "/work/x\nA ", "/work/x\nA /etc", "/last"):
+        assert path in found, path
+    for path in ("/work", "/old\nname", "WARNING: first", "/work/x\nA /etc/more"):
+        assert path not in found, path
+    assert found.gone == ("/plain",)
+    assert found.perhaps_gone == {"/old", "/old\nname"}
+
+
 def test_a_link_that_became_a_folder_is_one_in_another_box_too_or_the_engine_says_no(
     containers: Container,
 ) -> None:
@@ -155,7 +205,7 @@ def test_an_export_that_is_cut_between_two_files_is_a_fault(tmp_path: Path) -> N
             kept=frozenset({"/a", "/b"}),
             most_mb=1,
             time_s=20,
-        )
+        )[0]
 
     with tarfile.open(fileobj=io.BytesIO(taken('cat "$1"'))) as made:
         assert made.getnames() == ["a", "b"]

@@ -102,19 +102,25 @@ def test_a_mistake_in_a_scorer_names_file_and_line(
         ask(path)
 
 
-def test_a_scorer_of_a_task_folder_names_its_file_and_line(tmp_path: Path) -> None:
-    folder = tmp_path / "t"
+def test_a_scorer_of_a_task_folder_names_its_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("t")
     (folder / "files").mkdir(parents=True)
     (folder / "instruction.md").write_text("Do it.")
     (folder / "task.toml").write_text('time_s = 5\n\n[[scorers]]\nscorer = "exct"\n')
-    with pytest.raises(UsageError, match=r"task\.toml:3: task 't': no scorer is called 'exct'"):
+    with pytest.raises(UsageError, match=r"^t/task\.toml:3: task 't': no scorer is called 'exct'"):
         check(folder)
 
 
-def test_a_scorer_of_a_task_in_markdown_names_its_file_and_line(tmp_path: Path) -> None:
-    path = tmp_path / "t.md"
+def test_a_scorer_of_a_task_in_markdown_names_its_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("t.md")
     path.write_text("---\ntime_s: 5\nscorers:\n  - exct\n---\n# Task: T\n\nDo it.\n")
-    with pytest.raises(UsageError, match=r"t\.md:4: task 't': no scorer is called 'exct'"):
+    with pytest.raises(UsageError, match=r"^t\.md:4: task 't': no scorer is called 'exct'"):
         check(path)
 
 

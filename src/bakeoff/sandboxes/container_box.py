@@ -83,15 +83,16 @@ class ContainerBox:
         printed = await self._engine.call("diff", self.name, most_output=1 << 28)
         own = [mount.target for mount in self._mounts]
         differences = container_change.read_differences(printed, own)
-        packed = await asyncio.to_thread(
+        packed, there = await asyncio.to_thread(
             container_change.archive,
             (self._engine.name, "export", self.name),
             environment=self._engine.environment,
-            kept=differences.kept,
+            kept=differences,
+            looked_for=differences.perhaps_gone,
             most_mb=self._most_change_mb,
             time_s=_EXPORT_S,
         )
-        return packed, differences.gone
+        return packed, tuple(sorted({*differences.gone, *differences.perhaps_gone} - there))
 
     async def close(self) -> None:
         """Take the container away, running or not."""

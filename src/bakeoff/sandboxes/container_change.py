@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import BinaryIO, cast
 
 from bakeoff._lib.noun import noun
@@ -25,7 +25,8 @@ _LEFT_OUT = tuple(
         *("var/cache/apt", "var/lib/apt/lists", ".dockerenv"),
     )
 )
-_LINE = re.compile(r"([ACD]) (/.+)")
+_ENTRY = re.compile(r"([ACD]) (/.+)")
+_IN_A_NAME = re.compile(r"\n[ACD] /")
 _CHUNK = 1 << 20
 
 # Makes way for an archive: takes away what is gone, and whatever is of another kind than what comes.
@@ -44,25 +45,65 @@ CLEAR = ("xargs", "-0", "-n", "500", "sh", "-c", _CLEAR, "sh")
 
 @noun
 class Differences:
-    """The paths that a container has anew or changed, and those that it has no more."""
+    """The paths that a container has anew or changed, and those that it has no more.
+
+    Engines print a name as it is, so a line break in one makes it look like something else. `kept`
+    may hold names that are none, which no file will have. What of `perhaps_gone` is still there was
+    not taken away. `printed` is what the engine said, for a name that looks like several entries.
+    """
 
     kept: frozenset[str]
     gone: tuple[str, ...]
+    perhaps_gone: frozenset[str]
+    left_out: tuple[str, ...]
+    printed: str
+
+    def __contains__(self, path: object) -> bool:
+        """Whether a file at *path* is part of the change."""
+        if path in self.kept:
+            return True
+        if not isinstance(path, str) or not _IN_A_NAME.search(path):
+            return False
+        told = any(f"\n{kind} {path}\n" in self.printed for kind in "AC")
+        return told and not _is_under(path, self.left_out)
 
 
 def read_differences(printed: str, own: Iterable[str]) -> Differences:
     """Return what `diff` printed, without what is not part of the work; *own* are our mounts."""
     left_out = (*_LEFT_OUT, *own)
-    kept, gone = set(), []
-    for line in printed.splitlines():
-        found = _LINE.fullmatch(line)
-        if found is None or _is_under(found[2], left_out):
-            continue
-        if found[1] == "D":
-            gone.append(found[2])
+    kept: set[str] = set()
+    gone: set[str] = set()
+    perhaps_gone: set[str] = set()
+    for kind, names in _entries(printed):
+        paths = {name for name in names if not _is_under(name, left_out)}
+        if kind != "D":
+            kept |= paths
+        elif len(names) == 1:
+            gone |= paths
         else:
-            kept.add(found[2])
-    return Differences(kept=frozenset(kept), gone=tuple(sorted(gone)))
+            perhaps_gone |= paths
+    return Differences(
+        kept=frozenset(kept),
+        gone=tuple(sorted(gone)),
+        perhaps_gone=frozenset(perhaps_gone),
+        left_out=left_out,
+        printed=f"\n{printed}",
+    )
+
+
+def _entries(printed: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the kind of each entry, and the name that it has.
+
+    Lines that are none may belong to the name before them, or be a warning: then both are told.
+    """
+    begun: list[tuple[str, list[str]]] = []
+    for line in printed.removesuffix("\n").split("\n"):
+        if entry := _ENTRY.fullmatch(line):
+            begun.append((entry[1], [entry[2]]))
+        elif begun:
+            begun[-1][1].append(line)
+    for kind, lines in begun:
+        yield kind, tuple(dict.fromkeys((lines[0], "\n".join(lines))))
 
 
 def _is_under(path: str, tops: Iterable[str]) -> bool:
@@ -73,13 +114,14 @@ def archive(
     export: tuple[str, ...],
     *,
     environment: Mapping[str, str],
-    kept: frozenset[str],
+    kept: Container[str],
+    looked_for: Container[str] = (),
     most_mb: int,
     time_s: float,
-) -> bytes:
+) -> tuple[bytes, frozenset[str]]:
     """Run *export*, which prints a tar, and return the *kept* paths of it as a gzipped tar.
 
-    It blocks, so it belongs in a thread.
+    Beside it, those that were *looked_for* and are there. It blocks, so it belongs in a thread.
     """
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
@@ -89,7 +131,7 @@ def archive(
         timer.start()
         stream = cast("BinaryIO", process.stdout)
         try:
-            made = _filtered(stream, kept, most_mb << 20)
+            made = _filtered(stream, kept, looked_for, most_mb << 20)
             while stream.read(_CHUNK):
                 pass  # what fills up the last block
             if code := process.wait():  # cut between two files, a tar looks whole
@@ -112,18 +154,23 @@ def _said(complaints: BinaryIO) -> str:
     return f"; it said: {text}" if text else ""
 
 
-def _filtered(stream: BinaryIO, kept: frozenset[str], most: int) -> bytes:
-    room = _Room(most)
+def _filtered(
+    stream: BinaryIO, kept: Container[str], looked_for: Container[str], most: int
+) -> tuple[bytes, frozenset[str]]:
+    room, there = _Room(most), set()
     with (
         tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as whole,
         gzip.GzipFile(fileobj=room, mode="wb", compresslevel=6, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as chosen,
     ):
         for member in whole:
-            if _shown(member.name) in kept and _is_file_like(member):
+            path = _shown(member.name)
+            if path in looked_for:
+                there.add(path)
+            if path in kept and _is_file_like(member):
                 chosen.addfile(member, whole.extractfile(member) if member.isreg() else None)
             whole.members.clear()  # type: ignore[attr-defined] # else it remembers every file
-    return room.getvalue()
+    return room.getvalue(), frozenset(there)
 
 
 def _shown(name: str) -> str:

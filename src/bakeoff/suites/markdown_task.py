@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from bakeoff._lib.digest import digest_bytes
-from bakeoff.config.as_given import as_given
+from bakeoff.config.as_given import as_given, placed_as_given
 from bakeoff.config.markdown_file import KNOWN_KEYS, MarkdownTask, read_markdown_file
 from bakeoff.config.toml_file import line_of, read_toml
 from bakeoff.core.brief import Brief, Source
@@ -36,8 +36,11 @@ def read_markdown_task(path: Path, overrides: Mapping[str, str] | None = None) -
 
 def read_markdown(path: Path) -> Brief:
     """Return the task at *path*, with the check that lies beside it, if there is one."""
-    with as_given(path), as_given(path.with_suffix("")):
-        return _read(path.resolve())
+    folder = path.with_suffix("")
+    with as_given(path), as_given(folder):
+        brief = _read(path.resolve())
+    tasks = (placed_as_given(placed_as_given(task, path), folder) for task in brief.tasks)
+    return replace(brief, tasks=tuple(tasks))
 
 
 def _read(path: Path) -> Brief:

@@ -12,7 +12,7 @@ import msgspec
 
 from bakeoff._lib.digest import digest, digest_bytes
 from bakeoff._lib.tree_digest import tree_digest
-from bakeoff.config.as_given import told_as_given
+from bakeoff.config.as_given import placed_as_given, told_as_given
 from bakeoff.config.lines import shown
 from bakeoff.core.errors import UsageError
 from bakeoff.core.place import Place
@@ -64,7 +64,8 @@ def read_prepared(given: PreparedDir) -> Task:
         return _broken(given, given.folder.name, error)
     name = meta.task_id or given.folder.name
     try:
-        return _Prepared(given=given, meta=meta, unknown=unknown, changed=_overrides(given)).task()
+        read = _Prepared(given=given, meta=meta, unknown=unknown, changed=_overrides(given))
+        return placed_as_given(read.task(), given.shown)
     except UsageError as error:
         return _broken(given, name, error)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bakeoff.config.as_given import as_given
+from bakeoff.config.as_given import as_given, placed_as_given
 from bakeoff.config.toml_file import read_toml
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.errors import UsageError
@@ -67,7 +67,7 @@ def _task_folders(path: Path) -> list[Path]:
 def read_task_folder(path: Path) -> Task:
     """Return the task in the folder *path*; every path in it is absolute."""
     with as_given(path):
-        return _read(path.resolve())
+        return placed_as_given(_read(path.resolve()), path)
 
 
 def _read(path: Path) -> Task:
