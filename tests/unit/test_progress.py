@@ -126,6 +126,16 @@ def test_nothing_is_left_when_everything_is_done() -> None:
     assert line.text.startswith("1 trial in ")
 
 
+def test_a_run_that_ends_early_does_not_say_at_its_end_what_is_left() -> None:
+    progress = Progress()
+    progress.take(RunStarted("r", "runs/r", 10, 0, adaptive=True))
+    _end(progress)
+    assert progress.figures().endswith(" left at most")
+    line = progress.take(RunEnded("r", stopped_early=False))
+    assert line is not None
+    assert "left" not in line.text
+
+
 def test_a_scorers_fault_counts_as_a_fault_not_as_a_failure() -> None:
     progress = _progress()
     broken = replace(

@@ -251,6 +251,7 @@ def test_a_script_is_marked_and_many_faults_are_noted() -> None:
     assert any("1 of 2 trials faulted" in note for note in summary.notes)
 
 
-def test_a_suite_that_everybody_solves_is_noted() -> None:
-    summary = summarize(_planned("a", "b"), [row("a"), row("b")])
-    assert any("do not separate anybody" in note for note in summary.notes)
+@pytest.mark.parametrize(("score", "told"), [(1.0, "solves all"), (0.0, "solves none")])
+def test_a_suite_that_says_nothing_of_a_candidate_is_noted(score: float, told: str) -> None:
+    summary = summarize(_planned("a", "b"), [row("a", score), row("b", score)])
+    assert any(told in note and "too" in note for note in summary.notes)

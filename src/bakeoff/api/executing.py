@@ -101,7 +101,10 @@ async def _execute(
         budget = Budget(brief.cap, before=billed)
         if brief.adaptive is not None:
             start.listener(Notice(f"adaptive: {ends_when(brief.adaptive, len(plan))}"))
-        start.listener(RunStarted(folder.name, str(folder), len(plan), done, brief.cap, billed))
+        adaptive = brief.adaptive is not None
+        start.listener(
+            RunStarted(folder.name, str(folder), len(plan), done, brief.cap, billed, adaptive)
+        )
         with rare_collections():
             await run_plan(
                 plan,

@@ -7,6 +7,8 @@ itself, and help must feel instant.
 import sys
 from collections.abc import Sequence
 
+from bakeoff._lib.collector import for_one_command
+
 COMMANDS = {
     "run": "run a suite, a run file or task folders, or resume a run",
     "batch": "run one coding task with many models, and compare them",
@@ -52,6 +54,7 @@ def help_text() -> str:
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    for_one_command()
     sys.exit(call(sys.argv[1:]))
 
 

@@ -42,6 +42,8 @@ class Progress:
     output_tokens: int = 0
     cap: Cap = NO_CAP
     billed: Bill = NO_BILL
+    adaptive: bool = False
+    over: bool = False
     began: float = field(default_factory=monotonic)
     turns: dict[str, int] = field(default_factory=dict)  # of the conversations that are going on
 
@@ -56,6 +58,7 @@ class Progress:
         elif isinstance(event, RunStarted):
             return self._started(event)
         elif isinstance(event, RunEnded):
+            self.over = True
             took = duration(self.elapsed_s)
             return Line(f"{counted(self.done, 'trial')} in {took} ({self.figures()})")
         elif isinstance(event, Notice):
@@ -64,7 +67,7 @@ class Progress:
 
     def _started(self, event: RunStarted) -> Line:
         self.planned, self.before = event.planned, event.finished_before
-        self.cap, self.billed = event.cap, event.billed
+        self.cap, self.billed, self.adaptive = event.cap, event.billed, event.adaptive
         self.began = monotonic()
         before = f", {self.before:,} already done" if self.before else ""
         told = f"run {event.run_id}: {counted(self.planned, 'trial')}{before}"
@@ -110,8 +113,8 @@ class Progress:
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds that are probably left; None before the first trial is done."""
-        if not self.done:
+        """Seconds that are probably left; None before the first trial is done, and at the end."""
+        if not self.done or self.over:
             return None
         return (self.planned - self.before - self.done) / self.rate
 
@@ -135,7 +138,7 @@ class Progress:
         if (share := self.cap.share(self.billed)) is not None:
             parts.append(f"{share:.0%} of the budget")
         if (left := self.remaining_s) is not None and self.done + self.before < self.planned:
-            parts.append(f"{duration(left)} left")
+            parts.append(f"{duration(left)} left{' at most' if self.adaptive else ''}")
         return ", ".join(parts)
 
     def so_far(self) -> str:

@@ -11,7 +11,10 @@ from bakeoff.core.record import Attempt
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The plan is fixed and the ledger is open; `billed` is what earlier sessions cost."""
+    """The plan is fixed and the ledger is open; `billed` is what earlier sessions cost.
+
+    An `adaptive` run may end before all that is planned is done.
+    """
 
     run_id: str
     folder: str
@@ -19,6 +22,7 @@ class RunStarted:
     finished_before: int
     cap: Cap = NO_CAP
     billed: Bill = NO_BILL
+    adaptive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,8 +324,8 @@ def _notes_on(c: CandidateSummary) -> Iterator[str]:
     if planned and faults / planned > 0.02:
         yield f"{c.candidate}: {faults} of {planned} trials faulted (over 2 %)"
     if group.score.tasks > 1 and group.score.mean in (0.0, 1.0):
-        which = "all" if group.score.mean else "none"
-        yield f"{c.candidate} solves {which} of the tasks: they do not separate anybody"
+        which, how = ("all", "easy") if group.score.mean else ("none", "hard")
+        yield f"{c.candidate} solves {which} of the tasks: they are too {how} to say how good it is"
     for flag, count in sorted(group.flags.items()):
         yield f"{c.candidate}: {count} answers {_FLAGS.get(flag, f'are marked {flag!r}')}"
     if group.latency.load_s:
