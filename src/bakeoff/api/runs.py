@@ -103,8 +103,8 @@ def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_O
 def prepared_again(reference: str, output: Path) -> Prepared:
     """Return the plan of an earlier run as the ledger keeps it; its files are not needed."""
     run = load_run(reference, output=output)
-    manifest = run.manifest
-    plan = ordered(run.plan, manifest.adaptive)
+    planned, manifest = run.plan, run.manifest
+    plan = ordered(planned, manifest.adaptive)
     brief = Brief(
         name=manifest.name,
         tasks=(),
