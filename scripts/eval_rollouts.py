@@ -9,6 +9,9 @@ if __name__ == "__main__":
             f"eval_rollouts: error: Bakeoff is not installed for {sys.executable}; in a clone, "
             "`make setup` installs it for .venv/bin/python, elsewhere `pip install .` does"
         )
+    from bakeoff._lib.collector import for_one_command
+
+    for_one_command()
     from bakeoff.compat.rollouts import main
 
     sys.exit(main())

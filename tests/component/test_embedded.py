@@ -158,6 +158,17 @@ def test_a_deadline_ends_a_generation() -> None:
     with_model(work)
 
 
+def test_closing_while_the_model_is_loaded_ends_what_waits_for_it() -> None:
+    async def work(model: EmbeddedModel) -> None:
+        long = asyncio.create_task(model.complete(ENDLESS))
+        await asyncio.sleep(0)  # it has begun to load
+        await model.close()
+        with pytest.raises(ProviderError, match="closed during the request"):
+            await long
+
+    with_model(work)
+
+
 def test_closing_ends_what_runs_and_leaves_no_thread() -> None:
     async def work(model: EmbeddedModel) -> None:
         long = asyncio.create_task(model.complete(ENDLESS))

@@ -61,6 +61,15 @@ def test_a_moment_that_has_passed_cuts_at_the_first_wait(run: Any) -> None:
     run(work())
 
 
+def test_a_deadline_can_follow_one_that_has_passed_before_anybody_waits(run: Any) -> None:
+    async def work() -> None:
+        passed = asyncio.get_running_loop().time() - 1
+        with pytest.raises(TimeoutError), until(passed), within(5):
+            await asyncio.sleep(30)
+
+    run(work())
+
+
 def test_of_two_deadlines_the_earlier_is_the_one_that_cuts(run: Any) -> None:
     async def work(outer: float, inner: float) -> str:
         try:

@@ -17,17 +17,19 @@ class _Watch:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
         self.open: set[until] = set()
 
     def add(self, deadline: "until", when: float) -> None:
         self.open.add(deadline)
-        if self._timer is None or when < self._timer.when():
+        if self._timer is None or when < self._rings_at:
             self._set(when)
 
     def _set(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(when, self._ring)
+        self._rings_at = when  # uvloop's handle of a moment that has passed does not know it
 
     def _ring(self) -> None:
         self._timer = None

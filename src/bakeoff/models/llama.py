@@ -54,6 +54,7 @@ class LlamaServer:
         self._free = asyncio.Semaphore(slots)
         self._server: object | None = None
         self._loading: asyncio.Future[None] | None = None
+        self._closed = False
         self._running: dict[asyncio.Future[None], Generation] = {}
 
     async def generate(self, body: dict[str, Json]) -> Generation:
@@ -84,6 +85,7 @@ class LlamaServer:
 
     async def close(self) -> None:
         """Stop what runs, wait for it, and free the model."""
+        self._closed = True
         for generation in self._running.values():
             generation.stop = True
         if self._running:
@@ -101,6 +103,8 @@ class LlamaServer:
         if self._loading is None:
             self._loading = _in_thread(self._open)
         await asyncio.shield(self._loading)
+        if self._closed:  # meanwhile: whoever closed it has not seen the caller running
+            raise ProviderError("the embedded model was closed during the request")
 
     def _open(self) -> None:
         # read when the library is loaded: its threads must not spin on cores that others use
