@@ -5,9 +5,13 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 # a test must not fail because the machine is busy
 settings.register_profile("bakeoff", deadline=None)
@@ -20,6 +24,9 @@ sys.dont_write_bytecode = False
 # the longest first: no worker is left with one of them at the end
 _ORDER = ("e2e", "contract", "faults", "component", "golden", "unit")
 
+# what needs a container engine: one worker does it all, and starts and fills one of each
+_IN_CONTAINERS = re.compile(r"test_container_\w+\.py|_containers\.py|[\[-](docker|podman)[\]-]")
+
 # the same again on another engine: the contract suite runs on all of them anyway
 _SOAK = re.compile(
     r"component/test_container_\w+\.py::.*podman"
@@ -29,9 +36,7 @@ _SOAK = re.compile(
     r"|e2e/test_rollouts_containers\.py::.*podman"
     r"|e2e/test_batch_tasks\.py::.*\[(write_file|fix_off_by_one|parse_durations|build_order)\]"
     r"|faults/test_hostile_boxes\.py::.*podman"
-    r"|component/test_scratch\.py::.*hundred_thousand"
     r"|hundred_thousand.*(docker|podman)"
-    r"|hundred_thousand_ignored_files"
     r"|thirty_boxes.*podman"
 )
 
@@ -45,6 +50,25 @@ def pytest_configure(config: pytest.Config) -> None:
         tempfile.tempdir = None
 
 
+@pytest.fixture
+def files_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Let temporary folders lie in memory, where there is room: for tests that make very many files.
+
+    ext4 without a journal looks at every file that was removed in the last minutes whenever it makes
+    one: after a hundred thousand removals this test and all others would crawl.
+    """
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
+        yield
+        return
+    tmp_path_factory.getbasetemp()  # pytest's own stays where it is, and outlives this test
+    with tempfile.TemporaryDirectory(prefix="bakeoff-", dir=memory) as place:
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        yield
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what only repeats something at length."""
     if _SOAK.search(item.nodeid):
@@ -54,4 +78,23 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest."""
     rank = {name: place for place, name in enumerate(_ORDER)}
-    items.sort(key=lambda item: rank.get(item.path.parent.name, 0))
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        return not _IN_CONTAINERS.search(item.nodeid), rank.get(item.path.parent.name, 0)
+
+    items.sort(key=place)
+
+
+class _Scheduling(LoadFileScheduling):
+    """A file is one worker's, but for what needs a container engine: that is one worker's, too."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if _IN_CONTAINERS.search(nodeid):
+            return "containers"
+        return super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling | None:
+    """Share the tests out among the workers."""
+    return _Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -14,6 +14,7 @@ from bakeoff._lib import owner, scratch
 from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes import cgroups, marks
 from bakeoff.sandboxes.disk_watch import DiskWatch, measure, unlinked
+from support.cli import not_outliving, until
 from support.parts import require
 
 
@@ -38,15 +39,14 @@ def groups() -> cgroups.Cgroups:
 def test_a_group_has_its_limits_and_goes_with_its_processes(groups: cgroups.Cgroups) -> None:
     group = groups.make(marks.new_mark(), BoxLimits(memory_mb=100, processes=10, cpus=0.5))
     entry = "; ".join(f"echo 0 > {door}" for door in group.doors)
-    process = subprocess.Popen(["sh", "-c", f"{entry}; sleep 60 & setsid sleep 60 & wait"])
-    until = time.monotonic() + 20
-    while len(group.processes()) < 3 and time.monotonic() < until:
-        time.sleep(0.01)
-    assert process.pid in group.processes()
-    assert group.kill() >= 3
-    assert group.processes() == set()
-    group.remove()
-    assert process.wait() < 0
+    sleeps = ["sh", "-c", f"{entry}; sleep 60 & setsid sleep 60 & wait"]
+    with not_outliving(subprocess.Popen(sleeps)) as process:
+        until(lambda: len(group.processes()) >= 3)
+        assert process.pid in group.processes()
+        assert group.kill() >= 3
+        assert group.processes() == set()
+        group.remove()
+        assert process.wait() < 0
     assert not any(path.exists() for path in group.folders.values())
 
 

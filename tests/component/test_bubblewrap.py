@@ -19,6 +19,7 @@ from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.workspace import BoxLimits, Image
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from bakeoff.sandboxes.bubblewrap_box import BubblewrapBox
+from support.chances import is_busy
 from support.parts import require
 from support.sandboxes import bubblewrap
 
@@ -367,11 +368,12 @@ def test_a_box_costs_little_more_than_bubblewrap_itself_does(folder: Path) -> No
             started = time.perf_counter()
             subprocess.run(bare, check=True)
             alone = min(alone, time.perf_counter() - started)
-            if turn >= 20 and box < 2.5 * alone:
+            if turn >= 20 and box < most * alone:
                 break
         await sandbox.close()
         return box, alone
 
+    most = 4.0 if is_busy() else 2.5  # a box is several processes, each of which waits for a core
     box, alone = asyncio.run(compared())
     print(f"a box {1000 * box:.1f} ms, bubblewrap alone {1000 * alone:.1f} ms", file=sys.stderr)
-    assert box < 2.5 * alone
+    assert box < most * alone

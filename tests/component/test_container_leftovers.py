@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from bakeoff.core.errors import SandboxError
 from bakeoff.sandboxes.container import Container
+from support.cli import not_outliving
 from support.container_boxes import opened, sandbox, shell, spec
 from support.container_engines import BUSYBOX, Engine, engine
 
@@ -76,11 +76,10 @@ def test_what_a_killed_run_left_is_taken_away_and_what_lives_is_not(
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    assert runner.stdout is not None
-    with runner.stdout:
+    with not_outliving(runner):
+        assert runner.stdout is not None
         assert runner.stdout.readline() == b"open\n"
-        os.kill(runner.pid, signal.SIGKILL)
-        runner.wait()
+        runner.kill()
 
     async def scenario() -> None:
         async with opened(containers, spec(tmp_path)) as box:

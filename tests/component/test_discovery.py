@@ -20,7 +20,9 @@ from bakeoff.models.discovery import (
     ollama_models,
     served_models,
 )
+from bakeoff.models.look import SHORT_S
 from bakeoff.models.ollama_window import Window, window_of
+from support.chances import chances
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -109,7 +111,7 @@ def test_many_models_that_are_shown_slowly_do_not_hold_up_the_list() -> None:
     began = time.monotonic()
     found = with_server(routes, ollama_models).found
     assert len(found) == 60
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10  # one after another it were a minute and a half
 
 
 def test_an_ollama_without_models_says_how_to_get_one() -> None:
@@ -118,6 +120,7 @@ def test_an_ollama_without_models_says_how_to_get_one() -> None:
     assert "ollama pull" in trouble.what_to_do
 
 
+@chances(3)
 def test_a_dead_host_costs_less_than_a_second_and_one_line(dead_port: int) -> None:
     began = time.monotonic()
     seen = asyncio.run(ollama_models(f"127.0.0.1:{dead_port}"))
@@ -128,11 +131,12 @@ def test_a_dead_host_costs_less_than_a_second_and_one_line(dead_port: int) -> No
     ]
 
 
+@chances(3)
 def test_silent_hosts_are_looked_at_together_and_not_waited_for(silent_port: int) -> None:
     url = f"http://127.0.0.1:{silent_port}"
     began = time.monotonic()
     seen = asyncio.run(discover(Places(ollama=url, servers=(f"{url}/v1", f"{url}/v2"))))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 2 * SHORT_S  # as long as two, one after the other
     assert len(seen.troubles) == 3
     assert all("no answer within 0.8 s" in str(trouble) for trouble in seen.troubles)
 

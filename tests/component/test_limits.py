@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import os
 import threading
 import time
 from collections import deque
@@ -25,7 +24,7 @@ from bakeoff.models.gate import WAITING, EndpointGate
 from bakeoff.models.limits import Gates, endpoint_of
 from bakeoff.models.openai_compatible import build
 from bakeoff.models.retry import Strain, TryAgain
-from support.chances import chances
+from support.chances import chances, is_busy
 from support.loopback import Asked, Loopback, Reply, chat
 
 QUESTION = Request(messages=(Message(role="user", content="hello"),))
@@ -155,7 +154,7 @@ def test_a_server_that_nobody_has_reached_is_given_up_after_a_while(
 ) -> None:
     monkeypatch.setattr("bakeoff.models.gate._PATIENCE_S", 0.3)
     with Loopback() as server:
-        spec = spec_of(server, max_retries=40, retry_delay_s=0.1, retry_backoff=1)
+        spec = spec_of(server, max_retries=400, retry_delay_s=0.1, retry_backoff=1)
 
     async def main() -> list[str]:
         model = build(spec, Gates().of(spec))
@@ -170,7 +169,7 @@ def test_a_server_that_nobody_has_reached_is_given_up_after_a_while(
 
     began = time.monotonic()
     said = asyncio.run(main())
-    assert time.monotonic() - began < 0.05 * 40  # not even the first was tried to its end
+    assert time.monotonic() - began < 0.05 * 400  # not even the first was tried to its end
     where = (spec.base_url or "").removesuffix("/v1")
     told = f"nothing answers at {where}: connection refused, and so it was all the time: is it running?"
     assert said == [told] * 5
@@ -244,8 +243,7 @@ def test_where_a_server_silently_queues_is_found_and_nothing_is_lost() -> None:
     rate = 1100 / took_s
     print(f"{typical:.1f} at once ({min(late)} to {max(late)}); {rate:.0f} per second of 160")
     # on a busy machine we queue ourselves, and more at once does help; the simulation does not
-    busy = os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
-    assert 4 <= typical <= (60 if busy else 16)
+    assert 4 <= typical <= (60 if is_busy() else 16)
     assert min(places for _, places in seen) >= 4
     assert rate >= 0.8 * 160
 
@@ -310,9 +308,9 @@ def test_a_models_own_limit_leaves_the_others_alone() -> None:
 
 def test_a_wait_for_a_turn_is_not_taken_from_a_requests_time() -> None:
     with Loopback(AtOnce(1000, 0.2)) as server:
-        answers = run(server, Gates(), 6, workers=6, max_concurrency=1, timeout_s=0.6)
-    assert len(answers) == 6
-    assert all(answer.elapsed_s < 0.5 for answer in answers)
+        answers = run(server, Gates(), 12, workers=12, max_concurrency=1, timeout_s=1.2)
+    assert len(answers) == 12  # the last of them waited for more than two seconds
+    assert all(answer.elapsed_s < 1.2 for answer in answers)
 
 
 def through(gate: EndpointGate, once: Callable[[], Awaitable[Completion]], **rest: Any) -> Any:

@@ -5,11 +5,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from bakeoff._lib import owner, scratch
+from support.cli import not_outliving
 
 
 @pytest.fixture
@@ -43,11 +45,15 @@ def test_of_several_who_take_away_what_the_dead_left_each_folder_goes_to_one(
     )
     subprocess.run([sys.executable, "-c", make], check=True)
     reap = "from bakeoff._lib import scratch; print(*scratch.reap(), sep='\\n')"
-    reapers = [
-        subprocess.Popen([sys.executable, "-c", reap], stdout=subprocess.PIPE, text=True)
-        for _ in range(4)
-    ]
-    taken = [line for reaper in reapers for line in reaper.communicate()[0].split()]
+    words = [sys.executable, "-c", reap]
+    with ExitStack() as stack:
+        reapers = [
+            stack.enter_context(
+                not_outliving(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+            )
+            for _ in range(4)
+        ]
+        taken = [line for reaper in reapers for line in reaper.communicate()[0].split()]
     assert [reaper.returncode for reaper in reapers] == [0] * 4
     assert len(taken) == len(set(taken)) == 60
     assert list((tmp_path / f"bakeoff-{os.getuid()}").iterdir()) == []
@@ -121,6 +127,7 @@ def test_folders_nested_without_end_are_taken_away() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.usefixtures("files_in_memory")
 def test_a_hundred_thousand_files_are_taken_away() -> None:
     folder = scratch.new_folder("x")
     for outer in range(100):

@@ -16,6 +16,7 @@ from bakeoff.core.boxes import Box, BoxSpec, Command
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Change
 from bakeoff.sandboxes.local import Local
+from support.cli import not_outliving
 from support.workspaces import (
     changed_by,
     isolating,
@@ -142,8 +143,8 @@ asyncio.run(run())
 """
     support = Path(__file__).parents[1]
     argv = [sys.executable, "-c", code, str(tmp_path), str(support)]
-    died = subprocess.Popen(argv)
-    assert died.wait(60) == -signal.SIGKILL
+    with not_outliving(subprocess.Popen(argv)) as died:
+        assert died.wait(60) == -signal.SIGKILL
     dead = [path for path in scratch.dead() if f"-{died.pid}-" in path.name]
     assert {"room", "pristine"} <= {path.name.split("-")[3] for path in dead}
     for path in dead:

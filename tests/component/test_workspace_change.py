@@ -126,6 +126,7 @@ def test_a_file_or_folder_that_its_owner_may_not_read_is_read(tmp_path: Path) ->
     assert change.left_out == ()
 
 
+@pytest.mark.usefixtures("files_in_memory")
 def test_a_hundred_thousand_files_end_in_a_clear_fault_in_time(tmp_path: Path) -> None:
     task = workspace_task(tree(repo(tmp_path)))
     script = "python3 -c 'for n in range(100_000): open(str(n), \"w\").close()'"
@@ -135,6 +136,7 @@ def test_a_hundred_thousand_files_end_in_a_clear_fault_in_time(tmp_path: Path) -
     assert time.monotonic() - began < 90
 
 
+@pytest.mark.usefixtures("files_in_memory")
 def test_a_hundred_thousand_ignored_files_do_not_matter(tmp_path: Path) -> None:
     task = workspace_task(tree(repo(tmp_path, **{"a.txt": "one\n", ".gitignore": "junk/\n"})))
     script = (

@@ -106,7 +106,7 @@ def test_a_fork_bomb_ends_with_its_time(walls: Backend, folder: Path) -> None:
 
 def test_a_fork_bomb_of_the_shell_ends_with_its_time(walls: Backend, folder: Path) -> None:
     limits = BoxLimits(processes=100)
-    bomb = "bomb() { bomb | bomb & }; bomb; sleep 60"
+    bomb = "bomb() { bomb | bomb & }; bomb; exec sleep 60"
     result = suffered(walls, folder, "sh", "-c", bomb, limits=limits)
     assert len(result.output) <= 1_000_000
 
@@ -182,6 +182,7 @@ print("made")
 """
 
 
+@pytest.mark.usefixtures("files_in_memory")
 def test_a_hundred_thousand_files_are_taken_away(backend: Backend, folder: Path) -> None:
     async def run() -> Ran:
         async with backend.box(folder) as box:

@@ -738,7 +738,7 @@ def test_a_stream_that_stays_open_after_its_end_is_left(server: Loopback) -> Non
 
     attempt = attempted(server, Reply(chunks=chunks()), stream=True, timeout_s=20.0)
     assert answer_of(attempt) == "a"
-    assert attempt.elapsed_s < 2
+    assert attempt.elapsed_s < 10  # it would go on to the timeout
 
 
 def test_what_follows_the_end_is_nobodys_answer(server: Loopback) -> None:

@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ import bakeoff
 from bakeoff._lib import scratch
 from bakeoff.core.record import Status
 from bakeoff.sandboxes.marks import VARIABLE
-from support.cli import BAKEOFF
+from support.cli import BAKEOFF, started, until
 from support.coding_tasks import FIX, write_fix_add
 from support.parts import require
 
@@ -61,6 +59,10 @@ def _left(private: Path, runner: int) -> list[str]:
     return [*folders, *_processes(runner), *mounts, *_cgroups(runner)]
 
 
+def _boxes(base: Path) -> int:
+    return sum("-box-" in path.name for path in base.iterdir())
+
+
 def _processes(runner: int) -> list[str]:
     """Return the processes that carry the mark of a box of *runner*."""
     found = []
@@ -79,21 +81,16 @@ def _cgroups(runner: int) -> list[str]:
     return [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/*-{runner}-*")]
 
 
-def _start(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
-    with (folder / "said.txt").open("wb") as said:
-        return subprocess.Popen(
-            [*BAKEOFF, "run", str(folder / "run.toml"), "--output", str(folder / "runs"), *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-        )
+def _words(folder: Path, *more: str) -> list[str]:
+    return [*BAKEOFF, "run", str(folder / "run.toml"), "--output", str(folder / "runs"), *more]
 
 
 def test_a_hundred_trials_at_once_leave_nothing(tmp_path: Path, private_temp: Path) -> None:
     write_fix_add(tmp_path)
     (tmp_path / "run.toml").write_text(_RUN_FILE)
-    runner = _start(tmp_path)
-    assert runner.wait(timeout=300) == 0, (tmp_path / "said.txt").read_text()
+    with started(_words(tmp_path), folder=tmp_path / "said") as runner:
+        ended = runner.wait(300)
+    assert ended.code == 0, ended.err
     records = list(bakeoff.load_run(output=tmp_path / "runs").trials())
     assert [r.attempt.score for r in records] == [1.0] * _TRIALS
     assert _left(private_temp, runner.pid) == []
@@ -104,18 +101,15 @@ def test_after_a_kill_the_next_start_takes_away_what_was_left(
 ) -> None:
     write_fix_add(tmp_path)
     (tmp_path / "run.toml").write_text(_RUN_FILE)
-    runner = _start(tmp_path)
     base = private_temp / f"bakeoff-{os.getuid()}"
-    until = time.monotonic() + 120
-    while not (base.is_dir() and sum("-box-" in p.name for p in base.iterdir()) >= 20):
-        assert runner.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    os.kill(runner.pid, signal.SIGKILL)
-    runner.wait()
+    with started(_words(tmp_path), folder=tmp_path / "said") as runner:
+        until(lambda: base.is_dir() and _boxes(base) >= 20, timeout_s=120)
+        runner.send(signal.SIGKILL)
+        assert runner.wait().code == -signal.SIGKILL, "it ended before it could be killed"
     assert list(base.iterdir())  # there was something to take away
-    again = _start(tmp_path, "--resume", "latest")
-    assert again.wait(timeout=300) == 0, (tmp_path / "said.txt").read_text()
+    with started(_words(tmp_path, "--resume", "latest"), folder=tmp_path / "said") as again:
+        ended = again.wait(300)
+    assert ended.code == 0, ended.err
     records = list(bakeoff.load_run(output=tmp_path / "runs").trials())
     assert len(records) == _TRIALS
     assert {r.attempt.status for r in records} == {Status.COMPLETED}

@@ -22,6 +22,8 @@ from support.parts import require
 from support.plans import write_suite
 
 PARALLEL, COUNT = 4, 20
+HELD_S = 60  # the server holds its answers for so long, unless the gate is opened
+AT_ONCE_S = 15  # on a busy machine; to wait for an answer would take far longer
 
 
 @dataclass
@@ -34,7 +36,7 @@ class Scene:
     @contextmanager
     def server(self) -> Iterator[Loopback]:
         def answer(asked: Asked) -> Reply:
-            self.gate.wait(30)
+            self.gate.wait(HELD_S)
             return chat(asked.prompt)
 
         with Loopback(answer) as server:
@@ -100,8 +102,8 @@ def test_the_second_ctrl_c_stops_at_once_and_leaves_no_process(scene: Scene) -> 
             until(lambda: "stopping" in running.err)
             running.send(signal.SIGINT)
             began = time.monotonic()
-            ended = running.wait(10)
-            assert time.monotonic() - began < 3
+            ended = running.wait(20)
+            assert time.monotonic() - began < AT_ONCE_S
             assert not processes_of_session(running.pid)
         assert ended.code == 130
         assert "Traceback" not in ended.err
@@ -131,8 +133,8 @@ def test_sigterm_stops_at_once_with_the_resume_command(scene: Scene) -> None:
             at_work(server, running)
             running.send(signal.SIGTERM)
             began = time.monotonic()
-            ended = running.wait(10)
-            assert time.monotonic() - began < 3
+            ended = running.wait(20)
+            assert time.monotonic() - began < AT_ONCE_S
             assert not processes_of_session(running.pid)
         assert ended.code == 130
         assert "Traceback" not in ended.err

@@ -1,11 +1,17 @@
 """Tests of pace on a machine that others use, too."""
 
 import functools
+import os
 import time
 from collections.abc import Callable
 from typing import ParamSpec
 
 P = ParamSpec("P")
+
+
+def is_busy() -> bool:
+    """Whether others want this machine, too: what is timed then waits for its turn as well."""
+    return os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
 
 
 def chances(times: int) -> Callable[[Callable[P, None]], Callable[P, None]]:

@@ -131,7 +131,7 @@ def test_a_try_that_does_not_end_is_ended() -> None:
     began = time.monotonic()
     with pytest.raises(ProviderError, match=r"no whole answer within 0\.1 s") as caught:
         attempt(lambda: asyncio.sleep(9, "late"), RetryPolicy(deadline_s=0.1))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5  # to its end it would take nine
     assert caught.value.transient
 
 
@@ -148,7 +148,7 @@ def test_the_deadline_is_one_for_all_tries_and_tells_what_happened_before_it() -
     began = time.monotonic()
     with pytest.raises(ProviderError, match=r"within 0\.3 s .*before that: busy"):
         attempt(once, RetryPolicy(delay_s=0.05, deadline_s=0.3))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5  # to its end it would take nine
 
 
 @pytest.mark.parametrize("asked_s", [30.0, 86_400.0, math.inf])
@@ -161,7 +161,7 @@ def test_a_pause_beyond_the_deadline_is_not_begun(asked_s: float) -> None:
             RetryPolicy(deadline_s=10),
             on_retry=heard.append,
         )
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5  # the deadline is at ten
     assert caught.value.transient
     assert heard == []
 
