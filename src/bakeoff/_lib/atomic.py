@@ -1,5 +1,6 @@
 """Files that are there whole or not at all."""
 
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,10 +18,23 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         file.write(data)
 
 
+def clear_halves(path: Path) -> None:
+    """Remove what a process that was killed while it wrote *path* left beside it.
+
+    Only for somebody who knows that nobody else is writing it now.
+    """
+    for half in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
+        half.unlink(missing_ok=True)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name[:40]}."
+
+
 @contextmanager
 def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Give a file to write to that takes the place of *path* once it is whole."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
+    descriptor, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from bakeoff._lib.atomic import write_atomic
+from bakeoff._lib.atomic import clear_halves, write_atomic
 from bakeoff._lib.clock import stamp
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.suggest import did_you_mean
@@ -61,9 +61,10 @@ def make_folder(folder: Path) -> Path:
 
 
 def write_manifest(folder: Path, manifest: Manifest, redactor: Redactor) -> None:
-    """Write *manifest*, readable and whole."""
+    """Write *manifest*, readable and whole; only for who holds the lock of the folder."""
     data = redactor.data(msgspec.json.encode(manifest))
     with writing_to(folder / MANIFEST):
+        clear_halves(folder / MANIFEST)
         write_atomic(folder / MANIFEST, msgspec.json.format(data, indent=2) + b"\n")
 
 
