@@ -1,7 +1,7 @@
 """Evidence that may be looked at after every task: reference values, laws, and simulated looks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from random import Random
 
@@ -14,7 +14,6 @@ from bakeoff.stats.sequential import (
     Doubt,
     anytime_difference,
     anytime_interval,
-    anytime_p,
     mixture_interval,
     to_unit,
 )
@@ -22,6 +21,14 @@ from bakeoff.stats.sequential import (
 unit = st.floats(0, 1)
 values = st.lists(unit, min_size=1, max_size=60)
 differences = st.lists(st.floats(-1, 1), min_size=1, max_size=60)
+
+
+def anytime_p(differences: Iterable[float], *, level: float = 0.95) -> float:
+    """The p of "there is no difference" once all of them are seen."""
+    doubt = Doubt(to_unit(0.0), level=level)
+    for one in differences:
+        doubt.see(to_unit(one))
+    return doubt.p
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bakeoff.api.runs import DEFAULT_OUTPUT, Run, load_run
 from bakeoff.core.errors import UsageError
+from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.planning.differences import fields_apart
 from bakeoff.stats.between_runs import Contrast, contrasts, marks
@@ -70,7 +71,7 @@ def compare(
         tasks=len(tasks_before & tasks_after),
         only_before=len(tasks_before - tasks_after),
         only_after=len(tasks_after - tasks_before),
-        notes=tuple(_notes(old, new)),
+        notes=(*_changed(*plans), *_served_otherwise(old.manifest, new.manifest)),
     )
 
 
@@ -90,9 +91,8 @@ def _chosen(pair: Sequence[str], old: Plan, new: Plan) -> tuple[str, str]:
     return pair[0], pair[1]
 
 
-def _notes(old: Run, new: Run) -> Iterator[str]:
-    """Yield what is not the same, besides the scores."""
-    before, after = old.plan, new.plan
+def _changed(before: Plan, after: Plan) -> Iterator[str]:
+    """Yield what was planned otherwise, besides who was asked."""
     if apart := fields_apart(before.conditions.identity(), after.conditions.identity()):
         yield f"they were run under other conditions: {', '.join(apart)}"
     known = {one.id: one for one in before.candidates}
@@ -100,12 +100,16 @@ def _notes(old: Run, new: Run) -> Iterator[str]:
         if one.id in known and (apart := fields_apart(known[one.id].identity(), one.identity())):
             yield f"candidate {one.id!r} differs in {', '.join(apart)}"
     yield from _changed_tasks(before, after)
-    for name, served in old.manifest.served.items():
-        if name in new.manifest.served and new.manifest.served[name] != served:
+
+
+def _served_otherwise(before: Manifest, after: Manifest) -> Iterator[str]:
+    """Yield which models were another one under the same name, and which run chose its own end."""
+    for name, served in before.served.items():
+        if name in after.served and after.served[name] != served:
             yield f"{name} was served as something else: a new digest or version of the same name"
-    for run in (old, new):
-        if run.manifest.adaptive is not None:
-            yield f"{run.id} ended when it was sure: its last tasks were run because of its scores"
+    for manifest in (before, after):
+        if manifest.adaptive is not None:
+            yield f"{manifest.run} ended when it was sure: its last tasks were run because of its scores"
 
 
 def _changed_tasks(before: Plan, after: Plan) -> Iterator[str]:

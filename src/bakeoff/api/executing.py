@@ -99,9 +99,8 @@ async def _execute(
             await rigs.warm_up(plan, start.listener)
         done, billed = _known(folder) if start.resume else (0, NO_BILL)
         budget = Budget(brief.cap, before=billed)
-        if brief.adaptive is not None:
+        if adaptive := brief.adaptive is not None:
             start.listener(Notice(f"adaptive: {ends_when(brief.adaptive, len(plan))}"))
-        adaptive = brief.adaptive is not None
         start.listener(
             RunStarted(folder.name, str(folder), len(plan), done, brief.cap, billed, adaptive)
         )

@@ -99,14 +99,6 @@ def anytime_difference(differences: Sequence[float], *, level: float = 0.95) -> 
     return Interval(low=low, high=high, level=level, method=found.method)
 
 
-def anytime_p(differences: Iterable[float], *, level: float = 0.95) -> float:
-    """Return the p of "there is no difference", which holds whenever one stops."""
-    doubt = Doubt(to_unit(0.0), level=level)
-    for one in differences:
-        doubt.see(to_unit(one))
-    return doubt.p
-
-
 def mixture_interval(successes: int, n: int, *, level: float = 0.95) -> Interval:
     """Return where the chance of a success is, after *successes* in *n*, at whatever look."""
     if not 0 <= successes <= n or n < 1:
