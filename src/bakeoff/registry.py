@@ -71,6 +71,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "reward": "bakeoff.scorers.reward:Reward",
         "rubrics": "bakeoff.scorers.rubrics:Rubrics",
         "tests": "bakeoff.scorers.tests:Tests",
+        "tool-calls": "bakeoff.scorers.tool_calls:ToolCalls",
     },
 }
 

@@ -12,7 +12,7 @@ from bakeoff.core.errors import ProviderError, ScorerError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Kit
 from bakeoff.core.record import Score
-from bakeoff.core.task import Message, Task
+from bakeoff.core.task import Message, Task, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
 from bakeoff.scorers.judge import Judge
@@ -54,6 +54,19 @@ def test_a_grade_becomes_a_value_from_0_to_1(grade: float, value: float) -> None
     assert given_score.value == pytest.approx(value)
     assert given_score.explanation == "Because."
     assert given_score.details == {"score": grade, "scale": 10, "judge": "judge-1"}
+
+
+def test_of_an_answer_with_text_and_tool_calls_the_judge_sees_both() -> None:
+    call = ToolCall(id="c", name="weather", arguments='{"city": "Rome"}')
+    said = Message(role="assistant", content="I will look.", tool_calls=(call,))
+    bench = Bench(verdict(10))
+    outcome = Outcome(answer="I will look.", transcript=(said,))
+    asyncio.run(
+        Judge(rubric="?").score(task(), outcome, Kit(model=Bench(), roles={"judge": bench}))
+    )
+    shown = bench.asked[0].messages[-1].content
+    assert "I will look." in shown
+    assert '[{"name": "weather", "arguments": {"city": "Rome"}}]' in shown
 
 
 def test_of_a_dialogue_the_judge_sees_what_was_wanted_and_what_was_said() -> None:

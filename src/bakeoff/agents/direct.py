@@ -9,7 +9,10 @@ from bakeoff.core.task import Message, Task
 
 @dataclass(frozen=True, kw_only=True)
 class Direct:
-    """Sends the task's messages as they are and takes the answer as it comes."""
+    """Sends the task's messages as they are and takes the answer as it comes.
+
+    Tools that the model calls are not run: the calls are what it answered.
+    """
 
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Ask once."""
@@ -21,9 +24,14 @@ class Direct:
                 rollout=kit.rollout,
             )
         )
-        reply = Message(role="assistant", content=completion.text, reasoning=completion.reasoning)
+        reply = Message(
+            role="assistant",
+            content=completion.text,
+            reasoning=completion.reasoning,
+            tool_calls=completion.tool_calls,
+        )
         return Outcome(
-            answer=completion.text,
+            answer=completion.answer,
             transcript=(reply,),
             stop_reason=completion.stop_reason,
             model=completion.model,

@@ -111,7 +111,10 @@ def _print_message(out: Console, message: Message) -> None:
     out.print(Text(message.role, style="bold cyan"))
     if message.reasoning:
         out.print(Text(for_terminal(message.reasoning), style="dim"))
-    out.print(Text(for_terminal(message.content)))
+    if message.content or not message.tool_calls:
+        out.print(Text(for_terminal(message.content)))
+    for call in message.tool_calls:
+        out.print(Text(for_terminal(f"calls {call.name} {call.arguments}"), style="magenta"))
 
 
 def _gist(attempt: Attempt) -> str:

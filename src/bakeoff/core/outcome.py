@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from bakeoff._lib.noun import noun
-from bakeoff.core.task import Message, ToolCall
+from bakeoff.core.task import Message, ToolCall, calls_as_json
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
 
@@ -110,6 +110,11 @@ class Completion:
     flags: tuple[str, ...] = ()
     raw: Json = None
 
+    @property
+    def answer(self) -> str:
+        """The text; where a model wrote none and called tools, the calls as JSON."""
+        return calls_as_json(self.tool_calls) if self.tool_calls and not self.text else self.text
+
     def timed(self, elapsed_s: float, raw: Json = None) -> "Completion":
         """Return the same answer with how long it took, and what came over the wire."""
         return Completion(
@@ -183,3 +188,8 @@ class Outcome:
     log: str | None = None
     interventions: int = 0
     unfinished: bool = False
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Every tool call of the transcript, in order."""
+        return tuple(call for message in self.transcript for call in message.tool_calls)

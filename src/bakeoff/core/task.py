@@ -1,6 +1,7 @@
 """What is asked: tasks and suites."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,6 +20,23 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+
+    @property
+    def parsed(self) -> Json:
+        """The arguments as data; None where the model wrote no JSON."""
+        try:
+            value: Json = json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            return None
+        return value
+
+
+def calls_as_json(calls: Sequence[ToolCall]) -> str:
+    """Return *calls* as a JSON list of `name` and `arguments`; broken arguments as their text."""
+    listed = [
+        {"name": c.name, "arguments": c.arguments if c.parsed is None else c.parsed} for c in calls
+    ]
+    return json.dumps(listed, ensure_ascii=False)
 
 
 @noun

@@ -278,7 +278,7 @@ def _effective_limits(trial: Trial) -> Limits:
 def _cut_short(meter: Meter | None, reason: str) -> Outcome:
     last = meter.last if meter else None
     return Outcome(
-        answer=last.text if last else "",
+        answer=last.answer if last else "",
         stop_reason=reason,
         model=last.model if last else None,
     )

@@ -14,14 +14,14 @@ from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 
-_OFFERED = ("answer", "target", "task", "outcome")
+_OFFERED = ("answer", "target", "task", "outcome", "tool_calls")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class FunctionScorer:
-    """Calls *function* with those of answer, target, task and outcome that it names.
+    """Calls *function* with those of answer, target, task, outcome and tool_calls that it names.
 
     A function that names none of them gets the answer and, where it takes two, the target. The
     settings are passed by name. It may be async, and returns a bool, a number from 0 to 1, a
@@ -42,8 +42,12 @@ class FunctionScorer:
     async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
         """Call the function and read what it returned."""
         offered = {
-            "answer": outcome.answer, "target": task.target, "task": task, "outcome": outcome
-        }  # fmt: skip
+            "answer": outcome.answer,
+            "target": task.target,
+            "task": task,
+            "outcome": outcome,
+            "tool_calls": outcome.tool_calls,
+        }
         places = [offered[name] for name in self._by_place]
         names = {name: offered[name] for name in self._by_name}
         result = self._function(*places, **names, **self._settings)

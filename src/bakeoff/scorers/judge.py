@@ -12,7 +12,7 @@ from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome, Request
 from bakeoff.core.ports import Asks, Kit
 from bakeoff.core.record import Score
-from bakeoff.core.task import Message, Task
+from bakeoff.core.task import Message, Task, calls_as_json
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
 from bakeoff.scorers.json_text import NoJsonError, read_json
@@ -86,6 +86,9 @@ class Judge:
         if task.dialogue is not None:
             parts["TASK"] = task.dialogue.objective
             parts["CONVERSATION"] = _conversation(outcome.transcript)
+        calls = outcome.transcript[-1].tool_calls if outcome.transcript else ()
+        if calls and outcome.transcript[-1].content:  # without a text, they are the answer itself
+            parts["TOOL_CALLS"] = calls_as_json(calls)
         if outcome.change is not None:
             parts["CHANGE"] = _shown(outcome.change)
         if self.include_target and task.target is not None:
