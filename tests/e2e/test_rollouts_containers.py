@@ -14,6 +14,7 @@ from bakeoff.agents.command import Codex
 from support.cli import Ended, started
 from support.coding_agents import installed
 from support.container_engines import Engine, engine
+from support.origin_folder import PROBE, SECRET, SECRET_FILES, write_origin_folder
 from support.prepared_tasks import FIX, write_prepared
 from support.scripted_llm import Script, scripted_llm
 
@@ -82,6 +83,25 @@ def test_a_dockerfile_makes_the_box_and_a_broken_one_is_a_fault_of_its_own(where
     assert "test_add" not in seen.replace("-name 'test_add*'", "")
     assert tree_digest(prepared) == before
     assert where.containers() == []
+
+
+def test_no_image_and_no_box_shows_the_copies_of_tests_and_solution_that_overlays_hold(
+    where: Engine,
+) -> None:
+    write_origin_folder(Path("data/prepared/fix_add").absolute(), image=where.with_python())
+    probing = MODEL.replace(FIX, f"{FIX}; {PROBE}; ls /seen/overlay_files /opt/overlay")
+    Path("configs/c.toml").write_text(
+        f'{probing}\n[[tasks]]\nprepared_dir = "data/prepared/*"\nmodel = "good"\n'
+    )
+    _script("run", "configs/c.toml", env={**where.environment, "SANDBOX_BACKEND": where.name})
+    (result,) = _results("c")
+    seen = Path(result["run_dir"], "artifacts/transcript.jsonl").read_text()
+    assert "/opt/overlay:\\nLM_INSTRUCTIONS.md" in seen, "the build had the overlay"
+    assert "../LM_INSTRUCTIONS.md" in seen
+    assert SECRET not in seen
+    for name in SECRET_FILES:
+        assert f"\\n{name}" not in seen
+        assert f"\\n../{name}" not in seen
 
 
 def test_a_dockerfile_is_left_out_where_a_sandbox_without_images_is_asked_for_by_name() -> None:

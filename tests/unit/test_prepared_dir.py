@@ -10,6 +10,7 @@ from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Workspace
 from bakeoff.suites.prepared_dir import PreparedDir, read_prepared
+from support.origin_folder import SECRET_FILES, write_origin_folder
 from support.prepared_tasks import TEST_ADD, git, write_overrides, write_prepared, write_repo
 
 
@@ -64,6 +65,34 @@ def test_nothing_that_gives_the_solution_away_is_among_the_files_of_the_agent(
     assert {"evaluation", "diff.patch", "notes.md", "repo_info.json", "tb_meta.json"} <= set(
         workspace.image.left_out
     )
+
+
+def test_copies_of_the_secrets_in_the_overlays_are_left_out_and_change_nothing(
+    tmp_path: Path,
+) -> None:
+    folder = write_origin_folder(tmp_path / "data/prepared/t", image="scratch")
+    before = _read(folder)
+    workspace = _workspace(before)
+    (overlay,) = (tree for tree in workspace.files if tree.path.endswith("overlay_files"))
+    assert set(SECRET_FILES) <= set(overlay.left_out)
+    assert workspace.image is not None
+    assert {f"overlay_files/{name}" for name in SECRET_FILES} <= set(workspace.image.left_out)
+    assert workspace.reference is not None
+    assert workspace.reference.path == str(folder / "overlay_files" / "diff.patch")
+    (folder / "overlay_files" / "notes.md").write_text("other notes")
+    assert _read(folder).digest == before.digest
+    (folder / "overlay_files" / "LM_INSTRUCTIONS.md").write_text("Do something else.")
+    assert _read(folder).digest != before.digest
+
+
+@pytest.mark.parametrize("url", [".", ".."])
+def test_a_repository_that_holds_the_prepared_folder_itself_is_refused(
+    tmp_path: Path, url: str
+) -> None:
+    task = _read(write_prepared(tmp_path / "t", repo={"git_url": url}))
+    assert task.trouble is not None
+    assert "holds the prepared folder with its tests" in task.trouble
+    assert "tb_meta.json:" in task.trouble
 
 
 def test_what_the_image_cannot_see_does_not_make_another_image(tmp_path: Path) -> None:

@@ -179,7 +179,8 @@ def _misnamed(role: str, roles: Collection[str]) -> str:
 def _check_shown(task: Task) -> None:
     """Raise where a folder is not there any more as it was planned: boxes show it as it is."""
     for tree in task.workspace.shown if task.workspace else ():
-        if not Path(tree.path).is_dir() or tree_digest(Path(tree.path)) != tree.digest:
+        folder = Path(tree.path)
+        if not folder.is_dir() or tree_digest(folder, without=tree.left_out) != tree.digest:
             raise UsageError(
                 f"{tree.path} is not what it was when the plan was made; put it back as it was, or "
                 "plan a new run with it"

@@ -15,6 +15,7 @@ class Tree:
     With a `commit`, `path` is a git repository: a folder, a bundle or a URL; `subdir` and `sparse`
     choose a part of it. Without one it is a folder. `at` is relative to the root of the workspace;
     an absolute `at` is a place of its own in the box, which only hidden files may have.
+    Of a folder, what has a name in `left_out`, however deep, is not taken and not in the digest.
     """
 
     path: str
@@ -23,6 +24,7 @@ class Tree:
     commit: str | None = None
     subdir: str | None = None
     sparse: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def identity(self) -> dict[str, Json]:
         """Return what the files are and where they go, not where they were found."""
@@ -38,7 +40,7 @@ class Tree:
 class Image:
     """What a container starts from: an image by its name, or a folder that it is built from.
 
-    The build sees nothing of what lies in the folder under a name in `left_out`.
+    The build sees nothing of what lies at a path in `left_out`, relative to the folder.
     """
 
     name: str | None = None

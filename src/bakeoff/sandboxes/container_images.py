@@ -68,14 +68,14 @@ class Images:
 
 @asynccontextmanager
 async def _seen(folder: Path, left_out: tuple[str, ...]) -> AsyncIterator[Path]:
-    """Give a folder that holds what a build may see: *folder* itself, or a copy without some names."""
+    """Give a folder that holds what a build may see: *folder* itself, or a copy without some paths."""
     if not left_out:
         yield folder
         return
     place = scratch.new_folder("image")
 
     def without(here: str, names: list[str]) -> set[str]:
-        return set(names) & set(left_out) if Path(here) == folder else set()
+        return {name for name in names if str(Path(here, name).relative_to(folder)) in left_out}
 
     try:
         context = place / "context"

@@ -36,9 +36,13 @@ ROOT = "/app"
 REPO = "repo"
 INSTRUCTIONS = "LM_INSTRUCTIONS.md"
 TIMEOUT = "TIMEOUT_SEC"
+KEPT_OUT = "kept_out"  # in the metadata of a task
 _EVALUATION = "evaluation"
 _REFERENCE = "diff.patch"
-_NEVER_SHOWN = (_EVALUATION, META, OVERRIDES, _REFERENCE, "repo_info.json", "notes.md")
+# the tests, the solution and how it was found; the tool that prepares folders also puts copies
+# of them into overlay_files/
+_SECRET_NAMES = (META, OVERRIDES, _REFERENCE, "repo_info.json", "notes.md")
+_OVERLAY, _REPO_OVERLAY = "overlay_files", "overlay_repo_files"
 _IN_REPO = re.compile(rb"^(?:---|\+\+\+) [ab]/repo/", re.MULTILINE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -175,7 +179,7 @@ class _Prepared:
         """Return what the agent is told: the overrides say it first, then the overlay."""
         changed = self.changed.prompt or self.changed.lm_instructions
         text = changed or self.changed.overlay_files.get(INSTRUCTIONS)
-        path = self.folder / "overlay_files" / INSTRUCTIONS
+        path = self.folder / _OVERLAY / INSTRUCTIONS
         if text is None and path.is_file():
             try:
                 text = path.read_text(encoding="utf-8-sig")
@@ -207,7 +211,8 @@ class _Prepared:
         return msgspec.structs.replace(repo, **given)
 
     def _workspace(self, variables: Mapping[str, str]) -> Workspace:
-        files, texts = tuple(self._files()), self._texts()
+        files = tuple(self._files())
+        texts = {path: text for path, text in self._texts().items() if not _is_secret(path)}
         in_repo = any(tree.at == REPO for tree in files) or any(
             path.startswith(f"{REPO}/") for path in texts
         )
@@ -227,18 +232,30 @@ class _Prepared:
         repo = repo_tree(self._repo(), self.folder, at=REPO, said=self._of_repo)
         if repo is not None:
             yield repo
-        yield from self._overlay("overlay_files", at="")
-        yield from self._overlay("overlay_repo_files", at=REPO)
+        yield from self._overlay(_OVERLAY, at="", left_out=_SECRET_NAMES)
+        yield from self._overlay(_REPO_OVERLAY, at=REPO, left_out=_SECRET_NAMES)
 
     def _hidden(self, start: str) -> Iterator[Tree]:
         """Yield the evaluation: where its paths lead from the repository, and from the root."""
         for at in dict.fromkeys((f"{start}/{_EVALUATION}".lstrip("/"), _EVALUATION)):
             yield from self._overlay(_EVALUATION, at=at)
 
-    def _overlay(self, name: str, *, at: str) -> Iterator[Tree]:
+    def _overlay(self, name: str, *, at: str, left_out: tuple[str, ...] = ()) -> Iterator[Tree]:
         path = self.folder / name
         if path.is_dir():
-            yield Tree(path=str(path), digest=tree_digest(path), at=at)
+            without = tree_digest(path, without=left_out)
+            yield Tree(path=str(path), digest=without, at=at, left_out=left_out)
+
+    def _secrets_in(self, name: str) -> Iterator[str]:
+        """Yield each path of the folder, below *name*, that no box may show."""
+        for path in sorted((self.folder / name).rglob("*")):
+            if path.name in _SECRET_NAMES:
+                yield str(path.relative_to(self.folder))
+
+    def _kept_out(self) -> list[str]:
+        """Return what somebody may look for in the box in vain, as they wrote it."""
+        written = [f"{OVERRIDES}: {path}" for path in self._texts() if _is_secret(path)]
+        return [*self._secrets_in(_REPO_OVERLAY), *written]
 
     def _texts(self) -> dict[str, str]:
         """Return the files that the overrides write, by their path below the root."""
@@ -246,7 +263,7 @@ class _Prepared:
         overlay = changed.overlay_files.items()
         texts = {inside(path, said("overlay_files", path)): text for path, text in overlay}
         prompt = changed.prompt or changed.lm_instructions
-        if prompt and (self.folder / "overlay_files" / INSTRUCTIONS).is_file():
+        if prompt and (self.folder / _OVERLAY / INSTRUCTIONS).is_file():
             texts[INSTRUCTIONS] = prompt  # the file must not say something else than the prompt
         for path, text in changed.overlay_repo_files.items():
             texts[f"{REPO}/{inside(path, said('overlay_repo_files', path))}"] = text
@@ -263,18 +280,21 @@ class _Prepared:
         """Return the image that the Dockerfile makes; its build sees nothing of the grade."""
         if not (self.folder / "Dockerfile").is_file():
             return None
-        seen = sorted(path for path in self.folder.iterdir() if path.name not in _NEVER_SHOWN)
+        left_out = (_EVALUATION, *_SECRET_NAMES)
+        seen = sorted(path for path in self.folder.iterdir() if path.name not in left_out)
         content = [
-            [path.name, tree_digest(path) if path.is_dir() else digest_bytes(path.read_bytes())]
+            [path.name, _folder_digest(path) if path.is_dir() else digest_bytes(path.read_bytes())]
             for path in seen
             if path.is_dir() or path.is_file()
         ]
         context = Tree(path=str(self.folder), digest=digest(content))
-        return Image(context=context, left_out=_NEVER_SHOWN)
+        copies = (*self._secrets_in(_OVERLAY), *self._secrets_in(_REPO_OVERLAY))
+        return Image(context=context, left_out=(*left_out, *copies))
 
     def _reference(self) -> Reference | None:
-        path = self.folder / _REFERENCE
-        if not path.is_file():
+        places = (self.folder / _REFERENCE, self.folder / _OVERLAY / _REFERENCE)
+        path = next((path for path in places if path.is_file()), None)
+        if path is None:
             return None
         at = "" if _IN_REPO.search(path.read_bytes()) else REPO
         return Reference(kind="patch", path=str(path), at=at)
@@ -293,8 +313,20 @@ class _Prepared:
             "overrides": self.changed != Overrides(),
             "repo": msgspec.to_builtins(self._repo()),
         }
+        if kept_out := self._kept_out():
+            about[KEPT_OUT] = list(kept_out)
         sensitivity: dict[str, Json] = {} if level is None else {"sensitivity": level}
         return {**self.unknown, **self.meta.metadata, **sensitivity, **about}
+
+
+def _is_secret(path: str) -> bool:
+    return any(part in _SECRET_NAMES for part in path.split("/"))
+
+
+def _folder_digest(path: Path) -> str:
+    """Return the digest of a folder of the build, as the build sees it."""
+    overlay = path.name in (_OVERLAY, _REPO_OVERLAY)
+    return tree_digest(path, without=_SECRET_NAMES if overlay else ())
 
 
 def _below_root(path: str, at: Place) -> str:

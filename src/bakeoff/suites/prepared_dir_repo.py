@@ -29,6 +29,12 @@ def repo_tree(repo: Repo, folder: Path, *, at: str, said: Callable[[str], Place]
     if not _REMOTE.match(where):
         path = _local(where, folder, said)
         if path.is_dir() and not _is_repository(path):
+            if path == folder or path in folder.parents:
+                raise _wrong(
+                    said("git_url"),
+                    f"{path} holds the prepared folder with its tests and its solution; name a "
+                    "folder that does not",
+                )
             return _plain_folder(path, repo, at=at, said=said)
         where = str(path)
     commit = (repo.start_commit_sha or "").lower()

@@ -27,7 +27,7 @@ from bakeoff.suites.bakeoff_toml import (
     read_run_file,
     sandbox_spec,
 )
-from bakeoff.suites.prepared_dir import PreparedDir, environment, read_prepared
+from bakeoff.suites.prepared_dir import KEPT_OUT, PreparedDir, environment, read_prepared
 from bakeoff.suites.prepared_dir_files import META
 
 _GLOB = re.compile(r"[*?\[]")
@@ -61,6 +61,16 @@ def _read_rollouts(
         prices=str(path.parent / file.prices) if file.prices else None,
         sandbox=sandbox_spec(file.sandbox),
         endpoints=endpoint_limits(file.endpoints),
+        notices=tuple(_kept_out(task) for task in tasks.values() if KEPT_OUT in task.metadata),
+    )
+
+
+def _kept_out(task: Task) -> str:
+    paths = task.metadata[KEPT_OUT]
+    names = ", ".join(map(str, paths)) if isinstance(paths, list) else ""
+    return (
+        f"{task.id}: not laid into the box: {names} (files of these names hold the tests or the "
+        "solution of a prepared task)"
     )
 
 

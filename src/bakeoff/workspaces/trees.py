@@ -21,7 +21,7 @@ def bring(work: Work, tree: Tree, into: Path, *, cache: Path) -> None:
     if not source.is_dir():
         raise SandboxError(f"{source} is not there any more; the task needs this folder")
     into.mkdir()
-    lay(work, source, Folder(into))
+    _lay(work, os.fsencode(source), Folder(into), b"", LEFT_OUT | frozenset(tree.left_out))
     if tree_digest(into) != tree.digest:
         raise SandboxError(
             f"{source} is not what it was when the plan was made; put it back as it was, or plan "
@@ -37,21 +37,21 @@ def lay(work: Work, source: Path, folder: Folder, *, at: str = "") -> None:
     top = os.fsencode(plain_path(at))
     if top:
         folder.make_folder(top)
-    _lay(work, os.fsencode(source), folder, top + b"/" if top else b"")
+    _lay(work, os.fsencode(source), folder, top + b"/" if top else b"", LEFT_OUT)
 
 
-def _lay(work: Work, source: bytes, folder: Folder, under: bytes) -> None:
+def _lay(work: Work, source: bytes, folder: Folder, under: bytes, left_out: frozenset[str]) -> None:
     work.go_on()
     with os.scandir(source) as listing:
         entries = sorted(listing, key=lambda entry: entry.name)
     for entry in entries:
         name = under + entry.name
-        if os.fsdecode(entry.name) in LEFT_OUT:
+        if os.fsdecode(entry.name) in left_out:
             continue
         if entry.is_symlink():
             folder.put_link(name, os.readlink(entry.path))  # noqa: PTH115 -- names may be no text
         elif entry.is_dir(follow_symlinks=False):
             folder.make_folder(name)
-            _lay(work, entry.path, folder, name + b"/")
+            _lay(work, entry.path, folder, name + b"/", left_out)
         elif entry.is_file(follow_symlinks=False):
             folder.copy_file(name, entry.path)
