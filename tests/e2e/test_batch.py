@@ -30,6 +30,7 @@ from support.batch_scene import (
     write_task,
 )
 from support.cli import bakeoff
+from support.coding_tasks import FIX
 from support.loopback import Loopback
 from support.parts import require
 
@@ -206,6 +207,28 @@ def test_parallel_never_asks_an_endpoint_more_at_once_than_its_limit(tmp_path: P
             peaks[limit] = server.peak_in_flight
         assert len(batch.results) == 4
     assert peaks == {2: 2, 8: 4}
+
+
+def test_work_that_passes_though_its_agent_was_killed_is_said_and_is_not_the_fastest(
+    tmp_path: Path,
+) -> None:
+    lingers = Part(commands=(FIX, *HANGS.commands))
+    with Cast({"lingers": lingers, "quick": QUICK}).server() as server:
+        batch = scene(tmp_path, everywhere(server, "lingers", "quick"))
+        ended = batch.run("--timeout", "5", "--parallel")
+    assert ended.code == 0, ended.err
+    said = "success, stopped at limit"
+    assert f"The lingers: {said} in 5." in ended.err, "as it comes"
+    assert f"◷ {said}" in ended.out
+    assert "The lingers: the time limit of 5 s ran out; what was done by then" in ended.out
+    result = batch.results["lingers"]
+    assert (result["success"], result["status"], result["rollouts_timed_out"]) == (True, said, 1)
+    assert {row["model"]: row["status"] for row in batch.rows} == {"lingers": said, "quick": "success"}  # fmt: skip
+    assert said in (batch.batch / "comparison_report.html").read_text()
+    fastest = ended.out.partition("Fastest")[2].partition("Most Efficient")[0]
+    assert "The quick" in fastest
+    assert "The lingers" not in fastest
+    assert not sleepers()
 
 
 def test_an_endpoint_that_cannot_be_one_is_told(tmp_path: Path) -> None:

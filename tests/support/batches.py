@@ -75,6 +75,12 @@ def timed_out(prompts: int = 9, tokens: int = 8800) -> Attempt:
                     why=f"the time limit of {LIMIT_S:g} s ran out")  # fmt: skip
 
 
+def solved_at_limit(prompts: int = 3, tokens: int = 1800) -> Attempt:
+    """An attempt that was cut at its time limit with work that passes."""
+    return _attempt(LIMIT_S, prompts, tokens, None, status=Status.LIMITED, value=1.0,
+                    why=f"the time limit of {LIMIT_S:g} s ran out")  # fmt: skip
+
+
 def unchecked(seconds: float) -> Attempt:
     """An attempt that nobody checked."""
     return _attempt(seconds, 3, 900, None, status=Status.COMPLETED, value=None)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bakeoff.compat.batch_view import compare, write_report
 from bakeoff.reports import in_words
-from bakeoff.reports.comparison import COLUMNS, as_csv, as_json
-from support.batches import broken, failed, solved, timed_out, write_batch
+from bakeoff.reports.comparison import COLUMNS, as_csv, as_json, in_order
+from support.batches import broken, failed, solved, solved_at_limit, timed_out, write_batch
 
 RESULT_KEYS = {
     "model", "task", "success", "error", "completion_time", "prompts_sent", "human_interventions",
@@ -81,12 +81,38 @@ def test_a_broken_rollout_is_counted_apart_from_those_that_failed(tmp_path: Path
         "0 of 1 solved",
     ]
     assert [r["success_rate"] for r in results] == [0.5, None, 0.0]
-    assert (data["successful"], data["failed"], data["broken"]) == (0, 3, 1)
+    assert (data["successful"], data["failed"], data["broken"]) == (0, 2, 1)
     assert data["notes"] == [
         "Broken, which says nothing about the model: ollama/a (1 of 3 rollouts), ollama/b (3 of 3 "
         "rollouts). Resume the batch to try again.",
         "Not run yet: ollama/c (2 of 3 rollouts). Resume the batch to run the rest.",
     ]
+
+
+def test_a_success_that_was_stopped_at_the_limit_is_said_in_every_form(tmp_path: Path) -> None:
+    batch = write_batch(
+        tmp_path,
+        {
+            "ollama/a": [solved_at_limit()] * 2,
+            "ollama/b": [solved(9.0), solved_at_limit()],
+            "ollama/c": [solved(100.0)] * 2,
+        },
+    )
+    comparison = write_report(batch)
+    reason = "the time limit of 120 s ran out; what was done by then passes the check"
+    results = {r["model"]: r for r in as_json(comparison)["results"]}  # type: ignore[union-attr, index, call-overload]
+    assert [(r["status"], r["rollouts_timed_out"], r["error"]) for r in results.values()] == [
+        ("2 of 2 solved, 2 of them stopped at limit", 2, reason),
+        ("2 of 2 solved, 1 of them stopped at limit", 1, reason),
+        ("2 of 2 solved", 0, None),
+    ]
+    rows = list(csv.DictReader(io.StringIO(as_csv(comparison))))
+    assert [row["rollouts_timed_out"] for row in rows] == ["2", "1", "0"]
+    assert [row["error"] for row in rows] == [reason, reason, ""]
+    page = (batch.folder / "comparison_report.html").read_text()
+    assert "1 of them stopped at limit" in page
+    assert reason in page
+    assert [one.model for one in in_order(comparison)] == ["ollama/c", "ollama/b", "ollama/a"]
 
 
 def test_the_total_time_is_that_of_the_sessions_until_their_last_attempt(tmp_path: Path) -> None:

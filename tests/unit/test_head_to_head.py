@@ -13,7 +13,15 @@ from bakeoff.stats.head_to_head import (
     head_to_head,
     verdict,
 )
-from support.batches import LIMIT_S, broken, failed, solved, timed_out, unchecked
+from support.batches import (
+    LIMIT_S,
+    broken,
+    failed,
+    solved,
+    solved_at_limit,
+    timed_out,
+    unchecked,
+)
 
 
 def compared(limit_s: float | None = LIMIT_S, **attempts: list[Attempt]) -> HeadToHead:
@@ -42,8 +50,43 @@ def test_only_a_check_can_say_success_or_failure() -> None:
     ]  # fmt: skip
 
 
-def test_work_that_passes_is_a_success_even_if_its_agent_had_to_be_cut() -> None:
-    assert verdict(replace(solved(1), status=Status.LIMITED)) is Verdict.SUCCESS
+def test_work_that_passes_is_a_success_even_if_its_agent_was_stopped_and_says_so() -> None:
+    found = verdict(solved_at_limit())
+    assert (found, found.solved, found.limited) == (Verdict.SUCCESS_AT_LIMIT, True, True)
+
+
+def test_a_success_that_was_stopped_at_the_limit_wins_no_ranking_of_those_that_finished() -> None:
+    found = compared(a=[solved(119.0, prompts=9)], stopped=[solved_at_limit(prompts=1)])
+    for name in ("fastest", "most_efficient", "least_intervention"):
+        assert order(found, name) == ["a"], name
+    assert order(found, "to_solve") == ["a", "stopped"], "it is censored at the limit"
+    assert (found.successful, found.overall.max_completion_time) == (2, 119.0)
+    stopped = found.contenders[1]
+    assert (stopped.success, stopped.finished, stopped.limited) == (True, False, 1)
+    assert stopped.to_solve is not None
+    assert (stopped.to_solve.solved, stopped.to_solve.restricted_mean_s) == (0, LIMIT_S)
+    assert any(note.startswith("Stopped at the limit, with work that passes: stopped.")
+               for note in found.notes)  # fmt: skip
+
+
+def test_one_rollout_at_the_limit_is_enough_to_leave_the_ranking_of_those_that_finished() -> None:
+    found = compared(steady=[solved(60)] * 3, lucky=[solved(1), solved(1), solved_at_limit()])
+    assert order(found, "fastest") == ["steady"]
+    assert order(found, "to_solve") == ["lucky", "steady"], "41 s on average, the limit counted"
+
+
+def test_where_nobody_finished_nobody_is_the_fastest() -> None:
+    found = compared(a=[solved_at_limit()], b=[timed_out()])
+    assert order(found, "fastest") == []
+    assert found.to_solve is None
+    assert (found.successful, found.overall.avg_completion_time) == (1, None)
+
+
+def test_every_candidate_is_counted_once() -> None:
+    found = compared(a=[solved(1)], b=[failed(1)], c=[broken()], d=[unchecked(1)], e=[timed_out()])
+    counts = (found.successful, found.failed, found.broken, found.undecided)
+    assert counts == (1, 2, 1, 1)
+    assert sum(counts) == len(found.contenders)
 
 
 def test_the_time_is_that_of_the_agent_without_set_up_and_grading() -> None:
@@ -58,7 +101,7 @@ def test_rankings_are_among_the_successful_and_ties_go_to_the_faster() -> None:
     assert order(found, "fastest") == ["b", "c", "a"]
     assert order(found, "most_efficient") == ["c", "a", "b"]
     assert order(found, "least_intervention") == ["b", "c", "a"]
-    assert (found.successful, found.failed, found.undecided) == (3, 3, 0)
+    assert (found.successful, found.failed, found.broken, found.undecided) == (3, 2, 1, 0)
 
 
 def test_time_with_failures_counted_puts_the_sure_before_the_lucky() -> None:

@@ -22,6 +22,7 @@ _TURNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _AROUND_ROWS = 7  # lines of a screen that are not rows of models
 _MARKS = {
     Verdict.SUCCESS: ("✓", "bold green"),
+    Verdict.SUCCESS_AT_LIMIT: ("◷", "yellow"),
     Verdict.FAILED: ("✗", "red"),
     Verdict.ERROR: ("!", "red"),
     Verdict.TIMED_OUT: ("◷", "yellow"),

@@ -31,10 +31,10 @@ def print_batch(comparison: Comparison, folder: Path, *, verbose: bool = False) 
     out, result = console(), comparison.result
     out.print(_results(comparison, width=out.width))
     for one in in_order(comparison):
-        if one.error and not one.figures.success:
+        if one.error and not one.figures.finished:
             why = f"{one_line(one.display_name, width=60)}: {one_line(one.error, width=300)}"
             out.print(Text(why, style="dim"), no_wrap=True, overflow="ellipsis")
-    if result.complete and result.failed == len(result.contenders):
+    if result.complete and not result.successful and not result.undecided:
         out.print(Text("no model solved the task", style="bold"))
     for title, ranking, told in _rankings(comparison, verbose=verbose):
         _print_ranking(out, comparison, title, ranking, told)
@@ -48,7 +48,8 @@ def _rankings(comparison: Comparison, *, verbose: bool) -> Iterator[tuple[str, R
     yield "Fastest", result.fastest, in_words.seconds
     yield "Most Efficient, by prompts", result.most_efficient, in_words.number
     yield "Most Autonomous, by interventions", result.least_intervention, in_words.number
-    if result.to_solve is not None and (verbose or comparison.setting.rollouts > 1):
+    several = comparison.setting.rollouts > 1 or result.successful > len(result.fastest.placed)
+    if result.to_solve is not None and (verbose or several):
         limit = in_words.duration(result.horizon_s or 0.0)
         yield f"Time to solve, {limit} where it was not", result.to_solve, in_words.seconds
 

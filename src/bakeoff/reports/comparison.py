@@ -13,7 +13,10 @@ COLUMNS = (
     "model", "task", "success", "completion_time", "prompts_sent", "human_interventions",
     "files_modified", "lines_added", "lines_removed", "timestamp",
 )  # fmt: skip
-_MORE_COLUMNS = ("status", "rollouts", "success_rate", "tokens", "cost_usd", "display_name")
+_MORE_COLUMNS = (
+    "status", "rollouts", "success_rate", "tokens", "cost_usd", "display_name",
+    "rollouts_timed_out", "error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Competitor:
 
     @property
     def error(self) -> str | None:
-        """Why it did not solve the task, where somebody knows: the first reason of its rollouts."""
+        """Why it did not solve the task or did not finish: the first reason of its rollouts."""
         return next((left.error for left in self.evidence if left.error), None)
 
 
@@ -72,11 +75,14 @@ class Comparison:
 
 
 def in_order(comparison: Comparison) -> list[Competitor]:
-    """Return the models as a reader wants them: those that solved the task first, the fast before the slow."""
+    """Return the models as a reader wants them: who solved the task first, the fast before the slow.
 
-    def place(one: Competitor) -> tuple[bool, bool, float]:
-        seconds = one.figures.means.seconds.value
-        return not one.figures.success, seconds is None, seconds or 0.0
+    Those that solved it and were still at work when they were stopped come after those that finished.
+    """
+
+    def place(one: Competitor) -> tuple[bool, bool, bool, float]:
+        figures, seconds = one.figures, one.figures.means.seconds.value
+        return not figures.success, not figures.finished, seconds is None, seconds or 0.0
 
     return sorted(comparison.competitors, key=place)
 
@@ -149,6 +155,7 @@ def result_as_json(task: str, one: Competitor) -> dict[str, Json]:
         "cost_usd": means.cost_usd.value,
         "rollouts_planned": figures.planned,
         "rollouts_passed": figures.passed,
+        "rollouts_timed_out": figures.limited,
         "success_rate": figures.rate,
         "success_interval": None if figures.rate_interval is None else asdict(figures.rate_interval),
         "time_to_solve": None if figures.to_solve is None else asdict(figures.to_solve),

@@ -21,7 +21,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A rollout: what was said and changed, how it was checked, and why it is no success."""
+    """A rollout: what was said and changed, how it was checked, and why it is no whole success."""
 
     started_at: str
     error: str | None = None
@@ -65,12 +65,13 @@ def _check(score: Score) -> Check:
 
 
 def error_of(attempt: Attempt) -> str | None:
-    """Return why *attempt* is no success; None where it is one, or where nobody knows."""
+    """Return why *attempt* is no success, or stopped at a limit; None where there is nothing to say."""
     found = verdict(attempt)
     if attempt.fault is not None:
         return f"{attempt.fault.boundary}: {attempt.fault.message}"
-    if found is Verdict.TIMED_OUT:
-        return (attempt.outcome.stop_reason if attempt.outcome else None) or "a limit ran out"
+    if found.limited:
+        reason = (attempt.outcome.stop_reason if attempt.outcome else None) or "a limit ran out"
+        return f"{reason}; what was done by then passes the check" if found.solved else reason
     if found is Verdict.FAILED:
         told = [s.explanation for s in attempt.scores if s.explanation and s.value < 1]
         return "the check failed" + (f": {told[0]}" if told else "")

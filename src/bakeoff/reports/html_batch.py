@@ -50,11 +50,10 @@ def _header(comparison: Comparison) -> str:
 
 def _tiles(comparison: Comparison) -> str:
     result = comparison.result
-    failed = result.failed - result.broken
     shown = [
         Tile(str(len(comparison.competitors)), "models tested"),
         Tile(str(result.successful), "solved the task", "good" if result.successful else ""),
-        Tile(str(failed), "did not", "bad" if failed else ""),
+        Tile(str(result.failed), "did not", "bad" if result.failed else ""),
     ]
     if result.broken:
         shown.append(Tile(str(result.broken), "broke", "bad"))
@@ -112,11 +111,11 @@ def _podiums(comparison: Comparison) -> str:
         nobody = "Nobody to rank: no model is known to have solved the task."
         return f'<h2>Rankings</h2><p class="quiet">{nobody}</p>'
     cards = [
-        _podium(comparison, "Fastest", "time until done, among the successful",
+        _podium(comparison, "Fastest", "time until done, among those that solved it and finished",
                 result.fastest, in_words.seconds),
-        _podium(comparison, "Most efficient", "prompts sent, among the successful",
+        _podium(comparison, "Most efficient", "prompts sent, among the same",
                 result.most_efficient, in_words.number),
-        _podium(comparison, "Most autonomous", "human interventions, among the successful",
+        _podium(comparison, "Most autonomous", "human interventions, among the same",
                 result.least_intervention, in_words.number),
     ]  # fmt: skip
     if result.to_solve is not None and result.to_solve.placed:
@@ -137,7 +136,8 @@ def _podium(comparison: Comparison, title: str, what: str, ranking: Ranking, tol
         f"{_range(place.best, place.worst)}</li>"
         for place in ranking.placed
     )
-    shown = f"<ol>{items}</ol>" if items else '<p class="quiet">No model solved the task.</p>'
+    nobody = '<p class="quiet">No model solved the task and finished.</p>'
+    shown = f"<ol>{items}</ol>" if items else nobody
     why = (
         f'<p class="why">{esc(in_words.sentence(ranking.reason))}</p>'
         if items and ranking.reason

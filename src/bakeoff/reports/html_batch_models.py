@@ -27,9 +27,12 @@ Success is what the hidden check, or else the judge, said of the work in a clean
 without either the result is unchecked. Time is the agent's own, without set-up and grading. Prompts \
 are requests made to the model, interventions are messages that the instructor had to add after the first. \
 A model counts as successful where more than half of its rollouts solved the task. \
+Work that passes though its agent was stopped at the limit is a success, and is not ranked among \
+those that finished: nobody knows what finishing would have taken. \
 Rankings compare every two models with a permutation test over rollouts, adjusted after Holm; a rank \
 range is what the data leave open at 95 %. The mean time to solve is the area under a Kaplan-Meier \
-curve up to the time limit: what was not solved is censored there, what broke at the moment it broke. \
+curve up to the time limit: what was not solved or not finished is censored there, what broke at the \
+moment it broke. \
 All of it holds for this one task."""
 
 
@@ -82,7 +85,7 @@ def _served(name: str, value: Json) -> str:
 
 def _to_solve(found: TimeToSolve) -> str:
     """Return what is known of the time to solve, in a sentence."""
-    told = f"solved in {found.solved} of {in_words.counted(found.rollouts, 'rollout')}"
+    told = f"solved and finished in {found.solved} of {in_words.counted(found.rollouts, 'rollout')}"
     if found.restricted_mean_s is None:
         return told
     told += f"; mean up to {in_words.seconds(found.horizon_s)}: {in_words.seconds(found.restricted_mean_s)}"

@@ -124,7 +124,7 @@ td.words { white-space: normal; min-width: 130px; }
 }
 .chip.success { background: var(--good-soft); color: var(--good); }
 .chip.failed, .chip.error { background: var(--bad-soft); color: var(--bad); }
-.chip.timed-out { background: var(--warn-soft); color: var(--warn); }
+.chip.timed-out, .chip.success-at-limit { background: var(--warn-soft); color: var(--warn); }
 .chip.mixed { background: var(--accent-soft); color: var(--accent); }
 .chip.unchecked, .chip.cancelled, .chip.not-run { background: var(--neutral-soft); color: var(--neutral); }
 .plus { color: var(--good); } .minus { color: var(--bad); }

@@ -38,7 +38,7 @@ def esc(text: str) -> str:
 def chip(told: str, rollouts: Sequence[RolloutFigures]) -> str:
     """Return what is *told* of a model, or of one rollout of it, in the colour of its verdict."""
     verdict = shared_verdict(rollouts)
-    kind = verdict.value.replace(" ", "-") if verdict else "mixed" if rollouts else "not-run"
+    kind = verdict.name.lower().replace("_", "-") if verdict else "mixed" if rollouts else "not-run"
     return f'<span class="chip {kind}">{esc(told)}</span>'
 
 

@@ -116,13 +116,18 @@ def counted(value: int, noun: str) -> str:
 
 
 def status(rollouts: Sequence[RolloutFigures], *, planned: int) -> str:
-    """Return what came of a model: `timed out`; of several rollouts `2 of 3 solved, 1 broken`."""
+    """Return what came of a model: `timed out`; of several rollouts `2 of 3 solved, 1 broken`.
+
+    Of several that were solved, it also says how many of those were stopped at the limit.
+    """
     if not rollouts:
         return "not run"
     if planned == 1:
         return rollouts[0].verdict.value
     known = [r.verdict.solved for r in rollouts if r.verdict.solved is not None]
     parts = [f"{sum(known)} of {len(known)} solved"] if known else []
+    if stopped := sum(r.verdict is Verdict.SUCCESS_AT_LIMIT for r in rollouts):
+        parts.append(f"{stopped} of them stopped at limit")
     for verdict, told in _OTHERWISE.items():
         if many := sum(r.verdict is verdict for r in rollouts):
             parts.append(f"{many} {told}")

@@ -22,6 +22,7 @@ class Verdict(StrEnum):
     """What came of a rollout, in one word; only a check can say success or failure."""
 
     SUCCESS = "success"
+    SUCCESS_AT_LIMIT = "success, stopped at limit"
     FAILED = "failed"
     UNCHECKED = "unchecked"
     TIMED_OUT = "timed out"
@@ -33,7 +34,12 @@ class Verdict(StrEnum):
         """Whether the task was solved; None where nobody knows."""
         if self in {Verdict.UNCHECKED, Verdict.ERROR, Verdict.CANCELLED}:
             return None
-        return self is Verdict.SUCCESS
+        return self in {Verdict.SUCCESS, Verdict.SUCCESS_AT_LIMIT}
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit ended the agent before it was done."""
+        return self in {Verdict.SUCCESS_AT_LIMIT, Verdict.TIMED_OUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +106,24 @@ class Contender:
     means: Means
     to_solve: TimeToSolve | None
 
+    @property
+    def limited(self) -> int:
+        """How many of its rollouts a limit ended."""
+        return sum(r.verdict.limited for r in self.rollouts)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it solved the task, and none of its successes was still at work when it ended.
+
+        Of one that was, nobody knows what it would have taken.
+        """
+        at_limit = any(r.verdict is Verdict.SUCCESS_AT_LIMIT for r in self.rollouts)
+        return self.success is True and not at_limit
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overall:
-    """Figures over the candidates that solved the task; None where there are none."""
+    """Figures over the candidates that solved the task and finished; None where there are none."""
 
     avg_completion_time: float | None
     median_completion_time: float | None
@@ -115,12 +135,12 @@ class Overall:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadToHead:
-    """The whole comparison. The first three rankings are among those that solved the task.
+    """The whole comparison. The first three rankings are among those that solved it and finished.
 
-    `broken` are those of `failed` that never got as far as a result.
+    `successful`, `failed`, `broken` (never got as far as a result) and `undecided` add up to all.
 
     `to_solve` ranks everybody by the time to solve with what was cut off taken as censored; it is
-    there where a rollout more than once or a failure makes it differ from `fastest`.
+    there where more than one rollout, a failure or a limit makes it differ from `fastest`.
     """
 
     contenders: tuple[Contender, ...]
@@ -177,13 +197,14 @@ def figures(rollout: int, attempt: Attempt) -> RolloutFigures:
 
 
 def verdict(attempt: Attempt) -> Verdict:
-    """Return what came of *attempt*; work that passes is a success even if its agent had to be cut."""
+    """Return what came of *attempt*; work that passes is a success even if its agent was stopped."""
     if attempt.status is Status.FAULTED:
         return Verdict.ERROR
     if attempt.status is Status.CANCELLED:
         return Verdict.CANCELLED
     if attempt.passed:
-        return Verdict.SUCCESS
+        limited = attempt.status is Status.LIMITED
+        return Verdict.SUCCESS_AT_LIMIT if limited else Verdict.SUCCESS
     if attempt.status is Status.LIMITED:
         return Verdict.TIMED_OUT
     return Verdict.UNCHECKED if attempt.passed is None else Verdict.FAILED
@@ -192,12 +213,14 @@ def verdict(attempt: Attempt) -> Verdict:
 def shared_verdict(rollouts: Sequence[RolloutFigures]) -> Verdict | None:
     """Return the verdict that *rollouts* agree on, as far as they have one; None where they do not.
 
-    Some wrong and some out of time: that is failed.
+    Some wrong and some out of time: that is failed. A success at the limit qualifies the others.
     """
     told = [r.verdict for r in rollouts]
     verdicts = set([v for v in told if v.solved is not None] or told)
     if verdicts == {Verdict.FAILED, Verdict.TIMED_OUT}:
         return Verdict.FAILED
+    if verdicts == {Verdict.SUCCESS, Verdict.SUCCESS_AT_LIMIT}:
+        return Verdict.SUCCESS_AT_LIMIT
     return verdicts.pop() if len(verdicts) == 1 else None
 
 
@@ -206,19 +229,19 @@ def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> H
     entries = list(entries)
     horizon_s = limit_s or _longest(entries)
     contenders = tuple(contender(entry, horizon_s) for entry in entries)
-    winners = [one for one in contenders if one.success]
-    fastest = _ranked(winners, lambda r: r.seconds)
+    finishers = [one for one in contenders if one.finished]
+    broken = sum(one.success is False and not one.decided for one in contenders)
     return HeadToHead(
         contenders=contenders,
-        fastest=fastest,
-        most_efficient=_ranked(winners, lambda r: r.prompts),
-        least_intervention=_ranked(winners, lambda r: r.interventions),
+        fastest=_ranked(finishers, lambda r: r.seconds),
+        most_efficient=_ranked(finishers, lambda r: r.prompts),
+        least_intervention=_ranked(finishers, lambda r: r.interventions),
         to_solve=_ranked_with_failures(contenders, horizon_s),
-        overall=_overall(winners),
-        successful=len(winners),
-        failed=sum(one.success is False for one in contenders),
+        overall=_overall(finishers),
+        successful=sum(one.success is True for one in contenders),
+        failed=sum(one.success is False for one in contenders) - broken,
         undecided=sum(one.success is None for one in contenders),
-        broken=sum(one.success is False and not one.decided for one in contenders),
+        broken=broken,
         horizon_s=horizon_s,
         notes=tuple(_notes(contenders, {e.candidate: e.name or e.candidate for e in entries})),
     )
@@ -297,17 +320,18 @@ def _watched(one: RolloutFigures, horizon_s: float) -> Watched:
     seconds = min(one.seconds, horizon_s)  # the limit and the clock may differ by a hair
     if one.verdict is Verdict.SUCCESS:
         return Watched(seconds=seconds, solved=True)
+    # a success at the limit was never seen to finish: censored there, as what is out of time
     return Watched(seconds=seconds if one.verdict is Verdict.ERROR else horizon_s, solved=False)
 
 
-def _ranked(winners: Sequence[Contender], value: Callable[[RolloutFigures], float]) -> Ranking:
+def _ranked(finishers: Sequence[Contender], value: Callable[[RolloutFigures], float]) -> Ranking:
     return rank(
         Measured(
             candidate=one.candidate,
             values=tuple(float(value(r)) for r in _successes(one)),
             tie_break=math.fsum(r.seconds for r in _successes(one)) / len(_successes(one)),
         )
-        for one in winners
+        for one in finishers
     )
 
 
@@ -319,8 +343,10 @@ def _ranked_with_failures(
     contenders: Sequence[Contender], horizon_s: float | None
 ) -> Ranking | None:
     """Rank by restricted time, where that says more than the time of the successes alone."""
-    told = any(len(one.rollouts) > 1 or one.success is False for one in contenders)
-    if not told or horizon_s is None or not any(one.passed for one in contenders):
+    differs = any(
+        len(one.rollouts) > 1 or one.success is False or one.limited for one in contenders
+    )
+    if not differs or horizon_s is None or not any(_successes(one) for one in contenders):
         return None
     measured = []
     for one in contenders:
@@ -332,10 +358,10 @@ def _ranked_with_failures(
     return rank(measured)
 
 
-def _overall(winners: Sequence[Contender]) -> Overall:
+def _overall(finishers: Sequence[Contender]) -> Overall:
     def mean_of(value: Callable[[RolloutFigures], float]) -> list[float]:
         return [
-            math.fsum(value(r) for r in _successes(one)) / len(_successes(one)) for one in winners
+            math.fsum(value(r) for r in _successes(one)) / len(_successes(one)) for one in finishers
         ]
 
     times = mean_of(lambda r: r.seconds)
@@ -364,6 +390,12 @@ def _notes(contenders: Sequence[Contender], names: Mapping[str, str]) -> Iterato
         yield (
             f"{unchecked} of {len(rollouts)} results are unchecked: nothing says whether the work is "
             "right. Give the task hidden tests, or a judge."
+        )
+    if stopped := _counted(contenders, names, lambda o: _how_many(o, Verdict.SUCCESS_AT_LIMIT)):
+        yield (
+            f"Stopped at the limit, with work that passes: {stopped}. What it would have taken to "
+            "finish is not known, so it is not ranked among those that did; in the time to solve it "
+            "counts the limit."
         )
     if broken := _counted(contenders, names, lambda one: _how_many(one, Verdict.ERROR)):
         yield (
