@@ -69,6 +69,7 @@ _LINE = {
     "retry_backoff": "each further wait is so many times longer, up to 60 s",
     "stream": "ask for a stream; then the time to the first token is measured",
     "keep_raw": "keep the server's JSON with the outcome",
+    "omit": "parameters that are never sent, such as `temperature` to a model that refuses it",
 }
 _LIMITS = {
     "max_concurrency": "requests of this model at once",

@@ -8,6 +8,7 @@ from bakeoff.api.spending import prices_from
 from bakeoff.api.start import DEFAULT_PARALLEL, VERSION, Start, discreet, environ_of, filed
 from bakeoff.core.brief import Brief
 from bakeoff.core.events import (
+    Notice,
     RunEnded,
     RunStarted,
 )
@@ -61,5 +62,7 @@ async def score_again(
         finally:
             await store.close()
             await rigs.close()
+    for line in rigs.last_words():
+        start.listener(Notice(line))
     start.listener(RunEnded(folder.name, stopped_early=not adopted))
     return summarized(folder)

@@ -283,8 +283,9 @@ class SharedRigs:
         return self._parts.tapes.model(model, asker)
 
     def last_words(self) -> list[str]:
-        """Return what a person should know of the recording, the replay or the cache."""
-        return self._parts.tapes.words()
+        """Return what a person should know of how models were asked, of recording and cache."""
+        notes = [note for model in self._models.values() for note in getattr(model, "notes", ())]
+        return [*dict.fromkeys(notes), *self._parts.tapes.words()]
 
     async def close(self) -> None:
         """End every process, and close every model."""

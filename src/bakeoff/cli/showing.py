@@ -95,6 +95,10 @@ def _print_attempt(out: Console, record: TrialRecord) -> None:
     if attempt.phases:
         told = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in attempt.phases.items())
         out.print(Text(told, style="dim"))
+    for who, spent in {"": attempt.spent, **attempt.roles}.items():
+        if spent.flags:
+            flags = ", ".join(map(one_line, spent.flags))
+            out.print(Text(f"{f'{who}: ' if who else ''}flags: {flags}", style="dim"))
     usage = attempt.spent.usage
     out.print(Text(f"tokens in/out {usage.input_tokens}/{usage.output_tokens}", style="dim"))
 

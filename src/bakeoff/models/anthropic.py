@@ -32,7 +32,6 @@ from bakeoff.models.dialect import DialectModel
 from bakeoff.models.exchange import Question, Reading
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
-from bakeoff.models.json_wire import encode
 from bakeoff.models.keepsakes import Keepsakes
 from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.parameters import (
@@ -66,7 +65,7 @@ def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Event]:
     version = {"anthropic-version": settings.anthropic_version}
     headers = headers_of(spec, key="x-api-key", scheme="", also=version)
     line = Line(HttpClient(headers), settings, gate)
-    return DialectModel(Anthropic(spec, settings, url), line)
+    return DialectModel(spec, Anthropic(spec, settings, url), line)
 
 
 class Anthropic:
@@ -86,12 +85,12 @@ class Anthropic:
 
     def question(self, request: Request) -> Question:
         """Return *request* as it goes over the wire."""
-        parameters = parameters_of(request, self._parameters)
+        parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         flags = take_seed(parameters)
         payload = self._payload(request, parameters)
         return Question(
             url=self._url,
-            body=encode(payload),
+            payload=payload,
             stream=bool(payload.get("stream")),
             keep_raw=self._settings.keep_raw,
             flags=flags,

@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.outcome import Completion
+from bakeoff.core.values import Json
 from bakeoff.models.http import HttpClient
 from bakeoff.models.json_wire import plain
 from bakeoff.models.sse import Events
@@ -46,28 +47,32 @@ class Question:
     """What is sent, where to, and how the answer is to come."""
 
     url: str
-    body: bytes
+    payload: dict[str, Json]
     stream: bool = False
     keep_raw: bool = False
     flags: tuple[str, ...] = ()
 
 
-async def ask(client: HttpClient, question: Question, reading: Reading[E]) -> Completion:
-    """Return the answer to *question*, asked once."""
+async def ask(
+    client: HttpClient, question: Question, body: bytes, reading: Reading[E]
+) -> Completion:
+    """Return the answer to *question*, asked once with this *body*."""
     if question.stream:
-        return await _streamed(client, question, reading)
+        return await _streamed(client, question, body, reading)
     began = monotonic()
-    answer = await client.post(question.url, question.body)
+    answer = await client.post(question.url, body)
     elapsed_s = monotonic() - began
     completion = reading.whole(answer.body, answer.content_type)
     raw = plain(answer.body) if question.keep_raw else None
     return completion.timed(elapsed_s, raw)
 
 
-async def _streamed(client: HttpClient, question: Question, reading: Reading[E]) -> Completion:
+async def _streamed(
+    client: HttpClient, question: Question, body: bytes, reading: Reading[E]
+) -> Completion:
     began = monotonic()
     pieces = reading.pieces()
-    async with client.stream(question.url, question.body) as lines:
+    async with client.stream(question.url, body) as lines:
         events = Events(lines)
         async for data in events:
             pieces.take(reading.event(data), at_s=monotonic() - began)

@@ -27,7 +27,6 @@ from bakeoff.models.exchange import Question, Reading
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.gemini_wire import Pieces, Reader, Reply, decode, given_id
 from bakeoff.models.http import HttpClient
-from bakeoff.models.json_wire import encode
 from bakeoff.models.keepsakes import Keepsakes
 from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.parameters import (
@@ -101,7 +100,7 @@ def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Reply]:
     headers = headers_of(spec, key="x-goog-api-key", scheme="")
     place = Place.of(base_url, spec.name)
     line = Line(HttpClient(headers), settings, gate)
-    return DialectModel(Gemini(spec, settings, place), line)
+    return DialectModel(spec, Gemini(spec, settings, place), line)
 
 
 class Gemini:
@@ -122,11 +121,11 @@ class Gemini:
 
     def question(self, request: Request) -> Question:
         """Return *request* as it goes over the wire."""
-        parameters = parameters_of(request, self._parameters)
+        parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         stream = bool(parameters.pop("stream", self._settings.stream))
         return Question(
             url=self._place.url(stream=stream),
-            body=encode(self._payload(request, parameters)),
+            payload=self._payload(request, parameters),
             stream=stream,
             keep_raw=self._settings.keep_raw,
         )

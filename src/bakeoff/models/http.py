@@ -18,10 +18,12 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.faults import error_in, is_spent, pause_s
 from bakeoff.models.intake import Intake
+from bakeoff.models.refused_parameters import BadRequest
 from bakeoff.models.retry import Strain, TryAgain, Unreachable, may_pass, retry_after, strain_of
 
 _LARGEST_LINE = 4 * 1024 * 1024
 _LINGER_S = 0.1
+_BAD_REQUEST = frozenset({400, 422})
 _HINTS = {
     401: "is the API key right?",
     403: "is the API key right, and may it use this model?",
@@ -144,6 +146,8 @@ def _no(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
     if hint := _HINTS.get(response.status):
         message += f"; {hint}"
     error = error_in(body)
+    if response.status in _BAD_REQUEST:
+        return BadRequest(message, error)
     if not may_pass(response.status) or is_spent(error):
         return ProviderError(message, billable=False)
     after = response.headers.get("Retry-After")

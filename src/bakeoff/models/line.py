@@ -18,7 +18,8 @@ _WEEK_S = 7 * 24 * 3600.0
 class LineSettings(LimitSettings, frozen=True):
     """How an endpoint is asked, and how much at most.
 
-    `timeout_s` bounds a request with all its tries, but not its wait for a turn.
+    `timeout_s` bounds a request with all its tries, but not its wait for a turn. Parameters that
+    `omit` names are never sent, whoever gives them.
     """
 
     timeout_s: Annotated[float, Meta(gt=0, le=_WEEK_S)] = 600.0
@@ -27,6 +28,7 @@ class LineSettings(LimitSettings, frozen=True):
     retry_backoff: Annotated[float, Meta(ge=1)] = 2.0
     stream: bool = False
     keep_raw: bool = False
+    omit: tuple[str, ...] = ()
 
     @property
     def policy(self) -> RetryPolicy:

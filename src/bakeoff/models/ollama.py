@@ -6,7 +6,7 @@ apart from how long it took to answer, and how many tokens it really read.
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -23,6 +23,7 @@ from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.ollama_address import DEFAULT_URL, address
 from bakeoff.models.ollama_window import Window, is_plainly_whole, least_tokens, window_of
 from bakeoff.models.ollama_wire import Pieces, decode, payload
+from bakeoff.models.refused_parameters import RefusedParameters
 from bakeoff.models.settings import settings_of
 
 TRUNCATED = "truncated"
@@ -51,15 +52,28 @@ class Ollama:
         self._url = address(spec.base_url or DEFAULT_URL)
         self._windows: dict[int | None, Window] = {}
         self._looking = asyncio.Lock()
+        self._refused = RefusedParameters(spec.full_name)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know of how the model was asked."""
+        return self._refused.notes
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, flagged where the prompt was cut, or the fault that stayed."""
-        body = payload(self._name, request, self._parameters, stream=self._settings.stream)
-        data = encode(body)
+        settings = self._settings
+        body = payload(
+            self._name, request, self._parameters, stream=settings.stream, omit=settings.omit
+        )
         calls = sum(len(message.tool_calls) for message in request.messages)
         once = self._ask_stream if body["stream"] else self._ask
+
+        def send(asked: dict[str, Json]) -> Awaitable[Completion]:
+            data = encode(asked)
+            return self._line.ask(lambda: once(data, calls), request)
+
         with self._naming_what_is_missing():
-            completion = await self._line.ask(lambda: once(data, calls), request)
+            completion = await self._refused.ask(body, send)
         if await self._was_cut(request, completion, _num_ctx(body)):
             return replace(completion, flags=(*completion.flags, TRUNCATED))
         return completion

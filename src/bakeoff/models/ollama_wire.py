@@ -4,7 +4,7 @@ As with every server, nothing here trusts a number or a text; an answer that doe
 is none, whatever its status.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -27,10 +27,15 @@ _TOP_LEVEL = ("format", "keep_alive", "logprobs", "shift", "think", "top_logprob
 
 
 def payload(
-    name: str, request: Request, own: Mapping[str, Json], *, stream: bool
+    name: str,
+    request: Request,
+    own: Mapping[str, Json],
+    *,
+    stream: bool,
+    omit: Collection[str] = (),
 ) -> dict[str, Json]:
     """Return the body of a chat request; a parameter that it has no place for is an option."""
-    parameters = parameters_of(request, own)
+    parameters = parameters_of(request, own, omit=omit)
     if parameters.pop("n", 1) not in {1, None}:
         raise ProviderError("Ollama gives one choice a request: leave `n` out and use rollouts")
     body: dict[str, Json] = {

@@ -15,9 +15,9 @@ from bakeoff.models.dialect import DialectModel
 from bakeoff.models.exchange import Question, Reading
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
-from bakeoff.models.json_wire import encode
 from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.openai_wire import Pieces, Reply, decode, whole
+from bakeoff.models.parameters import parameters_of
 from bakeoff.models.settings import settings_of
 
 ApiType = Literal["chat", "completions"]
@@ -69,7 +69,7 @@ def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Reply]:
     base_url = base_url_of(spec)
     settings = settings_of(spec, Settings)
     line = Line(HttpClient(headers_of(spec)), settings, gate)
-    return DialectModel(OpenAICompatible(spec, settings, Endpoint.of(base_url)), line)
+    return DialectModel(spec, OpenAICompatible(spec, settings, Endpoint.of(base_url)), line)
 
 
 class OpenAICompatible:
@@ -92,7 +92,7 @@ class OpenAICompatible:
         payload = self._payload(request, kind)
         return Question(
             url=self._endpoint.url(kind),
-            body=encode(payload),
+            payload=payload,
             stream=bool(payload.get("stream")),
             keep_raw=self._settings.keep_raw,
         )
@@ -107,8 +107,7 @@ class OpenAICompatible:
             payload["messages"] = [m.wire() for m in request.messages]
         else:
             payload["prompt"] = _as_prompt(request.messages)
-        payload.update(request.parameters)
-        payload.update(self._parameters)  # they are what makes this candidate this one
+        payload.update(parameters_of(request, self._parameters, omit=self._settings.omit))
         for ours, theirs in self._settings.rename.items():
             if ours in payload:
                 payload.setdefault(theirs, payload.pop(ours))

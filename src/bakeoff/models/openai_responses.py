@@ -22,7 +22,6 @@ from bakeoff.models.dialect import DialectModel
 from bakeoff.models.exchange import Question, Reading
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
-from bakeoff.models.json_wire import encode
 from bakeoff.models.keepsakes import Keepsakes
 from bakeoff.models.line import Line, LineSettings
 from bakeoff.models.openai_responses_wire import (
@@ -49,7 +48,7 @@ def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Event]:
     )
     settings = settings_of(spec, Settings)
     line = Line(HttpClient(headers_of(spec)), settings, gate)
-    return DialectModel(OpenAIResponses(spec, settings, url), line)
+    return DialectModel(spec, OpenAIResponses(spec, settings, url), line)
 
 
 class OpenAIResponses:
@@ -69,12 +68,12 @@ class OpenAIResponses:
 
     def question(self, request: Request) -> Question:
         """Return *request* as it goes over the wire."""
-        parameters = parameters_of(request, self._parameters)
+        parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         flags = take_seed(parameters)
         payload = self._payload(request, parameters)
         return Question(
             url=self._url,
-            body=encode(payload),
+            payload=payload,
             stream=bool(payload.get("stream")),
             keep_raw=self._settings.keep_raw,
             flags=flags,

@@ -1,6 +1,6 @@
 """Parameters in the names that every adapter understands, on their way to a dialect's own."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bakeoff.core.outcome import Request
@@ -19,9 +19,15 @@ class Thinking:
     max_tokens: Json = None
 
 
-def parameters_of(request: Request, own: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the parameters of *request* under a candidate's *own*, which make it this one."""
-    return {**request.parameters, **own}
+def parameters_of(
+    request: Request, own: Mapping[str, Json], *, omit: Collection[str] = ()
+) -> dict[str, Json]:
+    """Return the parameters of *request* under a candidate's *own*, which make it this one.
+
+    One that is null, or that the model is to be asked without, is left out.
+    """
+    given = {**request.parameters, **own}
+    return {name: value for name, value in given.items() if value is not None and name not in omit}
 
 
 def take_limit(parameters: dict[str, Json]) -> Json:

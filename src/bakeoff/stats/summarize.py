@@ -312,6 +312,13 @@ _FLAGS = {
 }
 
 
+def _flagged(flag: str) -> str:
+    """Return what *flag* says of an answer."""
+    if name := flag.removeprefix("without_") if flag.startswith("without_") else None:
+        return f"were asked without `{name}`: the endpoint refused it"
+    return _FLAGS.get(flag, f"are marked {flag!r}")
+
+
 def _notes(candidates: Iterable[CandidateSummary]) -> tuple[str, ...]:
     return tuple(note for c in candidates for note in _notes_on(c))
 
@@ -327,6 +334,6 @@ def _notes_on(c: CandidateSummary) -> Iterator[str]:
         which, how = ("all", "easy") if group.score.mean else ("none", "hard")
         yield f"{c.candidate} solves {which} of the tasks: they are too {how} to say how good it is"
     for flag, count in sorted(group.flags.items()):
-        yield f"{c.candidate}: {count} answers {_FLAGS.get(flag, f'are marked {flag!r}')}"
+        yield f"{c.candidate}: {count} answers {_flagged(flag)}"
     if group.latency.load_s:
         yield f"{c.candidate}: {group.latency.load_s:.1f} s went into loading, apart from latency"
