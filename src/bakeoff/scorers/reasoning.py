@@ -1,6 +1,7 @@
 """The scorer `reasoning`: a heuristic about style. It never says whether an answer is right."""
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 
@@ -53,25 +54,28 @@ _INDICATORS: Mapping[str, tuple[float, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 
-# reasoning_pattern: five distinct indicators of the type make a full pattern
-_PATTERN_POINTS = 20.0
-_PATTERNS: Mapping[str, tuple[str, ...]] = {
+# reasoning_pattern: 10 points for each word that occurs, 20 for each sequence of expressions that
+# occurs in this order on one line; a type without a pattern gets _NO_PATTERN
+_WORD_POINTS, _SEQUENCE_POINTS, _NO_PATTERN = 10.0, 20.0, 50.0
+_PATTERNS: Mapping[str, tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]] = {
     "chain_of_thought": (
-        "step by step", "let me", "first", "then", "next", "therefore", "finally"),
-    "multi_step": (
-        "step 1", "step 2", "step 3", "first", "second", "next", "finally"),
-    "verification": (
-        "verify", "check", "confirm", "validate", "correct", "consistent", "error"),
-    "mathematical": (
-        "equation", "calculate", "formula", "solve", "substitute", "simplify", "="),
+        ("step", "first", "second", "then", "next", "finally", "therefore"),
+        ((r"step \d",), ("first", "second", "third"), ("then", "therefore")),
+    ),
     "multi_hop": (
-        "which means", "leads to", "from this", "connect", "combin", "relate", "together"),
-    "scaffolded": (
-        "break down", "part", "build on", "framework", "start with", "structure", "summary"),
-    "backward": (
-        "backward", "goal", "from the end", "required", "in order to", "before that", "reverse"),
-}  # fmt: skip
-TYPES = (*_PATTERNS, "general")
+        ("document", "source", "according to", "based on", "evidence from"),
+        (("according to", "from", ""), ("evidence", "suggests", "because")),
+    ),
+    "verification": (
+        ("verify", "check", "confirm", "validate", "review", "double-check"),
+        (("let me", "check"), ("verify", "assumption"), ("review", "conclusion")),
+    ),
+    "mathematical": (
+        ("calculate", "equation", "formula", "probability", "statistics"),
+        ((r"\d%",), ("probability", r"\d"), ("equation", "equals")),
+    ),
+}
+TYPES = (*_PATTERNS, "multi_step", "scaffolded", "backward", "general")
 
 _ADVICE: Mapping[str, str] = {
     "step_clarity": "Number or name the steps (first, then, finally).",
@@ -89,7 +93,10 @@ _ENOUGH_WORDS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningReport:
-    """How a text reads. Metrics and scores go from 0 to 100."""
+    """How a text reads. Metrics and scores go from 0 to 100, and are rounded to one decimal.
+
+    `indicators` tells of each expected indicator whether it occurs; no metric counts it.
+    """
 
     reasoning_type: str
     metrics: Mapping[str, float]
@@ -97,6 +104,7 @@ class ReasoningReport:
     confidence_score: float
     word_count: int
     recommendations: tuple[str, ...]
+    indicators: Mapping[str, bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +146,7 @@ class Reasoning:
                 "confidence_score": report.confidence_score,
                 "word_count": report.word_count,
                 "recommendations": list(report.recommendations),
+                **({"expected_indicators": dict(report.indicators)} if report.indicators else {}),
             },
         )
 
@@ -169,46 +178,65 @@ def evaluate_reasoning(
     """Measure the style of *text*.
 
     `custom_weights` replace the weights of the metrics they name; all are then scaled to sum to 1.
-    `expected_indicators` replace the pattern of the type: reasoning_pattern is then the share of
-    them that occurs, in percent.
+    `expected_indicators` are looked for and reported beside the metrics, which they do not change.
     """
     _check("reasoning", reasoning_type, custom_weights)
     words = len(text.split())
-    metrics = _metrics(text, words, reasoning_type, expected_indicators or ())
-    weights = {**WEIGHTS, **(custom_weights or {})}
-    total = sum(weights.values()) if custom_weights else 1.0
-    overall = sum(weights[name] * value for name, value in metrics.items()) / total
+    short = len(text.strip()) < _SHORTEST
+    exact = dict.fromkeys(WEIGHTS, 0.0) if short else _metrics(text.lower(), words, reasoning_type)
+    overall = _overall(exact, custom_weights)
     certain = 0.6 * min(words / _ENOUGH_WORDS, 1) + 0.4 * overall / 100
+    metrics = {name: round(value, 1) for name, value in exact.items()}
     return ReasoningReport(
         reasoning_type=reasoning_type,
         metrics=metrics,
-        overall_score=overall,
-        confidence_score=round(certain * 100, 1),
+        overall_score=round(overall, 1),
+        confidence_score=0.0 if short else round(certain * 100, 1),
         word_count=words,
         recommendations=tuple(_ADVICE[name] for name in metrics if metrics[name] < _ENOUGH),
+        indicators={word: word.lower() in text.lower() for word in expected_indicators or ()},
     )
 
 
-def _metrics(text: str, words: int, kind: str, expected: Sequence[str]) -> dict[str, float]:
-    if len(text.strip()) < _SHORTEST:
-        return dict.fromkeys(WEIGHTS, 0.0)
-    text = text.lower()
+def _overall(metrics: Mapping[str, float], custom_weights: Mapping[str, float] | None) -> float:
+    weights = {**WEIGHTS, **(custom_weights or {})}
+    overall = 0.0
+    for name, value in metrics.items():  # not `sum`: its last bit, and so a tie, is another's
+        overall += value * weights[name]
+    return overall / sum(weights.values()) if custom_weights else overall
+
+
+def _metrics(text: str, words: int, kind: str) -> dict[str, float]:
     metrics = {
         name: min(points * _distinct(text, indicators), 100.0)
         for name, (points, indicators) in _INDICATORS.items()
     }
     metrics["comprehensive_coverage"] = min(words / 50, 100.0)
-    metrics["reasoning_pattern"] = _pattern(text, kind, expected)
+    metrics["reasoning_pattern"] = _pattern(text, kind)
     return metrics
 
 
-def _pattern(text: str, kind: str, expected: Sequence[str]) -> float:
-    if expected:
-        wanted = {indicator.lower() for indicator in expected}
-        return 100 * _distinct(text, wanted) / len(wanted)
+def _pattern(text: str, kind: str) -> float:
     if kind not in _PATTERNS:
-        return 50.0
-    return min(_PATTERN_POINTS * _distinct(text, _PATTERNS[kind]), 100.0)
+        return _NO_PATTERN
+    words, sequences = _PATTERNS[kind]
+    lines = text.split("\n")
+    complete = sum(any(_in_order(line, parts) for line in lines) for parts in sequences)
+    return min(_WORD_POINTS * _distinct(text, words) + _SEQUENCE_POINTS * complete, 100.0)
+
+
+def _in_order(line: str, parts: Sequence[str]) -> bool:
+    """Whether *line* holds all *parts*, each at least one character after the one before.
+
+    One search after the other, so that the time is linear in the line, whatever a model writes.
+    """
+    begin = 0
+    for part in parts:
+        found = re.compile(part).search(line, begin) if begin <= len(line) else None
+        if found is None:
+            return False
+        begin = found.end() + 1
+    return True
 
 
 def _distinct(text: str, indicators: Collection[str]) -> int:
