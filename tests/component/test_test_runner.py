@@ -256,10 +256,53 @@ def test_a_load_that_fails_returns_false_and_logs_what_to_do(
     assert "endpoint" in caplog.text
 
 
-def test_a_failed_load_leaves_the_suite_that_was_loaded(bench: Bench) -> None:
-    runner = bench.runner(case("a"))
+EXECUTIONS = (
+    lambda runner: runner.execute_sequential(),
+    lambda runner: runner.execute_sequential(["a"]),
+    lambda runner: runner.execute_concurrent(workers=2),
+    lambda runner: runner.execute_single_test("a"),
+    lambda runner: runner.execute_category("math"),
+)
+
+
+@pytest.mark.parametrize("execute", EXECUTIONS)
+def test_after_a_suite_that_failed_to_load_no_other_suite_is_run(
+    examples: Bench, execute: Callable[[TestRunner], object]
+) -> None:
+    runner = TestRunner()
+    broken = examples.write("broken.json", {"tests": [case("a"), case("a")]})
+    assert not runner.load_test_suite(broken)
+    with pytest.raises(
+        UsageError, match=r"no test suite is loaded.*broken\.json:1: test 'a' is th"
+    ):
+        execute(runner)
+    assert not examples.server.requests
+
+
+def test_after_a_failed_load_the_suite_of_before_is_not_run_and_a_good_load_mends_it(
+    bench: Bench,
+) -> None:
+    runner = bench.runner(case("a", category="math"))
     assert not runner.load_test_suite("nowhere.json")
+    for execute in EXECUTIONS:
+        with pytest.raises(UsageError, match=r"nowhere\.json cannot be read"):
+            execute(runner)
+    assert not bench.server.requests
+    assert runner.load_test_suite(str(bench.folder / "suite.json"))
     assert [r.test_id for r in runner.execute_sequential()] == ["a"]
+
+
+def test_after_metadata_that_failed_to_load_nothing_goes_to_the_endpoint_of_other_files(
+    examples: Bench,
+) -> None:
+    runner = TestRunner()
+    assert runner.load_test_suite("test_definitions/reasoning_tests_complete.json")
+    assert not runner.load_test_metadata("nowhere.json")
+    with pytest.raises(UsageError, match=r"the metadata was not loaded.*nowhere\.json cannot be"):
+        runner.execute_single_test("math_01")
+    assert not examples.server.requests
+    runner.configure_api(examples.server.url, "m")
+    assert runner.execute_single_test("math_01").success
 
 
 def test_a_config_with_an_unknown_key_is_refused_with_the_nearest_right_one(bench: Bench) -> None:
@@ -419,14 +462,14 @@ def test_without_an_api_every_test_fails_with_what_to_do(bench: Bench) -> None:
     assert "call configure_api(endpoint, model)" in (results[0].error_message or "")
 
 
-def test_without_any_suite_nothing_is_run_and_the_log_says_so(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("execute", EXECUTIONS)
+def test_without_any_suite_nothing_is_run_and_the_error_says_which_was_looked_for(
+    bench: Bench, execute: Callable[[TestRunner], object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    runner = TestRunner()
-    assert runner.execute_sequential() == []
-    assert runner.execute_category("math") == []
-    assert not runner.execute_single_test("a").success
+    with pytest.raises(UsageError, match=r"reasoning_tests_complete\.json cannot be read"):
+        execute(TestRunner())
     assert "reasoning_tests_complete.json cannot be read" in caplog.text
+    assert not bench.server.requests
 
 
 def test_a_setting_that_makes_no_sense_fails_the_tests_and_not_the_program(bench: Bench) -> None:

@@ -49,7 +49,8 @@ class TestRunner:
     the test, the suite's metadata, the config file, the default. Nothing here raises for what a
     test, a server or a setting did wrong: `load_*` return False, `execute_*` return results with
     `success` False and an `error_message`, and the log (`bakeoff.test_runner`) says why. A broken
-    config file, a second execution at the same time and a ledger that cannot be written do raise.
+    config file, an execution after a load that failed, a second execution at the same time and a
+    ledger that cannot be written do raise.
 
     Each result's files are in the results directory by the time its progress callback is called,
     and the run's ledger is in `runs/` there: every `bakeoff` command can read it.
@@ -62,7 +63,9 @@ class TestRunner:
         self._config = read_config(Path(config_path)) if config_path else RunnerConfig()
         open_log(self._config.logging)
         self._suite: SuiteFiles | None = None
+        self._suite_error: str | None = None
         self._metadata = Metadata()
+        self._metadata_error: str | None = None
         self._override = ApiOverride()
         self._asked: dict[str, Task] = {}
         self._redactor = Redactor()
@@ -73,20 +76,31 @@ class TestRunner:
         self.progress_callback: ProgressCallback | None = None
 
     def load_test_suite(self, suite_path: str) -> bool:
-        """Load test suite from JSON file, with the metadata and the categories beside it."""
+        """Load test suite from JSON file, with the metadata and the categories beside it.
+
+        After a load that failed nothing can be executed, also not what was loaded before.
+        """
+        self._suite, self._suite_error = None, None
         try:
             self._suite = read_suite_files(Path(suite_path))
         except UsageError as error:
+            self._suite_error = str(error)
             LOGGER.error("no test suite loaded: %s", self._line(error))
             return False
         self._asked.update({task.id: task for task in self._suite.brief.tasks})
         return True
 
     def load_test_metadata(self, metadata_path: str) -> bool:
-        """Load suite metadata and API configuration; it wins over what the suite came with."""
+        """Load suite metadata and API configuration; it wins over what the suite came with.
+
+        After a load that failed nothing is sent to the endpoint of other files: only to the one
+        that `configure_api` names.
+        """
+        self._metadata, self._metadata_error = Metadata(), None
         try:
             self._metadata, _ = read_metadata(Path(metadata_path))
         except UsageError as error:
+            self._metadata_error = str(error)
             LOGGER.error("no metadata loaded: %s", self._line(error))
             return False
         return True
@@ -154,8 +168,6 @@ class TestRunner:
         itself. An unknown one gives an empty list, and the log says which there are.
         """
         suite = self._loaded()
-        if suite is None:
-            return []
         listed = {name: set(entry.test_ids) for name, entry in suite.categories.items()}
         for task in suite.brief.tasks:
             if task.category:
@@ -236,8 +248,7 @@ class TestRunner:
 
     def _chosen(self, test_ids: list[str] | None) -> tuple[Brief, list[TestResult]]:
         """Return the tests that are meant, in suite order, and a result for each there is not."""
-        suite = self._loaded()
-        brief = suite.brief if suite else Brief(name="tests", tasks=())
+        brief = self._loaded().brief
         if test_ids is None:
             return brief, []
         wanted, known = set(test_ids), {task.id: task for task in brief.tasks}
@@ -269,9 +280,20 @@ class TestRunner:
             override=self._override,
         )
 
-    def _loaded(self) -> SuiteFiles | None:
-        if self._suite is None:
+    def _loaded(self) -> SuiteFiles:
+        """Return the suite to execute: the default one only where none was ever asked for."""
+        if self._suite is None and self._suite_error is None:
             self.load_test_suite(str(DEFAULT_SUITE))
+        if self._suite is None:
+            raise UsageError(
+                f"no test suite is loaded, so nothing was executed: {self._suite_error}; "
+                "call load_test_suite with a suite for which it returns True"
+            )
+        if self._metadata_error is not None and not self._override.endpoint:
+            raise UsageError(
+                f"the metadata was not loaded, so nothing was executed: {self._metadata_error}; call "
+                "load_test_metadata with a file for which it returns True, or configure_api"
+            )
         return self._suite
 
     def _files(self, folder: Path) -> ResultFiles:
@@ -280,6 +302,7 @@ class TestRunner:
             style=self._config.output_settings,
             save_raw=self._layers.save_raw,
             tasks=self._asked,
+            sends_prompt=self._layers.sends_prompt,
             redactor=self._redactor,
         )
 
