@@ -101,7 +101,7 @@ def test_every_documented_key_of_a_test_arrives_and_unknown_ones_are_kept(tmp_pa
         ({"iid": "x", "prompt": "p"}, r"'tests\[1\]': `id` is missing; is it meant by 'iid'\?"),
         (
             {"id": "x", "prompt": "p", "messages": []},
-            r"test 'x': write `prompt` or `messages`, not both",
+            r"test 'x': `messages` is empty",
         ),
         ({"id": "x", "messages": []}, r"test 'x': `messages` is empty"),
         (
@@ -164,6 +164,23 @@ def test_a_whole_emoji_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.json cannot be read: No such file"):
         read_suite(tmp_path / "none.json")
+
+
+def test_prompt_and_messages_that_say_the_same_are_one_question(tmp_path: Path) -> None:
+    asked = [{"role": "user", "content": "p"}]
+    task = _task(tmp_path, messages=asked)
+    assert (task.messages, task.prompt) == ((Message(role="user", content="p"),), None)
+    assert task.digest == _task(tmp_path).digest
+    parts = [{"role": "user", "content": [{"type": "text", "text": "p"}]}]
+    assert _task(tmp_path, messages=parts).digest == task.digest
+    assert _task(tmp_path, prompt=" ", messages=asked).prompt is None
+
+
+def test_a_prompt_that_differs_from_the_messages_is_part_of_the_identity(tmp_path: Path) -> None:
+    asked = [{"role": "user", "content": "q"}]
+    one, other = (_task(tmp_path, prompt=p, messages=asked) for p in ("p", "o"))
+    assert (one.prompt, other.prompt) == ("p", "o")
+    assert one.digest != other.digest
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ class Ask(msgspec.Struct, tag=True):
     schema: dict[str, Json] | None
     tools: tuple[Tool, ...]
     rollout: int
+    prompt: str | None = None
 
     @staticmethod
     def of(request: Request, number: int, role: str | None) -> "Ask":
@@ -71,6 +72,7 @@ class Ask(msgspec.Struct, tag=True):
             schema=None if request.schema is None else dict(request.schema),
             tools=request.tools,
             rollout=request.rollout,
+            prompt=request.prompt,
         )
 
     def request(self) -> Request:
@@ -82,6 +84,7 @@ class Ask(msgspec.Struct, tag=True):
             schema=self.schema,
             tools=self.tools,
             rollout=self.rollout,
+            prompt=self.prompt,
         )
 
 

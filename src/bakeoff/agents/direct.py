@@ -22,6 +22,7 @@ class Direct:
                 parameters=task.parameters,
                 api_type=task.api_type,
                 rollout=kit.rollout,
+                prompt=task.prompt,
             )
         )
         reply = Message(

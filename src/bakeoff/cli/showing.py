@@ -69,6 +69,9 @@ def _attempts(run: Run, name: str) -> Sequence[TrialRecord]:
 def _print_task(out: Console, task: Task) -> None:
     for message in task.messages:
         _print_message(out, message)
+    if task.prompt is not None:
+        out.print(Text("prompt (sent instead to a completions API)", style="bold"))
+        out.print(Text(for_terminal(task.prompt)))
     if task.target is not None:
         out.print(Text(f"expected: {one_line(str(task.target))}", style="dim"))
 

@@ -1,7 +1,7 @@
 """The files that results are written to: whole or not at all, and never outside their folder."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -23,12 +23,16 @@ _LONGEST = 200  # bytes of a file name; file systems take 255
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFiles:
-    """One folder of results. `tasks` are the tests as they were asked, by id."""
+    """One folder of results. `tasks` are the tests as they were asked, by id.
+
+    `sends_prompt` tells of a test whether its `prompt` is sent, and not its messages.
+    """
 
     folder: Path
     style: OutputSettings
     save_raw: bool
     tasks: Mapping[str, Task]
+    sends_prompt: Callable[[Task], bool]
     redactor: Redactor = field(repr=False)
 
     def write(self, result: TestResult) -> None:
@@ -108,7 +112,7 @@ class ResultFiles:
     def _completion(self, result: TestResult) -> bytes:
         task = self.tasks.get(result.test_id)
         text = (
-            f"PROMPT:\n{_RULE}\n{_prompt(task) if task else ''}\n\n"
+            f"PROMPT:\n{_RULE}\n{self._asked(task) if task else ''}\n\n"
             f"COMPLETION:\n{_RULE}\n{result.response_text}\n\n"
             f"METRICS:\n{_RULE}\n"
             f"Duration: {result.execution_time:.2f}s\n"
@@ -117,6 +121,13 @@ class ResultFiles:
             f"Tokens per Second: {result.tokens_per_second:.2f} T/s\n"
         )
         return well_formed(self.redactor.text(text)).encode()
+
+    def _asked(self, task: Task) -> str:
+        if task.prompt is not None and self.sends_prompt(task):
+            return task.prompt
+        if len(task.messages) == 1:
+            return task.messages[0].content
+        return "\n\n".join(f"{m.role}: {m.content}" for m in task.messages)
 
 
 def fill_template(template: str, fields: Mapping[str, str]) -> str:
@@ -144,9 +155,3 @@ def _moment(timestamp: str) -> str:
         return datetime.fromisoformat(timestamp).strftime("%Y%m%d-%H%M%S-%f")
     except ValueError:
         return timestamp
-
-
-def _prompt(task: Task) -> str:
-    if len(task.messages) == 1:
-        return task.messages[0].content
-    return "\n\n".join(f"{m.role}: {m.content}" for m in task.messages)

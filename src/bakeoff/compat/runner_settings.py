@@ -13,7 +13,7 @@ from bakeoff.config.suite_file import ApiConfig, Metadata
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
-from bakeoff.suites.json_suite import model_of
+from bakeoff.suites.json_suite import API_TYPES, model_of
 
 T = TypeVar("T")
 
@@ -107,6 +107,18 @@ class Layers:
             "keep_raw": self.save_raw,
         }
         return replace(spec, settings=settings)
+
+    def sends_prompt(self, task: Task) -> bool:
+        """Whether *task* is sent to a completions API, which takes one text."""
+        # here: it brings an HTTP client along
+        from bakeoff.models.openai_compatible import Endpoint, first_api
+
+        if not self.has_api:
+            return False
+        api = self._endpoint
+        named = api.type if api.type in API_TYPES else None
+        wishes = (task.api_type, named, Endpoint.of(api.endpoint).api_type)
+        return first_api(*wishes) == "completions"
 
     @property
     def _endpoint(self) -> ApiConfig:

@@ -1,6 +1,6 @@
 """The tables that several formats share: scorers and messages as people write them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -11,7 +11,7 @@ from bakeoff.config.lines import shown
 from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.place import Place
-from bakeoff.core.task import Message, ScorerSpec
+from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
 
 
@@ -75,20 +75,44 @@ def conversation(
     at: Place,
     unknown: Iterable[str] = (),
 ) -> tuple[Message, ...]:
-    """Return the messages of a task that has either a prompt or messages, and stands *at* a place.
+    """Return the messages of a task with a prompt, messages or both, which stands *at* a place.
 
-    *unknown* are keys of it that mean nothing; one of them may be misspelt.
+    Where both are there, `prompt_beside` is what to send to an API that takes one text. *unknown*
+    are keys of the task that mean nothing; one of them may be misspelt.
     """
-    if prompt is not None and messages is not None:
-        raise _wrong(at.inside("messages"), what, "write `prompt` or `messages`, not both")
     if prompt is None and messages is None:
         why = f"write either `prompt` or `messages`{_misspelt(unknown)}"
         raise _wrong(at, what, why)
-    if prompt is not None:
-        return (Message(role="user", content=prompt),)
+    if messages is None:
+        return (Message(role="user", content=prompt or ""),)
     if not messages:
         raise _wrong(at.inside("messages"), what, "`messages` is empty; write one at least")
     return tuple(_message(m, what, at.inside("messages", n)) for n, m in enumerate(messages))
+
+
+def prompt_beside(prompt: str | None, messages: Sequence[Message]) -> str | None:
+    """Return the *prompt* of a task where its *messages* are not that very text; it may be None."""
+    blank = not (prompt and prompt.strip())
+    return None if blank or [m.content for m in messages] == [prompt] else prompt
+
+
+def prompts_that_differ(tasks: Sequence[Task], at: Place) -> Iterator[str]:
+    """Yield a note where some *tasks*, a list *at* this place, ask two things at once."""
+    differing = [number for number, task in enumerate(tasks) if _differs(task)]
+    if differing:
+        first = tasks[differing[0]].id
+        many = len(differing)
+        which = f"{first!r} asks" if many == 1 else f"{many} tasks, {first!r} first, ask"
+        where = shown(at.inside(differing[0], "prompt"))
+        yield (
+            f"{where}: {which} one thing by `prompt` and another by `messages`: "
+            "a chat API is sent `messages`, a completions API `prompt`"
+        )
+
+
+def _differs(task: Task) -> bool:
+    asked = [(message.role, message.content.strip()) for message in task.messages]
+    return task.prompt is not None and asked != [("user", task.prompt.strip())]
 
 
 def _wrong(at: Place, what: str, why: str) -> UsageError:

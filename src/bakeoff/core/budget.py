@@ -158,6 +158,8 @@ def most_input(request: Request) -> int:
         size += _bytes(message.content) + _bytes(message.reasoning or "") + _OF_A_MESSAGE
         for call in message.tool_calls:
             size += _bytes(call.name) + _bytes(call.arguments) + _OF_A_MESSAGE
+    if request.prompt is not None:  # the endpoint is sent one of the two
+        size = max(size, _bytes(request.prompt) + _OF_A_MESSAGE)
     if request.tools:
         size += _OF_TOOLS
         for tool in request.tools:

@@ -61,6 +61,7 @@ class Tool:
 class Request:
     """One question to a model.
 
+    `prompt` is what a completions API is sent instead of the messages; None is their own text.
     `rollout` lets a deterministic model vary its answers. `on_retry` hears why a try failed;
     `on_lost` hears, before another goes out, of one that may be billed though it brought nothing.
     """
@@ -71,6 +72,7 @@ class Request:
     schema: Mapping[str, Json] | None = None
     tools: tuple[Tool, ...] = ()
     rollout: int = 0
+    prompt: str | None = None
     on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     on_lost: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
@@ -84,6 +86,7 @@ class Request:
             schema=self.schema,
             tools=self.tools,
             rollout=self.rollout,
+            prompt=self.prompt,
             on_retry=on_retry,
             on_lost=on_lost,
         )

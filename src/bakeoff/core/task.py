@@ -86,6 +86,7 @@ class Task:
     With a `workspace` it is to be solved there: what counts is what was changed in it. With a
     `dialogue`, the messages are only how it begins: an instructor goes on from there.
     Where there is `trouble`, it cannot be tried at all: each of its trials is that fault.
+    `prompt` is what a completions API is sent instead of the messages; None is their own text.
     `name`, `category` and `metadata` describe; everything else is identity.
     """
 
@@ -103,16 +104,19 @@ class Task:
     workspace: Workspace | None = None
     trouble: str | None = None
     dialogue: Dialogue | None = None
+    prompt: str | None = None
 
     def identity(self) -> dict[str, Json]:
         """Return what makes this task this task and no other."""
         where = {} if self.workspace is None else {"workspace": self.workspace.identity()}
         trouble = {} if self.trouble is None else {"trouble": self.trouble}
         told = {} if self.dialogue is None else {"dialogue": self.dialogue.identity()}
+        prompt = {} if self.prompt is None else {"prompt": self.prompt}
         return {
             **where,
             **trouble,
             **told,
+            **prompt,
             "id": self.id,
             "messages": [m.wire() for m in self.messages],
             "parameters": dict(self.parameters),

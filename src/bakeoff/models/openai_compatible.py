@@ -64,6 +64,12 @@ class Endpoint:
         return f"{self.root}/{'chat/' if kind == 'chat' else ''}completions{self.query}"
 
 
+def first_api(*wishes: str | None) -> ApiType:
+    """Return the API that the first of *wishes* names; without any, it is chat."""
+    wish = next((wish for wish in wishes if wish), "chat")
+    return "completions" if wish.startswith("completion") else "chat"
+
+
 def build(spec: ModelSpec, gate: Gate = OPEN) -> DialectModel[Reply]:
     """Return the model that *spec* names."""
     base_url = base_url_of(spec)
@@ -98,15 +104,16 @@ class OpenAICompatible:
         )
 
     def _kind(self, request: Request) -> ApiType:
-        wish = request.api_type or self._settings.api_type or self._endpoint.api_type or "chat"
-        return "completions" if wish.startswith("completion") else "chat"
+        return first_api(request.api_type, self._settings.api_type, self._endpoint.api_type)
 
     def _payload(self, request: Request, kind: ApiType) -> dict[str, Json]:
         payload: dict[str, Json] = {"model": self._name}
         if kind == "chat":
             payload["messages"] = [m.wire() for m in request.messages]
         else:
-            payload["prompt"] = _as_prompt(request.messages)
+            payload["prompt"] = (
+                _as_prompt(request.messages) if request.prompt is None else request.prompt
+            )
         payload.update(parameters_of(request, self._parameters, omit=self._settings.omit))
         for ours, theirs in self._settings.rename.items():
             if ours in payload:

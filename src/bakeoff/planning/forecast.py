@@ -109,4 +109,4 @@ def _about(task: Task) -> int:
     messages = task.messages
     if task.dialogue is not None and task.dialogue.opening is not None:
         messages = (*messages, Message(role="user", content=task.dialogue.opening))
-    return most_input(Request(messages=messages)) // _BYTES_PER_TOKEN
+    return most_input(Request(messages=messages, prompt=task.prompt)) // _BYTES_PER_TOKEN

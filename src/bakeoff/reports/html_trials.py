@@ -72,7 +72,8 @@ def _head(findings: Findings, task: Task) -> str:
 def _asked(task: Task) -> str:
     target = "" if task.target is None else f"<h4>Expected</h4>{code(str(task.target), 2_000)}"
     asked = f"<h4>Asked</h4>{conversation(task.messages)}" if task.messages else ""
-    return f"{asked}{target}"
+    text = "" if task.prompt is None else f"<h4>Asked of a completions API</h4>{code(task.prompt)}"
+    return f"{asked}{text}{target}"
 
 
 def _trial(record: TrialRecord, *, alone: bool) -> str:

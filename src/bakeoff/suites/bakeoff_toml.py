@@ -11,6 +11,8 @@ from bakeoff.config.entries import (
     conversation,
     default_scorers,
     endpoint_limits,
+    prompt_beside,
+    prompts_that_differ,
     scorer_specs,
 )
 from bakeoff.config.lines import shown
@@ -153,7 +155,8 @@ def _brief(run: RunFile, path: Path, source: Source, at: _Places) -> Brief:
     own = tuple(_task(entry, tasks_at.inside(n), scoring) for n, entry in enumerate(run.tasks))
     _refuse_twins(brief.tasks, at("suites"))
     _refuse_twins(own, tasks_at, known={task.id for task in brief.tasks})
-    brief = replace(brief, tasks=brief.tasks + own)
+    notices = (*brief.notices, *prompts_that_differ(own, tasks_at))
+    brief = replace(brief, tasks=brief.tasks + own, notices=notices)
     brief = _under(run, brief)
     roles |= brief.conditions.roles
     brief = replace(brief, conditions=replace(brief.conditions, roles=roles))
@@ -216,9 +219,11 @@ def _with_parameters(task: Task, parameters: Mapping[str, Json]) -> Task:
 def _task(entry: TaskTable, at: Place, scoring: Scoring) -> Task:
     what = f"task {entry.id!r}"
     threshold = entry.pass_threshold
+    messages = conversation(entry.prompt, entry.messages, what=what, at=at)
     return Task(
         id=entry.id,
-        messages=conversation(entry.prompt, entry.messages, what=what, at=at),
+        messages=messages,
+        prompt=prompt_beside(entry.prompt, messages),
         parameters=entry.parameters,
         target=entry.expected,
         scorers=_scorers(entry, scoring, at),

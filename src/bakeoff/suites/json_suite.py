@@ -11,7 +11,13 @@ import msgspec
 
 from bakeoff._lib.suggest import near
 from bakeoff.config.convert import convert
-from bakeoff.config.entries import conversation, default_scorers, scorer_specs
+from bakeoff.config.entries import (
+    conversation,
+    default_scorers,
+    prompt_beside,
+    prompts_that_differ,
+    scorer_specs,
+)
 from bakeoff.config.json_file import read_json
 from bakeoff.config.lines import line_in, shown
 from bakeoff.config.suite_file import (
@@ -33,6 +39,7 @@ from bakeoff.core.values import Json
 
 CATEGORIES_FILE = "categories.json"
 METADATA_FILE = "test_suite_metadata.json"
+API_TYPES = frozenset({"chat", "completions"})
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -94,8 +101,9 @@ def read_suite_files(
         time_s=metadata.global_settings.default_timeout_seconds,
         listed_in=_listed_in(categories),
     )
-    tasks = _tasks(suite.tests, data["tests"], defaults, at.inside("tests"))
-    notices = tuple(_misspelt(data["tests"], at.inside("tests")))
+    tests_at = at.inside("tests")
+    tasks = _tasks(suite.tests, data["tests"], defaults, tests_at)
+    notices = (*_misspelt(data["tests"], tests_at), *prompts_that_differ(tasks, tests_at))
     brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices)
     return SuiteFiles(brief=brief, metadata=metadata, categories=categories)
 
@@ -153,7 +161,7 @@ def model_of(api: ApiConfig, settings: GlobalSettings) -> ModelSpec:
         extra["max_retries"] = settings.default_retry_attempts
     if api.timeout is not None:
         extra["timeout_s"] = api.timeout
-    if api.type in {"chat", "completions"}:
+    if api.type in API_TYPES:
         extra["api_type"] = api.type
     return ModelSpec(
         provider="openai-compatible",
@@ -256,9 +264,11 @@ def _misspelt(raw: Json, at: Place) -> Iterator[str]:
 def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults, at: Place) -> Task:
     what = f"test {entry.id!r}"
     threshold = entry.pass_threshold
+    messages = conversation(entry.prompt, entry.messages, what=what, at=at, unknown=unknown)
     return Task(
         id=entry.id,
-        messages=conversation(entry.prompt, entry.messages, what=what, at=at, unknown=unknown),
+        messages=messages,
+        prompt=prompt_beside(entry.prompt, messages),
         parameters=entry.parameters,
         target=entry.expected,
         scorers=_scorers(entry, defaults, at),
