@@ -188,5 +188,5 @@ def test_a_trick_that_nobody_knows_is_told() -> None:
 
 @pytest.mark.parametrize("agent", [Oracle(), Cheat()])
 def test_outside_of_a_workspace_there_is_nothing_to_do(agent: Agent) -> None:
-    with pytest.raises(AgentError, match="works in a workspace, and task 'chat' has none"):
+    with pytest.raises(UsageError, match="works on the files of a task, and task 'chat' has none"):
         asyncio.run(agent.solve(Task(id="chat", messages=()), Kit(model=_Nobody())))

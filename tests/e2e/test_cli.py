@@ -353,7 +353,7 @@ def test_the_schemas_of_tasks_and_dialogues_accept_the_examples(
         (["rnu"], 2, "no command 'rnu'; did you mean 'run'?"),
         (["run", "--modle", "x"], 2, "no option is called '--modle'; did you mean '--model'?"),
         (["run", "--modle=x"], 2, "no option is called '--modle'; did you mean '--model'?"),
-        (["show", "a", "b", "c"], 2, "more than it takes: c"),
+        (["show", "a", "b", "c"], 2, "unexpected argument: c"),
         (["run", "suite.json", "--rollouts", "0"], 2, "must be 1 or more, not 0"),
         (["run", "suite.json", "--set", "rollouts"], 2, "write KEY=VALUE"),
         (["list", "things"], 2, "invalid choice: 'things'"),

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.agents.cheat_tricks import HEAD, REFUSED, TRICKS
+from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Command
-from bakeoff.core.errors import AgentError, UsageError
+from bakeoff.core.errors import AgentError, SandboxError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Kit
 from bakeoff.core.task import Task
@@ -34,14 +35,19 @@ class Cheat:
             if name not in TRICKS:
                 raise UsageError(f"no trick is called {name!r}: {did_you_mean(name, TRICKS)}")
 
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, "cheat")
+
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Play the tricks in the room."""
-        if task.workspace is None or kit.room is None:
-            raise AgentError(f"the cheater works in a workspace, and task {task.id!r} has none")
+        workspace = workspace_of(task, "cheat")
+        if kit.room is None:
+            raise SandboxError("agent 'cheat' was given no box to work in")
         marker = f".cheat-{secrets.token_hex(8)}"
         if (folder := kit.room.folder) is not None:
-            (folder / task.workspace.workdir / marker).touch()
-        ran = await kit.room.box.run(self._command(task.workspace, str(folder or ""), marker))
+            (folder / workspace.workdir / marker).touch()
+        ran = await kit.room.box.run(self._command(workspace, str(folder or ""), marker))
         if ran.code is None or ran.code == REFUSED:
             why = ran.stopped or "the box does not show the workspace"
             raise AgentError(f"the cheater could not do its work: {why}: {ran.output[-2000:]}")

@@ -6,7 +6,8 @@ from weakref import WeakKeyDictionary
 
 from bakeoff.agents.code_session import CodeSession, SessionSettings
 from bakeoff.agents.one_tool import OneTool
-from bakeoff.core.errors import UsageError
+from bakeoff.agents.task_fit import workspace_of
+from bakeoff.core.errors import SandboxError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Tool
 from bakeoff.core.ports import Kit
@@ -44,6 +45,10 @@ class CodeSessionAgent:
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
 
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, "code-session")
+
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Answer the first message."""
         return await self._answer(task, kit)
@@ -76,15 +81,14 @@ class CodeSessionAgent:
         )
 
     def _session(self, task: Task, kit: Kit) -> tuple[CodeSession, Journal]:
-        if kit.room is None or kit.journal is None or task.workspace is None:
-            raise UsageError(
-                f"agent 'code-session' needs a workspace, and task {task.id!r} has none"
-            )
+        workspace = workspace_of(task, "code-session")
+        if kit.room is None or kit.journal is None:
+            raise SandboxError("agent 'code-session' was given no box to work in")
         session = self._sessions.get(kit.journal)
         if session is None:
             settings = SessionSettings(
                 cell_s=self.cell_s, most_output=self.most_output, python=self.python
             )
-            session = CodeSession(kit.room.box, task.workspace.start, settings)
+            session = CodeSession(kit.room.box, workspace.start, settings)
             self._sessions[kit.journal] = session
         return session, kit.journal

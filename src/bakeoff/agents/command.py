@@ -11,6 +11,7 @@ from bakeoff.agents import programs
 from bakeoff.agents.installed import Installed, find
 from bakeoff.agents.program_run import Call, instruction_of, run
 from bakeoff.agents.programs import Program
+from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Mount
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
@@ -74,6 +75,10 @@ class CommandAgent:
     def version(self) -> None:
         """Nobody knows the version of any program."""
 
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, "command")
+
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Run the program once."""
         return await self.go_on(task, kit, instruction_of(task))
@@ -111,6 +116,10 @@ class NamedProgram:
     def version(self) -> str | None:
         """Return the version that is installed."""
         return self._installed.version
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, self.program.name)
 
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Give it the task."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bakeoff.agents.task_fit import refuse_files_only
 from bakeoff.core.outcome import Outcome, Request
 from bakeoff.core.ports import Kit
 from bakeoff.core.task import Message, Task
@@ -13,6 +14,10 @@ class Direct:
 
     Tools that the model calls are not run: the calls are what it answered.
     """
+
+    def check(self, task: Task) -> None:
+        """Refuse a task that is graded by its files alone."""
+        refuse_files_only(task, "direct")
 
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Ask once."""

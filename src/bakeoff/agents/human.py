@@ -13,8 +13,9 @@ from typing import ClassVar, Literal
 
 from bakeoff._lib.untrusted import for_terminal
 from bakeoff.agents.program_run import instruction_of
+from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Box, Command, Room
-from bakeoff.core.errors import UsageError
+from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Kit
@@ -37,21 +38,26 @@ class Human:
     wait_for: Literal["shell", "folder"] = "shell"
     needs_model: ClassVar[bool] = False
 
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, "human")
+
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Show the task and wait until the person is done."""
         return await self.go_on(task, kit, instruction_of(task))
 
     async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
         """Show what there is to say, and let the person work on."""
-        if kit.room is None or task.workspace is None:
-            raise UsageError(f"agent 'human' needs a workspace, and task {task.id!r} has none")
+        workspace = workspace_of(task, "human")
+        if kit.room is None:
+            raise SandboxError("agent 'human' was given no box to work in")
         journal = kit.journal or Journal()
         async with _terminal() as terminal:
             terminal.write(f"\n--- {task.id}\n{for_terminal(message)}\n---\n")
             if self.wait_for == "folder":
                 await _wait_for_folder(terminal, kit.room)
             else:
-                await _shell(terminal, kit.room.box, task.workspace.start, journal)
+                await _shell(terminal, kit.room.box, workspace.start, journal)
         return Outcome(
             answer="",
             transcript=tuple(journal.messages),

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from bakeoff._lib.tree_digest import LEFT_OUT
+from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Command
-from bakeoff.core.errors import AgentError
+from bakeoff.core.errors import AgentError, SandboxError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Kit
 from bakeoff.core.task import Task
@@ -41,11 +42,15 @@ class Oracle:
 
     needs_model: ClassVar[bool] = False
 
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, "oracle")
+
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Lay the reference over the room, or run it there."""
-        workspace = task.workspace
-        if workspace is None or kit.room is None:
-            raise AgentError(f"the oracle works in a workspace, and task {task.id!r} has none")
+        workspace = workspace_of(task, "oracle")
+        if kit.room is None:
+            raise SandboxError("agent 'oracle' was given no box to work in")
         reference = workspace.reference
         if reference is None:
             raise AgentError(f"task {task.id!r} has no reference solution: write its solution/")

@@ -10,8 +10,9 @@ from bakeoff._lib.untrusted import well_formed
 from bakeoff.agents.fields import fill, fill_all
 from bakeoff.agents.final_message import final_message
 from bakeoff.agents.programs import MODEL, Final
+from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Box, Command, Ran
-from bakeoff.core.errors import AgentError, SandboxError, TrialError, UsageError
+from bakeoff.core.errors import AgentError, SandboxError, TrialError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Door, Kit
@@ -47,8 +48,9 @@ def instruction_of(task: Task) -> str:
 
 async def run(call: Call, task: Task, kit: Kit) -> Outcome:
     """Run the program until it ends, and return what it left."""
-    if kit.room is None or task.workspace is None:
-        raise UsageError(f"agent {call.name!r} needs a workspace, and task {task.id!r} has none")
+    workspace = workspace_of(task, call.name)
+    if kit.room is None:
+        raise SandboxError(f"agent {call.name!r} was given no box to work in")
     box, door, journal = kit.room.box, kit.door, kit.journal or Journal()
     if door is None or box.gateway_url is None:
         raise SandboxError(f"agent {call.name!r} needs the model gateway, and this box has none")
@@ -62,13 +64,13 @@ async def run(call: Call, task: Task, kit: Kit) -> Outcome:
     ran = await box.run(
         Command(
             argv=fill_all(call.argv, values),
-            cwd=task.workspace.start,
+            cwd=workspace.start,
             environment={name: fill(text, values) for name, text in call.environment.items()},
             stdin=values["instruction"].encode(),
             hears=_printing(journal),
         )
     )
-    await _sweep(box, call.litter, task.workspace.start)
+    await _sweep(box, call.litter, workspace.start)
     answered = any(m.role == "assistant" for m in journal.messages[said_before:])
     _judge(call, ran, door, answered=answered)
     return _outcome(call, ran, door, journal)

@@ -6,8 +6,9 @@ from functools import partial
 
 from bakeoff._lib.untrusted import well_formed
 from bakeoff.agents.one_tool import OneTool
+from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Box, Command
-from bakeoff.core.errors import UsageError
+from bakeoff.core.errors import SandboxError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Tool
 from bakeoff.core.ports import Kit
@@ -45,6 +46,10 @@ class Shell:
     command_s: float = 120.0
     most_output: int = 12_000
 
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, "shell")
+
     async def solve(self, task: Task, kit: Kit) -> Outcome:
         """Work on *task* from the start."""
         return await self._work(task, kit)
@@ -56,10 +61,11 @@ class Shell:
         return await self._work(task, kit)
 
     async def _work(self, task: Task, kit: Kit) -> Outcome:
-        if kit.room is None or kit.journal is None or task.workspace is None:
-            raise UsageError(f"agent 'shell' needs a workspace, and task {task.id!r} has none")
+        workspace = workspace_of(task, "shell")
+        if kit.room is None or kit.journal is None:
+            raise SandboxError("agent 'shell' was given no box to work in")
         journal = kit.journal
-        look = partial(self._look, kit.room.box, task.workspace.start, journal)
+        look = partial(self._look, kit.room.box, workspace.start, journal)
         ended = await _COMMANDS.use(task, kit, journal, look, steps=self.steps)
         return Outcome(
             answer=next((m.content for m in reversed(journal.messages) if m.content), ""),

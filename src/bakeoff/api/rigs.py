@@ -18,6 +18,7 @@ from bakeoff.agents.blocking_wire import Begin
 from bakeoff.agents.dialogue import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent, blocks
+from bakeoff.api.agent_specs import check_tasks
 from bakeoff.api.local_models import served, warm_up
 from bakeoff.api.model_names import OWN, learn_literals, with_secrets
 from bakeoff.api.origins import about, about_scorer, about_task
@@ -228,15 +229,18 @@ class SharedRigs:
         self._roles = {name: self._model(spec) for name, spec in roles.items()}
         self._role_tariffs = {name: parts.tariff(spec) for name, spec in roles.items()}
         self._tariffs: dict[str, Tariff] = {}
+        agents: dict[str, Agent | None] = {}
         for candidate in plan.candidates:
             self._tariffs[candidate.digest] = parts.tariff(candidate.model)
             agent: Agent = parts.agent(candidate.agent) if ask_candidates else Direct()
+            agents[candidate.digest] = agent if ask_candidates else None
             model = self._model(candidate.model) if ask_candidates else FunctionModel(_nobody)
             if isinstance(agent, BlockingAgent):
                 self._blocking.append(agent)
             if premises is not None:
                 self._sites[candidate.digest] = premises.site(agent)
             self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
+        check_tasks(plan, lambda candidate: agents[candidate.digest])
         for task in plan.tasks:
             self._check(task, roles)
 

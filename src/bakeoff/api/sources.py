@@ -1,10 +1,12 @@
 """What a person brings, made into a brief."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bakeoff.api.agent_specs import known
+from bakeoff._lib.digest import digest
+from bakeoff.api.agent_specs import known, refuse_misfits
 from bakeoff.api.model_names import OWN, how_understood, resolve
 from bakeoff.api.paired import Terms, changed_pairings, default_said, models_of, paired
 from bakeoff.core.brief import Brief
@@ -68,12 +70,17 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
     brief = _resolved(named, wishes, folders)
     understood = map(how_understood, models_of(named), models_of(brief))
     said = default_said(found.pairings) if not wishes.agents else None
+    models = brief.models or [_model(model, own) for model in wishes.models]
+    agents = [_agent(agent, own) for agent in wishes.agents] or brief.agents
+    twice = _repeated(models, agents)
+    plan = expand(brief)
+    refuse_misfits(plan, own)
     return Prepared(
         brief=brief,
-        plan=expand(brief),
+        plan=plan,
         own=own,
         folders=folders,
-        notices=tuple(dict.fromkeys(n for n in (*found.notices, *understood, said) if n)),
+        notices=tuple(dict.fromkeys(n for n in (*found.notices, *understood, said, *twice) if n)),
     )
 
 
@@ -141,11 +148,7 @@ def _wished(
         pairs = changed_pairings(pairs, agent=lambda agent: known(agent, own, folders))
         parallel = wishes.parallel or brief.parallel
         return replace(brief, tasks=tasks, pairings=pairs, models=(), parallel=parallel)
-    if not agents and any(task.workspace is not None for task in tasks):
-        talks = all(task.dialogue is not None for task in tasks)
-        agents = (
-            AgentSpec(name="code-session" if talks else "shell"),
-        )  # the bare model has no hands
+    agents = agents or _default_agents(tasks)
     agents = tuple(known(agent, own, folders) for agent in agents)
     if not models and any(agent.needs_model for agent in agents or (AgentSpec(),)):
         raise UsageError(_NO_MODEL_NAMED)
@@ -157,6 +160,21 @@ def _wished(
         rollouts=brief.rollouts if wishes.rollouts is None else wishes.rollouts,
         parallel=wishes.parallel or brief.parallel,
     )
+
+
+def _default_agents(tasks: Sequence[Task]) -> tuple[AgentSpec, ...]:
+    """Return who solves *tasks* where no agent is named: the bare model cannot work on files."""
+    with_files = [task.id for task in tasks if task.workspace is not None]
+    if not with_files:
+        return ()
+    if without := [task.id for task in tasks if task.workspace is None and not task.trouble]:
+        raise UsageError(
+            f"no agent is named, and no built-in one does all of these tasks: {with_files[0]!r} has "
+            f"files to work on, {without[0]!r} has none; run the two kinds apart, for example with "
+            "--test or --category"
+        )
+    talks = all(task.dialogue is not None for task in tasks)
+    return (AgentSpec(name="code-session" if talks else "shell"),)
 
 
 def _resolved(brief: Brief, wishes: Wishes, folders: tuple[Path, ...]) -> Brief:
@@ -176,6 +194,18 @@ def _resolved(brief: Brief, wishes: Wishes, folders: tuple[Path, ...]) -> Brief:
             roles={name: resolve(spec, folders=folders) for name, spec in roles.items()},
         ),
     )
+
+
+def _repeated(models: Sequence[ModelSpec], agents: Sequence[AgentSpec]) -> list[str]:
+    """Return a line for each model or agent that is named more than once: it runs once."""
+    named = [(digest(m.identity()), f"model {m.label or m.full_name.strip('/')!r}") for m in models]
+    named += [(digest(a.identity()), f"agent {a.label or a.name!r}") for a in agents]
+    names = dict(named)
+    return [
+        f"{names[key]} is named {n} times and runs once; to repeat every task: --rollouts {n}"
+        for key, n in Counter(key for key, _ in named).items()
+        if n > 1
+    ]
 
 
 def _model(given: str | ModelSpec | Model | OwnFunction, own: dict[str, object]) -> ModelSpec:

@@ -28,7 +28,7 @@ class _Parser(ArgumentParser):
             hint = did_you_mean(option, long)
             message = f"no option is called {option!r}; {hint}"
         elif unknown:
-            message = f"more than it takes: {words}"
+            message = f"unexpected argument: {words}"
         self.exit(2, for_terminal(f"{self.prog}: error: {message} (see {self.prog} --help)\n"))
 
 

@@ -19,6 +19,17 @@ _EXAMPLES = """\
   bakeoff run suite.json --model ollama/qwen3:8b --model openai/gpt-4.1-mini --rollouts 5 --max-cost 2
   bakeoff run tasks/ --agent shell --agent codex --model ollama/qwen3:8b
   bakeoff run --resume latest"""
+_SHAPE_THE_PLAN = {
+    "models": "--model",
+    "base_url": "--base-url",
+    "agents": "--agent",
+    "agent_config": "--agents",
+    "rollouts": "--rollouts",
+    "categories": "--category",
+    "tests": "--test",
+    "limit": "--limit",
+    "overrides": "--set",
+}
 
 
 def parser() -> ArgumentParser:
@@ -106,6 +117,7 @@ def main(args: Namespace) -> int:
     """Run, or print what would be run."""
     from bakeoff.cli import running
 
+    _refuse_mistakes(args)
     aside = {"source", "dry_run", "as_json", "agent_config"}
     options = {k: v for k, v in vars(args).items() if k not in aside}
     options["overrides"] = dict(args.overrides)
@@ -114,3 +126,55 @@ def main(args: Namespace) -> int:
     if args.dry_run:
         return running.print_plan(args.source, options, as_json=args.as_json)
     return running.run(args.source, options, as_json=args.as_json)
+
+
+def _refuse_mistakes(args: Namespace) -> None:
+    """Raise where options do not go together, in the words that were typed."""
+    from bakeoff.core.errors import UsageError
+
+    if args.source is None and args.resume:
+        typed = [option for name, option in _SHAPE_THE_PLAN.items() if getattr(args, name)]
+        if typed:
+            raise UsageError(
+                f"{', '.join(typed)}: a run that is resumed without its source keeps its plan; to "
+                f"change the plan, name the source: bakeoff run SOURCE --resume {args.resume} ..."
+            )
+    for name in args.agents:
+        if _is_agent_file(name):
+            raise UsageError(
+                f"--agent {name}: this is a file or a folder, and --agent takes the name of an agent, "
+                f"such as shell; for the agents of an agent benchmark write --agents {name}"
+            )
+    if args.agent_config is not None and args.source is not None:
+        _check_agent_files(args.source, str(args.agent_config))
+
+
+def _is_agent_file(name: str) -> bool:
+    """Whether what was given for an agent's name is a file or a folder of agents."""
+    from bakeoff import registry
+
+    known = registry.is_reference(name) or name in registry.names("agents")
+    return not known and (name.endswith(".toml") or Path(name).is_dir())
+
+
+def _check_agent_files(source: Path, given: str) -> None:
+    """Raise where `--agents` was given for `--agent`, or for what is no agent benchmark."""
+    from bakeoff import registry
+    from bakeoff._lib.suggest import near
+    from bakeoff.config.agent_bench_file import is_agent_bench
+    from bakeoff.config.toml_file import read_toml
+    from bakeoff.core.errors import UsageError
+
+    if not source.exists():
+        return  # whoever reads it says so
+    meant = given if registry.is_reference(given) else near(given, registry.names("agents"))
+    hint = f"did you mean --agent {meant}?" if meant else "the name of an agent goes to --agent"
+    is_toml = source.is_file() and source.suffix.lower() == ".toml"
+    if not (is_toml and is_agent_bench(read_toml(source)[0])):
+        raise UsageError(
+            f"--agents {given}: it takes the agents' files of an agent benchmark, and {source} is not "
+            f"one; {hint}"
+        )
+    if not Path(given).exists():
+        hint = f'; an agent file with framework = "{meant}" runs that agent' if meant else ""
+        raise UsageError(f"--agents {given}: there is no such file or folder of agents{hint}")

@@ -51,6 +51,7 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
         "unchecked_tasks": sum(1 for t in tasks if not t.scorers),
         "estimate": forecast_of(plan, prepared.brief),
         "plan": plan.digest,
+        "notices": list(prepared.notices),
     }
     if prepared.brief.adaptive is not None:
         shown["adaptive"] = prepared.brief.adaptive
@@ -59,6 +60,9 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
     if as_json:
         print(json.dumps(shown, indent=2, default=asdict))
         return 0
+    del shown["notices"]
+    for notice in prepared.notices:
+        print(f"note: {for_terminal(notice)}", file=sys.stderr)
     for key, value in shown.items():
         text = ", ".join(value) if isinstance(value, list) else value
         if isinstance(value, Forecast):
