@@ -90,7 +90,11 @@ class Running:
 
 @contextmanager
 def started(
-    words: Sequence[str | Path], *, folder: Path, env: dict[str, str] | None = None
+    words: Sequence[str | Path],
+    *,
+    folder: Path,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> Iterator[Running]:
     """Start a program in a session of its own; it does not outlive the block."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,6 +106,7 @@ def started(
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
+            cwd=cwd,
             env={**os.environ, **(env or {})},
             start_new_session=True,
         )

@@ -1,5 +1,6 @@
 """A task in Markdown: what is read from it, from the folder beside it, and how mistakes are told."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,8 @@ UNITTEST = "import unittest\n\n\nclass T(unittest.TestCase):\n    def test_it(se
 
 def write(folder: Path, text: str = WHOLE, name: str = "fix_typo.md") -> Path:
     path = folder / name
+    if "**Repo**: greeter" in text:
+        put(folder / "greeter" / "greet.py", "print('Helo')\n")
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -141,6 +144,128 @@ def test_the_folder_beside_it_brings_files_hidden_tests_and_a_solution(tmp_path:
     assert [tree.at for tree in task.workspace.hidden] == ["tests"]
     assert task.workspace.reference is not None
     assert task.workspace.reference.kind == "patch"
+
+
+def files_of(task: Task) -> list[tuple[str, str]]:
+    assert task.workspace is not None
+    return [(Path(tree.path).name, tree.at) for tree in task.workspace.files]
+
+
+def committed(folder: Path) -> str:
+    """Make *folder* a repository with one commit of all that is in it, and return the commit."""
+    git = ("git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@localhost")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "all")):
+        subprocess.run([*git, *words], check=True, timeout=60)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    return head.stdout.strip()
+
+
+@pytest.mark.parametrize("named", ["sample_project", "`sample_project`", "Sample project", "sample_project (Python)",
+                                   "[the sample](sample_project)"])  # fmt: skip
+def test_the_folder_that_the_repo_line_names_is_taken_from_beside_the_file(
+    tmp_path: Path, named: str
+) -> None:
+    put(tmp_path / "sample_project" / "calc.py", "x = 1\n")
+    task = task_at(write(tmp_path, f"# Task: X\n\n**Repo**: {named}  \n\nRepair calc.py.\n"))
+    assert files_of(task) == [("sample_project", "")]
+
+
+def test_else_it_is_taken_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "here" / "sample_project" / "calc.py", "x = 1\n")
+    (tmp_path / "tasks").mkdir()
+    path = write(tmp_path / "tasks", "# Task: X\n\n**Repo**: sample_project\n")
+    assert "no folder 'sample_project' for the agents to work on" in mistake(path)
+    monkeypatch.chdir(tmp_path / "here")
+    assert files_of(task_at(path)) == [("sample_project", "")]
+
+
+def test_a_folder_lies_under_its_name_where_the_text_calls_its_files_so(tmp_path: Path) -> None:
+    put(tmp_path / "sample_project" / "src" / "calc.py", "x = 1\n")
+    text = "# Task: X\n\n**Repo**: sample_project\n\nRepair `sample_project/src/calc.py`.\n"
+    assert files_of(task_at(write(tmp_path, text))) == [("sample_project", "sample_project")]
+
+
+def test_the_current_project_is_the_working_folder_at_its_last_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "project" / "a.py", "x = 1\n")
+    tasks = tmp_path / "project" / "tasks"
+    put(tasks / "odd[1]" / "tests" / "test_a.py", UNITTEST)
+    path = write(tasks, "# Task: X\n\n**Repo**: Your current project  \n", name="odd[1].md")
+    head = committed(tmp_path / "project")
+    put(tmp_path / "project" / "a.py", "x = 2\n")
+    monkeypatch.chdir(tmp_path / "project")
+    brief = read_markdown_task(path)
+    (task,) = brief.tasks
+    assert task.workspace is not None
+    (tree,) = task.workspace.files
+    assert (tree.path, tree.commit, tree.subdir) == (str(tmp_path / "project"), head, None)
+    assert task.workspace.removed == ("tasks/odd\\[1]",), "what is hidden is in the same repository"
+    (notice,) = brief.notices
+    assert f"at commit {head[:12]}; 1 file has changes that are not committed" in notice
+    monkeypatch.chdir(tasks)
+    (tree,) = task_at(path).workspace.files  # type: ignore[union-attr]
+    assert tree.subdir == "tasks"
+
+
+def test_a_current_project_without_a_commit_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = mistake(write(tmp_path, "# Task: X\n\n**Repo**: Your current project\n"))
+    assert "fix_typo.md:3: `**Repo**`: 'Your current project' is the working folder" in told
+    assert "no git repository with a commit; put the files into fix_typo/repo/" in told
+    assert "`repo: {path: ../folder}`" in told
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("gone", "there is no folder 'gone' for the agents to work on"),
+        ("https://example.org/x.git", "repo: {url: https://example.org/x.git, commit: "),
+        ("git@example.org:a/x.git", "is fetched at a commit, and none is named"),
+    ],
+)
+def test_a_repo_line_that_names_no_folder_is_refused_with_its_line(
+    tmp_path: Path, named: str, told: str
+) -> None:
+    found = mistake(write(tmp_path, f"---\ncheck: x\n---\n# Task: X\n\n**Repo**: {named}\n"))
+    assert "fix_typo.md:6: `**Repo**`: " in found
+    assert told in found
+
+
+@pytest.mark.parametrize("named", ["none", "N/A", "an empty one", "New project", ""])
+def test_no_files_can_be_said_on_purpose(tmp_path: Path, named: str) -> None:
+    assert files_of(task_at(write(tmp_path, f"# Task: X\n\n**Repo**: {named}\n"))) == []
+
+
+def test_files_of_its_own_go_before_what_the_repo_line_says(tmp_path: Path) -> None:
+    put(tmp_path / "fix_typo" / "repo" / "a.py", "")
+    assert files_of(task_at(write(tmp_path, "# Task: X\n\n**Repo**: gone\n"))) == [("repo", "")]
+
+
+def test_a_path_in_front_matter_begins_where_the_file_is_else_in_its_folder(tmp_path: Path) -> None:
+    put(tmp_path / "x" / "a.py", "")
+    put(tmp_path / "tasks" / "fix_typo" / "inside" / "a.py", "")
+    for value, name in (("../x", "x"), ("inside", "inside"), ("fix_typo/inside", "inside")):
+        path = write(tmp_path / "tasks", f"---\nrepo: {{path: {value}}}\n---\n# Task: X\n")
+        assert files_of(task_at(path)) == [(name, "")]
+    told = mistake(write(tmp_path / "tasks", "---\nrepo: {path: ../y}\n---\n# Task: X\n"))
+    assert told == f"{tmp_path}/tasks/fix_typo.md:2: key 'repo.path': {tmp_path}/y is not there"
+
+
+def test_the_tests_of_a_task_are_taken_out_of_a_repository_that_holds_them(tmp_path: Path) -> None:
+    put(tmp_path / "fix_typo" / "tests" / "test_greet.py", UNITTEST)
+    for value, removed in (
+        (".", ("fix_typo",)),
+        ("fix_typo", ("tests", "solution", "solution.patch", "task.toml")),
+    ):
+        path = write(tmp_path, f"---\nrepo: {{path: {value}}}\n---\n# Task: X\n")
+        task = task_at(path)
+        assert task.workspace is not None
+        assert task.workspace.removed == removed
 
 
 def test_no_time_limit_is_read_where_none_is_written(tmp_path: Path) -> None:

@@ -69,6 +69,12 @@ def read_markdown_file(path: Path) -> MarkdownTask:
     return _understood(text, settings, line_of)
 
 
+def line_of_key(path: Path, name: str) -> int | None:
+    """Return the line of *path* on which a key such as `**Repo**` stands first."""
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    return next((n for n, line in enumerate(lines, start=1) if name in _keys([line])), None)
+
+
 def _nowhere(_: KeyPath) -> int | None:
     return None
 

@@ -1,7 +1,8 @@
 """The front door for a task in Markdown, with the folder of the same name beside it.
 
     fix_typo.md        what the agent is told; may begin with front matter
-    fix_typo/repo/     the files to work on (or files/, or a repository in the settings)
+    fix_typo/repo/     the files to work on (or files/, or a repository in the settings, or else the
+                       folder that the `**Repo**` line names: markdown_repo.py)
     fix_typo/tests/    hidden; they say whether the work is right
     fix_typo/solution.patch, or solution/
 
@@ -9,6 +10,7 @@ The folder may be missing. Where nothing checks the work, a judge does by the su
 the run has one; else the work stays unchecked.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -22,10 +24,13 @@ from bakeoff.core.brief import Brief, Source
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import Tree, Workspace
 from bakeoff.suites.bakeoff_toml import with_settings
+from bakeoff.suites.markdown_repo import NamedRepo, named_repo
 from bakeoff.suites.native_task import SETTINGS, Settings, native_task
 
 CRITERIA = "success_criteria"
+_HIDDEN = ("tests", "solution", "solution.patch", SETTINGS)
 
 
 def read_markdown_task(path: Path, overrides: Mapping[str, str] | None = None) -> Brief:
@@ -46,9 +51,15 @@ def read_markdown(path: Path) -> Brief:
 def _read(path: Path) -> Brief:
     file = read_markdown_file(path)
     folder = path.with_suffix("")
-    task = native_task(folder, _settings(file, path, folder), instruction=file.text, unchecked=True)
+    settings = _settings(file, path, folder)
+    brings_files = "repo" in settings.data or (folder / "files").is_dir()
+    named = None if brings_files else named_repo(file, path)
+    if named is not None:
+        settings = replace(settings, data={**settings.data, "repo": named.table})
+    task = native_task(folder, settings, instruction=file.text, unchecked=True)
     task = replace(
         task,
+        workspace=_laid_out(task.workspace, folder, named.at if named else ""),
         name=task.name or file.title,
         category=task.category or _category(file),
         time_s=task.time_s if _says_time(file, folder) else None,  # else --timeout decides
@@ -57,7 +68,44 @@ def _read(path: Path) -> Brief:
     sources = [Source(path=str(path), digest=digest_bytes(path.read_bytes()))]
     if folder.is_dir():
         sources.append(Source(path=str(folder), digest=task.digest))
-    return Brief(name=path.stem, tasks=(task,), sources=tuple(sources))
+    return Brief(
+        name=path.stem,
+        tasks=(task,),
+        sources=tuple(sources),
+        notices=tuple(_notices(task, file, path, named)),
+    )
+
+
+def _notices(task: Task, file: MarkdownTask, path: Path, named: NamedRepo | None) -> Iterator[str]:
+    if named and named.notice:
+        yield named.notice
+    if task.workspace and not task.workspace.files and "repo" not in file.keys:
+        yield (
+            f"{path.name} names no files (a `**Repo**` line, or {path.stem}/repo/): agents start in "
+            "an empty folder"
+        )
+
+
+def _laid_out(workspace: Workspace | None, folder: Path, at: str) -> Workspace | None:
+    """Return *workspace* with its repository *at* its place, and without the task's own folder in it.
+
+    A task may lie inside the project that it is about: its tests and its solution stay hidden.
+    """
+    if workspace is None or not workspace.files:
+        return workspace
+    repo, *others = workspace.files
+    removed = tuple(_own_folder(repo, folder, at)) if folder.is_dir() else ()
+    files = (replace(repo, at=at), *others)
+    return replace(workspace, files=files, removed=(*workspace.removed, *removed))
+
+
+def _own_folder(repo: Tree, folder: Path, at: str) -> Iterator[str]:
+    top = Path(repo.path, repo.subdir or "")
+    if not folder.is_relative_to(top):
+        return
+    for hidden in (folder,) if folder != top else [folder / name for name in _HIDDEN]:
+        inside = Path(at, hidden.relative_to(top)).as_posix()
+        yield re.sub(r"([*?\[\\])", r"\\\1", inside)  # a name, not a pattern
 
 
 def judged(brief: Brief) -> Brief:
@@ -83,7 +131,8 @@ def _settings(file: MarkdownTask, path: Path, folder: Path) -> Settings:
     """Return the settings of the task: its front matter, or the task.toml in its folder."""
     written = folder / SETTINGS
     if not written.is_file():
-        settings = Settings(source=str(path), data=file.settings or {}, line_of=file.line_of)
+        data = _from_the_file(file.settings or {}, path, folder)
+        settings = Settings(source=str(path), data=data, line_of=file.line_of)
     elif file.settings is not None:
         raise UsageError(f"{path}: give front matter or {folder.name}/{SETTINGS}, not both")
     else:
@@ -92,6 +141,19 @@ def _settings(file: MarkdownTask, path: Path, folder: Path) -> Settings:
     if "repo" in settings.data or not (folder / "repo").is_dir():
         return settings
     return replace(settings, data={**settings.data, "repo": {"path": "repo"}})
+
+
+def _from_the_file(data: Mapping[str, Json], path: Path, folder: Path) -> Mapping[str, Json]:
+    """Return front matter with the paths of its repository whole: from the file, else its folder."""
+    repo = data.get("repo")
+    if not isinstance(repo, Mapping):
+        return data
+    whole: dict[str, Json] = {}
+    for key in ("path", "bundle"):
+        if isinstance(value := repo.get(key), str):
+            places = (path.parent / value, folder / value)
+            whole[key] = str(next((place for place in places if place.exists()), places[0]))
+    return {**data, "repo": {**repo, **whole}}
 
 
 def _says_time(file: MarkdownTask, folder: Path) -> bool:
