@@ -120,3 +120,17 @@ def test_a_time_that_is_none_is_refused(wrong: float) -> None:
         time_to_solve(cut(wrong), horizon_s=LIMIT)
     with pytest.raises(ValueError, match="the horizon"):
         time_to_solve([], horizon_s=wrong)
+
+
+@pytest.mark.parametrize("many", range(2, 51, 2))
+def test_the_median_of_an_even_number_that_all_solve_is_the_last_of_the_first_half(
+    many: int,
+) -> None:
+    seen = solved(*(float(second) for second in range(1, many + 1)))
+    assert time_to_solve(seen, horizon_s=LIMIT).median_s == many / 2
+
+
+def test_the_median_with_censored_ones_before_it_is_exact_too() -> None:
+    for many in range(4, 51, 2):
+        seen = [*cut(0.5, 0.6), *solved(*(float(second) for second in range(1, many + 1)))]
+        assert time_to_solve(seen, horizon_s=LIMIT).median_s == many / 2

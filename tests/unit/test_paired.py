@@ -330,7 +330,7 @@ def _row(task_id: str, candidate_id: str, score: float | None, rollout: int = 0)
 
 
 def _run(chance: Random | None = None, **marks: str) -> Summary:
-    """A run of candidates whose marks are a letter per task: 0, 1, or x for a fault."""
+    """A run of candidates whose marks are a letter per task: 0, 1, x for a fault, . for not run."""
     tasks = [
         task(f"t{n:02}", scorers=(ScorerSpec(name="exact"),))
         for n in range(max(map(len, marks.values())))
@@ -339,6 +339,7 @@ def _run(chance: Random | None = None, **marks: str) -> Summary:
         _row(f"t{n:02}", name, None if mark == "x" else float(mark))
         for name, told in marks.items()
         for n, mark in enumerate(told)
+        if mark != "."
     ]
     if chance is not None:
         chance.shuffle(seen)
@@ -385,11 +386,19 @@ def test_ranks_are_ranges_that_the_decisions_leave_open() -> None:
 
 
 def test_nobody_ranks_before_one_that_beats_it_on_what_they_share() -> None:
-    # a has the higher mean, but only because b alone was scored on thirty hard tasks
-    found = _pairwise(a="0" * 9 + "1" * 20 + "x" * 30, b="1" * 9 + "x" * 20 + "0" * 30)
+    # a has the higher mean, but only because b alone was run on thirty hard tasks so far
+    found = _pairwise(a="0" * 9 + "1" * 20 + "." * 30, b="1" * 9 + "." * 20 + "0" * 30)
     assert found.pairs[0].better == "b"
     assert [(r.candidate, r.best, r.worst) for r in found.ranks] == [("b", 1, 1), ("a", 2, 2)]
     assert found.ranks[0].value < found.ranks[1].value
+
+
+def test_nobody_gains_a_place_by_faults() -> None:
+    found = _pairwise(broken="1" * 14 + "0" * 6 + "x" * 12, good="1" * 20 + "0" * 12)
+    assert [one.candidate for one in found.ranks] == ["good", "broken"]
+    assert found.ranks[0].value < found.ranks[1].value
+    assert found.ordered_by == "score with faulted trials counted as 0"
+    assert _pairwise(a="10", b="11").ordered_by == "score"
 
 
 def test_a_candidate_without_any_score_has_no_rank() -> None:

@@ -6,9 +6,10 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
 from bakeoff.reports import in_words
 from bakeoff.reports.answer import Answer, answer
-from bakeoff.reports.summary_words import shared_reasons
+from bakeoff.reports.summary_words import in_order, shared_reasons
 from bakeoff.stats.by_task import TaskSummary
 from bakeoff.stats.summarize import summarize
+from bakeoff.stats.summary import Summary
 from bakeoff.stats.telling import telling
 from support.plans import candidate, plan, scored_by, tasks
 from support.rows import fault, row
@@ -56,7 +57,7 @@ def test_nothing_recorded_is_no_score_and_no_crash() -> None:
 def test_a_decision_names_the_better_one_as_it_is_written() -> None:
     found = told(bench("good", "bad"), [*scores("good", 38), *scores("bad", 10)])
     assert found.told == "good is better than bad, by 0.700."
-    assert found.why.startswith("On 40 shared tasks the difference is +0.700, between +0.5")
+    assert found.why.startswith("On 40 shared tasks good − bad is +0.700, between +0.5")
     assert found.why.endswith("; p < 0.001 by McNemar, exact.")
     assert found.decided
 
@@ -78,6 +79,69 @@ def test_an_open_race_is_no_decision_although_some_pairs_are_told_apart() -> Non
     rows = [*scores("low", 2), *scores("one", 39), *scores("two", 38)]
     found = told(bench("low", "one", "two"), rows)
     assert found.told == "No decision: the best is one of one, two."
+    assert not found.decided
+
+
+def lettered(**letters: str) -> Summary:
+    """Candidates whose letters say what came of each task: 0, 1, or x for a fault."""
+    rows = [
+        fault(f"t{n:04}", candidate_id=name)
+        if letter == "x"
+        else row(f"t{n:04}", float(letter), candidate_id=name)
+        for name, told in letters.items()
+        for n, letter in enumerate(told)
+    ]
+    return summarize(bench(*letters, count=max(map(len, letters.values()))), rows)
+
+
+UNEQUAL = {  # the second has the higher score, on the tasks it did not fault on
+    "good": "1" * 26 + "0" * 14,
+    "broken": "1" * 19 + "0" * 8 + "x" * 13,
+    "low": "1" * 4 + "0" * 36,
+}
+
+
+def test_the_headline_has_the_sign_of_its_row_where_coverage_is_unequal() -> None:
+    summary = lettered(**UNEQUAL)
+    assert summary.pairwise is not None
+    pair = summary.pairwise.pairs[0]
+    assert (pair.first, pair.second) == ("good", "broken")
+    assert pair.difference is not None
+    assert pair.difference > 0
+    assert [one.candidate for one in in_order(summary)] == ["good", "broken", "low"]
+    ahead = f"good is ahead of broken, the next, by {pair.difference:.3f}"
+    assert answer(summary).why.startswith(ahead)
+
+
+def test_who_stands_behind_for_its_faults_alone_is_not_said_to_be_behind() -> None:
+    summary = lettered(good="1" * 20 + "0" * 20, broken="1" * 18 + "x" * 22, low="1" + "0" * 39)
+    why = answer(summary).why
+    assert "good is ahead of broken" not in why
+    assert "good and broken, the next, have the same score on the 18 tasks they share" in why
+    turned = lettered(good="0" + "1" * 21 + "0" * 18, broken="1" * 19 + "x" * 21, low="0" * 40)
+    assert (
+        "On the 19 tasks they share, broken is ahead of good by 0.053, p = 1.000; it stands "
+        "behind good because faulted trials count as 0 in the order" in answer(turned).why
+    )
+
+
+def test_a_tie_is_no_lead() -> None:
+    rows = [*scores("one", 20), *scores("two", 20), *scores("low", 2)]
+    found = told(bench("one", "two", "low"), rows)
+    assert "ahead" not in found.why
+    assert "one and two, the next, have the same score" in found.why
+
+
+def test_a_difference_that_is_small_but_sure_is_not_written_as_nothing() -> None:
+    assert in_words.amount(-0.0003) == "0.0003"
+    assert in_words.amount(0.25) == "0.250"
+    assert in_words.amount(0.0) == "0.000"
+
+
+def test_a_verdict_that_faults_could_turn_is_told_with_what_it_would_come_to() -> None:
+    found = answer(lettered(good="1" * 14 + "x" * 16, bad="0" * 14 + "1" * 16))
+    assert found.told == ("No decision between good and bad (the 16 faulted trials could turn it).")
+    assert found.why.endswith("With these counted against good it would be −0.067.")
     assert not found.decided
 
 

@@ -9,7 +9,8 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.planning.differences import fields_apart
-from bakeoff.stats.between_runs import Contrast, contrasts, marks
+from bakeoff.stats.between_runs import Contrast, Marks, contrasts, marks
+from bakeoff.stats.missing import is_checked
 from bakeoff.stats.summary import CandidateSummary
 
 _MOST_NAMED = 5
@@ -65,7 +66,7 @@ def compare(
     return RunComparison(
         before=old.id,
         after=new.id,
-        contrasts=contrasts(marks(old.rows()), marks(new.rows()), couples),
+        contrasts=contrasts(_marks(old, plans[0]), _marks(new, plans[1]), couples),
         candidates_before=old.summary().candidates,
         candidates_after=new.summary().candidates,
         tasks=len(tasks_before & tasks_after),
@@ -73,6 +74,11 @@ def compare(
         only_after=len(tasks_after - tasks_before),
         notes=(*_changed(*plans), *_served_otherwise(old.manifest, new.manifest)),
     )
+
+
+def _marks(run: Run, plan: Plan) -> Marks:
+    unchecked = {task.id for task in plan.tasks if not is_checked(task)}
+    return marks(run.rows(), unchecked=unchecked)
 
 
 def _couples(old: Plan, new: Plan) -> list[tuple[str, str]]:

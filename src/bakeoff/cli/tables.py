@@ -11,7 +11,7 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.cli.named_table import named_table
 from bakeoff.cli.pairwise_table import print_pairwise
 from bakeoff.reports.in_words import counted
-from bakeoff.reports.summary_words import billed, conservation, reasons
+from bakeoff.reports.summary_words import billed, conservation, in_order, reasons
 from bakeoff.stats.summary import CandidateSummary, Group, Summary
 
 _PIPE_WIDTH = 160
@@ -34,8 +34,8 @@ def print_summary(
     if any(len(c.categories) > 1 for c in summary.candidates):
         out.print(_category_table(summary.candidates))
     if any(len(c.total.passes) > 1 for c in summary.candidates):
-        out.print(_pass_table(summary.candidates, width=out.width))
-    out.print(_speed_table(summary.candidates))
+        out.print(_pass_table(in_order(summary), width=out.width))
+    out.print(_speed_table(in_order(summary)))
     if told := billed(summary.billed):
         out.print(Text(told))
     out.print(Text(conservation(summary.buckets), style="dim"))
@@ -54,7 +54,7 @@ def _score_table(summary: Summary) -> Table:
     rollouts = f" × {counted(summary.rollouts, 'rollout')}" if summary.rollouts > 1 else ""
     title = f"{summary.run}: {counted(summary.tasks, 'task')}{rollouts}"
     table = named_table(title, ["candidate"], ["score", "95 % interval", "coverage", "faults"])
-    for c in summary.candidates:
+    for c in in_order(summary):
         table.add_row(_name(c), *_score_figures(c.total))
     return table
 

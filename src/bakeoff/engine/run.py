@@ -55,7 +55,12 @@ async def run_plan(
             tell(TrialEnded(trial, attempt, last))
             if last:
                 if until is not None:
-                    until.hear(trial.candidate.id, trial.task.id, attempt.score)
+                    until.hear(
+                        trial.candidate.id,
+                        trial.task.id,
+                        attempt.score,
+                        faulted=attempt.status is Status.FAULTED,
+                    )
                 return
             before = attempt
 

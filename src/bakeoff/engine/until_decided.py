@@ -12,17 +12,23 @@ from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Job
 from bakeoff.core.record import Status, TrialRow
+from bakeoff.stats.missing import bounds, is_checked
 from bakeoff.stats.settling import Settling
 
 
 class _Cell:
     """A task for a candidate: how many rollouts are due, and what those that ended scored."""
 
-    __slots__ = ("due", "scored", "total")
+    __slots__ = ("due", "faults", "scored", "total")
 
     def __init__(self) -> None:
-        self.due = self.scored = 0
+        self.due = self.scored = self.faults = 0
         self.total = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether anything is known of it: a score, or a fault that hides one."""
+        return bool(self.scored or self.faults)
 
 
 class _Pair:
@@ -45,6 +51,7 @@ class UntilDecided:
                 mine = self._cells[candidate.id]
                 for task in block.tasks:
                     mine.setdefault(task.id, _Cell()).due += block.rollouts
+        self._unchecked = {task.id for task in plan.tasks if not is_checked(task)}
         couples = list(combinations(self._cells, 2))
         self._open = [
             _Pair(*names, Settling(pairs=len(couples), precision=rule.precision))
@@ -54,7 +61,7 @@ class UntilDecided:
     def chosen(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of *jobs* that are wanted when it is their turn, until nothing is open."""
         for job in jobs:
-            if not self._open:
+            if not self.wanting:
                 return
             if self._wants(job.trial):
                 yield job
@@ -65,10 +72,18 @@ class UntilDecided:
             if Status(row.status).final:
                 self.hear(row.candidate_id, row.task_id, row.score)
 
-    def hear(self, candidate: str, task: str, score: float | None) -> None:
+    @property
+    def wanting(self) -> bool:
+        """Whether any two candidates are not told apart yet."""
+        return bool(self._open)
+
+    def hear(
+        self, candidate: str, task: str, score: float | None, *, faulted: bool = False
+    ) -> None:
         """Learn that one rollout of *task* is over; without a score it is missing data."""
         cell = self._cells[candidate][task]
         cell.due -= 1
+        cell.faults += faulted and task not in self._unchecked
         if score is not None:
             cell.scored += 1
             cell.total += score
@@ -88,8 +103,18 @@ class UntilDecided:
             if one is not None and other is not None:
                 if one.due or other.due:
                     return
-                if one.scored and other.scored:
-                    pair.settling.see(one.total / one.scored - other.total / other.scored)
+                if one.ended and other.ended:
+                    _see(pair.settling, one, other)
             pair.at += 1
         if pair.settling.settled:
             self._open.remove(pair)
+
+
+def _see(settling: Settling, one: _Cell, other: _Cell) -> None:
+    """Look at a task that both are done with: what was seen of it, and what its faults could hide."""
+    first, second = (
+        bounds(scored=cell.scored, total=cell.total, faults=cell.faults) for cell in (one, other)
+    )
+    known = one.scored and other.scored
+    seen = one.total / one.scored - other.total / other.scored if known else None
+    settling.see_between(first.low - second.high, first.high - second.low, seen=seen)

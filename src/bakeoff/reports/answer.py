@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.reports import decision
-from bakeoff.reports.in_words import Told, counted, difference, p_value, score, sentence
+from bakeoff.reports.in_words import Told, amount, counted, difference, p_value, score, sentence
 from bakeoff.stats.estimate import Interval
 from bakeoff.stats.paired import Pair
-from bakeoff.stats.pairwise import Pairwise
+from bakeoff.stats.pairwise import BY_SCORE, Pairwise
 from bakeoff.stats.summary import Group, Summary
 
 _UNCHECKED = "There are answers, but nothing checks them: add what is expected, or a scorer."
@@ -66,10 +66,15 @@ def _of_none(summary: Summary, found: Pairwise) -> Answer:
 
 def _of_a_pair(pair: Pair) -> str:
     tasks, by = counted(pair.tasks, "shared task"), difference(pair.difference)
-    told = f"On {tasks} the difference is {by}"
+    text = f"On {tasks} {one_line(pair.first)} − {one_line(pair.second)} is {by}"
     if pair.interval is not None:
-        told += f", {_between(pair.interval, difference)}"
-    return f"{told}; p {p_value(pair.p_holm, alone=False)} by {pair.test}."
+        text += f", {_between(pair.interval, difference)}"
+    text += f"; p {p_value(pair.p_holm, alone=False)} by {pair.test}."
+    if pair.withheld and pair.worst_difference is not None:
+        ahead = pair.first if (pair.difference or 0.0) > 0 else pair.second
+        worst = difference(pair.worst_difference)
+        text += f" With these counted against {one_line(ahead)} it would be {worst}."
+    return text
 
 
 def _of_many(found: Pairwise) -> str:
@@ -81,15 +86,29 @@ def _of_many(found: Pairwise) -> str:
 
 
 def _of_the_first_two(found: Pairwise) -> str:
-    """Return how far the first is ahead of the next, where that was tested."""
+    """Return how the first and the next differ on the tasks they share, where that was tested."""
     if len(found.ranks) < 2:
         return ""
     first, second = (one.candidate for one in found.ranks[:2])
     pair = next((p for p in found.pairs if {p.first, p.second} == {first, second}), None)
     if pair is None or pair.p_holm is None:
         return ""
-    ahead = score(abs(pair.difference or 0.0))
-    return f"{one_line(first)} is ahead of {one_line(second)}, the next, by {ahead}, p {p_value(pair.p_holm, alone=False)}. "
+    by = (pair.difference or 0.0) * (1 if pair.first == first else -1)
+    names, p = (one_line(first), one_line(second)), p_value(pair.p_holm, alone=False)
+    if by > 0:
+        return f"{names[0]} is ahead of {names[1]}, the next, by {amount(by)}, p {p}. "
+    shared = f"on the {counted(pair.tasks, 'task')} they share"
+    if not by:
+        return f"{names[0]} and {names[1]}, the next, have the same score {shared}. "
+    behind = f"{shared}, {names[1]} is ahead of {names[0]} by {amount(by)}, p {p}"
+    return f"{sentence(behind).removesuffix('.')}; it stands behind {names[0]} because {_order(found)}. "
+
+
+def _order(found: Pairwise) -> str:
+    """Return why one may stand behind another that it is ahead of on the tasks they share."""
+    if found.ordered_by == BY_SCORE:
+        return "not all did the same tasks, and the order is that of the whole score"
+    return "faulted trials count as 0 in the order"
 
 
 def _between(found: Interval, told: Told = score) -> str:

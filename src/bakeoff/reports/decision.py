@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bakeoff._lib.untrusted import one_line
-from bakeoff.reports.in_words import counted, rank_range
+from bakeoff.reports.in_words import amount, counted, rank_range
 from bakeoff.stats.paired import Pair
-from bakeoff.stats.pairwise import Pairwise
+from bakeoff.stats.pairwise import BY_SURE_SCORE, Pairwise
 
 OPEN = "no decision"
 _MOST_RANKS = 10
@@ -36,9 +36,7 @@ def remarks(found: Pairwise, shown: Sequence[Pair]) -> Iterator[str]:
         yield "an interval without 0 is not yet a decision: p is that of a stricter test"
     for reason, many in Counter(p.reason for p in found.pairs if p.p is None).items():
         yield f"{counted(many, 'pair')} not compared: {reason}"
-    if most := max((pair.left_out for pair in found.pairs), default=0):
-        few = "" if len(found.pairs) == 1 else "up to "
-        yield f"left out, because only one of the two has a score: {few}{counted(most, 'task')}"
+    yield from _missing(found)
     if tested and (found.passed_by_all or found.passed_by_none):
         yield (
             f"of {counted(found.tasks, 'task')}, everybody passes {found.passed_by_all} and "
@@ -46,6 +44,20 @@ def remarks(found: Pairwise, shown: Sequence[Pair]) -> Iterator[str]:
         )
     if tested and len(found.ranks) > 2:
         yield f"ranks that the data leave open: {_ranks(found)}"
+
+
+def _missing(found: Pairwise) -> Iterator[str]:
+    """Yield what faults and missing scores have to do with the order and the verdicts."""
+    if found.ordered_by == BY_SURE_SCORE:
+        yield f"rows are in the order of the {found.ordered_by}: nobody gains a place by faults"
+    if any(pair.withheld for pair in found.pairs):
+        yield (
+            "a verdict has to hold with each faulted trial counted against the one ahead; "
+            "resume the run to try those again"
+        )
+    if most := max((pair.left_out for pair in found.pairs), default=0):
+        few = "" if len(found.pairs) == 1 else "up to "
+        yield f"left out, because only one of the two has a score: {few}{counted(most, 'task')}"
 
 
 def _only_the_interval_decides(pair: Pair) -> bool:
@@ -103,4 +115,4 @@ def _of_two(pair: Pair) -> str:
         why = pair.verdict.removeprefix(OPEN)
         return f"{OPEN} between {names[0]} and {names[1]}{why}"
     better, worse = names if pair.better == pair.first else names[::-1]
-    return f"{better} is better than {worse}, by {abs(pair.difference or 0.0):.3f}"
+    return f"{better} is better than {worse}, by {amount(pair.difference or 0.0)}"

@@ -1,6 +1,6 @@
 """The figures of a run on its page: scores, differences, pass@k, categories, time and cost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from bakeoff.reports import decision, in_words, summary_words
 from bakeoff.reports.html_charts import Bar, around_zero, strip
@@ -22,7 +22,7 @@ def figures(summary: Summary) -> Iterator[str]:
     if summary.pairwise is not None:
         yield from _differences(summary.pairwise)
     if any(len(one.total.passes) > 1 for one in summary.candidates):
-        yield from _passes(summary.candidates)
+        yield from _passes(summary_words.in_order(summary))
     if any(len(one.categories) > 1 for one in summary.candidates):
         yield from _categories(summary.candidates)
     yield from _speed(summary)
@@ -49,7 +49,7 @@ def _scores(summary: Summary) -> Iterator[str]:
     rows = (
         [_name(one), *([_rank(ranks.get(one.candidate))] if ranked else []), *_score(one.total),
          *_trust(one.total)]
-        for one in _in_order(summary.candidates, ranks)
+        for one in summary_words.in_order(summary)
     )  # fmt: skip
     yield table(columns, rows)
     told = list(summary_words.shared_reasons(summary))
@@ -59,16 +59,6 @@ def _scores(summary: Summary) -> Iterator[str]:
         else ""
     )
     yield _remarks([*told[:_MOST_REMARKS], more])
-
-
-def _in_order(
-    candidates: Sequence[CandidateSummary], ranks: Mapping[str, Placed]
-) -> list[CandidateSummary]:
-    """Return the best first; who has no rank comes last."""
-    last = len(candidates) + 1
-    return sorted(
-        candidates, key=lambda one: ranks[one.candidate].rank if one.candidate in ranks else last
-    )
 
 
 def _rank(placed: Placed | None) -> str:
@@ -181,7 +171,9 @@ _SPEED = (
 
 def _speed(summary: Summary) -> Iterator[str]:
     yield "<h2>Time, tokens and cost</h2>"
-    yield table(_SPEED, ([_name(one), *_took(one.total)] for one in summary.candidates))
+    yield table(
+        _SPEED, ([_name(one), *_took(one.total)] for one in summary_words.in_order(summary))
+    )
     told = "Latency is that of a request to the model, without queues and scoring."
     yield _remarks([told, in_words.sentence(summary_words.billed(summary.billed))])
 

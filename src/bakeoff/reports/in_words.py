@@ -84,6 +84,12 @@ def score(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.3f}"
 
 
+def amount(value: float) -> str:
+    """Return the size of a difference; one that is not 0 is never written as 0."""
+    written = f"{abs(value):.3f}"
+    return f"{abs(value):.1g}" if value and not float(written) else written
+
+
 def difference(value: float | None) -> str:
     """Return a difference of scores, with a sign that is as wide as its digits."""
     return UNKNOWN if value is None else f"{value:+.3f}".replace("-", "−")

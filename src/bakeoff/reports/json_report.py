@@ -4,17 +4,20 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from bakeoff.reports.answer import answer
 from bakeoff.reports.findings import Findings
 
 
 def render(findings: Findings) -> Iterator[str]:
     """Yield one object, part by part; what is unknown is null."""
+    found = answer(findings.summary)
     head = {
         "run": findings.called,
         "made_at": findings.made_at,
         "running": findings.running,
         "standing": findings.standing,
         "manifest": findings.manifest,
+        "answer": {"text": found.told, "why": found.why, "decided": found.decided},
         "summary": findings.summary,
     }
     yield "{\n"

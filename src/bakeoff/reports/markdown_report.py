@@ -31,10 +31,10 @@ def _lines(findings: Findings) -> Iterator[str]:
     if summary.pairwise is not None:
         yield from pairs_section(summary.pairwise)
     if any(len(one.total.passes) > 1 for one in summary.candidates):
-        yield from _passes(summary.candidates)
+        yield from _passes(summary_words.in_order(summary))
     if any(len(one.categories) > 1 for one in summary.candidates):
         yield from _categories(summary.candidates)
-    yield from _speed(summary.candidates)
+    yield from _speed(summary_words.in_order(summary))
     told = (*summary_words.shared_reasons(summary), *summary.notes)
     yield from _listed([summary_words.conservation(summary.buckets), *told])
 
@@ -62,7 +62,7 @@ def _name(one: CandidateSummary) -> str:
 
 
 def _scores(summary: Summary) -> Iterator[str]:
-    rows = ([_name(one), *_score(one.total)] for one in summary.candidates)
+    rows = ([_name(one), *_score(one.total)] for one in summary_words.in_order(summary))
     yield from table(("candidate", *_SCORE), rows)
     yield ""
 

@@ -7,7 +7,7 @@ import msgspec
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.values import Json
 from bakeoff.reports.decision import methods
-from bakeoff.reports.in_words import counted
+from bakeoff.reports.in_words import amount, counted
 from bakeoff.stats.between_runs import Contrast, Moved
 
 _MOST_TASKS = 8
@@ -28,6 +28,8 @@ def told_apart(
         yield methods(tested)
     if any(pair.detectable is not None for pair in tested):
         yield "MDE: the least difference that so many tasks show with a chance of 80 %"
+    if any(one.pair.withheld for one in contrasts):
+        yield "a verdict has to hold with each faulted trial counted against the one ahead"
     if left_out := max((one.pair.left_out for one in contrasts), default=0):
         yield f"left out, because only one of the two has a score: {counted(left_out, 'task')}"
     if only_before or only_after:
@@ -57,5 +59,5 @@ def verdict(one: Contrast) -> str:
     pair = one.pair
     if pair.better is None:
         return pair.verdict
-    by = abs(pair.difference or 0.0)
-    return f"worse than before, by {by:.3f}" if one.worse else f"better than before, by {by:.3f}"
+    by = amount(pair.difference or 0.0)
+    return f"worse than before, by {by}" if one.worse else f"better than before, by {by}"

@@ -11,6 +11,14 @@ from bakeoff.stats.summary import Buckets, CandidateSummary, Summary
 _MOST_NAMES = 5
 
 
+def in_order(summary: Summary) -> list[CandidateSummary]:
+    """Return the candidates from the first in rank to the last; who has no rank comes at the end."""
+    placed = summary.pairwise.ranks if summary.pairwise else ()
+    rank = {one.candidate: one.rank for one in placed}
+    last = len(summary.candidates) + 1
+    return sorted(summary.candidates, key=lambda one: rank.get(one.candidate, last))
+
+
 def conservation(buckets: Buckets) -> str:
     """Return where every planned trial is: `24 planned = 20 scored + 4 not run`."""
     told = " + ".join(f"{n} {name}" for name, n in in_buckets(buckets) if n or name == "scored")

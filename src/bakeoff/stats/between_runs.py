@@ -5,10 +5,11 @@ is tested as two candidates of one run are.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bakeoff.core.record import TrialRow
+from bakeoff.core.record import Status, TrialRow
+from bakeoff.stats.missing import bounds
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 
 BEFORE, AFTER = "before", "after"
@@ -20,25 +21,28 @@ _ROUNDING = 1e-12
 class _Cell:
     n: int = 0
     total: float = 0.0
+    faults: int = 0
 
     @property
     def mean(self) -> float:
-        return self.total / self.n
+        return self.total / self.n if self.n else math.nan
 
 
 Marks = Mapping[str, Mapping[str, _Cell]]
-"""By candidate and task: how many scores, and their sum."""
+"""By candidate and task: how many scores, their sum, and how many trials faulted."""
 
 
-def marks(rows: Iterable[TrialRow]) -> Marks:
-    """Return what is scored of a run; what has no score is missing data."""
+def marks(rows: Iterable[TrialRow], *, unchecked: Collection[str] = ()) -> Marks:
+    """Return what is recorded of a run; a fault on one of the *unchecked* tasks hides no score."""
     found: dict[str, dict[str, _Cell]] = {}
     for row in rows:
         mine = found.setdefault(row.candidate_id, {})
-        if row.score is not None:
+        faulted = row.status == Status.FAULTED and row.task_id not in unchecked
+        if row.score is not None or faulted:
             cell = mine.setdefault(row.task_id, _Cell())
-            cell.n += 1
-            cell.total += row.score
+            cell.faults += faulted
+            cell.n += row.score is not None
+            cell.total += row.score or 0.0
     return found
 
 
@@ -92,7 +96,7 @@ def _contrast(
     couple: tuple[str, str], both: tuple[Mapping[str, _Cell], Mapping[str, _Cell]], pair: Pair
 ) -> Contrast:
     old, new = both
-    shared = sorted(old.keys() & new.keys())
+    shared = sorted(task for task in old.keys() & new.keys() if old[task].n and new[task].n)
     return Contrast(
         before=couple[0],
         after=couple[1],
@@ -123,7 +127,12 @@ def _means(name: str, cells: Mapping[str, _Cell], tasks: Sequence[str]) -> TaskM
     return TaskMeans(
         candidate=name,
         means=[cells[task].mean if task in cells else math.nan for task in tasks],
-        binary=all(cell.n == 1 and cell.total in {0, 1} for cell in cells.values()),
+        binary=all(cell.n == 1 and cell.total in {0, 1} for cell in cells.values() if cell.n),
+        bounds={
+            number: bounds(scored=cell.n, total=cell.total, faults=cell.faults)
+            for number, task in enumerate(tasks)
+            if (cell := cells.get(task)) is not None and cell.faults
+        },
     )
 
 

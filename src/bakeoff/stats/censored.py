@@ -15,6 +15,7 @@ twice the horizon, as solver competitions do.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import NormalDist
 
 from bakeoff.stats.estimate import Interval
@@ -84,12 +85,12 @@ def time_to_solve(
 def kaplan_meier(watched: Sequence[Watched]) -> tuple[Step, ...]:
     """Return the survival curve: a step wherever something was solved, in order of time."""
     steps: list[Step] = []
-    unsolved = 1.0
+    unsolved = Fraction(1)  # exact: the median is where it is no more than one half
     for moment in sorted({one.seconds for one in watched if one.solved}):
         at_risk = sum(one.seconds >= moment for one in watched)
         solved = sum(one.solved and one.seconds == moment for one in watched)
-        unsolved *= 1 - solved / at_risk
-        steps.append(Step(seconds=moment, at_risk=at_risk, solved=solved, unsolved=unsolved))
+        unsolved *= Fraction(at_risk - solved, at_risk)
+        steps.append(Step(seconds=moment, at_risk=at_risk, solved=solved, unsolved=float(unsolved)))
     return tuple(steps)
 
 

@@ -233,7 +233,7 @@ def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> H
     broken = sum(one.success is False and not one.decided for one in contenders)
     return HeadToHead(
         contenders=contenders,
-        fastest=_ranked(finishers, lambda r: r.seconds),
+        fastest=_ranked(finishers, lambda r: r.seconds, most=horizon_s),
         most_efficient=_ranked(finishers, lambda r: r.prompts),
         least_intervention=_ranked(finishers, lambda r: r.interventions),
         to_solve=_ranked_with_failures(contenders, horizon_s),
@@ -324,12 +324,20 @@ def _watched(one: RolloutFigures, horizon_s: float) -> Watched:
     return Watched(seconds=seconds if one.verdict is Verdict.ERROR else horizon_s, solved=False)
 
 
-def _ranked(finishers: Sequence[Contender], value: Callable[[RolloutFigures], float]) -> Ranking:
+def _ranked(
+    finishers: Sequence[Contender],
+    value: Callable[[RolloutFigures], float],
+    *,
+    most: float | None = None,
+) -> Ranking:
+    """Rank by *value* over successes; a rollout that broke could have had *most* of it."""
     return rank(
         Measured(
             candidate=one.candidate,
             values=tuple(float(value(r)) for r in _successes(one)),
             tie_break=math.fsum(r.seconds for r in _successes(one)) / len(_successes(one)),
+            faults=_how_many(one, Verdict.ERROR),
+            most=most,
         )
         for one in finishers
     )
@@ -354,7 +362,15 @@ def _ranked_with_failures(
         seconds = tuple(_watched(r, horizon_s).seconds for r in decided)
         if seconds:
             took = math.fsum(r.seconds for r in decided)
-            measured.append(Measured(candidate=one.candidate, values=seconds, tie_break=took))
+            measured.append(
+                Measured(
+                    candidate=one.candidate,
+                    values=seconds,
+                    tie_break=took,
+                    faults=_how_many(one, Verdict.ERROR),
+                    most=horizon_s,
+                )
+            )
     return rank(measured)
 
 

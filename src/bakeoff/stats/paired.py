@@ -8,16 +8,20 @@ decides is that of the test that fits, adjusted after Holm for all the pairs of 
     flips that can be counted out              sign-flip, exact
     otherwise (many tasks, continuous scores)  paired t
 
+A verdict also has to hold whatever the trials that faulted would have scored (`missing`): the same
+test is made with each of them counted against the candidate that is ahead, and its p decides too.
+
 The number of tasks that are missing for a decision, and the least difference that could be seen,
 are those of a test as strict as the strictest step of Holm's: at a level of 1 - 0.05 / pairs.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from bakeoff.stats import power, student
 from bakeoff.stats.estimate import Interval, standard_error
+from bakeoff.stats.missing import NO_BOUNDS, Bounds, could_turn
 from bakeoff.stats.paired_tests import McNemar, SignFlip, mcnemar, sign_flip
 from bakeoff.stats.rankings import holm
 
@@ -28,12 +32,26 @@ _ROUNDING = 1e-12
 class TaskMeans:
     """A candidate's mean on each task of a list that others share; NaN where it has no score.
 
-    `binary` says that every task was scored only once, with 0 or 1.
+    `binary` says that every task was scored only once, with 0 or 1. `bounds` has the tasks of which
+    a trial faulted, by their place in the list.
     """
 
     candidate: str
     means: Sequence[float]
     binary: bool
+    bounds: Mapping[int, Bounds] = field(default_factory=lambda: NO_BOUNDS)
+
+    def at_least(self) -> Iterator[float]:
+        """Yield the mean on each task with what faulted counted as 0."""
+        for number, mean in enumerate(self.means):
+            known = self.bounds.get(number)
+            yield mean if known is None else known.low
+
+    def at_most(self) -> Iterator[float]:
+        """Yield the mean on each task with what faulted counted as 1."""
+        for number, mean in enumerate(self.means):
+            known = self.bounds.get(number)
+            yield mean if known is None else known.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +60,10 @@ class Pair:
 
     `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
     better and worse. In an adaptive run, a pair that is `settled` needs no more trials.
+
+    Of the trials on tasks that both were given, `faults` faulted. `worst_difference`, `worst_p` and
+    `worst_p_holm` are what would be seen if all of those had gone against the one that is ahead;
+    where that undoes the verdict, it is `withheld`.
     """
 
     first: str
@@ -60,6 +82,11 @@ class Pair:
     p: float | None = None
     p_holm: float | None = None
     detectable: float | None = None
+    faults: int = 0
+    worst_difference: float | None = None
+    worst_p: float | None = None
+    worst_p_holm: float | None = None
+    withheld: bool = False
     better: str | None = None
     more_tasks: int | None = None
     verdict: str = ""
@@ -91,11 +118,53 @@ def compare(
     if n == 1:
         why = "one shared task: no spread between tasks to measure"
         return replace(pair, difference=mean, reason=why)
-    return _tested(
+    tested = _tested(
         _spread(pair, differences, mean, level=level),
         sign_flip=sign_flip(differences, most_sampled=most_sampled),
         mcnemar=mcnemar(pair.won, pair.lost) if first.binary and second.binary else None,
     )
+    return _in_the_worst_case(tested, first, second)
+
+
+def _in_the_worst_case(pair: Pair, first: TaskMeans, second: TaskMeans) -> Pair:
+    """Return *pair* with what it would be if all faults had gone against the one that is ahead."""
+    pair = replace(pair, faults=shared_faults(first, second))
+    if not pair.faults or not pair.difference:
+        return pair
+    ahead = pair.difference > 0
+    differences = [a - b for a, b in worst_means(first, second, first_leads=ahead)]
+    differences = sorted((d for d in differences if not math.isnan(d)), key=_by_size)
+    mean = math.fsum(differences) / len(differences)
+    p = _p_value(differences, mean) if mean * pair.difference > 0 else 1.0
+    return replace(pair, worst_difference=mean, worst_p=p)
+
+
+def worst_means(
+    first: TaskMeans, second: TaskMeans, *, first_leads: bool
+) -> Iterator[tuple[float, float]]:
+    """Yield the means of the two on each task with all faults against the one that leads."""
+    if first_leads:
+        return zip(first.at_least(), second.at_most(), strict=True)
+    return zip(first.at_most(), second.at_least(), strict=True)
+
+
+def shared_faults(first: TaskMeans, second: TaskMeans) -> int:
+    """Return how many trials faulted on the tasks that something is recorded of for both."""
+    total = 0
+    for mine, other in ((first, second), (second, first)):
+        for number, known in mine.bounds.items():
+            if number in other.bounds or not math.isnan(other.means[number]):
+                total += known.faults
+    return total
+
+
+def _p_value(differences: Sequence[float], mean: float) -> float:
+    """Return the p of the exact test, or of t where flips cannot be counted out."""
+    flips = sign_flip(differences, most_sampled=0)
+    if flips is not None and flips.exact:
+        return flips.p
+    se = standard_error(differences, mean, scale=1.0)
+    return 1.0 if se is None else student.two_sided(mean / se, len(differences) - 1)
 
 
 def _by_size(difference: float) -> tuple[float, bool]:
@@ -132,17 +201,30 @@ def _tested(pair: Pair, *, sign_flip: SignFlip | None, mcnemar: McNemar | None) 
 
 def decide(pairs: Sequence[Pair], *, level: float = 0.95) -> tuple[Pair, ...]:
     """Return all *pairs* of a run, each with its verdict, its p adjusted for being one of many."""
+    tested = sum(pair.p is not None for pair in pairs)
+    strictest = 1 - (1 - level) / max(tested, 1)
+    return tuple(_judged(pair, level=level, strictest=strictest) for pair in adjusted(pairs))
+
+
+def adjusted(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return *pairs* with their p values adjusted for being many, as seen and in the worst case."""
     known = [pair.p for pair in pairs if pair.p is not None]
-    adjusted = iter(holm(known))
-    strictest = 1 - (1 - level) / max(len(known), 1)
-    return tuple(
-        _judged(
-            replace(pair, p_holm=None if pair.p is None else next(adjusted)),
-            level=level,
-            strictest=strictest,
-        )
-        for pair in pairs
-    )
+    worst = [max(pair.p, pair.worst_p or 0.0) for pair in pairs if pair.p is not None]
+    both = zip(holm(known), holm(worst), strict=True)
+    faulted = any(pair.worst_p is not None for pair in pairs)
+
+    def with_both(pair: Pair) -> Pair:
+        if pair.p is None:
+            return pair
+        seen, at_worst = next(both)
+        return replace(pair, p_holm=seen, worst_p_holm=at_worst if faulted else None)
+
+    return [with_both(pair) for pair in pairs]
+
+
+def holds(pair: Pair, *, level: float) -> bool:
+    """Whether a difference that is sure stays so in the worst case."""
+    return pair.worst_p_holm is None or pair.worst_p_holm < 1 - level
 
 
 def _judged(pair: Pair, *, level: float, strictest: float) -> Pair:
@@ -154,11 +236,18 @@ def _judged(pair: Pair, *, level: float, strictest: float) -> Pair:
         variance = pair.se**2 * pair.tasks
         seen = power.detectable(pair.tasks, variance=variance, level=strictest)
     if pair.p_holm < 1 - level and pair.difference:
+        if not holds(pair, level=level):
+            return withheld(replace(pair, detectable=seen))
         better = pair.first if pair.difference > 0 else pair.second
         return replace(pair, detectable=seen, better=better, verdict=f"{better} is better")
     more = _more_tasks(pair, strictest)
     needs = "no difference was seen" if more is None else f"needs about {about(more)}"
     return replace(pair, detectable=seen, more_tasks=more, verdict=f"no decision ({needs})")
+
+
+def withheld(pair: Pair) -> Pair:
+    """Return *pair* without the verdict that faults could turn."""
+    return replace(pair, withheld=True, verdict=f"no decision ({could_turn(pair.faults)})")
 
 
 def _more_tasks(pair: Pair, level: float) -> int | None:

@@ -5,11 +5,18 @@ not hold. What is told here holds at all looks together.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bakeoff.stats.paired import Pair, TaskMeans
-from bakeoff.stats.rankings import holm
+from bakeoff.stats.paired import (
+    Pair,
+    TaskMeans,
+    adjusted,
+    holds,
+    shared_faults,
+    withheld,
+    worst_means,
+)
 from bakeoff.stats.sequential import BETTING
 from bakeoff.stats.settling import Settling
 
@@ -27,9 +34,10 @@ def compare_drawn(
 ) -> Pair:
     """Compare two of *pairs* pairs; their means are in the order of the tasks."""
     settling = Settling(pairs=pairs, precision=precision, level=level)
-    for mine, other in zip(first.means, second.means, strict=True):
-        if not math.isnan(mine - other):
-            settling.see(mine - other)
+    for difference, low, high in _differences(first, second):
+        if not math.isnan(low):
+            seen = None if math.isnan(difference) else difference
+            settling.see_between(low, high, seen=seen)
     apart = settling.differences
     pair = Pair(
         first=first.candidate,
@@ -39,39 +47,54 @@ def compare_drawn(
         won=sum(one > 0 for one in apart),
         lost=sum(one < 0 for one in apart),
         settled=settling.settled,
+        faults=shared_faults(first, second),
     )
     if not apart:
         return replace(pair, reason="no task has a score of both")
     interval = settling.interval(level=level)
     return replace(
-        pair,
+        _at_worst(pair, first, second, mean=math.fsum(apart) / len(apart)),
         difference=math.fsum(apart) / len(apart),
         interval=interval,
         test=BETTING,
         p=settling.p,
+        worst_p=settling.worst_p if pair.faults else None,
         reason=None if interval else "the scores refute every difference: did the tasks change?",
     )
+
+
+def _differences(first: TaskMeans, second: TaskMeans) -> Iterator[tuple[float, float, float]]:
+    """Yield for each task the difference that was seen, and the least and the most it could be."""
+    seen = zip(first.means, second.means, strict=True)
+    low = worst_means(first, second, first_leads=True)
+    high = worst_means(first, second, first_leads=False)
+    for each in zip(seen, low, high, strict=True):
+        one, least, most = (a - b for a, b in each)
+        yield one, least, most
+
+
+def _at_worst(pair: Pair, first: TaskMeans, second: TaskMeans, *, mean: float) -> Pair:
+    """Return *pair* with the difference that all faults against the one ahead would leave."""
+    if not pair.faults or not mean:
+        return pair
+    both = worst_means(first, second, first_leads=mean > 0)
+    known = [a - b for a, b in both if not math.isnan(a - b)]
+    return replace(pair, worst_difference=math.fsum(known) / len(known))
 
 
 def decide_drawn(
     pairs: Sequence[Pair], *, precision: float | None, level: float
 ) -> tuple[Pair, ...]:
     """Return all *pairs* of a run, each with its verdict, its p adjusted for being one of many."""
-    adjusted = iter(holm([pair.p for pair in pairs if pair.p is not None]))
-    return tuple(
-        _judged(
-            replace(pair, p_holm=None if pair.p is None else next(adjusted)),
-            precision=precision,
-            level=level,
-        )
-        for pair in pairs
-    )
+    return tuple(_judged(pair, precision=precision, level=level) for pair in adjusted(pairs))
 
 
 def _judged(pair: Pair, *, precision: float | None, level: float) -> Pair:
     if pair.p_holm is None or pair.difference is None:
         return replace(pair, verdict=f"no decision ({pair.reason})")
     if pair.p_holm < 1 - level and pair.difference:
+        if not holds(pair, level=level):
+            return withheld(pair)
         better = pair.first if pair.difference > 0 else pair.second
         return replace(pair, better=better, verdict=f"{better} is better")
     why = f"known to within {precision:g}" if pair.settled else "needs more tasks"

@@ -1,20 +1,24 @@
 """All candidates of a run, two by two, and the ranks that the decisions leave open.
 
-A candidate's rank is that of its mean score, among those that have one. Its range goes from 1 +
+A candidate's rank is that of its mean score, among those that have one. Where trials faulted, it is
+that of the score that is sure: each fault counted as 0, so that nobody gains a place by faults, and
+the order is that of all verdicts on the same tasks. Its range goes from 1 +
 those that are surely better to n - those that are surely worse, as in `rankings`.
 """
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Protocol
 
+from bakeoff.stats.missing import Bounds, bounds
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.paired_anytime import Drawn, compare_drawn, decide_drawn
 from bakeoff.stats.rankings import Placed, place
 
+BY_SCORE, BY_SURE_SCORE = "score", "score with faulted trials counted as 0"
 _MOST_SAMPLED = 10_000  # sizes of differences, over all pairs: about a second
 
 
@@ -28,10 +32,14 @@ class Tallied(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """A candidate with its scored tasks, by category and id; a task is in one category."""
+    """A candidate with its scored tasks, by category and id; a task is in one category.
+
+    `faults` has the tasks of which trials faulted, with their number.
+    """
 
     candidate: str
     tasks: Mapping[str, Mapping[str, Tallied]]
+    faults: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +47,8 @@ class Pairwise:
     """Every two candidates compared. `reason` says why there are no rank ranges.
 
     `tasks` are those that every candidate has a score on; of these, `passed_by_all` were passed in
-    every rollout by everybody and `passed_by_none` in no rollout by anybody.
+    every rollout by everybody and `passed_by_none` in no rollout by anybody. `ordered_by` says what
+    the order of `ranks` is that of.
     """
 
     level: float
@@ -49,6 +58,7 @@ class Pairwise:
     passed_by_all: int
     passed_by_none: int
     reason: str | None
+    ordered_by: str = BY_SCORE
 
     @property
     def settled(self) -> frozenset[str]:
@@ -77,6 +87,7 @@ def pairwise(
         passed_by_all=table.passed_by_all,
         passed_by_none=table.passed_by_none,
         reason=None if tested else "no two candidates have two scored tasks in common",
+        ordered_by=BY_SURE_SCORE if any(c.bounds for c in table.columns) else BY_SCORE,
     )
 
 
@@ -111,9 +122,13 @@ class _Table:
     def of(cls, seats: Sequence[Seat], order: Sequence[str] | None = None) -> "_Table":
         means = [array("d") for _ in seats]
         binary = [True] * len(seats)
+        unsure: list[dict[int, Bounds]] = [{} for _ in seats]
         tasks = passed_by_all = passed_by_none = 0
-        for row in _rows(seats) if order is None else _rows_in(order, seats):
-            for number, one in enumerate(row):
+        found = _rows(seats) if order is None else _rows_in(order, seats)
+        for index, (task, row) in enumerate(found):
+            for number, (seat, one) in enumerate(zip(seats, row, strict=True)):
+                if faults := seat.faults.get(task, 0):
+                    unsure[number][index] = _bounds(one, faults)
                 means[number].append(math.nan if one is None else one.total / one.n)
                 if one is not None and (one.n > 1 or one.total not in {0, 1}):
                     binary[number] = False
@@ -124,8 +139,8 @@ class _Table:
                 passed_by_none += not any(one.passed for one in known)
         return cls(
             columns=tuple(
-                TaskMeans(candidate=seat.candidate, means=mine, binary=marks)
-                for seat, mine, marks in zip(seats, means, binary, strict=True)
+                TaskMeans(candidate=seat.candidate, means=mine, binary=marks, bounds=faulted)
+                for seat, mine, marks, faulted in zip(seats, means, binary, unsure, strict=True)
             ),
             tasks=tasks,
             passed_by_all=passed_by_all,
@@ -133,38 +148,55 @@ class _Table:
         )
 
 
-def _rows(seats: Sequence[Seat]) -> Iterator[list[Tallied | None]]:
-    """Yield for each task that anybody has a score on what everybody has."""
+def _bounds(one: Tallied | None, faults: int) -> Bounds:
+    scored, total = (one.n, one.total) if one is not None else (0, 0.0)
+    return bounds(scored=scored, total=total, faults=faults)
+
+
+_Row = tuple[str, list[Tallied | None]]
+
+
+def _rows(seats: Sequence[Seat]) -> Iterator[_Row]:
+    """Yield each task that anything is recorded of, with what everybody has on it."""
     nothing: Mapping[str, Tallied] = {}
     for category in {name: None for seat in seats for name in seat.tasks}:
         parts = [seat.tasks.get(category, nothing) for seat in seats]
         for number, part in enumerate(parts):
             for task in part:
                 if not any(task in earlier for earlier in parts[:number]):
-                    yield [other.get(task) for other in parts]
+                    yield task, [other.get(task) for other in parts]
+    for task in sorted({task for seat in seats for task in seat.faults}):
+        if not any(task in part for seat in seats for part in seat.tasks.values()):
+            yield task, [None for _ in seats]
 
 
-def _rows_in(order: Sequence[str], seats: Sequence[Seat]) -> Iterator[list[Tallied | None]]:
+def _rows_in(order: Sequence[str], seats: Sequence[Seat]) -> Iterator[_Row]:
     """Yield the same in the *order* of the tasks."""
     known = [{t: one for part in seat.tasks.values() for t, one in part.items()} for seat in seats]
     for task in order:
         row = [mine.get(task) for mine in known]
-        if any(row):
-            yield row
+        if any(row) or any(task in seat.faults for seat in seats):
+            yield task, row
 
 
 def _ranks(
     columns: Sequence[TaskMeans], pairs: Sequence[Pair], *, tested: bool
 ) -> tuple[Placed, ...]:
-    known = {one.candidate: [mean for mean in one.means if not math.isnan(mean)] for one in columns}
-    means = {name: math.fsum(values) / len(values) for name, values in known.items() if values}
+    means = {c.candidate: mean for c in columns if (mean := _mean(c.means)) is not None}
+    sure = {c.candidate: _mean(c.at_least()) or 0.0 for c in columns if c.candidate in means}
     decided = [
         (pair.better, pair.second if pair.better == pair.first else pair.first)
         for pair in pairs
         if pair.better is not None
     ]
-    ordered = [(name, means[name]) for name in _in_order(means, decided)]
+    ordered = [(name, means[name]) for name in _in_order(sure, decided)]
     return place(ordered, decided if tested else None)
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    """Return the mean of what is known; None where nothing is."""
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else None
 
 
 def _in_order(means: Mapping[str, float], decided: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -6,6 +6,9 @@ where the ways to deal out the values can be counted, else by seeded shuffles. T
 adjusted after Holm. A candidate's range goes from 1 + those that are surely better to n - those
 that are surely worse; where the data separate nobody, that is everywhere.
 
+Rollouts that faulted have no value. A pair is decided only where it would also be with each of
+them counted against the one that is ahead: as `most` for it, as 0 for the other (see `missing`).
+
 With one value a candidate there is nothing to test with: the ranges are None, with a reason.
 """
 
@@ -29,11 +32,16 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was measured of one candidate, at least once."""
+    """What was measured of one candidate, at least once.
+
+    `faults` rollouts were lost; each would have had a value from 0 to `most`, None for no limit.
+    """
 
     candidate: str
     values: tuple[float, ...]
     tie_break: float = 0.0
+    faults: int = 0
+    most: float | None = None
 
     def __post_init__(self) -> None:
         if not self.values or not all(math.isfinite(value) for value in self.values):
@@ -58,7 +66,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duel:
-    """Two candidates: how far apart, how likely by chance, and whether that is decided."""
+    """Two candidates: how far apart, how likely by chance, and whether that is decided.
+
+    It is `withheld` where it would be, but for rollouts that faulted.
+    """
 
     first: str
     second: str
@@ -66,6 +77,7 @@ class Duel:
     p: float
     p_holm: float
     decided: bool
+    withheld: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,17 +181,36 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _duels(ordered: Sequence[Measured], *, alpha: float) -> tuple[Duel, ...]:
     pairs = list(combinations(ordered, 2))
     raw = [permutation_p(first.values, second.values) for first, second in pairs]
-    return tuple(
-        Duel(
-            first=first.candidate,
-            second=second.candidate,
-            difference=second.mean - first.mean,
-            p=p,
-            p_holm=adjusted,
-            decided=adjusted < alpha + _ROUNDING and second.mean > first.mean,
+    worst = [max(p, _worst_p(*pair)) for pair, p in zip(pairs, raw, strict=True)]
+    found = []
+    for (first, second), p, seen, at_worst in zip(pairs, raw, holm(raw), holm(worst), strict=True):
+        sure = seen < alpha + _ROUNDING and second.mean > first.mean
+        holds = at_worst < alpha + _ROUNDING
+        found.append(
+            Duel(
+                first=first.candidate,
+                second=second.candidate,
+                difference=second.mean - first.mean,
+                p=p,
+                p_holm=seen,
+                decided=sure and holds,
+                withheld=sure and not holds,
+            )
         )
-        for (first, second), p, adjusted in zip(pairs, raw, holm(raw), strict=True)
-    )
+    return tuple(found)
+
+
+def _worst_p(ahead: Measured, behind: Measured) -> float:
+    """Return the p with each rollout that faulted counted against the one *ahead*."""
+    if not ahead.faults and not behind.faults:
+        return 0.0  # nothing is missing: what was seen decides
+    if ahead.faults and ahead.most is None:
+        return 1.0
+    first = (*ahead.values, *[ahead.most or 0.0] * ahead.faults)
+    second = (*behind.values, *[0.0] * behind.faults)
+    if math.fsum(first) / len(first) >= math.fsum(second) / len(second):
+        return 1.0
+    return permutation_p(first, second)
 
 
 def _reason(ordered: Sequence[Measured], duels: Sequence[Duel], *, single: bool) -> str | None:
@@ -191,6 +222,8 @@ def _reason(ordered: Sequence[Measured], duels: Sequence[Duel], *, single: bool)
         return "a single observation: another run may put them in another order"
     if any(duel.decided for duel in duels):
         return None
+    if any(duel.withheld for duel in duels):
+        return "the rollouts that faulted could turn the order"
     least = _least_p(ordered) * len(duels)
     if least >= 0.05:
         return "so few rollouts cannot separate anybody, however far apart they are"

@@ -51,7 +51,7 @@ class Doubt:
         self._mean = mean
         self._betting = Betting(level=level)
         self._above = self._below = 1.0
-        self._most = 1.0
+        self._most_above = self._most_below = 1.0
 
     def see(self, value: float) -> None:
         """Settle the bets on *value*."""
@@ -61,12 +61,23 @@ class Doubt:
         self._betting.see(value)
         # a capital beyond all doubt may stay where it is: no product runs out of range
         self._above, self._below = min(self._above, 1e200), min(self._below, 1e200)
-        self._most = max(self._most, self._above / _SIDES, self._below / _SIDES)
+        self._most_above = max(self._most_above, self._above)
+        self._most_below = max(self._most_below, self._below)
 
     @property
     def p(self) -> float:
         """A p-value that holds whenever one stops."""
-        return min(1.0, 1 / self._most)
+        return min(self.p_above, self.p_below)
+
+    @property
+    def p_above(self) -> float:
+        """What it is as far as it speaks for a higher mean."""
+        return min(1.0, _SIDES / self._most_above)
+
+    @property
+    def p_below(self) -> float:
+        """What it is as far as it speaks for a lower mean."""
+        return min(1.0, _SIDES / self._most_below)
 
 
 def anytime_interval(values: Sequence[float], *, level: float = 0.95) -> Interval | None:

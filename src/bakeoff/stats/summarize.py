@@ -11,6 +11,7 @@ from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
 from bakeoff.stats.estimate_anytime import estimate_drawn
 from bakeoff.stats.fairness import unlike
+from bakeoff.stats.missing import is_checked
 from bakeoff.stats.paired_anytime import Drawn
 from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
 from bakeoff.stats.passk import mean_pass, pass_at_k, pass_hat_k
@@ -54,6 +55,8 @@ class _Tally:
     not_needed: int = 0
     tasks: dict[str, _TaskTally] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)  # by task, of those that are checked
+    unchecked: set[str] = field(default_factory=set)
     latency: "array[float]" = field(default_factory=lambda: array("d"))
     first_token: "array[float]" = field(default_factory=lambda: array("d"))
     input_tokens: int | None = None
@@ -72,6 +75,8 @@ class _Tally:
         self.extra_attempts += row.attempts - 1
         if row.score is not None:
             self._add_score(row.task_id, row.score, passed=bool(row.passed))
+        elif row.status == Status.FAULTED and row.task_id not in self.unchecked:
+            self.faults[row.task_id] += 1
         if row.requests:
             self._add_usage(row)
         if row.load_s is not None:
@@ -156,7 +161,11 @@ def _compared(
     plan: Plan, tallies: Mapping[str, Mapping[str, _Tally]], drawn: Drawn | None
 ) -> Pairwise | None:
     seats = [
-        Seat(candidate=c.id, tasks={name: t.tasks for name, t in tallies[c.id].items()})
+        Seat(
+            candidate=c.id,
+            tasks={name: t.tasks for name, t in tallies[c.id].items()},
+            faults={task: n for t in tallies[c.id].values() for task, n in t.faults.items()},
+        )
         for c in plan.candidates
     ]
     return pairwise(seats, drawn=drawn)
@@ -172,8 +181,10 @@ def _planned(plan: Plan) -> dict[str, dict[str, _Tally]]:
                 if tally is None:
                     tally = mine[task.category or ""] = _Tally()
                 tally.planned += block.rollouts
-                if task.trouble or any(scorer.weight for scorer in task.scorers):
+                if is_checked(task):
                     tally.checkable += block.rollouts
+                else:
+                    tally.unchecked.add(task.id)
     return tallies
 
 
