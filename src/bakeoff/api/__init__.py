@@ -34,6 +34,7 @@ from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
+from bakeoff.core.plan import Plan
 from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import ScorerSpec
@@ -41,7 +42,7 @@ from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.models.tapes import Folders
 from bakeoff.planning.order import ordered
-from bakeoff.planning.select import Selection
+from bakeoff.planning.select import Selection, select_part
 from bakeoff.stats.summary import Summary
 
 __all__ = [
@@ -68,6 +69,8 @@ _SHAPE_THE_PLAN = (
     "overrides",
 )  # fmt: skip
 
+_SELECT_A_PART = frozenset({"models", "agents", "rollouts", "categories", "tests", "limit"})
+
 
 class Options(TypedDict, total=False):
     """What may be said about a run beyond its files."""
@@ -85,6 +88,7 @@ class Options(TypedDict, total=False):
     limit: int | None
     overrides: Mapping[str, str]
     resume: str | None
+    only: bool
     output: str | Path
     folder: str | Path | None
     listener: Listener
@@ -114,6 +118,7 @@ async def run_async(given: Given | None = None, **options: Unpack[Options]) -> R
         output=Path(options.get("output", DEFAULT_OUTPUT)),
         folder=_path(options.get("folder")),
         resume=options.get("resume"),
+        only=options.get("only", False),
         listener=options.get("listener", ignore),
         stop=options.get("stop") or Stop(),
         command=options.get("command", ()),
@@ -219,17 +224,14 @@ def _planned(given: Given | None, options: Options) -> Prepared:
         if name not in Options.__annotations__:
             hint = did_you_mean(name, Options.__annotations__)
             raise UsageError(f"no option is called {name!r}; {hint}")
+    if options.get("only") and not options.get("resume"):
+        raise UsageError("`only` runs a part of a run that is there: name the run with `resume`")
     if given is None:
         resume = options.get("resume")
         if not resume:
             raise UsageError("nothing to run: give a suite, a run file, or a run to resume")
-        changed = [name for name in _SHAPE_THE_PLAN if options.get(name)]
-        if changed:
-            raise UsageError(
-                f"without a source the plan is that of the run: {', '.join(changed)} cannot change "
-                "it; name the source as well"
-            )
         again = prepared_again(resume, Path(options.get("output", DEFAULT_OUTPUT)))
+        again = replace(again, plan=_part(again.plan, options))
         return replace(again, brief=replace(again.brief, parallel=options.get("parallel")))
     return prepare(
         given,
@@ -241,12 +243,37 @@ def _planned(given: Given | None, options: Options) -> Prepared:
             rollouts=options.get("rollouts"),
             parallel=options.get("parallel"),
             overrides=options.get("overrides", {}),
-            selection=Selection(
-                categories=options.get("categories", ()),
-                tests=options.get("tests", ()),
-                limit=options.get("limit"),
-            ),
+            selection=_selection(options),
         ),
+    )
+
+
+def _part(plan: Plan, options: Options) -> Plan:
+    """Return the part of a run's own *plan* that the options select; all of it without `only`."""
+    shaping = [name for name in _SHAPE_THE_PLAN if options.get(name)]
+    if options.get("only"):
+        shaping = [name for name in shaping if name not in _SELECT_A_PART]
+    if shaping:
+        raise UsageError(
+            f"without a source the plan is that of the run: {', '.join(shaping)} cannot change "
+            "it; name the source as well"
+        )
+    if not options.get("only"):
+        return plan
+    return select_part(
+        plan,
+        _selection(options),
+        models=[str(model) for model in options.get("models", ())],
+        agents=[str(agent) for agent in options.get("agents", ())],
+        rollouts=options.get("rollouts"),
+    )
+
+
+def _selection(options: Options) -> Selection:
+    return Selection(
+        categories=options.get("categories", ()),
+        tests=options.get("tests", ()),
+        limit=options.get("limit"),
     )
 
 

@@ -4,7 +4,7 @@ import platform
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bakeoff._lib.clock import now
@@ -34,6 +34,7 @@ from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.limits import Gates
 from bakeoff.models.tapes import open_tapes
 from bakeoff.planning.differences import differences
+from bakeoff.planning.resume import merged, missing_from, remaining
 from bakeoff.stores.checkpoints import FileCheckpoints
 from bakeoff.stores.folders import find_run, make_folder, new_folder, read_manifest, write_manifest
 from bakeoff.stores.reader import SqliteLedger
@@ -43,6 +44,7 @@ from bakeoff.stores.sqlite import SqliteStore
 async def execute(prepared: Prepared, start: Start) -> Run:
     """Run what is due of *prepared*, into a new folder or one that is resumed."""
     warning = _dearer_than_its_cap(prepared)
+    whole = _whole(prepared, start)
     redactor = Redactor()
     with closing(open_tapes(start.tapes, redactor, start.stop)) as tapes:
         parts = Parts(
@@ -60,7 +62,15 @@ async def execute(prepared: Prepared, start: Start) -> Run:
                 start.listener(Notice(warning))
             for name in parts.gates.idle():
                 start.listener(Notice(f"endpoints: no model of this run is asked at {name}"))
-            return await _execute(prepared, start, folder, rigs, redactor)
+            return await _execute(prepared, start, _Place(folder, whole), rigs, redactor)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The folder of a run, and all that is planned there: more than is run now with `only`."""
+
+    folder: Path
+    whole: Plan
 
 
 @asynccontextmanager
@@ -82,22 +92,29 @@ async def _rigged(prepared: Prepared, start: Start, parts: Parts) -> AsyncIterat
 
 
 async def _execute(
-    prepared: Prepared, start: Start, folder: Path, rigs: SharedRigs, redactor: Redactor
+    prepared: Prepared, start: Start, place: _Place, rigs: SharedRigs, redactor: Redactor
 ) -> Run:
-    plan, brief = prepared.plan, prepared.brief
+    plan, brief, folder = prepared.plan, prepared.brief, place.folder
     store = SqliteStore(folder, redactor=redactor, version=VERSION)
     try:
         for notice in prepared.notices:
             start.listener(Notice(notice))
         if start.resume:
-            _tell_differences(plan, folder, start.listener)
-        store.freeze(plan)
-        manifest = _manifest(prepared, start, folder, sandbox=rigs.sandbox)
-        write_manifest(folder, replace(manifest, served=await rigs.served(plan)), redactor)
+            for line in _differences(plan, folder):
+                start.listener(Notice(f"{line}: its recorded trials cannot be reused"))
+        store.freeze(place.whole)
+        before = _manifest_before(folder) if start.resume else None
+        manifest = _manifest(prepared, start, place, sandbox=rigs.sandbox)
+        served = await rigs.served(plan)
+        if before is not None:
+            _tell_another_sandbox(before.sandbox.name, rigs.sandbox, start.listener)
+            manifest = replace(manifest, created_at=before.created_at)
+            served = {**before.served, **served}
+        write_manifest(folder, replace(manifest, served=served), redactor)
         rigs.checkpoints = FileCheckpoints(folder, redactor)
         if brief.warm_up:
             await rigs.warm_up(plan, start.listener)
-        done, billed = _known(folder) if start.resume else (0, NO_BILL)
+        done, billed = _known(place, plan, store) if start.resume else (0, NO_BILL)
         budget = Budget(brief.cap, before=billed)
         if adaptive := brief.adaptive is not None:
             start.listener(Notice(f"adaptive: {ends_when(brief.adaptive, len(plan))}"))
@@ -138,10 +155,13 @@ def _until(prepared: Prepared, folder: Path) -> UntilDecided | None:
     return until
 
 
-def _known(folder: Path) -> tuple[int, Bill]:
-    """Return how many trials are finished, and what all that was done so far was billed."""
-    ledger = SqliteLedger(folder)
-    return ledger.finished(), ledger.billed()
+def _known(place: _Place, plan: Plan, store: SqliteStore) -> tuple[int, Bill]:
+    """Return how many trials of *plan* are finished, and what everything so far was billed."""
+    ledger = SqliteLedger(place.folder)
+    if plan is place.whole:
+        return ledger.finished(), ledger.billed()
+    due = sum(1 for _ in remaining(plan, store.next_attempts))
+    return len(plan) - due, ledger.billed()
 
 
 def _dearer_than_its_cap(prepared: Prepared) -> str | None:
@@ -159,6 +179,33 @@ def _dearer_than_its_cap(prepared: Prepared) -> str | None:
     return None
 
 
+def _whole(prepared: Prepared, start: Start) -> Plan:
+    """Return all that is planned once *prepared* is: what a run promised, a resume must keep."""
+    if not start.resume:
+        return prepared.plan
+    folder = find_run(start.resume, start.output)
+    ledger = SqliteLedger(folder)
+    if not ledger.begun:
+        return prepared.plan
+    before = ledger.planned()
+    if not start.only:
+        if missing := missing_from(prepared.plan, before):
+            raise UsageError(
+                f"{folder.name} has planned more than this asks for ({'; '.join(missing)}), and "
+                "those results would leave its reports: ask for as much as before, or add --only "
+                "to run just this part and keep the rest"
+            )
+        return prepared.plan
+    if prepared.brief.adaptive is not None:
+        raise UsageError("an adaptive run chooses its trials itself: --only cannot go with it")
+    if apart := _differences(prepared.plan, folder):
+        raise UsageError(
+            f"--only keeps the rest of {folder.name}, which was run otherwise ({'; '.join(apart)}): "
+            "start a new run, or resume the whole of it without --only"
+        )
+    return merged(before, prepared.plan)
+
+
 def _folder(prepared: Prepared, start: Start) -> Path:
     if start.resume:
         return find_run(start.resume, start.output)
@@ -167,19 +214,18 @@ def _folder(prepared: Prepared, start: Start) -> Path:
     return new_folder(start.output, prepared.brief.name, now())
 
 
-def _tell_differences(plan: Plan, folder: Path, tell: Listener) -> None:
+def _differences(plan: Plan, folder: Path) -> list[str]:
     tasks, seats = SqliteLedger(folder).known()
     known = {
         name: {**seat.candidate.identity(), **seat.conditions.identity()}
         for name, seat in seats.items()
     }
-    for line in differences(plan, tasks, known):
-        tell(Notice(f"{line}: its recorded trials cannot be reused"))
+    return differences(plan, tasks, known)
 
 
-def _manifest(prepared: Prepared, start: Start, folder: Path, *, sandbox: str | None) -> Manifest:
-    plan = prepared.plan
-    manifest = Manifest(
+def _manifest(prepared: Prepared, start: Start, place: _Place, *, sandbox: str | None) -> Manifest:
+    plan, folder = place.whole, place.folder
+    return Manifest(
         run=folder.name,
         name=prepared.brief.name,
         created_at=now().isoformat(),
@@ -200,9 +246,16 @@ def _manifest(prepared: Prepared, start: Start, folder: Path, *, sandbox: str | 
         endpoints=prepared.brief.endpoints,
         adaptive=prepared.brief.adaptive,
     )
-    if not start.resume:
-        return manifest
+
+
+def _manifest_before(folder: Path) -> Manifest | None:
+    """Return what the run that is resumed promised; None where it was killed before it could."""
     try:
-        return replace(manifest, created_at=read_manifest(folder).created_at)
+        return read_manifest(folder)
     except UsageError:
-        return manifest  # killed before its first manifest was written
+        return None
+
+
+def _tell_another_sandbox(before: str | None, now: str | None, tell: Listener) -> None:
+    if before and now and before != now:
+        tell(Notice(f"sandbox: trials run in {now} now, earlier ones of this run in {before}"))

@@ -27,11 +27,15 @@ VERSION = version("bakeoff")
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How and where a plan is run: in a new folder in `output`, or in exactly this `folder`."""
+    """How and where a plan is run: in a new folder in `output`, or in exactly this `folder`.
+
+    With `only`, the plan is a part of the run that is resumed, and the rest of the run stays planned.
+    """
 
     output: Path = DEFAULT_OUTPUT
     folder: Path | None = None
     resume: str | None = None
+    only: bool = False
     listener: Listener = ignore
     stop: Stop = field(default_factory=Stop)
     command: Sequence[str] = ()

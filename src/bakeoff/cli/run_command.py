@@ -87,6 +87,9 @@ def _add_how(p: ArgumentGroup) -> None:
                    help="print the plan and what it may cost, and stop")  # fmt: skip
     p.add_argument("--resume", metavar="RUN",
                    help="go on with a run: an id, the start of one, a folder, or `latest`")  # fmt: skip
+    p.add_argument("--only", action="store_true",
+                   help="with --resume: run just the tests, models and rollouts that are named here, "
+                   "and keep the rest of the run")  # fmt: skip
     p.add_argument("--parallel", type=count, metavar="N", help="trials at once (default: 8)")
     p.add_argument("--sandbox", metavar="NAME",
                    help="where commands run: bubblewrap, docker, podman, local, modal "

@@ -1,12 +1,28 @@
-"""Which trials are still due."""
+"""A run that is resumed: which trials are due, and what a new plan must keep of the old one."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from typing import Protocol, TypeVar
 
-from bakeoff.core.plan import Trial
+from bakeoff.core.plan import Block, Plan, Trial
 from bakeoff.core.ports import Job
+from bakeoff.core.task import Task
 
 _CHUNK = 500  # trials looked up at once: few queries, and memory that does not grow
+_MOST_NAMED = 5
+
+_Pair = tuple[str, str]  # the digests of a task and a candidate
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Named)
 
 
 def remaining(
@@ -19,3 +35,90 @@ def remaining(
         for trial, number in zip(chunk, next_attempts(chunk), strict=True):
             if number is not None:
                 yield Job(trial, number)
+
+
+def missing_from(after: Plan, before: Plan) -> list[str]:
+    """Return what *before* plans and *after* does not, one line for each kind of difference.
+
+    A task or candidate is matched by its content, else by its id: one that was edited is run again,
+    and is not missing.
+    """
+    if before.digest == after.digest:
+        return []
+    tasks = _partners(before.tasks, after.tasks)
+    candidates = _partners(before.candidates, after.candidates)
+    lines = [
+        *_absent("candidate", before.candidates, candidates),
+        *_absent("task", before.tasks, tasks),
+    ]
+    planned = _rollouts(after)
+    fewer: dict[tuple[int, int], list[str]] = {}
+    for block in before.blocks:
+        for task in block.tasks:
+            for candidate in block.candidates:
+                new_task, new_candidate = tasks[task.digest], candidates[candidate.digest]
+                if new_task is None or new_candidate is None:
+                    continue
+                count = planned.get((new_task.digest, new_candidate.digest), 0)
+                if count < block.rollouts:
+                    pair = f"{task.id}@{candidate.id}"
+                    fewer.setdefault((count, block.rollouts), []).append(pair)
+    for (count, was), pairs in fewer.items():
+        lines.append(f"{count} instead of {was} rollouts of {_listed(pairs)}")
+    return lines
+
+
+def merged(before: Plan, part: Plan) -> Plan:
+    """Return the plan that holds every trial of *before* and of *part*, each once."""
+    rollouts = _rollouts(before)
+    for pair, count in _rollouts(part).items():
+        rollouts[pair] = max(count, rollouts.get(pair, 0))
+    tasks = {task.digest: task for plan in (before, part) for task in plan.tasks}
+    candidates = {one.digest: one for plan in (part, before) for one in plan.candidates}
+    profiles: dict[tuple[tuple[str, int], ...], list[Task]] = {}
+    for digest, profile in _by_task(rollouts).items():
+        profiles.setdefault(tuple(profile), []).append(tasks[digest])
+    blocks = [
+        Block(
+            tasks=tuple(alike),
+            candidates=tuple(candidates[c] for c, count in profile if count == rollout),
+            rollouts=rollout,
+        )
+        for profile, alike in profiles.items()
+        for rollout in dict.fromkeys(count for _, count in profile)
+    ]
+    return replace(before, blocks=tuple(blocks))
+
+
+def _rollouts(plan: Plan) -> dict[_Pair, int]:
+    """Return how often each task is given to each candidate."""
+    return {
+        (task.digest, candidate.digest): block.rollouts
+        for block in plan.blocks
+        for task in block.tasks
+        for candidate in block.candidates
+    }
+
+
+def _by_task(rollouts: Mapping[_Pair, int]) -> dict[str, list[tuple[str, int]]]:
+    found: dict[str, list[tuple[str, int]]] = {}
+    for (task, candidate), count in rollouts.items():
+        found.setdefault(task, []).append((candidate, count))
+    return found
+
+
+def _partners(before: Iterable[_T], after: Iterable[_T]) -> dict[str, _T | None]:
+    """Return who stands for each of *before* in *after*, by digest: the same content, else the same id."""
+    new = list(after)
+    by_digest, by_id = {one.digest: one for one in new}, {one.id: one for one in new}
+    return {old.digest: by_digest.get(old.digest, by_id.get(old.id)) for old in before}
+
+
+def _absent(kind: str, before: Iterable[_T], partners: Mapping[str, _T | None]) -> list[str]:
+    names = [repr(old.id) for old in before if partners[old.digest] is None]
+    return [f"no {kind} {_listed(names)}"] if names else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

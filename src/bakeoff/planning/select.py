@@ -1,11 +1,13 @@
-"""Which of the tasks are meant."""
+"""Which of the tasks, or of the trials of a plan, are meant."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from bakeoff._lib.suggest import did_you_mean
+from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Plan
 from bakeoff.core.task import Task
 
 
@@ -40,6 +42,51 @@ def select(tasks: Sequence[Task], selection: Selection) -> tuple[Task, ...]:
     if not chosen:
         raise UsageError("the selection leaves no test: loosen --category or --test")
     return tuple(chosen)
+
+
+def select_part(
+    plan: Plan,
+    selection: Selection,
+    *,
+    models: Collection[str] = (),
+    agents: Collection[str] = (),
+    rollouts: int | None = None,
+) -> Plan:
+    """Return the selected trials of *plan*: of these tasks, models and agents, the first rollouts."""
+    tasks = {task.digest for task in select(tuple(plan.tasks), selection)}
+    candidates = _of_models(_of_agents(list(plan.candidates), agents), models)
+    kept = {candidate.digest for candidate in candidates}
+    blocks = (
+        replace(
+            block,
+            tasks=tuple(task for task in block.tasks if task.digest in tasks),
+            candidates=tuple(one for one in block.candidates if one.digest in kept),
+            rollouts=min(block.rollouts, rollouts or block.rollouts),
+        )
+        for block in plan.blocks
+    )
+    return replace(plan, blocks=tuple(block for block in blocks if len(block)))
+
+
+def _of_models(candidates: list[Candidate], names: Collection[str]) -> list[Candidate]:
+    known = {name for one in candidates for name in (one.id, one.model.full_name, one.model.name)}
+    _refuse_unknown("model", names, known)
+    return [
+        one
+        for one in candidates
+        if not names or {one.id, one.model.full_name, one.model.name} & set(names)
+    ]
+
+
+def _of_agents(candidates: list[Candidate], names: Collection[str]) -> list[Candidate]:
+    _refuse_unknown("agent", names, {one.agent.name for one in candidates})
+    return [one for one in candidates if not names or one.agent.name in names]
+
+
+def _refuse_unknown(kind: str, names: Collection[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no {kind} {name!r} in the run: {did_you_mean(name, known)}")
 
 
 def _named(tasks: Sequence[Task], patterns: Collection[str]) -> set[str]:

@@ -66,6 +66,15 @@ class SqliteLedger:
         if not self._path.is_file():
             raise UsageError(f"{folder} holds no {LEDGER}: it is not the folder of a run")
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything was ever planned here: a run may be killed before that."""
+        try:
+            with closing(sqlite3.connect(self._uri(), uri=True)) as db:
+                return bool(db.execute("PRAGMA user_version").fetchone()[0])
+        except sqlite3.Error:
+            return True  # damaged, which is not empty
+
     def planned(self) -> Plan:
         """Return the plan of the run, whole."""
         with self._reading() as db:
@@ -208,10 +217,12 @@ class SqliteLedger:
         with closing(self._open()) as db:
             yield db
 
+    def _uri(self) -> str:
+        return f"file:{quote(str(self._path.resolve()))}?mode=ro"
+
     def _open(self) -> sqlite3.Connection:
-        uri = f"file:{quote(str(self._path.resolve()))}?mode=ro"
         try:
-            db = sqlite3.connect(uri, uri=True)
+            db = sqlite3.connect(self._uri(), uri=True)
             found = db.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.Error as error:
             raise UsageError(f"{self._path} cannot be read: {error}") from error
