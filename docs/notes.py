@@ -70,6 +70,7 @@ _LINE = {
     "stream": "ask for a stream; then the time to the first token is measured",
     "keep_raw": "keep the server's JSON with the outcome",
     "omit": "parameters that are never sent, such as `temperature` to a model that refuses it",
+    "max_answer_mib": "a larger answer is a fault; so much may be in memory a few times over",
 }
 _LIMITS = {
     "max_concurrency": "requests of this model at once",

@@ -17,7 +17,7 @@ from bakeoff.gateway.server import open_gateway
 from bakeoff.models.function import FunctionModel
 from support.askers import ASKERS, Asker, Heard, Turn, result, system, user
 from support.endpoints import CALL, ENDPOINTS, FINAL, LOOKING, TOKENS, Endpoint
-from support.loopback import Loopback
+from support.loopback import Loopback, chat
 
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 every_asker = pytest.mark.parametrize("asker", ASKERS, ids=lambda a: a.name)
@@ -252,3 +252,29 @@ def test_arguments_that_are_no_json_survive_the_way_there_and_back(
 
     asyncio.run(through(tmp_path, FunctionModel(answer), asker, talk, stream=True))
     assert asked[1][1].tool_calls[0].arguments == '{"city": '
+
+
+@both_ways
+@every_asker
+def test_a_program_gets_its_answer_though_the_token_counts_are_no_numbers(
+    asker: Asker, stream: bool, tmp_path: Path
+) -> None:
+    heard: list[Heard] = []
+
+    async def talk(ask: Ask) -> None:
+        heard.append(await ask([user("How is it in Köln?")]))
+
+    async def main(server: Loopback) -> Meter:
+        model = ENDPOINTS[0].model(server)
+        try:
+            return (await through(tmp_path, model, asker, talk, stream=stream))[2]
+        finally:
+            await model.close()
+
+    usage = {"prompt_tokens": "7", "completion_tokens": [3], "cost": True}
+    with Loopback(lambda _: chat(FINAL, usage=usage)) as server:
+        meter = asyncio.run(main(server))
+    assert heard[0].text == FINAL
+    assert heard[0].tokens == (0, 0)
+    assert meter.spent.usage.input_tokens is None
+    assert meter.spent.flags == ("usage_unreadable",)

@@ -35,7 +35,7 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Agent, Model, Rig, Scorer, Site
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
-from bakeoff.models.function import FunctionModel, WithParameters
+from bakeoff.models.function import FunctionModel, OwnModel
 from bakeoff.models.gate import OPEN
 from bakeoff.models.limits import Gates
 from bakeoff.models.prices import Prices
@@ -152,7 +152,7 @@ def _own_model(part: object, spec: ModelSpec) -> Model:
         check_call(function, spec.settings, gets=("request",), what=what)
         built = FunctionModel(function, spec.settings)
     model: Model = built  # type: ignore[assignment]  # it has the method of the port
-    return WithParameters(model, spec.parameters) if spec.parameters else model
+    return OwnModel(model, spec.parameters)
 
 
 def _function(part: object, what: str) -> Callable[..., object]:

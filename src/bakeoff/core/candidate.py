@@ -13,6 +13,7 @@ TRANSPORT_SETTINGS = frozenset(
     {
         "adaptive",
         "keep_raw",
+        "max_answer_mib",
         "max_concurrency",
         "max_retries",
         "retry_backoff",

@@ -12,7 +12,7 @@ from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models import json_wire
 from bakeoff.models.faults import fault_of
-from bakeoff.models.json_wire import count, string
+from bakeoff.models.json_wire import Counts, count, string
 from bakeoff.models.retry import TryAgain
 from bakeoff.models.tool_calls import arguments_of, tool_call
 
@@ -39,7 +39,7 @@ class OutputDetails(msgspec.Struct):
     thinking_tokens: float | None = None
 
 
-class UsageCounts(msgspec.Struct):
+class UsageCounts(Counts):
     """Token counts; `input_tokens` holds neither what the cache gave nor what went into it."""
 
     input_tokens: float | None = None
@@ -64,6 +64,7 @@ class UsageCounts(msgspec.Struct):
     def updated(self, later: "UsageCounts") -> "UsageCounts":
         """Return these counts with those that *later* knows better; they are cumulative."""
         given = {f: v for f in self.__struct_fields__ if (v := getattr(later, f)) is not None}
+        given["unreadable"] = self.unreadable or later.unreadable
         return msgspec.structs.replace(self, **given)
 
 
@@ -123,7 +124,10 @@ def completion_of(reply: Reply) -> Completion:
         model=well_formed(reply.model) if reply.model else None,
         usage=reply.usage.usage() if reply.usage else UNKNOWN_USAGE,
         # documented: Claude may end its turn without a word, and asking again does not help
-        flags=(EMPTY,) if reason == "stop" and not (text or calls) else (),
+        flags=(
+            *((EMPTY,) if reason == "stop" and not (text or calls) else ()),
+            *(reply.usage.flags if reply.usage else ()),
+        ),
     )
 
 

@@ -1,14 +1,16 @@
 """A plain Python function as a model, and the parameters of a model of one's own."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import ProviderError
-from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
 from bakeoff.core.ports import Model
 from bakeoff.core.values import Json
+from bakeoff.models.json_wire import USAGE_UNREADABLE
 from bakeoff.models.parameters import parameters_of
 
 
@@ -28,7 +30,7 @@ class FunctionModel:
         if inspect.isawaitable(reply):
             reply = await reply
         if isinstance(reply, Completion):
-            return reply
+            return with_readable_usage(reply)
         if isinstance(reply, str):
             return Completion(text=reply, elapsed_s=monotonic() - began)
         raise ProviderError(f"it returned {type(reply).__name__}; return a str or a Completion")
@@ -37,7 +39,7 @@ class FunctionModel:
         """Do nothing: there is nothing to close."""
 
 
-class WithParameters:
+class OwnModel:
     """A model of one's own; each request brings it its *parameters*, as it would a served one."""
 
     def __init__(self, model: Model, parameters: Mapping[str, Json]) -> None:
@@ -47,9 +49,24 @@ class WithParameters:
     async def complete(self, request: Request) -> Completion:
         """Let the model answer."""
         parameters = parameters_of(request, self._parameters)
-        return await self._model.complete(replace(request, parameters=parameters))
+        asked = replace(request, parameters=parameters) if self._parameters else request
+        return with_readable_usage(await self._model.complete(asked))
 
     async def close(self) -> None:
         """Close the model, if it can be closed."""
         if hasattr(self._model, "close"):
             await self._model.close()
+
+
+def with_readable_usage(completion: Completion) -> Completion:
+    """Return *completion*; where its token counts are no numbers, with them unknown and flagged."""
+    usage = completion.usage
+    if isinstance(usage, Usage):
+        tokens = (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens)
+        counts = (*tokens, usage.cached_tokens)
+        cost = usage.cost_usd
+        if all(n is None or (type(n) is int and n >= 0) for n in counts) and (
+            cost is None or (type(cost) in (int, float) and 0 <= cost < math.inf)
+        ):
+            return completion
+    return replace(completion, usage=UNKNOWN_USAGE, flags=(*completion.flags, USAGE_UNREADABLE))

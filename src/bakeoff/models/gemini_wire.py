@@ -13,7 +13,7 @@ from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models import json_wire
 from bakeoff.models.faults import fault_of
-from bakeoff.models.json_wire import count, string
+from bakeoff.models.json_wire import Counts, count, string
 from bakeoff.models.retry import TryAgain
 from bakeoff.models.tool_calls import tool_call
 
@@ -36,7 +36,7 @@ _BAD_CALLS = frozenset(
 _MAY_SAY_NOTHING = {"MAX_TOKENS", *_FILTERED, *_BAD_CALLS}
 
 
-class UsageCounts(msgspec.Struct, rename="camel"):
+class UsageCounts(Counts, rename="camel"):
     """Token counts; thoughts are counted apart from what the candidates say."""
 
     prompt_token_count: float | None = None
@@ -143,6 +143,7 @@ class Reader:
             stop_reason=_stop_reason(reason, calls),
             model=well_formed(reply.model_version) if reply.model_version else None,
             usage=reply.usage_metadata.usage() if reply.usage_metadata else UNKNOWN_USAGE,
+            flags=reply.usage_metadata.flags if reply.usage_metadata else (),
         )
 
     def _calls(self, parts: Sequence[Mapping[str, Json]]) -> list[ToolCall]:

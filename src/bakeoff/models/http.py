@@ -17,7 +17,7 @@ import aiohttp
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.faults import error_in, is_spent, pause_s
-from bakeoff.models.intake import Intake
+from bakeoff.models.intake import LARGEST_BODY, Intake
 from bakeoff.models.refused_parameters import BadRequest
 from bakeoff.models.retry import Strain, TryAgain, Unreachable, may_pass, retry_after, strain_of
 
@@ -45,6 +45,7 @@ class HttpClient:
     def __init__(self, headers: Mapping[str, str], *, connect_s: float = 10.0) -> None:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "bakeoff", **headers}
         self._connect_s = connect_s
+        self.largest_body = LARGEST_BODY
         self.on_headers: Callable[[Mapping[str, str]], None] | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -54,7 +55,7 @@ class HttpClient:
             async with self._open(url).post(url, data=body, allow_redirects=False) as response:
                 if self.on_headers:
                     self.on_headers(response.headers)
-                data = await _read(response)
+                data = await _read(response, self.largest_body)
                 if not 200 <= response.status < 300:
                     raise _no(response, data)
                 return Answer(data, response.headers.get("Content-Type", ""))
@@ -67,8 +68,8 @@ class HttpClient:
                 if self.on_headers:
                     self.on_headers(response.headers)
                 if not 200 <= response.status < 300:
-                    raise _no(response, await _read(response))
-                lines = _lines(response)
+                    raise _no(response, await _read(response, self.largest_body))
+                lines = _lines(response, self.largest_body)
                 try:
                     yield lines
                 finally:
@@ -107,8 +108,8 @@ def _proxy(url: str) -> str | None:
     return named if named is None or "://" in named else f"http://{named}"
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    intake = Intake(response.headers)
+async def _read(response: aiohttp.ClientResponse, largest: int) -> bytes:
+    intake = Intake(response.headers, largest)
     if intake.exact:
         return await response.content.read()
     parts = [intake.take(part) async for part in response.content.iter_any()]
@@ -116,8 +117,8 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
-    intake, rest = Intake(response.headers), b""
+async def _lines(response: aiohttp.ClientResponse, largest: int) -> AsyncGenerator[bytes]:
+    intake, rest = Intake(response.headers, largest), b""
     async for part in response.content.iter_any():
         *lines, rest = (rest + intake.take(part)).split(b"\n")
         if len(rest) > _LARGEST_LINE:

@@ -17,11 +17,12 @@ class Intake:
     `exact` tells that the transport ends it where the headers said, so that it may be read whole.
     """
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(self, headers: Mapping[str, str], largest: int = LARGEST_BODY) -> None:
         packing = headers.get("Content-Encoding")
         length = headers.get("Content-Length")
-        if length and length.isdigit() and int(length[:20]) > LARGEST_BODY:
-            raise _too_large()
+        self._largest = largest
+        if length and length.isdigit() and int(length[:20]) > largest:
+            raise _too_large(largest)
         self.exact = length is not None and packing is None and "Transfer-Encoding" not in headers
         self._size = 0
         self._packing = packing
@@ -32,12 +33,12 @@ class Intake:
         if self._stream is not None:
             try:
                 # one byte too many is enough to know
-                part = self._stream.decompress(part, LARGEST_BODY + 1)
+                part = self._stream.decompress(part, self._largest + 1)
             except zlib.error as error:
                 raise ProviderError(f"the answer is not valid {self._packing}: {error}") from error
         self._size += len(part)
-        if self._size > LARGEST_BODY:
-            raise _too_large()
+        if self._size > self._largest:
+            raise _too_large(self._largest)
         return part
 
     def end(self) -> None:
@@ -57,5 +58,8 @@ def _unpacker(packing: str) -> "zlib._Decompress | None":
     return zlib.decompressobj(zlib.MAX_WBITS | 32)
 
 
-def _too_large() -> ProviderError:
-    return ProviderError(f"the answer is larger than {LARGEST_BODY >> 20} MiB")
+def _too_large(largest: int) -> ProviderError:
+    return ProviderError(
+        f"the answer is larger than {largest >> 20} MiB; `max_answer_mib` in the model's settings "
+        "allows more"
+    )

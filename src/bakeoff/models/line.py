@@ -9,6 +9,7 @@ from msgspec import Meta
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.http import HttpClient
+from bakeoff.models.intake import LARGEST_BODY
 from bakeoff.models.limits import LimitSettings
 from bakeoff.models.retry import RetryPolicy, with_retries
 
@@ -29,6 +30,7 @@ class LineSettings(LimitSettings, frozen=True):
     stream: bool = False
     keep_raw: bool = False
     omit: tuple[str, ...] = ()
+    max_answer_mib: Annotated[int, Meta(ge=1, le=2048)] = LARGEST_BODY >> 20
 
     @property
     def policy(self) -> RetryPolicy:
@@ -46,6 +48,7 @@ class Line:
 
     def __init__(self, client: HttpClient, settings: LineSettings, gate: Gate = OPEN) -> None:
         self.client = client
+        client.largest_body = settings.max_answer_mib << 20
         self._policy = settings.policy
         self._gate = gate
         if gate is not OPEN:

@@ -15,7 +15,7 @@ from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models import json_wire
 from bakeoff.models.faults import error_text
-from bakeoff.models.json_wire import count
+from bakeoff.models.json_wire import Counts, count
 from bakeoff.models.parameters import parameters_of, take_limit, take_stops, take_thinking
 from bakeoff.models.retry import TryAgain
 from bakeoff.models.tool_calls import arguments_of, tool_call
@@ -121,7 +121,7 @@ class Said(msgspec.Struct):
     tool_calls: list[Call] | None = None
 
 
-class Reply(msgspec.Struct):
+class Reply(Counts):
     """A whole answer, or one line of a stream; durations are in nanoseconds."""
 
     model: str | None = None
@@ -222,5 +222,6 @@ class Pieces:
             elapsed_s=max(elapsed_s - load_s, 0.0),
             first_token_s=None if first_token_s is None else max(first_token_s - load_s, 0.0),
             load_s=last.load_s,
+            flags=last.flags,
             raw=raw,
         )

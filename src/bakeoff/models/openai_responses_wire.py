@@ -11,7 +11,7 @@ from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models import json_wire
 from bakeoff.models.faults import fault_of
-from bakeoff.models.json_wire import count, string
+from bakeoff.models.json_wire import Counts, count, string
 from bakeoff.models.retry import TryAgain
 from bakeoff.models.tool_calls import tool_call
 
@@ -37,7 +37,7 @@ class Details(msgspec.Struct):
     reasoning_tokens: float | None = None
 
 
-class UsageCounts(msgspec.Struct):
+class UsageCounts(Counts):
     """Token counts."""
 
     input_tokens: float | None = None
@@ -121,6 +121,7 @@ def completion_of(reply: Reply) -> Completion:
         stop_reason=reason,
         model=well_formed(reply.model) if reply.model else None,
         usage=reply.usage.usage() if reply.usage else UNKNOWN_USAGE,
+        flags=reply.usage.flags if reply.usage else (),
     )
 
 

@@ -16,7 +16,7 @@ from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models import json_wire
 from bakeoff.models.faults import error_text, fault_of
-from bakeoff.models.json_wire import count
+from bakeoff.models.json_wire import Counts, count
 from bakeoff.models.retry import TryAgain
 from bakeoff.models.tool_calls import CallDrafts, tool_call
 
@@ -30,7 +30,7 @@ class Details(msgspec.Struct):
     cached_tokens: float | None = None
 
 
-class UsageCounts(msgspec.Struct):
+class UsageCounts(Counts):
     """Token counts; `cost` is what some providers bill."""
 
     prompt_tokens: float | None = None
@@ -160,6 +160,7 @@ def whole(reply: Reply) -> Completion:
         stop_reason="refusal" if part.refusal else _reason(stop_reason),
         model=well_formed(reply.model) if reply.model else None,
         usage=reply.usage.usage() if reply.usage else UNKNOWN_USAGE,
+        flags=reply.usage.flags if reply.usage else (),
     )
 
 
@@ -181,6 +182,7 @@ class Pieces:
         self._refused = False
         self._model: str | None = None
         self._usage = UNKNOWN_USAGE
+        self._flags: tuple[str, ...] = ()
         self.first_token_s: float | None = None
 
     @property
@@ -199,7 +201,7 @@ class Pieces:
             raise fault_of(event.error, "the stream broke")
         self._model = event.model or self._model
         if event.usage is not None:
-            self._usage = event.usage.usage()
+            self._usage, self._flags = event.usage.usage(), event.usage.flags
         for choice in event.choices or ():
             if not choice.index:  # with `n`, further choices come in between
                 self._add(choice, at_s)
@@ -243,4 +245,5 @@ class Pieces:
             usage=self._usage,
             elapsed_s=elapsed_s,
             first_token_s=self.first_token_s,
+            flags=self._flags,
         )

@@ -14,6 +14,7 @@ from bakeoff.core.ports import Kit
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
+from bakeoff.scorers.normal import word_count
 
 LABEL = "style heuristic: it never says whether an answer is right"
 
@@ -181,7 +182,7 @@ def evaluate_reasoning(
     `expected_indicators` are looked for and reported beside the metrics, which they do not change.
     """
     _check("reasoning", reasoning_type, custom_weights)
-    words = len(text.split())
+    words = word_count(text)
     short = len(text.strip()) < _SHORTEST
     exact = dict.fromkeys(WEIGHTS, 0.0) if short else _metrics(text.lower(), words, reasoning_type)
     overall = _overall(exact, custom_weights)

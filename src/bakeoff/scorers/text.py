@@ -16,7 +16,7 @@ from bakeoff.core.ports import Kit
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.scorers.normal import normal
+from bakeoff.scorers.normal import normal, single_spaced
 from bakeoff.scorers.target import as_text, expected_values
 
 _RUNAWAY = 200_000
@@ -55,7 +55,7 @@ class Exact:
         text = normal(text, ignore_case=self.ignore_case)
         if self.ignore_punctuation:
             marks = {ord(c): None for c in set(text) if category(c).startswith("P")}
-            text = " ".join(text.translate(marks).split())
+            text = single_spaced(text.translate(marks))
         return text
 
 

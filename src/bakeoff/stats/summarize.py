@@ -320,6 +320,7 @@ _FLAGS = {
     "cached": "came out of the cache and were not asked",
     "seed_ignored": "were given without their seed: the API takes none",
     "empty": "say nothing at all",
+    "usage_unreadable": "came with token counts that are no numbers: their usage is unknown",
 }
 
 
