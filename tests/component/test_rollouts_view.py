@@ -91,6 +91,8 @@ def _model(request: Request) -> str:
     asked = request.messages[-1].content
     if asked == "broken":
         raise ProviderError("the endpoint is gone")
+    if asked == "duel":
+        return "right" if request.parameters.get("name") == "good" else "wrong"
     return "right" if asked == "easy" or request.rollout == 0 else "wrong"
 
 
@@ -391,6 +393,15 @@ def test_the_summary_tells_models_tasks_and_runs_apart() -> None:
     assert "| one | complexity | 3.75 | 4 |" in text
     assert "| one | two | " in text
     assert "Verdict: no decision between one and two" in text
+
+
+def test_models_on_one_task_are_compared_over_its_rollouts_and_for_this_task_only() -> None:
+    view = _start(_brief(_task("duel", "duel"), rollouts=4, models=("good", "bad")))
+    text = (view.rollout.folder / "summary.md").read_text()
+    assert "not compared" not in text
+    assert "| good | bad | +0.875 | – | 0.029 | – | A is better on this task |" in text
+    assert "over its rollouts, and for this task only" in text
+    assert "Verdict: good is better than bad on this task, by 0.875" in text
 
 
 def test_one_model_has_nobody_to_be_compared_with() -> None:

@@ -66,7 +66,11 @@ def compare(
     return RunComparison(
         before=old.id,
         after=new.id,
-        contrasts=contrasts(_marks(old, plans[0]), _marks(new, plans[1]), couples),
+        contrasts=contrasts(
+            _marks(old, plans[0], shared=tasks_before & tasks_after),
+            _marks(new, plans[1], shared=tasks_before & tasks_after),
+            couples,
+        ),
         candidates_before=old.summary().candidates,
         candidates_after=new.summary().candidates,
         tasks=len(tasks_before & tasks_after),
@@ -76,9 +80,10 @@ def compare(
     )
 
 
-def _marks(run: Run, plan: Plan) -> Marks:
+def _marks(run: Run, plan: Plan, *, shared: set[str]) -> Marks:
     unchecked = {task.id for task in plan.tasks if not is_checked(task)}
-    return marks(run.rows(), unchecked=unchecked)
+    only = next(iter(shared)) if len(shared) == 1 else None
+    return marks(run.rows(), unchecked=unchecked, rollouts_of=only)
 
 
 def _couples(old: Plan, new: Plan) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.reports import decision
 from bakeoff.reports.in_words import Told, amount, counted, difference, p_value, score, sentence
 from bakeoff.stats.estimate import Interval
+from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import BY_SCORE, Pairwise
 from bakeoff.stats.summary import Group, Summary
@@ -65,8 +66,14 @@ def _of_none(summary: Summary, found: Pairwise) -> Answer:
 
 
 def _of_a_pair(pair: Pair) -> str:
-    tasks, by = counted(pair.tasks, "shared task"), difference(pair.difference)
-    text = f"On {tasks} {one_line(pair.first)} − {one_line(pair.second)} is {by}"
+    one_task = pair.unit == ROLLOUT
+    where = (
+        "Over the rollouts of this one task"
+        if one_task
+        else f"On {counted(pair.tasks, 'shared task')}"
+    )
+    by = difference(pair.difference)
+    text = f"{where} {one_line(pair.first)} − {one_line(pair.second)} is {by}"
     if pair.interval is not None:
         text += f", {_between(pair.interval, difference)}"
     text += f"; p {p_value(pair.p_holm, alone=False)} by {pair.test}."
@@ -74,7 +81,7 @@ def _of_a_pair(pair: Pair) -> str:
         ahead = pair.first if (pair.difference or 0.0) > 0 else pair.second
         worst = difference(pair.worst_difference)
         text += f" With these counted against {one_line(ahead)} it would be {worst}."
-    return text
+    return f"{text} It says nothing of other tasks." if one_task else text
 
 
 def _of_many(found: Pairwise) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.reports.in_words import amount, counted, rank_range
+from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import BY_SURE_SCORE, Pairwise
 
@@ -37,7 +38,7 @@ def remarks(found: Pairwise, shown: Sequence[Pair]) -> Iterator[str]:
     for reason, many in Counter(p.reason for p in found.pairs if p.p is None).items():
         yield f"{counted(many, 'pair')} not compared: {reason}"
     yield from _missing(found)
-    if tested and (found.passed_by_all or found.passed_by_none):
+    if tested and not _one_task(tested) and (found.passed_by_all or found.passed_by_none):
         yield (
             f"of {counted(found.tasks, 'task')}, everybody passes {found.passed_by_all} and "
             f"nobody passes {found.passed_by_none}: they separate no one"
@@ -67,6 +68,10 @@ def _only_the_interval_decides(pair: Pair) -> bool:
 
 def methods(tested: Sequence[Pair]) -> str:
     """Return on how many tasks pairs that were *tested* were compared, and by which tests."""
+    if _one_task(tested):
+        tests = " or ".join(dict.fromkeys(str(pair.test) for pair in tested))
+        pairs = counted(len(tested), "pair")
+        return f"on one task, over its rollouts, and for this task only; p by {tests}, for {pairs}"
     fewest, most = min(p.tasks for p in tested), max(p.tasks for p in tested)
     tasks = counted(most, "shared task") if fewest == most else f"{fewest} to {most:,} shared tasks"
     tests = " or ".join(dict.fromkeys(str(pair.test) for pair in tested))
@@ -93,7 +98,17 @@ def in_short(pair: Pair) -> str:
     """Return the verdict on a pair where a table calls them A and B."""
     if pair.better is None:
         return pair.verdict
-    return "A is better" if pair.better == pair.first else "B is better"
+    return f"{'A' if pair.better == pair.first else 'B'} is better{_where([pair])}"
+
+
+def _one_task(pairs: Sequence[Pair]) -> bool:
+    """Whether *pairs* were compared over the rollouts of a run's only task."""
+    return any(pair.unit == ROLLOUT for pair in pairs)
+
+
+def _where(pairs: Sequence[Pair]) -> str:
+    """Return what a verdict on *pairs* is limited to."""
+    return " on this task" if _one_task(pairs) else ""
 
 
 def verdict(found: Pairwise) -> str:
@@ -102,11 +117,11 @@ def verdict(found: Pairwise) -> str:
         return _of_two(found.pairs[0])
     first, many = found.ranks[0], len(found.ranks)
     if first.worst == 1:
-        return f"{one_line(first.candidate)} is the best of {many}"
+        return f"{one_line(first.candidate)} is the best of {many}{_where(found.pairs)}"
     may = [one_line(one.candidate) for one in found.ranks if one.best == 1]
     if len(may) == many or len(may) > _MOST_RANKS:
-        return f"{OPEN}: any of {len(may)} may be the best"
-    return f"{OPEN}: the best is one of {', '.join(may)}"
+        return f"{OPEN}: any of {len(may)} may be the best{_where(found.pairs)}"
+    return f"{OPEN}: the best{_where(found.pairs)} is one of {', '.join(may)}"
 
 
 def _of_two(pair: Pair) -> str:
@@ -115,4 +130,4 @@ def _of_two(pair: Pair) -> str:
         why = pair.verdict.removeprefix(OPEN)
         return f"{OPEN} between {names[0]} and {names[1]}{why}"
     better, worse = names if pair.better == pair.first else names[::-1]
-    return f"{better} is better than {worse}, by {amount(pair.difference or 0.0)}"
+    return f"{better} is better than {worse}{_where([pair])}, by {amount(pair.difference or 0.0)}"

@@ -9,6 +9,7 @@ from bakeoff.core.values import Json
 from bakeoff.reports.decision import methods
 from bakeoff.reports.in_words import amount, counted
 from bakeoff.stats.between_runs import Contrast, Moved
+from bakeoff.stats.one_task import ROLLOUT
 
 _MOST_TASKS = 8
 
@@ -60,4 +61,5 @@ def verdict(one: Contrast) -> str:
     if pair.better is None:
         return pair.verdict
     by = amount(pair.difference or 0.0)
-    return f"worse than before, by {by}" if one.worse else f"better than before, by {by}"
+    where = " on this task" if pair.unit == ROLLOUT else ""
+    return f"{'worse' if one.worse else 'better'} than before{where}, by {by}"

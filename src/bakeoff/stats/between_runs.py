@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.missing import bounds
+from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 
 BEFORE, AFTER = "before", "after"
@@ -22,6 +23,7 @@ class _Cell:
     n: int = 0
     total: float = 0.0
     faults: int = 0
+    rollouts: list[float] | None = None
 
     @property
     def mean(self) -> float:
@@ -32,8 +34,13 @@ Marks = Mapping[str, Mapping[str, _Cell]]
 """By candidate and task: how many scores, their sum, and how many trials faulted."""
 
 
-def marks(rows: Iterable[TrialRow], *, unchecked: Collection[str] = ()) -> Marks:
-    """Return what is recorded of a run; a fault on one of the *unchecked* tasks hides no score."""
+def marks(
+    rows: Iterable[TrialRow], *, unchecked: Collection[str] = (), rollouts_of: str | None = None
+) -> Marks:
+    """Return what is recorded of a run; a fault on one of the *unchecked* tasks hides no score.
+
+    Of the task *rollouts_of*, the only one that two runs share, every score is kept.
+    """
     found: dict[str, dict[str, _Cell]] = {}
     for row in rows:
         mine = found.setdefault(row.candidate_id, {})
@@ -43,6 +50,9 @@ def marks(rows: Iterable[TrialRow], *, unchecked: Collection[str] = ()) -> Marks
             cell.faults += faulted
             cell.n += row.score is not None
             cell.total += row.score or 0.0
+            if row.task_id == rollouts_of:
+                cell.rollouts = cell.rollouts or []
+                cell.rollouts += [] if row.score is None else [row.score]
     return found
 
 
@@ -82,14 +92,38 @@ def contrasts(
     """Compare each couple of a candidate before and one after, allowing for their number."""
     nothing: Mapping[str, _Cell] = {}
     columns = [(before.get(old, nothing), after.get(new, nothing)) for old, new in couples]
-    most = _MOST_SAMPLED // max(len(couples), 1)
-    pairs = decide(
-        [_compared(*both, level=level, most_sampled=most) for both in columns], level=level
+    alone = [_rollouts(*both) for both in columns]
+    pairs = (
+        compare_rollouts([both for both in alone if both is not None], level=level)
+        if alone and None not in alone
+        else _over_tasks(columns, level=level)
     )
     return tuple(
         _contrast(couple, both, pair)
         for couple, both, pair in zip(couples, columns, pairs, strict=True)
     )
+
+
+def _over_tasks(
+    columns: Sequence[tuple[Mapping[str, _Cell], Mapping[str, _Cell]]], *, level: float
+) -> tuple[Pair, ...]:
+    most = _MOST_SAMPLED // max(len(columns), 1)
+    return decide(
+        [_compared(*both, level=level, most_sampled=most) for both in columns], level=level
+    )
+
+
+def _rollouts(
+    old: Mapping[str, _Cell], new: Mapping[str, _Cell]
+) -> tuple[Rollouts, Rollouts] | None:
+    """Return the rollouts of the one task that two runs share, after and before; None without."""
+    kept = [
+        Rollouts(candidate=name, scores=sorted(cell.rollouts), faults=cell.faults)
+        for name, cells in ((AFTER, new), (BEFORE, old))
+        for cell in cells.values()
+        if cell.rollouts is not None
+    ]
+    return (kept[0], kept[1]) if len(kept) == 2 else None
 
 
 def _contrast(

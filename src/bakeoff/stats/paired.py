@@ -58,7 +58,8 @@ class TaskMeans:
 class Pair:
     """Two candidates compared; `reason` says why a part of it is None.
 
-    `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
+    The `unit` is the task; of a run with one task it is the rollout, and what is said holds for this
+    task only. `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
     better and worse. In an adaptive run, a pair that is `settled` needs no more trials.
 
     Of the trials on tasks that both were given, `faults` faulted. `worst_difference`, `worst_p` and
@@ -70,6 +71,7 @@ class Pair:
     second: str
     tasks: int
     left_out: int
+    unit: str = "task"
     won: int = 0
     lost: int = 0
     difference: float | None = None

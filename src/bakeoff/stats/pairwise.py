@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import Protocol
 
 from bakeoff.stats.missing import Bounds, bounds
+from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.paired_anytime import Drawn, compare_drawn, decide_drawn
 from bakeoff.stats.rankings import Placed, place
@@ -34,12 +35,14 @@ class Tallied(Protocol):
 class Seat:
     """A candidate with its scored tasks, by category and id; a task is in one category.
 
-    `faults` has the tasks of which trials faulted, with their number.
+    `faults` has the tasks of which trials faulted, with their number. `rollouts` are the scores of
+    a run's only task.
     """
 
     candidate: str
     tasks: Mapping[str, Mapping[str, Tallied]]
     faults: Mapping[str, int] = field(default_factory=dict)
+    rollouts: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,12 @@ def pairwise(
     if len(seats) < 2:
         return None
     table = _Table.of(seats, drawn.order if drawn else None)
-    pairs = _pairs(table.columns, level) if drawn is None else _drawn(table.columns, drawn, level)
+    if any(seat.rollouts is not None for seat in seats):
+        pairs = compare_rollouts(_couples(seats), level=level)
+    elif drawn is None:
+        pairs = _pairs(table.columns, level)
+    else:
+        pairs = _drawn(table.columns, drawn, level)
     tested = any(pair.p is not None for pair in pairs)
     return Pairwise(
         level=level,
@@ -89,6 +97,18 @@ def pairwise(
         reason=None if tested else "no two candidates have two scored tasks in common",
         ordered_by=BY_SURE_SCORE if any(c.bounds for c in table.columns) else BY_SCORE,
     )
+
+
+def _couples(seats: Sequence[Seat]) -> list[tuple[Rollouts, Rollouts]]:
+    given = [
+        Rollouts(
+            candidate=seat.candidate,
+            scores=seat.rollouts or (),
+            faults=sum(seat.faults.values()),
+        )
+        for seat in seats
+    ]
+    return list(combinations(given, 2))
 
 
 def _pairs(columns: Sequence[TaskMeans], level: float) -> tuple[Pair, ...]:

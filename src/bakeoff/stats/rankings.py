@@ -158,14 +158,19 @@ def _deals(n: int, m: int) -> _Deals:
     """Return every way to give *n* of *n* + *m* values to the first, or a seeded sample of them."""
     import numpy as np
 
-    if math.comb(n + m, n) <= _MOST_DEALS:
+    if can_count_deals(n, m):
         chosen = np.array(list(combinations(range(n + m), n)))
     else:
         order = np.random.default_rng(_SEED).random((_SHUFFLES, n + m)).argsort(axis=1)
         chosen = order[:, :n]
     masks = np.zeros((len(chosen), n + m))
     np.put_along_axis(masks, chosen, 1.0, axis=1)
-    return _Deals(masks, exact=math.comb(n + m, n) <= _MOST_DEALS)
+    return _Deals(masks, exact=can_count_deals(n, m))
+
+
+def can_count_deals(n: int, m: int) -> bool:
+    """Whether all ways to deal out *n* and *m* values are few enough to count: the p is exact."""
+    return math.comb(n + m, n) <= _MOST_DEALS
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -232,8 +237,9 @@ def _reason(ordered: Sequence[Measured], duels: Sequence[Duel], *, single: bool)
 
 def _least_p(ordered: Sequence[Measured]) -> float:
     """Return the smallest p that any two candidates with so many values could reach."""
-    return min(
-        (1 if len(a.values) != len(b.values) else 2)
-        / math.comb(len(a.values) + len(b.values), len(a.values))
-        for a, b in combinations(ordered, 2)
-    )
+    return min(least_p(len(a.values), len(b.values)) for a, b in combinations(ordered, 2))
+
+
+def least_p(n: int, m: int) -> float:
+    """Return the smallest p that *n* and *m* values could reach."""
+    return (1 if n != m else 2) / math.comb(n + m, n)

@@ -57,6 +57,7 @@ class _Tally:
     counts: dict[str, int] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)  # by task, of those that are checked
     unchecked: set[str] = field(default_factory=set)
+    rollouts: list[float] | None = None  # the scores of a plan's only task, one by one
     latency: "array[float]" = field(default_factory=lambda: array("d"))
     first_token: "array[float]" = field(default_factory=lambda: array("d"))
     input_tokens: int | None = None
@@ -93,6 +94,8 @@ class _Tally:
         task = self.tasks.get(task_id)
         if task is None:
             task = self.tasks[task_id] = _TaskTally()
+        if self.rollouts is not None:
+            self.rollouts.append(score)
         task.n += 1
         task.total += score
         task.squares += score * score
@@ -125,7 +128,11 @@ def summarize(
 
     An *adaptive* run has been looked at all along, and its numbers allow for that.
     """
-    tallies = _planned(plan)
+    tallies, tasks = _planned(plan), sum(1 for _ in plan.tasks)
+    if tasks == 1:
+        for mine in tallies.values():
+            for tally in mine.values():
+                tally.rollouts = []
     for row in rows:
         tallies[row.candidate_id][row.category or ""].add(row)
     drawn = _drawn(plan, adaptive)
@@ -141,7 +148,7 @@ def summarize(
     rollouts = plan.rollouts
     return Summary(
         run=run,
-        tasks=sum(1 for _ in plan.tasks),
+        tasks=tasks,
         rollouts=rollouts,
         buckets=_merged(c.total.buckets for c in candidates),
         candidates=candidates,
@@ -165,6 +172,11 @@ def _compared(
             candidate=c.id,
             tasks={name: t.tasks for name, t in tallies[c.id].items()},
             faults={task: n for t in tallies[c.id].values() for task, n in t.faults.items()},
+            # in order of size: the order in which trials ended makes no difference
+            rollouts=next(
+                (sorted(t.rollouts) for t in tallies[c.id].values() if t.rollouts is not None),
+                None,
+            ),
         )
         for c in plan.candidates
     ]
