@@ -35,6 +35,15 @@ class T(unittest.TestCase):
 if __name__ == "__main__":
     unittest.main()
 """
+PYTEST = """\
+import pytest
+import calc
+print('{"custom_metrics": {"imported": 1}}')
+@pytest.mark.parametrize("n", [1, 2])
+def test_add(n):
+    print('{"custom_metrics": {"called": %d}}' % n)
+    assert calc.add(n, 2) == n + 2
+"""
 PLAIN = "import calc\nassert calc.add(1, 2) == 3\nprint('fine')\n"
 SHELL = "python3 -c 'import calc; print(calc.add(1, 2))' | grep -qx 3\n"
 
@@ -84,6 +93,7 @@ def scored(folder: Path, scorer: Rubrics, work: str = RIGHT, **roles: Judge) -> 
     ("path", "content"),
     [
         ("evaluation/test_add.py", UNIT),
+        ("tests/test_add_more.py", PYTEST),
         ("evaluation/check.py", PLAIN),
         ("check.sh", SHELL),
         ("deep/er/check", "#!/bin/sh\n" + SHELL),
@@ -178,6 +188,13 @@ def test_custom_metrics_are_printed_or_written_and_change_no_score(tmp_path: Pat
     assert given.details["custom_metrics"] == {"lines": 3, "speed": 1.5}
 
 
+@pytest.mark.parametrize("work", [RIGHT, "true"], ids=["passes", "fails"])
+def test_custom_metrics_that_a_pytest_script_prints_are_kept(tmp_path: Path, work: str) -> None:
+    given = scored(tmp_path, rubrics(script("test_add.py", PYTEST)), work)
+    assert given.value == float(work == RIGHT)
+    assert given.details["custom_metrics"] == {"imported": 1, "called": 2}
+
+
 def test_scripts_do_not_meet(tmp_path: Path) -> None:
     scorer = rubrics(script("a.sh", "touch left /tmp/left\n"), script("b.sh", "test ! -e left\n"))
     assert scored(tmp_path, scorer).value == 1.0
@@ -195,7 +212,6 @@ def test_a_script_of_the_repository_is_as_it_was(tmp_path: Path) -> None:
     [
         (script("nowhere.sh"), "nowhere.sh is not there"),
         (script("a.sh", "no-such-program\n"), "could not be started"),
-        (script("test_a.py", "def test_a():\n    pass\n"), "No module named 'pytest'"),
         (script("a.zz", "not a program"), "could not be started"),
     ],
 )
@@ -204,6 +220,25 @@ def test_a_script_that_cannot_run_is_a_fault_and_no_0(
 ) -> None:
     with pytest.raises(ScorerError, match=why):
         scored(tmp_path, rubrics(one))
+
+
+def checked(folder: Path, scorer: Rubrics) -> None:
+    """Ask whether the box of an agent has what the scorer needs."""
+    task = workspace_task(tree(write(folder / "repo", CALC)))
+
+    async def run() -> None:
+        async with open_bench(folder / "cache", isolating()) as bench:
+            room = bench.room(task, label="t", gateway=None, mounts=(), environment={})
+            async with room as opened:
+                await scorer.check_box(opened.box)
+
+    asyncio.run(run())
+
+
+def test_what_a_box_lacks_is_known_before_an_agent_works_in_it(tmp_path: Path) -> None:
+    checked(tmp_path, rubrics(script("test_a.py", PYTEST), script("a.sh", SHELL)))
+    with pytest.raises(ScorerError, match=r"no 'php'.*Dockerfile.*`box.setup`"):
+        checked(tmp_path, rubrics(script("a.py", PLAIN), script("a.php", "<?php")))
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bakeoff import api
 from bakeoff.core.boxes import Sandbox
 from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.outcome import Request
 from bakeoff.core.record import Score
-from bakeoff.core.task import Message, Task
+from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.workspace import Tree
 from bakeoff.sandboxes.local import Local
 from bakeoff.scorers.tests import Tests as HiddenTests
+from bakeoff.scorers.tests_preflight import refuse_pytest
 from support.workspaces import (
     changed_by,
     isolating,
@@ -225,7 +229,6 @@ def test_the_projects_own_visible_tests_are_as_they_were(grader: Grader) -> None
     ("scorer", "why"),
     [
         (running("unittest", command="no-such-python"), "could not be started.*no-such-python"),
-        (running("pytest", environment={}), "No module named 'pytest'.*install it"),
         (running("pytest", paths=("tests/test_other.py",)), "test_other.py is not there"),
         (running("unittest", paths=("src",)), "no test was found in src"),
         (running("pytest", paths=("src",)), "no test was found in src"),
@@ -242,6 +245,53 @@ def test_a_runner_that_cannot_run_is_a_fault_and_never_0(
     task = grader.task(HIDDEN["pytest"], {**BROKEN, "src/a.py": "", "slow/test_a.py": slow})
     with pytest.raises(ScorerError, match=f"(?s){why}"):
         grader.score(scorer, task, RIGHT)
+
+
+@pytest.mark.parametrize("make", [isolating, Local], ids=["bubblewrap", "local"])
+def test_where_the_box_has_no_pytest_the_one_that_bakeoff_brings_runs_the_tests(
+    grader: Grader, make: type
+) -> None:
+    task = grader.task(HIDDEN["pytest"])
+    scorer = running("pytest", environment={})
+    assert grader.score(scorer, task, RIGHT, make()).value == 1.0
+    wrong = grader.score(scorer, task, RIGHT.replace("+", "*"), make())
+    assert wrong.value == 0.0
+    assert "test_small: failed" in wrong.explanation
+
+
+@pytest.mark.parametrize(
+    ("version", "why"), [((3, 8), "brings needs Python 3.11 or later, not 3.8"), ((3, 11), None)]
+)
+def test_a_python_that_is_too_old_for_the_pytest_that_is_brought_is_told(
+    version: tuple[int, int], why: str | None
+) -> None:
+    if why is None:
+        refuse_pytest("tests", version)
+        return
+    with pytest.raises(ScorerError, match=f"{why}.*`box.setup`"):
+        refuse_pytest("tests", version)
+
+
+def test_no_agent_runs_where_its_box_cannot_run_the_tests(tmp_path: Path) -> None:
+    repo = tree(write(tmp_path / "repo", BROKEN))
+    spec = ScorerSpec(
+        name="tests",
+        settings={"runner": "pytest", "paths": ["tests"], "command": "no-such-python"},
+    )
+    task = replace(workspace_task(repo), scorers=(spec,))
+    asked: list[Request] = []
+
+    def model(request: Request) -> str:
+        asked.append(request)
+        return "done"
+
+    done = api.run([task], models=[model], agents=["shell"], sandbox="bubblewrap", output=tmp_path)
+    (record,) = done.trials()
+    assert record.attempt.fault is not None
+    assert record.attempt.fault.boundary == "scorer"
+    assert "no-such-python" in record.attempt.fault.message
+    assert not record.attempt.scorable
+    assert asked == []
 
 
 def test_a_command_is_judged_by_its_exit_code(grader: Grader) -> None:

@@ -172,13 +172,13 @@ def test_what_cannot_be_run_is_a_fault_of_its_own_and_the_others_go_on() -> None
     write_prepared(prepared / "no_commit", repo={"git_url": "r", "start_commit_sha": "0" * 40})
     write_repo(prepared / "no_commit" / "r")
     write_prepared(
-        prepared / "needs_pytest",
+        prepared / "needs_php",
         evaluation={
             "rubrics": [RUBRIC],
-            "test_scripts": [{**SCRIPT, "content": "import pytest\n\ndef test_a():\n    pass\n"}],
+            "test_scripts": [{**SCRIPT, "path": "check.php", "content": "<?php exit(0);"}],
         },
     )
-    names = ("no_meta", "bad_json", "no_commit", "needs_pytest", "gone", "task_1")
+    names = ("no_meta", "bad_json", "no_commit", "needs_php", "gone", "task_1")
     ended = _script("run", _config("broken", *(_entry(name, "good") for name in names)))
     assert ended.code == 3
     found = {r["task_id"]: r for r in _results("broken")}
@@ -190,13 +190,14 @@ def test_what_cannot_be_run_is_a_fault_of_its_own_and_the_others_go_on() -> None
         "no_meta": "prepared/no_meta/tb_meta.json is not there",
         "bad_json": "prepared/bad_json/tb_meta.json:1: not valid JSON",
         "no_commit": "prepared/no_commit/r has no commit 0000",
-        "needs_pytest": "pytest",
+        "needs_php": "the box has no 'php'",
         "gone": "prepared/gone: there is no such folder",
     }.items():
         assert said in found[name]["fault"]["message"], found[name]["fault"]
         log = Path(found[name]["run_dir"]) / "logs/eval.log"
         assert said in log.read_text()
         assert said in ended.out
+    assert not Path(found["needs_php"]["run_dir"], "artifacts/transcript.jsonl").exists()
     assert "✗ 1 of 6 tasks completed, 5 could not be run" in ended.out
 
 

@@ -98,3 +98,24 @@ def test_no_override_and_no_overlay_of_the_repository_brings_them_in_either() ->
     (line,) = [line for line in ended.out.splitlines() if "not laid into the box" in line]
     for name in ("overlay_repo_files/notes.md", "overrides.json: deep/notes.md"):
         assert name in line
+
+
+def test_its_pytest_scripts_run_where_bubblewrap_is_all_there_is() -> None:
+    bubblewrap().require()
+    Path("bench.toml").write_text(
+        Path("bench.toml").read_text().replace(PROBE, "ls -a / /opt; env")
+    )
+    ended = _script("run", "bench.toml", SANDBOX_BACKEND="bubblewrap")
+    assert ended.code == 0, ended.out + ended.err
+    found = json.loads(Path(_result()["run_dir"], "evaluation_results.json").read_text())
+    assert {path: test["success"] for path, test in found["test_results"].items()} == {
+        "tests/test_task_completion.py": True,
+        "tests/test_code_runs.py": True,
+    }
+    assert found["custom_metrics"] == {"files": 1}
+    assert "pytest" not in _seen_by_the_agent().lower()
+    for command in ("summarize", "eval"):
+        again = _script(command, "bench", "--latest")
+        assert again.code == 0, again.out + again.err
+        assert "| task | model | run | unit | lm | tokens | tools |" in again.out
+    assert _result()["score"] == 1.0

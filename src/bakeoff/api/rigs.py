@@ -221,6 +221,7 @@ class SharedRigs:
         self.checkpoints: Checkpoints | None = None
         self._models: dict[str, Model] = {}
         self._scorers: dict[str, Scorer] = {}
+        self._checked: set[str] = set()
         self._of_task: dict[str, tuple[Scorer, ...]] = {}
         self._seats: dict[str, tuple[Agent, Model]] = {}
         self._blocking: list[BlockingAgent] = []
@@ -278,6 +279,7 @@ class SharedRigs:
             role_tariffs=self._role_tariffs,
             site=self._sites.get(trial.candidate.digest),
             checkpoints=self.checkpoints,
+            checked=self._checked,
         )
 
     def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:

@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bakeoff._lib.noun import noun
-from bakeoff.core.boxes import Bench, GatewayAddress, Mount, Room
+from bakeoff.core.boxes import Bench, Box, GatewayAddress, Mount, Room
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
 from bakeoff.core.checkpoint import Checkpoint, Checkpoints
 from bakeoff.core.errors import BakeoffError
@@ -93,6 +93,14 @@ class Scorer(Protocol):
     async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score: ...
 
 
+@runtime_checkable
+class ChecksBox(Protocol):
+    """A scorer that can tell beforehand that a box lacks what it grades with."""
+
+    async def check_box(self, box: Box) -> None:
+        """Raise ScorerError where *box*, which no agent has seen yet, cannot be graded in."""
+
+
 @noun
 class Site:
     """Where workspace tasks are done: the bench, and what the agent's box needs of the host.
@@ -109,7 +117,8 @@ class Site:
 class Rig:
     """The live parts of one trial. Scorers stand in the order of the task's specs.
 
-    Tariffs say what the model and the roles charge; one that is missing is unknown.
+    Tariffs say what the model and the roles charge; one that is missing is unknown. `checked` holds
+    the digests of tasks whose box is known to have what their scorers need.
     """
 
     agent: Agent
@@ -120,6 +129,7 @@ class Rig:
     role_tariffs: Mapping[str, Tariff] = field(default_factory=dict)
     site: Site | None = None
     checkpoints: Checkpoints | None = None
+    checked: set[str] = field(default_factory=set)
 
 
 class Rigs(Protocol):

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bakeoff._lib.clock import monotonic
-from bakeoff.core.errors import SandboxError
+from bakeoff.core.boxes import Room
+from bakeoff.core.errors import SandboxError, ScorerError
 from bakeoff.core.events import Listener, TrialSpent
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Door, Kit, Site
+from bakeoff.core.ports import ChecksBox, Door, Kit, Rig
+from bakeoff.core.task import Task
 from bakeoff.engine.contained import contained
 from bakeoff.engine.meter import Meter
 
@@ -22,7 +24,7 @@ Solve = Callable[[Kit], Awaitable[Outcome]]
 
 async def solve_in_room(
     trial: Trial,
-    site: Site | None,
+    rig: Rig,
     solve: Solve,
     *,
     kit: Kit,
@@ -31,11 +33,12 @@ async def solve_in_room(
     phases: dict[str, float],
     tell: Listener,
 ) -> Outcome:
-    """Return what *solve* left in a room of *site*, with its change; *phases* learns the times.
+    """Return what *solve* left in a room of the rig's site, with its change; *phases* learns the times.
 
     A question that the endpoint failed to answer, and that nobody repeated with success, is the
     endpoint's fault and not a result: a program in a box may well carry on without it.
     """
+    site = rig.site
     if site is None:
         raise SandboxError(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
@@ -54,6 +57,7 @@ async def solve_in_room(
                     environment=trial.candidate.agent.environment,
                 )
             )
+        await _check_box(rig, task, room)
         phases["set-up"] = monotonic() - began
         door = None
         if site.gateway is not None:
@@ -77,6 +81,17 @@ async def solve_in_room(
         interventions=left.interventions or journal.interventions,
         change=change,
     )
+
+
+async def _check_box(rig: Rig, task: Task, room: Room) -> None:
+    """Raise where the box of *task* lacks what its scorers need: better now than after the work."""
+    if task.digest in rig.checked:
+        return
+    for scorer in rig.scorers:
+        if isinstance(scorer, ChecksBox):
+            with contained(ScorerError, "the box could not be checked"):
+                await scorer.check_box(room.box)
+    rig.checked.add(task.digest)
 
 
 async def heeding(door: Door, work: Awaitable[T]) -> T:

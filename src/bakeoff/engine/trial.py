@@ -140,7 +140,7 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
 
     course.outcome = await solve_in_room(
         trial,
-        rig.site,
+        rig,
         solve,
         kit=kit,
         journal=course.journal,

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bakeoff.core.boxes import CleanRoom, Command
+from bakeoff.core.boxes import Box, CleanRoom, Command
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Kit
@@ -14,7 +14,15 @@ from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.scorers.clean_room import inside, is_inside, last_lines, open_clean_room, workspace_of
 from bakeoff.scorers.judge import Judge
-from bakeoff.scorers.rubrics_script import METRICS_FILE, how_to_run, metrics_in
+from bakeoff.scorers.rubrics_script import (
+    METRICS_FILE,
+    how_to_run,
+    is_python,
+    metrics_in,
+    program_of,
+)
+from bakeoff.scorers.tests import Tests
+from bakeoff.scorers.tests_preflight import brought_mounts, check_programs, check_python
 
 _MOST_SCRIPT_OUTPUT = 50_000
 
@@ -97,6 +105,15 @@ class Rubrics:
         if self.test_scripts:
             workspace_of(task, "rubrics")
 
+    async def check_box(self, box: Box) -> None:
+        """Raise, before an agent starts in *box*, where it cannot run one of the scripts."""
+        ways = [self._way(script, await _content(box, script)) for script in self.test_scripts]
+        if any(way.runner for way in ways):
+            pytest = any(way.runner == "pytest" for way in ways)
+            await check_python(box, scorer="rubrics", pytest=pytest, environment=self.environment)
+        programs = (program_of(script.path) for script in self.test_scripts)
+        await check_programs(box, filter(None, programs), scorer="rubrics")
+
     async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
         """Run every script, ask the judge for what is left, and weigh it all."""
         results = [await self._run(script, task, outcome, kit) for script in self.test_scripts]
@@ -124,10 +141,13 @@ class Rubrics:
     async def _run(self, script: TestScript, task: Task, outcome: Outcome, kit: Kit) -> _Result:
         workspace = workspace_of(task, "rubrics")
         protected = tuple(inside(workspace, path) for path in (script.path, METRICS_FILE))
-        opened = open_clean_room(task, outcome, kit, scorer="rubrics", protected=protected)
+        mounts = await brought_mounts() if is_python(script.path) else ()
+        opened = open_clean_room(
+            task, outcome, kit, scorer="rubrics", protected=protected, mounts=mounts
+        )
         async with opened as room:
             content = await _placed(room, script)
-            way = how_to_run(script.path, content, time_s=self.time_s, environment=self.environment)
+            way = self._way(script, content)
             score = await way.score_in(room, workspace)
             printed = str(score.details.get("output", ""))
             written = await room.box.run(Command(argv=("cat", METRICS_FILE), time_s=30.0))
@@ -143,6 +163,17 @@ class Rubrics:
                 metrics=metrics,
                 undone=room.undone,
             )
+
+    def _way(self, script: TestScript, content: str) -> Tests:
+        return how_to_run(script.path, content, time_s=self.time_s, environment=self.environment)
+
+
+async def _content(box: Box, script: TestScript) -> str:
+    """Return what the script says; nothing where it is not in *box*, or not yet."""
+    if script.content is not None:
+        return script.content
+    ran = await box.run(Command(argv=("cat", "--", script.path), time_s=60.0))
+    return ran.output if ran.code == 0 else ""
 
 
 async def _placed(room: CleanRoom, script: TestScript) -> str:

@@ -25,7 +25,7 @@ def how_to_run(path: str, content: str, *, time_s: float, environment: Mapping[s
 
     A file of test functions that is only executed would pass without running any of them.
     """
-    if PurePosixPath(path).suffix != ".py":
+    if not is_python(path):
         return Tests(command=_command(path), time_s=time_s, environment=environment)
     runner: Runner = "pytest"
     if not _TEST.search(content):
@@ -33,6 +33,17 @@ def how_to_run(path: str, content: str, *, time_s: float, environment: Mapping[s
     elif _UNITTEST.search(content) and not _PYTEST.search(content):
         runner = "unittest"
     return Tests(runner=runner, paths=(path,), time_s=time_s, environment=environment)
+
+
+def is_python(path: str) -> bool:
+    """Whether the script at *path* is run by Python."""
+    return PurePosixPath(path).suffix == ".py"
+
+
+def program_of(path: str) -> str | None:
+    """Return the program that a box must have to run the script at *path*; sh is everywhere."""
+    program = _PROGRAMS.get(PurePosixPath(path).suffix)
+    return None if program == "bash" else program
 
 
 def _command(path: str) -> str:

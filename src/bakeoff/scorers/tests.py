@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from bakeoff._lib.untrusted import one_line
-from bakeoff.core.boxes import CleanRoom, Command, Ran
+from bakeoff.core.boxes import Box, CleanRoom, Command, Ran
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Kit
@@ -17,6 +17,7 @@ from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Workspace
+from bakeoff.scorers import brought_pytest
 from bakeoff.scorers.clean_room import (
     inside,
     is_inside,
@@ -26,6 +27,7 @@ from bakeoff.scorers.clean_room import (
     shortened,
     workspace_of,
 )
+from bakeoff.scorers.tests_preflight import REMEDY, brought_mounts, check_python
 from bakeoff.scorers.tests_report import MARK, Report, counts, read_report, signed
 
 Runner = Literal["pytest", "unittest", "python", "script"]
@@ -54,7 +56,8 @@ class Tests:
     be skipped. A solution that ends the run early scores 0.
 
     A runner that cannot run is a fault and never a 0: no Python, no pytest, no tests, or a run that
-    is not over after `time_s`. So is a `command` that the shell cannot start (126, 127).
+    is not over after `time_s`. So is a `command` that the shell cannot start (126, 127). Where the
+    box's own Python (3.11 or later) has no pytest, the one that is installed with Bakeoff is used.
 
     The tests run the agent's code in their own process. That process can neither write the report
     nor be the one whose exit code counts, settings and plugins in the workspace are not heard, and
@@ -106,9 +109,23 @@ class Tests:
         """Run the tests on the outcome's change."""
         workspace = workspace_of(task, "tests")
         protected = tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
-        opened = open_clean_room(task, outcome, kit, scorer="tests", protected=protected)
+        mounts = await brought_mounts() if self.runner == "pytest" else ()
+        opened = open_clean_room(
+            task, outcome, kit, scorer="tests", protected=protected, mounts=mounts
+        )
         async with opened as room:
             return await self.score_in(room, workspace)
+
+    async def check_box(self, box: Box) -> None:
+        """Raise, before an agent starts in *box*, where its Python cannot run these tests."""
+        if not self._script:
+            await check_python(
+                box,
+                scorer="tests",
+                command=self.command,
+                pytest=self.runner == "pytest",
+                environment=self.environment,
+            )
 
     async def score_in(self, room: CleanRoom, workspace: Workspace) -> Score:
         """Run the tests in a clean room that is open already."""
@@ -141,7 +158,7 @@ class Tests:
         if not said:
             raise ScorerError(
                 f"scorer 'tests': Python could not be started with {self.command or 'python3'!r} "
-                f"({_how(ran)}); {last_lines(output)}"
+                f"({_how(ran)}); {last_lines(output)}; {REMEDY}"
             )
         details = self._details(room, ran, output)
         report = read_report(said[-1]) if len(said) == 2 else None
@@ -170,7 +187,11 @@ class Tests:
         start = f'exec {self.command or "python3"} "$@"'
         return Command(
             argv=("sh", "-c", start, "sh", *arguments, json.dumps(wanted)),
-            environment={**self.environment, "PYTHONDONTWRITEBYTECODE": "1"},
+            environment={
+                **self.environment,
+                **(brought_pytest.environment() if self.runner == "pytest" else {}),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
             time_s=self.time_s,
             stdin=secret,
             most_output=_MOST_RAW,
@@ -180,8 +201,7 @@ class Tests:
         """Raise where the tests never got as far as the agent's work."""
         if report.cannot is not None:
             raise ScorerError(
-                f"scorer 'tests': {self.runner} could not be run ({report.cannot}); install it in "
-                "the image, with the set-up, or name another Python in `command`"
+                f"scorer 'tests': {self.runner} could not be run ({report.cannot}); {REMEDY}"
             )
         if report.missing:
             raise ScorerError(

@@ -75,8 +75,11 @@ class Plugin:
         self._tell(collected=[item.nodeid for item in session.items])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Tell what could not be collected."""
-        if report.outcome != "passed":
+        """Tell what could not be collected; print what a file printed when it was imported."""
+        if report.outcome == "passed":
+            printed = "".join(text for title, text in report.sections if "stdout" in title)
+            sys.stdout.write(f"\n{printed}" if printed else "")
+        else:
             text = report.longreprtext[-MOST_TEXT:]
             self._tell(uncollected=report.nodeid, how=report.outcome, text=text)
 
@@ -89,7 +92,11 @@ class Plugin:
 def run_pytest(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int:
     """Run the files with pytest, without any of the workspace's settings, and return its code."""
     everywhere = sys.path[:]
+    brought = os.environ.pop("BAKEOFF_PYTEST", None)
     sys.path[:] = outside(wanted["workdir"][0])
+    if brought and sys.version_info >= (3, 11) and util.find_spec("pytest") is None:
+        everywhere.append(brought)  # last: what the box has of its own goes before
+        sys.path.append(brought)
     try:
         import pytest
     except ImportError as error:
@@ -106,7 +113,7 @@ def run_pytest(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int:
         "-o",
         "addopts=",
     ]
-    arguments = [*own, "-q", *wanted["options"], *wanted["paths"]]
+    arguments = [*own, "-q", "-rP", *wanted["options"], *wanted["paths"]]
     return int(pytest.main(arguments, plugins=[Plugin(tell)]))
 
 
