@@ -101,10 +101,14 @@ def silence(*, lasting_s: float = 3.0) -> Iterator[bytes]:
 class Loopback:
     """The server; `requests` is everything it was asked, in order.
 
-    With a *certificate* (a PEM file that holds the key too) it speaks TLS.
+    With a *certificate* (a PEM file that holds the key too) it speaks TLS; with *gets*, GET requests
+    are answered as well.
     """
 
-    def __init__(self, answer: Answerer | None = None, *, certificate: Path | None = None) -> None:
+    def __init__(
+        self, answer: Answerer | None = None, *, certificate: Path | None = None, gets: bool = False
+    ) -> None:
+        self.gets = gets
         self.answer = answer or (lambda asked: chat(asked.prompt))
         self.requests: list[Asked] = []
         self.in_flight = 0
@@ -170,6 +174,12 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: "_Server"
+
+    def do_GET(self) -> None:
+        if self.server.loopback.gets:
+            self.do_POST()
+        else:
+            self.send_error(501)
 
     def do_POST(self) -> None:
         loopback = self.server.loopback

