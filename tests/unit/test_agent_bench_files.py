@@ -105,7 +105,7 @@ def test_a_case_with_data_hides_the_truth_and_shows_the_datasets(tmp_path: Path)
     write_case(tmp_path / "bench", "d", data=True, gatekeeper_reference="the plan")
     (tmp_path / "bench" / "meta_info" / "benchmark_list.json").unlink()
     write_base(tmp_path, "http://127.0.0.1:9/v1")
-    write_agent(tmp_path, "one", "http://127.0.0.1:9/v1")
+    write_agent(tmp_path, "one", "http://127.0.0.1:9/v1", run_code=True)
     (task,) = read_bench(tmp_path / "base_config.toml").brief.tasks
     assert task.workspace is not None
     assert [tree.at for tree in task.workspace.shown] == ["/app/datasets"]
@@ -268,7 +268,7 @@ def test_the_samples_are_valid_also_with_every_comment_taken_away(
             path.write_text(sample.replace('"examples/', f'"{ROOT}/examples/')
                             .replace('dataset_dir = "datasets"', ""))  # fmt: skip
             agent = tmp_path / "one.toml"
-            agent.write_text('model = "gpt-5"')
+            agent.write_text('model = "gpt-5"\nrun_code = true')
             assert read_bench(path, agent).brief.tasks
         else:
             agent = tmp_path / "two.toml"

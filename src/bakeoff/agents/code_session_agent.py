@@ -41,6 +41,7 @@ class CodeSessionAgent:
     cell_s: float = 120.0
     most_output: int = 12_000
     python: str = "python3"
+    system_prompt: str | None = None
     _sessions: WeakKeyDictionary[Journal, CodeSession] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
@@ -71,7 +72,9 @@ class CodeSessionAgent:
         async def look(code: str) -> str:
             return (await session.run(code)).shown()
 
-        ended = await _CODE.use(task, kit, journal, look, steps=self.steps)
+        ended = await _CODE.prompted(self.system_prompt).use(
+            task, kit, journal, look, steps=self.steps
+        )
         return Outcome(
             answer=ended.last.text if ended.last else "",
             transcript=tuple(journal.messages),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bakeoff.agents.system_prompt import prompted
 from bakeoff.agents.task_fit import refuse_files_only
 from bakeoff.core.outcome import Outcome, Request
 from bakeoff.core.ports import Kit
@@ -12,8 +13,11 @@ from bakeoff.core.task import Message, Task
 class Direct:
     """Sends the task's messages as they are and takes the answer as it comes.
 
-    Tools that the model calls are not run: the calls are what it answered.
+    Tools that the model calls are not run: the calls are what it answered. A `system_prompt` comes
+    before everything else.
     """
+
+    system_prompt: str | None = None
 
     def check(self, task: Task) -> None:
         """Refuse a task that is graded by its files alone."""
@@ -23,11 +27,11 @@ class Direct:
         """Ask once."""
         completion = await kit.model.complete(
             Request(
-                messages=task.messages,
+                messages=prompted(task.messages, self.system_prompt),
                 parameters=task.parameters,
                 api_type=task.api_type,
                 rollout=kit.rollout,
-                prompt=task.prompt,
+                prompt=None if self.system_prompt else task.prompt,
             )
         )
         reply = Message(

@@ -7,7 +7,7 @@ instead, so that any model can take part.
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.errors import ProviderError
@@ -39,6 +39,12 @@ class OneTool:
     argument: str
     fenced: re.Pattern[str]
     nudge: str | None = None
+
+    def prompted(self, system_prompt: str | None) -> "OneTool":
+        """Return the same tool, told of behind a system prompt of somebody's own."""
+        if not system_prompt:
+            return self
+        return replace(self, system=f"{system_prompt}\n\n{self.system}")
 
     async def use(self, task: Task, kit: Kit, journal: Journal, look: Look, *, steps: int) -> Ended:
         """Let the model use the tool at most *steps* times; *look* runs a text and says what came."""

@@ -45,6 +45,7 @@ class Shell:
     steps: int = 50
     command_s: float = 120.0
     most_output: int = 12_000
+    system_prompt: str | None = None
 
     def check(self, task: Task) -> None:
         """Refuse a task without files to work on."""
@@ -66,7 +67,9 @@ class Shell:
             raise SandboxError("agent 'shell' was given no box to work in")
         journal = kit.journal
         look = partial(self._look, kit.room.box, workspace.start, journal)
-        ended = await _COMMANDS.use(task, kit, journal, look, steps=self.steps)
+        ended = await _COMMANDS.prompted(self.system_prompt).use(
+            task, kit, journal, look, steps=self.steps
+        )
         return Outcome(
             answer=next((m.content for m in reversed(journal.messages) if m.content), ""),
             transcript=tuple(journal.messages),

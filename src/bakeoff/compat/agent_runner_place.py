@@ -1,12 +1,13 @@
 """Where an agent benchmark keeps its results, logs and checkpoints: a folder each for every run."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from bakeoff._lib.names import safe_name
-from bakeoff.config.agent_bench_file import BenchmarkTable
+from bakeoff.config.agent_bench_file import DEFAULT_CHECKPOINTS, BenchmarkTable
 from bakeoff.core.errors import UsageError
 from bakeoff.stores.folders import INNER
 from bakeoff.stores.sqlite import LEDGER
@@ -18,12 +19,16 @@ _LETTERS = ("", *"bcdefghijklmnopqrstuvwxyz")
 
 @dataclass(frozen=True, kw_only=True)
 class BenchRun:
-    """One run: its name, and the three folders that it writes to."""
+    """One run: its name, and the three folders that it writes to.
+
+    `checkpoints_of` has the agents whose conversations are saved somewhere else.
+    """
 
     name: str
     results: Path
     logs: Path
     checkpoints: Path
+    checkpoints_of: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -53,7 +58,8 @@ class BenchRun:
     def checkpoint(self, agent: str, case: str, rollout: int = 0) -> Path:
         """The conversation as it stands after its last turn."""
         name = _file_name(case, rollout)
-        return self.checkpoints / self.name / f"agent_{safe_name(agent)}" / f"{name}.json"
+        folder = self.checkpoints_of.get(agent, self.checkpoints)
+        return folder / self.name / f"agent_{safe_name(agent)}" / f"{name}.json"
 
     def result(self, agent: str) -> Path:
         """The results of one agent."""
@@ -69,7 +75,7 @@ def _at(table: BenchmarkTable, name: str) -> BenchRun:
         name=name,
         results=Path(table.results or table.result_path or "results"),
         logs=Path(table.log_path),
-        checkpoints=Path(table.checkpoint_path),
+        checkpoints=Path(table.checkpoint_path or DEFAULT_CHECKPOINTS),
     )
 
 

@@ -5,7 +5,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bakeoff._lib.clock import now
@@ -46,6 +46,8 @@ class Session:
         table = bench.base.benchmark
         before = runs_of(table)
         run = new_run(table, now()) if self.resume is None else find_run(table, self.resume)
+        elsewhere = {a.id: a.checkpoints for a in bench.agents if a.checkpoints is not None}
+        run = replace(run, checkpoints=Path(bench.base.checkpoints), checkpoints_of=elsewhere)
         try:
             with _logging(run.main_log, self.log_level):
                 if self.resume is None and before and _was_cut(before[-1]):

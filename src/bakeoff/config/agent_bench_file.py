@@ -14,6 +14,7 @@ Text = Annotated[str, Meta(min_length=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 
 DEFAULT_AGENTS = "agent_configs/"
+DEFAULT_CHECKPOINTS = "checkpoints"
 SAMPLE_AGENT = "sample_agent_config.toml"
 BARE_MODEL = ("base-agent", "pure-model", "direct")
 
@@ -31,12 +32,8 @@ class SeatTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     rpm: Positive | None = None
     adaptive_rate_limit: bool | None = None
     run_code: bool | None = None
-
-
-class RoleTable(SeatTable, kw_only=True):
-    """The instructor or the supervisor."""
-
-    system_prompt: Text | None = None
+    system_prompt: str | None = None
+    checkpoint_path: str | None = None
 
 
 class BenchmarkTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -45,7 +42,7 @@ class BenchmarkTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     benchmark_dir: Text | None = None
     benchmark_path: Text | None = None
     dataset_dir: Text | None = None
-    checkpoint_path: Text = "checkpoints"
+    checkpoint_path: Text | None = None
     results: Text | None = None
     result_path: Text | None = None
     log_path: Text = "logs"
@@ -53,6 +50,7 @@ class BenchmarkTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     test_cases: list[Text] | None = None
     max_turns: Count = 20
     user_type: Literal["user", "shard_user"] = "user"
+    interaction_type: Literal["default"] = "default"
     rollouts: Count = 1
     agent_config: Text = DEFAULT_AGENTS
 
@@ -60,21 +58,29 @@ class BenchmarkTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class BaseFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The base configuration of an agent benchmark.
 
-    `[user]` and `[gatekeeper]` are other names of `[instructor]` and `[supervisor]`.
+    `[user]` and `[gatekeeper]` are other names of `[instructor]` and `[supervisor]`. A
+    `system_prompt` in `[llm]` is the instructor's; the supervisor has its own or none.
     """
 
     benchmark: BenchmarkTable
     llm: SeatTable = msgspec.field(default_factory=SeatTable)
-    instructor: RoleTable | None = None
-    user: RoleTable | None = None
-    supervisor: RoleTable | None = None
-    gatekeeper: RoleTable | None = None
+    instructor: SeatTable | None = None
+    user: SeatTable | None = None
+    supervisor: SeatTable | None = None
+    gatekeeper: SeatTable | None = None
     rpm_per_model: dict[str, Positive] = {}
     endpoints: Endpoints = {}
     limits: LimitsTable = msgspec.field(default_factory=LimitsTable)
     budget: BudgetTable = msgspec.field(default_factory=BudgetTable)
     prices: Text | None = None
     sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
+
+    @property
+    def checkpoints(self) -> str:
+        """Where conversations are saved: as `[benchmark]` says, else as another table does."""
+        seats = (self.llm, self.instructor, self.user, self.supervisor, self.gatekeeper)
+        named = (seat.checkpoint_path for seat in seats if seat is not None)
+        return self.benchmark.checkpoint_path or next(filter(None, named), DEFAULT_CHECKPOINTS)
 
 
 class AgentFile(SeatTable, kw_only=True):

@@ -1,7 +1,7 @@
 """The front door for agent benchmarks: a base file, a folder of agents, a folder of cases."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,27 +12,31 @@ from bakeoff.config.agent_bench_file import (
     SAMPLE_AGENT,
     AgentFile,
     BaseFile,
-    RoleTable,
     SeatTable,
 )
 from bakeoff.config.convert import KeyPath, convert
 from bakeoff.config.entries import endpoint_limits
+from bakeoff.config.lines import shown
 from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.brief import Brief, Pairing, Source
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import NO_MODEL, AgentSpec, ModelSpec, Origin
 from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.suites.agent_bench_case import STORAGE, Cases, Prompts
 from bakeoff.suites.agent_bench_own import own_cases
 from bakeoff.suites.bakeoff_toml import conditions_of, sandbox_spec
+from bakeoff.suites.data_room import PREDICTION
 from bakeoff.suites.dialogue_case import holds_cases
 
 CODE_SESSION = "code-session"
 _TEMPERATURE, _MAX_RETRIES, _RETRY_DELAY_S = 0.4, 3, 2.0
 _LOCAL = ("embedded", "scripted")
+_TAKES_A_PROMPT = ("direct", CODE_SESSION, "shell")
+_BY_A_FILE = "evaluation"
 _OTHER_NAMES = {INSTRUCTOR: "user", SUPERVISOR: "gatekeeper"}
 _OWN = re.compile(r"([\w./-]+):[A-Za-z_]\w*")
 
@@ -45,11 +49,21 @@ class BenchAgent:
     agent: AgentSpec
     model: ModelSpec
     source: Source
+    path: Path
+    file: AgentFile
 
     @property
     def needs_box(self) -> bool:
         """Whether it can do nothing without files of its own."""
         return self.agent.name != "direct"
+
+    @property
+    def checkpoints(self) -> Path | None:
+        """Where its conversations are saved, where its file says so: a folder, or a file in one."""
+        if not self.file.checkpoint_path:
+            return None
+        path = Path(self.file.checkpoint_path)
+        return path.parent if path.suffix == ".json" else path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +87,43 @@ def read_bench(
     base, source = _read_base(path, overrides or {})
     found = read_agents(agents or _found(base.benchmark.agent_config, path), base, path.parent)
     tasks, read = _cases(base, path, boxed=any(agent.needs_box for agent in found))
+    notices = tuple(_without_files(found, tasks, path))
     sources = (source, *(agent.source for agent in found), *read)
-    brief = replace(_brief(base, path, found, tasks), sources=sources)
+    brief = replace(_brief(base, path, found, tasks), sources=sources, notices=notices)
     return AgentBench(base=base, agents=found, brief=brief)
+
+
+def _without_files(
+    agents: Sequence[BenchAgent], tasks: Sequence[Task], base: Path
+) -> Iterator[str]:
+    """Refuse agents that can only score 0: the bare model, in cases scored by a file it writes.
+
+    One whose file says `run_code = false` has chosen that, and is only told.
+    """
+    cases = [task.id for task in tasks if any(s.name == _BY_A_FILE for s in task.scorers)]
+    bare = [agent for agent in agents if not agent.needs_box]
+    if not cases or not bare:
+        return
+    many = f"{len(cases)} of {len(tasks)} cases ({_listed(cases)})"
+    silent = [agent for agent in bare if agent.file.run_code is None]
+    if silent:
+        files = _listed([str(agent.path) for agent in silent])
+        raise UsageError(
+            f"{files}: `run_code` is missing. {many} are scored by a file that the agent writes, "
+            f"{PREDICTION}; a bare model writes none, so each of them would score 0.\n"
+            f"Write `run_code = true` there, or in [llm] of {base} for all agents; or name a "
+            '`framework` that works with files, such as "shell". (`run_code = false` in an agent\'s '
+            "file says that the zeros are meant.)"
+        )
+    yield (
+        f"{_listed([agent.id for agent in bare])}: `run_code = false`, so no file is written, and "
+        f"{many} will score 0"
+    )
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], Iterable[Source]]:
@@ -91,8 +139,8 @@ def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], 
             f"{path}: key 'benchmark.{key}': {folder}: there is no such folder of cases"
         )
     prompts = Prompts(
-        instructor=_role(base, INSTRUCTOR).system_prompt,
-        supervisor=_role(base, SUPERVISOR).system_prompt,
+        instructor=_role(base, INSTRUCTOR).system_prompt or base.llm.system_prompt or None,
+        supervisor=_role(base, SUPERVISOR).system_prompt or None,
     )
     if not (folder / STORAGE).is_dir() and holds_cases(folder):
         return own_cases(folder, table, prompts, boxed=boxed)
@@ -164,6 +212,12 @@ def _read_agent(path: Path, base: BaseFile, places: tuple[Path, ...]) -> BenchAg
         runs_code = base.llm.run_code if file.run_code is None else file.run_code
         name = CODE_SESSION if runs_code else "direct"
     agent_id = file.id or path.stem
+    if file.system_prompt and name not in _TAKES_A_PROMPT:
+        where = shown(Place(file=str(path), key=("system_prompt",)))
+        raise UsageError(
+            f"{where}: the framework {name!r} has its own system prompt and takes no other; "
+            "leave it out"
+        )
     if file.model is None and name in ("direct", CODE_SESSION, "shell"):
         raise UsageError(f"{path}: `model` is missing: which model is this agent?")
     model = NO_MODEL
@@ -174,13 +228,19 @@ def _read_agent(path: Path, base: BaseFile, places: tuple[Path, ...]) -> BenchAg
         id=agent_id,
         agent=AgentSpec(
             name=name,
-            settings=file.settings,
+            settings={**_prompted(file), **file.settings},
             label=None if file.model else agent_id,
             origin=_origin(path, text, ("framework",)),
         ),
         model=model,
         source=Source(path=str(path.resolve()), digest=digest_bytes(text.encode())),
+        path=path,
+        file=file,
     )
+
+
+def _prompted(file: AgentFile) -> dict[str, Json]:
+    return {"system_prompt": file.system_prompt} if file.system_prompt else {}
 
 
 def _origin(path: Path, text: str, key: KeyPath) -> Origin:
@@ -207,9 +267,9 @@ def _seat(base: BaseFile, role: str) -> str:
     return other if getattr(base, role) is None and getattr(base, other) is not None else role
 
 
-def _role(base: BaseFile, name: str) -> RoleTable:
-    found: RoleTable | None = getattr(base, _seat(base, name))
-    return found or RoleTable()
+def _role(base: BaseFile, name: str) -> SeatTable:
+    found: SeatTable | None = getattr(base, _seat(base, name))
+    return found or SeatTable()
 
 
 def _model(
@@ -274,7 +334,7 @@ def _roles(base: BaseFile, path: Path) -> dict[str, ModelSpec]:
     return roles
 
 
-def _inherited(role: RoleTable, llm: SeatTable) -> SeatTable:
+def _inherited(role: SeatTable, llm: SeatTable) -> SeatTable:
     """Return *role* with its gaps filled; a key goes to no other address than its own."""
     names = list(SeatTable.__struct_fields__)
     own = {name: getattr(role, name) for name in names if getattr(role, name) is not None}
