@@ -177,6 +177,16 @@ def test_no_start_of_a_key_is_kept_where_an_error_is_shortened(tmp_path: Path) -
     assert_on_no_screen(KEY[:10], ran)
 
 
+def test_an_empty_key_is_refused_by_name_before_anything_runs(tmp_path: Path) -> None:
+    output, suite = tmp_path / "runs", tmp_path / "suite.json"
+    suite.write_text('{"tests": [{"id": "a", "prompt": "p"}]}')
+    words = ("run", suite, "--model", "openai/gpt-4.1-mini", "--output", output)
+    ran = bakeoff(*words, folder=tmp_path, env={"OPENAI_API_KEY": ""})
+    assert ran.code == 1
+    assert "the environment variable OPENAI_API_KEY is set, but empty" in ran.err
+    assert not output.exists()
+
+
 def test_a_missing_variable_is_named_before_anything_runs(tmp_path: Path) -> None:
     output, file = tmp_path / "runs", tmp_path / "run.toml"
     with Loopback(blabbing) as server:

@@ -1,5 +1,6 @@
 """Plain data into typed values, and how a mistake is told."""
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -88,13 +89,63 @@ def test_without_a_line_the_file_is_named_alone() -> None:
         convert({"rollouts": "x"}, RunFile, source="suite.json", line_of=lambda _: None)
 
 
-def test_which_of_several_keys_is_wrong_is_not_guessed() -> None:
-    class Table(msgspec.Struct):
-        words: dict[str, str]
+class _Words(msgspec.Struct):
+    words: dict[str, str]
+    tables: dict[str, dict[str, int]] = {}
 
-    assert "key 'words': a text is expected, not a whole number @" in _error(
-        {"words": {"a": "b", "c": 1}}, Table
+
+def test_which_of_several_keys_is_wrong_is_found_out() -> None:
+    words = {**{f"w{n}": "b" for n in range(50)}, "c": 1, **{f"x{n}": "b" for n in range(50)}}
+    assert "key 'words.c': a text is expected, not 1: write it in quotes @" in _error(
+        {"words": words}, _Words
     )
+    nested = {"a": {"x": 1}, "b": {"x": 1, "y": "no", "z": 1}}
+    assert "key 'tables.b.y': a whole number is expected" in _error(
+        {"words": {}, "tables": nested}, _Words
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        ({"rolouts": 1, "rollouts": "3", "limits": {"time_s": 0, "requests": -1}},
+         ["rollouts", "limits.time_s", "limits.requests", "rolouts"]),
+        ({"tasks": [{"id": 5}, {"id": "a", "prompt": 1, "expectd": 2}, {"prompt": "x"}, {"id": "b"}, 7]},
+         ["tasks[0].id", "tasks[1].prompt", "expectd", "tasks[2]", "tasks[4]"]),
+        ({"roles": {"judge": {"model": 1}, "user": {"nam": "c"}, "x": {"model": "y"}}},
+         ["roles.judge.model", "nam", "roles.user"]),
+        ({"models": [], "rollouts": 0, "suites": "a"}, ["rollouts", "suites"]),
+    ],
+)  # fmt: skip
+def test_all_mistakes_are_told_each_with_its_key(data: object, keys: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        convert(data, RunFile, source="run.toml", line_of=lambda _: None)
+    lines = str(caught.value).split("\n")
+    assert sorted(re.search(r"key '(.*?)'", line)[1] for line in lines) == sorted(keys)  # type: ignore[index]
+    assert all(line.startswith("run.toml: ") for line in lines)
+
+
+class _Numbers(msgspec.Struct, kw_only=True):
+    numbers: Annotated[list[int], msgspec.Meta(min_length=1)]
+    name: str
+
+
+def test_a_mistake_that_only_follows_from_another_is_not_told() -> None:
+    with pytest.raises(UsageError) as caught:
+        convert({"numbers": ["x"], "name": 1}, _Numbers, source="f", line_of=lambda _: None)
+    assert str(caught.value).split("\n") == [
+        "f: key 'numbers[0]': a whole number is expected, not a text",
+        "f: key 'name': a text is expected, not 1: write it in quotes",
+    ]
+
+
+def test_of_very_many_mistakes_some_are_told() -> None:
+    tasks = [{"id": number} for number in range(500)]
+    with pytest.raises(UsageError) as caught:
+        convert({"tasks": tasks}, RunFile, source="f", line_of=lambda _: None)
+    lines = str(caught.value).split("\n")
+    assert len(lines) == 21
+    assert lines[-1].startswith("... and ")
 
 
 class _Choosy(msgspec.Struct):

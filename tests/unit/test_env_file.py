@@ -120,3 +120,14 @@ def test_somebody_elses_file_is_left_out_and_said_to_be(tmp_path: Path) -> None:
     assert found.said.endswith("; the file is left out")
     assert ".env:2: " in found.said
     assert "hidden" not in found.said
+
+
+def test_all_lines_that_are_wrong_are_told(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("A=1\n2B=x\nC='open\nD=2\n")
+    with pytest.raises(UsageError) as caught:
+        read_env_file(path)
+    assert [line.partition(": ")[0] for line in str(caught.value).split("\n")] == [
+        f"{path}:2",
+        f"{path}:3",
+    ]

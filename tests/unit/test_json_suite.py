@@ -372,3 +372,36 @@ def test_a_key_that_was_probably_misspelt_is_kept_and_told(tmp_path: Path) -> No
         f"{path}:6: 2 tests, 'a' first: the key 'expeted' means nothing here; is `expected` meant?",
         f"{path}:18: test 'b': the key 'descripton' means nothing here; is `description` meant?",
     )
+
+
+def test_all_problems_of_a_suite_are_told_at_once_each_with_its_test(tmp_path: Path) -> None:
+    tests = [
+        {"id": "a", "prompt": "p", "category": 5, "pass_threshold": 2},
+        {"id": "b"},
+        {"id": "c", "messages": [], "metadata": {"timeout_seconds": -1}},
+        {"prompt": "p"},
+        {"id": "b", "prompt": "p"},
+        {"id": "fine", "prompt": "p"},
+        {"id": "d", "prompt": 7},
+    ]
+    path = _write(tmp_path, json.dumps({"tests": tests, "pass_threshold": "1"}, indent=1))
+    with pytest.raises(UsageError) as caught:
+        read_suite(path)
+    assert [line.removeprefix(f"{path}:") for line in str(caught.value).split("\n")] == [
+        "6: key 'tests[0].category': a text is expected, not 5: write it in quotes (test 'a')",
+        "7: key 'tests[0].pass_threshold': a number of at most 1 is expected, not 2 (test 'a')",
+        "19: key 'tests[3]': `id` is missing",
+        "32: key 'tests[6].prompt': a text is expected, not 7: write it in quotes (test 'd')",
+        "35: key 'pass_threshold': a number is expected, not a text: leave out the quotes",
+        "9: test 'b': write either `prompt` or `messages`",
+        "14: test 'c': `messages` is empty; write one at least",
+        "16: test 'c': `metadata.timeout_seconds` must be a number over 0, not -1",
+        "23: test 'b' is there twice; give each its own `id`",
+    ]
+
+
+def test_problems_beyond_types_are_told_at_once_too(tmp_path: Path) -> None:
+    tests = [{"id": "a"}, {"id": "b", "prompt": "p"}, {"id": "b", "prompt": "p"}, {"id": "c"}]
+    with pytest.raises(UsageError) as caught:
+        _read(tmp_path, {"tests": tests})
+    assert len(str(caught.value).split("\n")) == 3

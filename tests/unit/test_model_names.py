@@ -140,6 +140,22 @@ def test_secrets_are_read_late_and_the_redactor_learns_them() -> None:
     assert redactor.text("x sk-secret-1") == f"x {MASK}"
 
 
+@pytest.mark.parametrize("empty", ["", " ", "\n"])
+def test_a_variable_that_is_empty_is_named(empty: str) -> None:
+    expected = r"the environment variable KEY is set, but empty; give it a value, or unset it"
+    for spec in (
+        _named("m", api_key="${KEY}"),
+        _named("m", headers={"Authorization": "Bearer ${KEY}"}),
+    ):
+        with pytest.raises(UsageError, match=expected):
+            with_secrets(spec, {"KEY": empty}, Redactor())
+
+
+def test_an_empty_variable_with_a_default_is_the_default() -> None:
+    spec = _named("m", api_key="${KEY:-anything}")
+    assert with_secrets(spec, {"KEY": ""}, Redactor()).api_key == "anything"
+
+
 def test_a_variable_that_is_not_set_is_named() -> None:
     spec = _named("m", api_key="${NOT_SET_ANYWHERE}")
     with pytest.raises(UsageError, match=r"NOT_SET_ANYWHERE is not set; .*\.env .*--env-file"):

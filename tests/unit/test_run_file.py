@@ -217,7 +217,7 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("\n[[tasks]]\nid = 'a'\n", r"toml:2: task 'a': write either `prompt` or `messages`"),
         (
             "[[tasks]]\nid = 'a'\nprompt = 'x'\nmessages = []\n",
-            r"run\.toml:4: task 'a': write `prompt` or `messages`, not both",
+            r"run\.toml:4: task 'a': `messages` is empty",
         ),
         ("[[tasks]]\nid = 'a'\nmessages = []\n", r"run\.toml:3: task 'a': `messages` is empty"),
         ("[[tasks]]\nprompt = 'x'\n", r"run\.toml:1: key 'tasks\[0\]': `id` is missing"),
@@ -320,3 +320,14 @@ def test_validate_finds_what_a_run_would_stumble_over(
     path.write_text(text)
     with pytest.raises(UsageError, match=message):
         checks.check(path)
+
+
+def test_all_problems_of_the_tasks_in_a_run_file_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("[[tasks]]\nid = 'a'\n[[tasks]]\nid = 'b'\nmessages = []\n")
+    with pytest.raises(UsageError) as caught:
+        read_run_file(path)
+    assert str(caught.value).split("\n") == [
+        f"{path}:1: task 'a': write either `prompt` or `messages`",
+        f"{path}:5: task 'b': `messages` is empty; write one at least",
+    ]

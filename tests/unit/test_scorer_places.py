@@ -140,3 +140,27 @@ def test_where_a_scorer_was_written_is_no_part_of_what_it_is() -> None:
     assert (
         task.digest == bakeoff.Task(id="t", messages=(), scorers=(ScorerSpec(name="exact"),)).digest
     )
+
+
+@pytest.mark.parametrize("ask", [_run, _validate])
+def test_all_mistakes_in_scorers_are_told_and_a_shared_one_once(
+    tmp_path: Path, ask: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(
+        """{"scorers": ["exakt"], "tests": [
+  {"id": "a", "prompt": "p", "expected": "e"},
+  {"id": "b", "prompt": "p", "expected": "e"},
+  {"id": "c", "prompt": "p", "scorers": ["numerc"]},
+  {"id": "d", "prompt": "p", "expected": "e",
+   "scorers": [{"scorer": "includes", "settings": {"ignore": 1, "al": 2}}]}
+]}"""
+    )
+    with pytest.raises(UsageError) as caught:
+        ask(path)
+    lines = [line.removeprefix(str(path)) for line in str(caught.value).split("\n")]
+    assert [line.partition(": did")[0] for line in lines[:2]] == [
+        ":1: task 'a': no scorer is called 'exakt'",
+        ":4: task 'c': no scorer is called 'numerc'",
+    ]
+    assert [line[:24] for line in lines[2:]] == [":6: task 'd': scorer 'in"]

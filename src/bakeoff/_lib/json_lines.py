@@ -19,7 +19,26 @@ def json_line_of(text: str, key: Sequence[str | int]) -> int | None:
         if not here:
             break
         found, value = here[-1]
-    return None if found is None else text.count("\n", 0, found) + 1
+    return None if found is None else _line(text, found)
+
+
+def repeated_keys(text: str) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+    """Yield each key that stands again in its object: the key, its line, and the line before."""
+    todo: list[tuple[tuple[str | int, ...], int]] = [((), _after_blank(text, 0))]
+    while todo:
+        path, at = todo.pop()
+        seen: dict[str | int, int] = {}
+        inner = []
+        for name, begins, value in _inside(text, at):
+            if name in seen:
+                yield (*path, name), _line(text, begins), _line(text, seen[name])
+            seen[name] = begins
+            inner.append(((*path, name), value))
+        todo += reversed(inner)
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
 
 
 def _inside(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:

@@ -13,6 +13,7 @@ from bakeoff.api.rigs import Parts, check_scorer
 from bakeoff.api.site import check_name
 from bakeoff.api.sources import Wishes, prepare, read, refuse_nothing
 from bakeoff.api.spending import prices_of
+from bakeoff.config.problems import Problems
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
@@ -21,7 +22,7 @@ from bakeoff.reports.in_words import counted
 
 
 def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = None) -> list[str]:
-    """Return what is right about *source*, line by line; raise at the first thing that is not.
+    """Return what is right about *source*, line by line; raise with all that is not.
 
     Nobody's own Python is imported here: that happens only when a run is asked for.
     """
@@ -35,18 +36,23 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
         check_name(brief.sandbox.name)
     prepared = prepare(brief, Wishes(models=models, base_url=base_url))
     plan, parts = prepared.plan, Parts(redactor=Redactor(), environ=_AnyEnviron())
+    problems = Problems()
     for spec in (*(c.model for c in plan.candidates), *plan.conditions.roles.values()):
         if spec.provider != OWN:
-            parts.model(spec)
+            with problems.gathered():
+                parts.model(spec)
     for agent in (c.agent for c in plan.candidates):
         if not registry.is_reference(agent.name):
-            parts.agent(agent)
+            with problems.gathered():
+                parts.agent(agent)
     # a suite alone is judged by whom the run says; a run file must say it
     roles = plan.conditions.roles if source.suffix == ".toml" else {"judge"}
-    if trouble := [task.trouble for task in plan.tasks if task.trouble]:
-        raise UsageError("\n".join(trouble))
     for task in plan.tasks:
-        _check_scorers(task, parts, roles)
+        with problems.gathered():
+            if task.trouble:
+                raise UsageError(task.trouble)
+        _check_scorers(task, parts, roles, problems)
+    problems.raise_any()
     return _lines(source, prepared.brief, trials=len(plan), without_models=without_models)
 
 
@@ -60,10 +66,10 @@ class _AnyEnviron(dict[str, str]):
         return f"${key}"
 
 
-def _check_scorers(task: Task, parts: Parts, roles: Collection[str]) -> None:
+def _check_scorers(task: Task, parts: Parts, roles: Collection[str], problems: Problems) -> None:
     for spec in task.scorers:
         if not registry.is_reference(spec.name):
-            with about_scorer(spec, task):
+            with problems.gathered(of=f"task {task.id!r}"), about_scorer(spec, task):
                 check_scorer(spec, parts.scorer(spec), task, roles)
 
 

@@ -134,13 +134,16 @@ def _read(text: str, spec: ModelSpec, environ: Mapping[str, str]) -> str:
     """Return *text* with `${NAME}` and `${NAME:-default}` replaced."""
 
     def value(found: re.Match[str]) -> str:
-        if found[1] in environ:
-            return environ[found[1]]
-        if found[2] is not None:
-            return found[2]
+        name, default = found[1], found[2]
+        if name in environ and environ[name].strip():
+            return environ[name]
+        if default is not None:
+            return default
+        trouble = "set, but empty; give it a value" if name in environ else "not set; export it"
+        where = "unset it and write" if name in environ else "write"
         raise UsageError(
-            f"model {spec.full_name!r}: the environment variable {found[1]} is not set; export it, "
-            f"or write {found[1]}=... into a file .env here, or into one named with --env-file"
+            f"model {spec.full_name!r}: the environment variable {name} is {trouble}, "
+            f"or {where} {name}=... into a file .env here, or into one named with --env-file"
         )
 
     return _VARIABLE.sub(value, text)

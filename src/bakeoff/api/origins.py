@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bakeoff.config.lines import shown
+from bakeoff.config.problems import prefixed
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
@@ -17,7 +18,7 @@ def about(spec: ModelSpec | AgentSpec) -> Iterator[None]:
     except UsageError as error:
         if spec.origin is None or str(error).startswith(spec.origin.where):
             raise
-        raise UsageError(f"{spec.origin.where}: {error}") from error
+        raise prefixed(spec.origin.where, error) from error
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def about_scorer(spec: ScorerSpec, task: Task) -> Iterator[None]:
     except UsageError as error:
         if spec.origin is None:
             raise
-        raise UsageError(f"{shown(spec.origin)}: {error}") from error
+        raise prefixed(shown(spec.origin), error) from error
 
 
 @contextmanager
@@ -39,4 +40,6 @@ def about_task(task: Task) -> Iterator[None]:
         yield
     except UsageError as error:
         name = f"task {task.id!r}"
-        raise UsageError(str(error) if name in str(error) else f"{name}: {error}") from error
+        if name in str(error):
+            raise
+        raise prefixed(name, error) from error

@@ -24,6 +24,7 @@ from bakeoff.api.model_names import OWN, learn_literals, with_secrets
 from bakeoff.api.origins import about, about_scorer, about_task
 from bakeoff.api.site import Premises
 from bakeoff.config.own_function import check_call
+from bakeoff.config.problems import Problems
 from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.checkpoint import Checkpoints
@@ -242,8 +243,11 @@ class SharedRigs:
                 self._sites[candidate.digest] = premises.site(agent)
             self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
         check_tasks(plan, lambda candidate: agents[candidate.digest])
+        problems = Problems()
         for task in plan.tasks:
-            self._check(task, roles)
+            with problems.gathered(of=f"task {task.id!r}"):
+                self._check(task, roles)
+        problems.raise_any()
 
     async def served(self, plan: Plan) -> dict[str, Json]:
         """Return what local servers say of the models that *plan* names, for the manifest."""

@@ -85,7 +85,7 @@ class TestRunner:
             self._suite = read_suite_files(Path(suite_path))
         except UsageError as error:
             self._suite_error = str(error)
-            LOGGER.error("no test suite loaded: %s", self._line(error))
+            self._log_errors("no test suite loaded", error)
             return False
         self._asked.update({task.id: task for task in self._suite.brief.tasks})
         return True
@@ -101,7 +101,7 @@ class TestRunner:
             self._metadata, _ = read_metadata(Path(metadata_path))
         except UsageError as error:
             self._metadata_error = str(error)
-            LOGGER.error("no metadata loaded: %s", self._line(error))
+            self._log_errors("no metadata loaded", error)
             return False
         return True
 
@@ -305,6 +305,11 @@ class TestRunner:
             sends_prompt=self._layers.sends_prompt,
             redactor=self._redactor,
         )
+
+    def _log_errors(self, what: str, error: UsageError) -> None:
+        """Log each problem of a file on a line of its own."""
+        for problem in str(error).split("\n"):
+            LOGGER.error("%s: %s", what, self._line(problem))
 
     def _line(self, what: object) -> str:
         return one_line(self._redactor.text(str(what)), width=500)

@@ -1,7 +1,9 @@
 """Plain data into typed values; a mistake is told with file, line, key and the nearest right key."""
 
 import re
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -9,6 +11,7 @@ from msgspec import inspect
 
 from bakeoff._lib.decoder_words import in_words
 from bakeoff._lib.suggest import did_you_mean
+from bakeoff.config.problems import all_of
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 
@@ -18,35 +21,129 @@ KeyPath = tuple[str | int, ...]
 _WHERE = re.compile(r" - at `(?:key in )?\$(.*?)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
+_MISSING = re.compile(r"Object missing required field `(.*?)`")
+_MOST_MISTAKES = 50
 _TABLES = inspect.StructType | inspect.DataclassType
 
 
 def convert(
     data: Json, kind: type[T], *, source: str, line_of: Callable[[KeyPath], int | None]
 ) -> T:
-    """Return *data* as a *kind*, or raise an error that says where it is wrong and what is right."""
+    """Return *data* as a *kind*, or raise an error that says where it is wrong and what is right.
+
+    All mistakes are reported, each on a line of its own.
+    """
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        message = str(error)
-        where = _WHERE.search(message)
-        unknown = _UNKNOWN.search(message)
-        steps = _steps(where[1]) if where else []
-        path = _path(data, steps, holds=unknown[1] if unknown else None)
-        if unknown:
-            keys = _keys_at(kind, path)
-            path = (*path, unknown[1])
-            message = f"unknown key {unknown[1]!r}; {did_you_mean(unknown[1], keys)}"
-        else:
-            told = in_words(
-                _WHERE.sub("", message),
-                value=_value_at(data, path) if len(path) == len(steps) else None,
-                known=_keys_at(kind, path),
-                choices=lambda: _choices_at(kind, path),
+        messages: dict[str, None] = {}
+        for path, message in _mistakes(data, kind, str(error)):
+            line = line_of(path)
+            messages[f"{source}{f':{line}' if line else ''}: {message}"] = None
+        raise UsageError(all_of(list(messages))) from error
+
+
+def _mistakes(data: Json, kind: type, first: str) -> Iterator[tuple[KeyPath, str]]:
+    """Yield where each mistake is, and what it is; *first* is what the decoder says at first.
+
+    The decoder stops at a mistake, so that is taken out of a copy of the data, and it is asked again.
+    """
+    rest, message = _Rest(data), first
+    for _ in range(_MOST_MISTAKES):
+        mistake = _Mistake.read(message, rest.data, kind)
+        if not rest.caused(mistake):
+            at = rest.original(mistake.path)
+            yield (
+                at,
+                f"key {dotted(at)!r}: {mistake.text}" if at and mistake.keyed else mistake.text,
             )
-            message = f"key {dotted(path)!r}: {told}" if path else told
-        line = line_of(path)
-        raise UsageError(f"{source}{f':{line}' if line else ''}: {message}") from error
+        if not mistake.path or not mistake.exact:
+            return
+        rest.take_out(mistake.path)
+        try:
+            msgspec.convert(rest.data, kind)
+        except msgspec.ValidationError as error:
+            message = str(error)
+        except UsageError:  # a part that checks its settings itself, and now lacks some
+            return
+        else:
+            return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mistake:
+    """What the decoder found: where, in words, and a required key that it misses there, if any.
+
+    Not `exact` where only something around it is known; `keyed` where its key belongs before it.
+    """
+
+    path: KeyPath
+    text: str
+    exact: bool
+    keyed: bool = True
+    missing: str | None = None
+
+    @classmethod
+    def read(cls, message: str, data: Json, kind: type) -> "_Mistake":
+        """Understand a *message* of the decoder about *data*."""
+        where, unknown = _WHERE.search(message), _UNKNOWN.search(message)
+        missing = _MISSING.search(message)
+        steps = _steps(where[1]) if where else []
+        path = _path(data, steps, _same_error(message, kind))
+        exact = len(path) == len(steps)
+        if unknown:
+            text = f"unknown key {unknown[1]!r}; {did_you_mean(unknown[1], _keys_at(kind, path))}"
+            return cls(path=(*path, unknown[1]), text=text, exact=exact, keyed=False)
+        text = in_words(
+            _WHERE.sub("", message),
+            value=_value_at(data, path) if exact else None,
+            known=_keys_at(kind, path),
+            choices=lambda: _choices_at(kind, path),
+        )
+        return cls(path=path, text=text, exact=exact, missing=missing[1] if missing else None)
+
+
+class _Rest:
+    """A copy of the data without what was wrong in it."""
+
+    def __init__(self, data: Json) -> None:
+        self.data = _copied(data)
+        self._taken: set[KeyPath] = set()
+        self._places: dict[int, list[int]] = {}  # of a list: where each item of it stood at first
+
+    def take_out(self, path: KeyPath) -> None:
+        """Take out what stands at *path*."""
+        self._taken.add(self.original(path))
+        holder = _value_at(self.data, path[:-1])
+        if isinstance(holder, list) and isinstance(path[-1], int):
+            places = self._places.setdefault(id(holder), list(range(len(holder))))
+            del holder[path[-1]], places[path[-1]]
+        elif isinstance(holder, dict):
+            del holder[path[-1]]
+
+    def original(self, path: KeyPath) -> KeyPath:
+        """Return where *path* leads in the data as it was given."""
+        steps: list[str | int] = []
+        holder = self.data
+        for step in path:
+            places = self._places.get(id(holder))
+            steps.append(places[step] if places and isinstance(step, int) else step)
+            holder = _inside_of(holder).get(step)
+        return tuple(steps)
+
+    def caused(self, mistake: _Mistake) -> bool:
+        """Whether *mistake* is there only because something was taken out."""
+        at = self.original(mistake.path)
+        if mistake.missing is not None:
+            return (*at, mistake.missing) in self._taken
+        return any(taken[:-1] == at for taken in self._taken)
+
+
+def _copied(data: Json) -> Json:
+    """Return *data* with tables and lists of its own; what they hold may be anything."""
+    if isinstance(data, Mapping):
+        return {key: _copied(value) for key, value in data.items()}
+    return [_copied(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def dotted(path: KeyPath) -> str:
@@ -62,28 +159,55 @@ def _steps(text: str) -> list[str | int | None]:
     return [int(m[2]) if m[2] else m[1] for m in _STEP.finditer(text)]
 
 
-def _path(data: Json, steps: list[str | int | None], *, holds: str | None) -> KeyPath:
-    """Return *steps* with the keys that are missing in them, as far as *data* tells which."""
-    if not steps:
-        return ()
-    step, *rest = steps
-    inside = _inside_of(data)
-    if step is None:
-        fits = [key for key, value in inside.items() if not holds or _holds(value, rest, holds)]
-        if not fits or (len(fits) > 1 and not holds):
-            return ()
-        step = fits[0]
-    return (step, *_path(inside.get(step), rest, holds=holds))
+def _path(data: Json, steps: list[str | int | None], is_wrong: Callable[[Json], bool]) -> KeyPath:
+    """Return *steps* with the keys that are missing in them.
+
+    The decoder takes keys in their order: one that it does not name is the first that makes a
+    difference to it.
+    """
+    path: KeyPath = ()
+    for named in steps:
+        step = named
+        if step is None:
+            keys = [str(key) for key in _inside_of(_value_at(data, path))]
+            first = bisect_left(
+                range(len(keys)),
+                True,  # noqa: FBT003 -- what the key function is to say
+                key=lambda n: is_wrong(_with_only(data, path, keys[: n + 1])),
+            )
+            if first == len(keys):
+                return path
+            step = keys[first]
+        path = (*path, step)
+    return path
 
 
-def _holds(data: Json, steps: list[str | int | None], key: str) -> bool:
-    """Whether *steps* lead from *data* to a table with *key*."""
-    inside = _inside_of(data)
-    if not steps:
-        return key in inside
-    step, *rest = steps
-    values = inside.values() if step is None else [inside.get(step)]
-    return any(_holds(value, rest, key) for value in values)
+def _same_error(message: str, kind: type) -> Callable[[Json], bool]:
+    """Return what tells whether the decoder says *message* of other data too."""
+
+    def says(data: Json) -> bool:
+        try:
+            msgspec.convert(data, kind)
+        except msgspec.ValidationError as error:
+            return str(error) == message
+        except UsageError:
+            return False
+        return False
+
+    return says
+
+
+def _with_only(data: Json, path: KeyPath, keys: Sequence[str]) -> Json:
+    """Return *data* where the table at *path* holds these *keys* alone."""
+    if not path:
+        inside = _inside_of(data)
+        return {key: inside[key] for key in keys}
+    step, *rest = path
+    inner = _with_only(_inside_of(data)[step], tuple(rest), keys)
+    if isinstance(data, Mapping):
+        return {**data, str(step): inner}
+    items = list(_inside_of(data).values())
+    return [inner if number == step else item for number, item in enumerate(items)]
 
 
 def _inside_of(data: Json) -> dict[str | int, Json]:

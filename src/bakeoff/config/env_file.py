@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bakeoff.config.problems import all_of
 from bakeoff.core.errors import UsageError
 
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)", re.DOTALL)
@@ -32,13 +33,17 @@ def read_env_file(path: Path) -> dict[str, str]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     values: dict[str, str] = {}
+    wrong: list[str] = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         try:
             entry = _entry(line)
         except ValueError as error:
-            raise UsageError(f"{path}:{number}: {error}") from None  # the cause holds the line
+            wrong.append(f"{path}:{number}: {error}")
+            continue
         if entry is not None:
             values[entry[0]] = entry[1]
+    if wrong:
+        raise UsageError(all_of(wrong))  # without a cause: that would hold the line
     return values
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 import msgspec
 
 from bakeoff._lib.digest import digest_bytes
+from bakeoff._lib.json_lines import repeated_keys
+from bakeoff.config.convert import dotted
+from bakeoff.config.problems import all_of
 from bakeoff.core.brief import Source
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
@@ -32,7 +35,33 @@ def read_json(path: Path) -> tuple[Json, Source]:
         raise UsageError(_explain(path, data, error)) from error
     if _is_deep(value):
         raise UsageError(f"{path}: nested more than {_DEEPEST} levels deep")
+    _refuse_repeated_keys(path, data)
     return value, Source(path=str(path.resolve()), digest=digest_bytes(data))
+
+
+def _refuse_repeated_keys(path: Path, data: bytes) -> None:
+    """Raise where a key stands twice in an object: the decoder would keep the last one in silence."""
+    text = data.decode("utf-8-sig")
+    try:
+        json.loads(text, object_pairs_hook=_distinct)
+    except _RepeatedKeyError:
+        raise UsageError(
+            all_of(
+                [
+                    f"{path}:{line}: key {dotted(key)!r} stands here a second time, after line {before}"
+                    for key, line, before in repeated_keys(text)
+                ]
+            )
+        ) from None
+
+
+class _RepeatedKeyError(Exception):
+    """An object has a key twice."""
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _RepeatedKeyError
 
 
 def _is_deep(value: Json) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import yaml
 
 from bakeoff.config.convert import KeyPath, dotted
+from bakeoff.config.problems import Problems
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 
@@ -30,6 +31,7 @@ def parse_yaml(
             return {}, lambda _: None
         lines = _Lines(source, before)
         lines.walk(node, ())
+        lines.problems.raise_any()
         value: Json = loader.construct_document(node)
     except UnicodeDecodeError as error:
         raise UsageError(f"{source} is not UTF-8 text (byte {error.start})") from error
@@ -57,6 +59,7 @@ class _Lines:
 
     def __init__(self, source: str, before: int) -> None:
         self.found: dict[KeyPath, int] = {}
+        self.problems = Problems()
         self._source = source
         self._before = before
         self._values = 0
@@ -75,7 +78,8 @@ class _Lines:
                 self.walk(item, (*at, index))
         elif isinstance(node, yaml.MappingNode):
             for key, value in node.value:
-                self._key(key, at)
+                with self.problems.gathered():
+                    self._key(key, at)
                 self.walk(value, (*at, str(key.value)))
 
     def _line(self, node: yaml.Node) -> int:

@@ -1,6 +1,6 @@
 """The front door for Bakeoff's own TOML."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from bakeoff.config.entries import (
     scorer_specs,
 )
 from bakeoff.config.lines import shown
+from bakeoff.config.problems import Problems
 from bakeoff.config.run_file import (
     AdaptiveTable,
     AgentTable,
@@ -152,7 +153,7 @@ def _brief(run: RunFile, path: Path, source: Source, at: _Places) -> Brief:
             notices=brief.notices + suite.notices,
         )
     tasks_at = at("tasks")
-    own = tuple(_task(entry, tasks_at.inside(n), scoring) for n, entry in enumerate(run.tasks))
+    own = _tasks(run.tasks, tasks_at, scoring)
     _refuse_twins(brief.tasks, at("suites"))
     _refuse_twins(own, tasks_at, known={task.id for task in brief.tasks})
     notices = (*brief.notices, *prompts_that_differ(own, tasks_at))
@@ -216,6 +217,17 @@ def _with_parameters(task: Task, parameters: Mapping[str, Json]) -> Task:
     return replace(task, parameters={**parameters, **task.parameters}) if parameters else task
 
 
+def _tasks(entries: Sequence[TaskTable], at: Place, scoring: Scoring) -> tuple[Task, ...]:
+    """Return the tasks that stand in the run file itself."""
+    tasks: list[Task] = []
+    problems = Problems()
+    for number, entry in enumerate(entries):
+        with problems.gathered():
+            tasks.append(_task(entry, at.inside(number), scoring))
+    problems.raise_any()
+    return tuple(tasks)
+
+
 def _task(entry: TaskTable, at: Place, scoring: Scoring) -> Task:
     what = f"task {entry.id!r}"
     threshold = entry.pass_threshold
@@ -246,11 +258,14 @@ def _scorers(entry: TaskTable, scoring: Scoring, at: Place) -> tuple[ScorerSpec,
 def _refuse_twins(tasks: Iterable[Task], at: Place, *, known: Collection[str] = ()) -> None:
     """Raise where two tasks have one id, or one has an id that is *known* already."""
     seen = set(known)
+    problems = Problems()
     for number, task in enumerate(tasks):
-        if task.id in seen:
-            where = shown(at.inside(number, "id"))
-            raise UsageError(f"{where}: task {task.id!r} is there twice; give each its own `id`")
+        with problems.gathered():
+            if task.id in seen:
+                where, what = shown(at.inside(number, "id")), f"task {task.id!r} is there twice"
+                raise UsageError(f"{where}: {what}; give each its own `id`")
         seen.add(task.id)
+    problems.raise_any()
 
 
 def agent_spec(entry: str | AgentTable) -> AgentSpec:

@@ -1,7 +1,7 @@
 """The front door for JSON prompt suites, with the files that may lie beside one."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from bakeoff.config.entries import (
 )
 from bakeoff.config.json_file import read_json
 from bakeoff.config.lines import line_in, shown
+from bakeoff.config.problems import Problems
 from bakeoff.config.suite_file import (
     ApiConfig,
     CategoriesFile,
@@ -34,7 +35,7 @@ from bakeoff.core.brief import Brief, Source
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.place import Place
-from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
 
 CATEGORIES_FILE = "categories.json"
@@ -80,7 +81,7 @@ def read_suite_files(
 ) -> SuiteFiles:
     """Return the suite at *path* and the files beside it, each for itself."""
     data, source = _read_object(path)
-    suite = _convert(data, SuiteFile, path)
+    suite = _suite(data, path)
     metadata: Metadata = suite
     sources = [source]
     categories = dict(suite.test_categories) if isinstance(suite.test_categories, dict) else {}
@@ -102,7 +103,7 @@ def read_suite_files(
         listed_in=_listed_in(categories),
     )
     tests_at = at.inside("tests")
-    tasks = _tasks(suite.tests, data["tests"], defaults, tests_at)
+    tasks = _tasks(_numbered(suite.tests, data["tests"]), defaults, tests_at)
     notices = (*_misspelt(data["tests"], tests_at), *prompts_that_differ(tasks, tests_at))
     brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices)
     return SuiteFiles(brief=brief, metadata=metadata, categories=categories)
@@ -180,11 +181,25 @@ def _read_object(path: Path) -> tuple[dict[str, Json], Source]:
     return data, source
 
 
+def _suite(data: Mapping[str, Json], path: Path) -> SuiteFile:
+    """Return the suite in *data*; all that is wrong in it is one error."""
+    try:
+        return _convert(data, SuiteFile, path)
+    except UsageError as error:
+        problems = Problems()
+        problems.add(error)
+        with problems.gathered():
+            at = Place(file=str(path), key=("tests",))
+            _tasks(_readable(data.get("tests")), _NO_DEFAULTS, at)
+        raise UsageError(problems.message) from error
+
+
 def _convert(data: Mapping[str, Json], kind: type[S], path: Path) -> S:
     try:
         return convert(data, kind, source=str(path), line_of=partial(line_in, path))
     except UsageError as error:
-        raise UsageError(_name_the_test(str(error), data)) from error
+        lines = [_name_the_test(line, data) for line in str(error).split("\n")]
+        raise UsageError("\n".join(lines)) from error
 
 
 def _name_the_test(message: str, data: Mapping[str, Json]) -> str:
@@ -228,20 +243,44 @@ def _suite_scorers(suite: SuiteFile, scoring: Scoring, at: Place) -> tuple[Score
     return scorer_specs(suite.scorers, at=at.inside("scorers"))
 
 
-def _tasks(
-    entries: Sequence[TestEntry], raw: Json, defaults: _Defaults, at: Place
-) -> tuple[Task, ...]:
+_NO_DEFAULTS = _Defaults(scorers=None, pass_threshold=1.0, time_s=None, listed_in={})
+
+_Numbered = tuple[int, TestEntry, Mapping[str, Json]]
+"""A test with its number in the file, and as it stands there."""
+
+
+def _numbered(entries: Sequence[TestEntry], raw: Json) -> Iterator[_Numbered]:
     originals = raw if isinstance(raw, Sequence) else ()
-    tasks: dict[str, Task] = {}
     for number, (entry, original) in enumerate(zip(entries, originals, strict=True)):
+        yield number, entry, original if isinstance(original, Mapping) else {}
+
+
+def _readable(raw: Json) -> Iterator[_Numbered]:
+    """Yield the tests that are as they should be, one by one."""
+    for number, original in enumerate(raw if isinstance(raw, list) else ()):
+        try:
+            entry = msgspec.convert(original, TestEntry)
+        except msgspec.ValidationError:
+            continue  # it is told of elsewhere
+        yield number, entry, original
+
+
+def _tasks(entries: Iterable[_Numbered], defaults: _Defaults, at: Place) -> tuple[Task, ...]:
+    tasks: dict[str, Task] = {}
+    seen: set[str] = set()
+    problems = Problems()
+    for number, entry, original in entries:
         here = at.inside(number)
-        if not entry.id.strip():
-            raise UsageError(f"{shown(here.inside('id'))}: tests[{number}]: `id` is empty")
-        if entry.id in tasks:
-            where = shown(here.inside("id"))
-            raise UsageError(f"{where}: test {entry.id!r} is there twice; give each its own `id`")
-        unknown = {k: v for k, v in original.items() if k not in _KNOWN}  # type: ignore[union-attr]
-        tasks[entry.id] = _task(entry, unknown, defaults, here)
+        with problems.gathered():
+            if not entry.id.strip():
+                raise UsageError(f"{shown(here.inside('id'))}: tests[{number}]: `id` is empty")
+            if entry.id in seen:
+                where, what = shown(here.inside("id")), f"test {entry.id!r} is there twice"
+                raise UsageError(f"{where}: {what}; give each its own `id`")
+            seen.add(entry.id)
+            unknown = {k: v for k, v in original.items() if k not in _KNOWN}
+            tasks[entry.id] = _task(entry, unknown, defaults, here)
+    problems.raise_any()
     return tuple(tasks.values())
 
 
@@ -264,7 +303,14 @@ def _misspelt(raw: Json, at: Place) -> Iterator[str]:
 def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults, at: Place) -> Task:
     what = f"test {entry.id!r}"
     threshold = entry.pass_threshold
-    messages = conversation(entry.prompt, entry.messages, what=what, at=at, unknown=unknown)
+    problems = Problems()
+    messages: tuple[Message, ...] = ()
+    with problems.gathered():
+        messages = conversation(entry.prompt, entry.messages, what=what, at=at, unknown=unknown)
+    time_s: float | None = None
+    with problems.gathered():
+        time_s = _time_limit(entry, defaults, at)
+    problems.raise_any()
     return Task(
         id=entry.id,
         messages=messages,
@@ -273,7 +319,7 @@ def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults, at
         target=entry.expected,
         scorers=_scorers(entry, defaults, at),
         pass_threshold=defaults.pass_threshold if threshold is None else threshold,
-        time_s=_time_limit(entry, defaults, at),
+        time_s=time_s,
         api_type=entry.api_type,
         name=entry.name,
         category=_category(entry, defaults),
