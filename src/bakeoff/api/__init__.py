@@ -28,6 +28,7 @@ from bakeoff.api.sources import (
 )
 from bakeoff.api.spending import read_prices
 from bakeoff.api.start import Start
+from bakeoff.config.env_file import environment
 from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.brief import Brief
 from bakeoff.core.budget import Cap
@@ -151,7 +152,9 @@ async def rescore_async(
         stop=options.get("stop") or Stop(),
         env_file=_path(options.get("env_file")),
     )
-    anew = None if given is None else read_for_scoring(given, options.get("overrides", {}))
+    anew = None
+    if given is not None:
+        anew = read_for_scoring(given, options.get("overrides", {}), _environ(options))
     reference = str(run.folder) if isinstance(run, Run) else run
     return await score_again(reference, start, anew=anew, sandbox=options.get("sandbox"))
 
@@ -244,8 +247,14 @@ def _planned(given: Given | None, options: Options) -> Prepared:
             parallel=options.get("parallel"),
             overrides=options.get("overrides", {}),
             selection=_selection(options),
+            environ=_environ(options),
         ),
     )
+
+
+def _environ(options: Options) -> Mapping[str, str]:
+    """Return what names of models may refer to: the shell's variables, then those of a file."""
+    return environment(os.environ, named=_path(options.get("env_file")), here=Path()).values
 
 
 def _part(plan: Plan, options: Options) -> Plan:

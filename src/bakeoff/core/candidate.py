@@ -45,7 +45,8 @@ class ModelSpec:
     """An endpoint by name, with its settings.
 
     `base_url`, `api_key` and `headers` may refer to the environment as `${NAME}`; the value is
-    read just before it is used and never kept. `origin` is for messages alone.
+    read just before it is used and never kept. `base_url_from` says who named the URL: the command
+    line, a config, a variable or nobody. `origin` is for messages alone.
     """
 
     provider: str
@@ -56,6 +57,7 @@ class ModelSpec:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     settings: Mapping[str, Json] = field(default_factory=dict)
     label: str | None = None
+    base_url_from: str | None = field(default=None, compare=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property

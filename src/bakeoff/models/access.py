@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.models.providers import PROVIDERS, Provider
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _VERSION = re.compile(r"/v\d+\w*(?=/|$)")
@@ -15,14 +16,24 @@ def base_url_of(spec: ModelSpec, *, example: str = "http://host:port/v1") -> str
     if not spec.base_url:
         raise UsageError(
             f"model {spec.full_name!r}: say where it is: --base-url {example}, "
-            "or `base_url` in the run file"
+            f"or `base_url` in the run file{_or_variable(spec)}"
         )
     if not re.match(r"\s*https?://[^/?#]", spec.base_url, re.IGNORECASE):
         raise UsageError(
-            f"model {spec.full_name!r}: {spec.base_url!r} is no base URL: "
+            f"model {spec.full_name!r}: {spec.base_url!r}{_named_by(spec)} is no base URL: "
             f"write it as {example} or https://..."
         )
     return spec.base_url.strip()
+
+
+def _or_variable(spec: ModelSpec) -> str:
+    variables = PROVIDERS.get(spec.provider, Provider()).url_variables
+    return f", or the variable {variables[0]}" if variables else ""
+
+
+def _named_by(spec: ModelSpec) -> str:
+    variable = spec.base_url_from or ""
+    return f" (of the variable {variable})" if variable.isupper() else ""
 
 
 def split_query(url: str) -> tuple[str, str]:

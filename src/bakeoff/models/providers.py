@@ -12,13 +12,18 @@ from bakeoff.core.values import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A place where models are, by the name it goes by in `provider/model`."""
+    """A place where models are, by the name it goes by in `provider/model`.
+
+    `url_variables` name it where no config does, the first that is set; `host_variable` is Ollama's,
+    which is read anew at each start.
+    """
 
     adapter: str = "openai-compatible"
     base_url: str | None = None
     key: str | None = None
     key_header: str | None = None
     host_variable: str | None = None
+    url_variables: tuple[str, ...] = ()
     what: str = ""
     settings: Mapping[str, Json] = field(default_factory=dict)
 
@@ -28,13 +33,15 @@ class Provider:
         return self.key is None
 
 
-def _cloud(base_url: str, key: str, what: str, **settings: Json) -> Provider:
-    return Provider(base_url=base_url, key=key, what=what, settings=settings)
+def _cloud(base_url: str, key: str, what: str) -> Provider:
+    return Provider(base_url=base_url, key=key, what=what)
 
 
 def _server(base_url: str, what: str) -> Provider:
     return Provider(base_url=base_url, what=what)
 
+
+_OPENAI_URLS = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
     {
@@ -42,12 +49,14 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             adapter="anthropic",
             base_url="https://api.anthropic.com",
             key="ANTHROPIC_API_KEY",
+            url_variables=("ANTHROPIC_BASE_URL",),
             what="Anthropic's Messages API",
         ),
         "azure": Provider(
             key="AZURE_OPENAI_API_KEY",
             key_header="api-key",
-            what="Azure OpenAI; give the deployment's URL as base_url",
+            url_variables=("AZURE_OPENAI_ENDPOINT",),
+            what="Azure OpenAI; give the deployment's URL as base_url, or AZURE_OPENAI_ENDPOINT",
         ),
         "cerebras": _cloud("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "Cerebras"),
         "cohere": _cloud("https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "Cohere"),
@@ -60,6 +69,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             adapter="gemini",
             base_url="https://generativelanguage.googleapis.com",
             key="GEMINI_API_KEY",
+            url_variables=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
             what="Google's Gemini API",
         ),
         "groq": _cloud("https://api.groq.com/openai/v1", "GROQ_API_KEY", "Groq"),
@@ -74,17 +84,19 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             host_variable="OLLAMA_HOST",
             what="an Ollama server",
         ),
-        "openai": _cloud(
-            "https://api.openai.com/v1",
-            "OPENAI_API_KEY",
-            "OpenAI's chat API",
-            rename={"max_tokens": "max_completion_tokens"},
+        "openai": Provider(
+            base_url="https://api.openai.com/v1",
+            key="OPENAI_API_KEY",
+            url_variables=_OPENAI_URLS,
+            what="OpenAI's chat API",
+            settings={"rename": {"max_tokens": "max_completion_tokens"}},
         ),
         "openai-compatible": Provider(what="any server with OpenAI's API; give its base_url"),
         "openai-responses": Provider(
             adapter="openai-responses",
             base_url="https://api.openai.com/v1",
             key="OPENAI_API_KEY",
+            url_variables=_OPENAI_URLS,
             what="OpenAI's Responses API",
         ),
         "openrouter": _cloud("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "OpenRouter"),

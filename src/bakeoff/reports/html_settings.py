@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from bakeoff.core.candidate import Candidate, Limits
+from bakeoff.core.candidate import Candidate, Limits, ModelSpec
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.values import Json
 from bakeoff.reports import in_words
@@ -80,7 +80,7 @@ def _candidate(candidate: Candidate, served: Mapping[str, Json]) -> str:
     told = listed(
         [
             ("Model", model.full_name),
-            ("Address", model.base_url or ""),
+            ("Address", _address(model)),
             ("Parameters", _plain(model.parameters)),
             ("Settings", _plain(model.settings)),
             ("Agent", f"{agent.name} {agent.version or ''}".strip()),
@@ -92,6 +92,11 @@ def _candidate(candidate: Candidate, served: Mapping[str, Json]) -> str:
         f'<details class="card model"><summary><h3>{named(candidate.id)}</h3></summary>'
         f'<div class="inside">{told}</div></details>'
     )
+
+
+def _address(model: ModelSpec) -> str:
+    said_by = f" ({model.base_url_from})" if model.base_url and model.base_url_from else ""
+    return f"{model.base_url or ''}{said_by}"
 
 
 def _plain(value: Json) -> str:
