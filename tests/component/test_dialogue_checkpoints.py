@@ -123,7 +123,7 @@ def test_an_agent_that_is_given_the_whole_talk_is_called_once_for_each_message(
     steps = steps_in(checkpoint_file(tmp_path / "checkpoints", again.trial().name))
     heard = conversation_of(again.trial(), steps)["conversation_history"]
     assert isinstance(heard, list)
-    assert [one["all_messages"][-1]["content"] for one in heard if one["role"] == "agent"] == [
+    assert [one["all_messages"][-1]["content"] for one in heard if one["party"] == "agent"] == [
         "re: One.",
         "thought",
         "re: Two.",

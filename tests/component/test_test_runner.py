@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -133,7 +134,8 @@ def test_the_basic_sequential_example_works_as_written(examples: Bench) -> None:
     folder = examples.folder / "test_results"
     assert len(list(folder.glob("*_result.json"))) == len(results)
     assert len(list(folder.glob("*_completion.txt"))) == len(results)
-    assert len(list(folder.glob("batch_results_*.json"))) == 1
+    (batch,) = folder.glob("batch_results_*.json")
+    assert re.fullmatch(r"batch_results_\d{8}_\d{6}\.json", batch.name)
     assert len(list((folder / "runs").iterdir())) == 1
 
 

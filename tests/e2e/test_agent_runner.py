@@ -28,6 +28,15 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+def counts(summary: dict[str, Any]) -> dict[str, int]:
+    """Return the counts of a summary, after looking whether they add up."""
+    found = {k.removesuffix("_tests"): n for k, n in summary.items() if k.endswith("_tests")}
+    held = found["passed"] + found["failed"] + found["unscored"]
+    assert found["successful"] == held
+    assert found["total"] == held + found["faulted"] + found["cancelled"] + found["not_run"]
+    return found
+
+
 def test_two_agents_and_two_cases_leave_the_whole_tree(tmp_path: Path) -> None:
     write_bench(tmp_path, ["alpha", "beta"])
     with Loopback(Players(2)) as server:
@@ -55,7 +64,8 @@ def test_two_agents_and_two_cases_leave_the_whole_tree(tmp_path: Path) -> None:
     ]
     assert [e["agent_id"] for e in read(run / second)] == ["the/second:one"] * 2
     summary = read(run / "summary.json")
-    assert (summary["total_tests"], summary["successful_tests"]) == (4, 4)
+    assert counts(summary) == {"total": 4, "successful": 4, "passed": 0, "failed": 0, "unscored": 4,
+                               "faulted": 0, "cancelled": 0, "not_run": 0}  # fmt: skip
     assert summary["finished"] is True
     for entry in summary["results"]:
         for key in ("checkpoint_path", "log_path", "result_path"):
@@ -81,12 +91,13 @@ def test_a_checkpoint_tells_the_conversation_from_every_seat(tmp_path: Path) -> 
     assert "turn 1 agent: reply 1" in done.stderr
     (entry,) = read(next((tmp_path / "results").glob("*/all_results.json")))
     history = read(Path(entry["checkpoint_path"]))["conversation_history"]
-    assert [h["role"] for h in history][:3] == ["instructor", "supervisor", "agent"]
+    assert [h["role"] for h in history][:3] == ["user agent", "gatekeeper", "assistant agent"]
+    assert [h["party"] for h in history][:3] == ["instructor", "supervisor", "agent"]
     assert history[0]["parsed_response"]["user_response"] == "this is message 1"
     assert history[1]["parsed_response"]["contradictory"] is False
     assert history[2]["prompt_received"] == "this is message 1"
     assert "parsed_response" not in history[2]
-    last = next(h for h in reversed(history) if h["role"] == "agent")
+    last = next(h for h in reversed(history) if h["role"] == "assistant agent")
     assert [m["content"] for m in last["all_messages"]][:2] == ["this is message 1", "reply 1"]
     assert "insight of alpha" in history[0]["all_messages"][0]["content"]
     assert entry["supervisor_interventions"] == 1  # message 2 is objected to, and ends it no more
@@ -100,7 +111,13 @@ def test_the_summary_names_the_failures_in_which_a_role_had_a_part(tmp_path: Pat
         done = runner("--base_config", base, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "results").iterdir()
-    told = read(run / "summary.json")["role_fidelity"]
+    summary = read(run / "summary.json")
+    assert {k: n for k, n in counts(summary).items() if n} == {
+        "total": 2,
+        "successful": 2,
+        "failed": 2,
+    }
+    told = summary["role_fidelity"]
     # both were cut while a follow-up was pending
     assert (told["failures"], told["failures_touched"]) == (2, 2)
     assert told["marked_turns"] == {"contradicted": 2}
@@ -225,7 +242,7 @@ def test_shards_and_the_other_names_of_the_keys(tmp_path: Path) -> None:
     assert entry["conversation_turns"] == 3
     assert entry["ended"] == "all shards are told"
     history = read(tmp_path / entry["checkpoint_path"])["conversation_history"]
-    said = [h["prompt_received"] for h in history if h["role"] == "agent"]
+    said = [h["prompt_received"] for h in history if h["role"] == "assistant agent"]
     assert said[:2] == ["use pandas and drop the id", "- scale it"]
     assert history[0]["all_messages"][0]["content"].startswith("Be Ann.")
 
@@ -337,7 +354,9 @@ def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:
     assert Path(entry["checkpoint_path"]).is_file()
     assert "role 'instructor'" in Path(entry["log_path"]).read_text()
     assert "role 'instructor'" in entry["error"]
-    assert read(run / "summary.json")["results"][0]["error"] == entry["error"]
+    summary = read(run / "summary.json")
+    assert {k: n for k, n in counts(summary).items() if n} == {"total": 1, "faulted": 1}
+    assert summary["results"][0]["error"] == entry["error"]
     everything = "".join(
         f.read_bytes().decode(errors="replace")
         for place in ("results", "logs", "checkpoints")

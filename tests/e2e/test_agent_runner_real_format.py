@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,18 @@ def analyst(messages: list[dict[str, Any]]) -> Reply:
     return Reply(headers={"Content-Type": "application/json"}, body=json.dumps(data).encode())
 
 
+def code_snippets(history: list[dict[str, Any]]) -> list[str]:
+    """Return the code in a conversation as a program for this format finds it."""
+    spoken = [
+        m["content"] for e in history if e["role"] == "assistant agent" for m in e["all_messages"]
+    ]
+    return [
+        code
+        for text in spoken
+        for code in re.findall(r"```(?:python)?\s*(.*?)```", text, re.DOTALL)
+    ]
+
+
 def run(words: list[str], project: Path, server: Loopback) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "ROLES_URL": server.url, "AGENT_URL": server.url,
            "ROLES_KEY": "sk-roles-12345678", "AGENT_KEY": "sk-agent-12345678"}  # fmt: skip
@@ -83,6 +96,13 @@ def test_with_run_code_the_files_work_as_they_are(project: Path) -> None:
         0.0,
         1.0,
     )
+    summary = json.loads(next((project / "experiment_results").glob("*/summary.json")).read_text())
+    assert (summary["successful_tests"], summary["passed_tests"], summary["failed_tests"]) == (
+        1,
+        1,
+        0,
+    )
+    assert "agent analyst: 1 completed; 1 of 1 passed, mean score 1.000" in done.stderr
     first = {party: json.loads(messages)[0] for party, messages in reversed(players.asked)}
     assert first["agent"]["role"] == "system"
     assert first["agent"]["content"].startswith("You are a careful analyst.\n\n")
@@ -90,7 +110,9 @@ def test_with_run_code_the_files_work_as_they_are(project: Path) -> None:
     assert first["supervisor"]["content"].startswith("You watch over a person. The plan is:")
     checkpoint = Path(entry["checkpoint_path"])
     assert checkpoint.parts[0] == "agent_checkpoints", "as the agent's file says"
-    assert (project / checkpoint).is_file()
+    history = json.loads((project / checkpoint).read_text())["conversation_history"]
+    assert code_snippets(history), "what programs for this format look for is there"
+    assert {entry["role"] for entry in history} == {"user agent", "gatekeeper", "assistant agent"}
 
 
 def test_an_agent_that_says_it_runs_no_code_is_told_what_that_means(project: Path) -> None:

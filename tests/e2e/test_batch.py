@@ -71,7 +71,9 @@ def test_all_models_run_and_the_tree_of_reports_is_written(tmp_path: Path) -> No
     assert solver["display_name"] == "The solver"
     assert sum(r["prompts_sent"] for r in results.values()) == asked
     assert "the check failed" in results["lazy"]["error"]
-    assert [place["model"] for place in report["rankings"]["most_efficient"]] == ["quick", "solver"]
+    places = report["ranking_places"]["most_efficient"]
+    assert [place["model"] for place in places] == ["quick", "solver"]
+    assert report["rankings"]["most_efficient"] == "quick", "a name, as other programs read it"
     assert json.loads((batch.batch / "solver_result.json").read_text()) == solver
     assert [list(row)[: len(COLUMNS)] for row in batch.rows] == [list(COLUMNS)] * 3
     assert report["machine_info"]["cores"] == len(os.sched_getaffinity(0))
@@ -98,7 +100,8 @@ def test_nothing_solved_is_a_failure_of_the_batch(tmp_path: Path) -> None:
         ended = batch.run()
     assert ended.code == 1
     assert "no model solved the task" in ended.out
-    assert batch.report["rankings"]["fastest"] == []
+    assert batch.report["rankings"]["fastest"] is None
+    assert batch.report["ranking_places"]["fastest"] == []
 
 
 def test_without_a_check_the_result_is_unchecked_and_never_a_success(tmp_path: Path) -> None:
@@ -252,7 +255,8 @@ def test_rollouts_give_rates_intervals_and_rank_ranges(tmp_path: Path) -> None:
     assert (quick["rollouts_passed"], quick["success_rate"]) == (4, 1.0)
     assert quick["success_interval"]["method"] == "wilson"
     assert quick["time_to_solve"]["solved"] == 4
-    places = {p["model"]: p["rank_range"] for p in batch.report["rankings"]["most_efficient"]}
+    ranked = batch.report["ranking_places"]["most_efficient"]
+    places = {p["model"]: p["rank_range"] for p in ranked}
     assert places == {"quick": [1, 1], "solver": [2, 2]}, "2 prompts and 3, four times each"
     assert not any("single observation" in note for note in batch.report["notes"])
 

@@ -130,7 +130,7 @@ def test_the_runner_killed_at_every_request_goes_on_where_it_was(tmp_path: Path)
     assert (entry["status"], entry["conversation_turns"]) == ("completed", 4)
     assert entry["tokens"]["supervisor"] == {"requests": 3, "input": 21, "output": 9}
     history = json.loads(Path(entry["checkpoint_path"]).read_text())["conversation_history"]
-    assert [h["role"] for h in history].count("agent") == 4
+    assert [h["role"] for h in history].count("assistant agent") == 4
     assert len(Path(entry["log_path"]).read_text().splitlines()) == LINES + 1  # how it ended
 
 

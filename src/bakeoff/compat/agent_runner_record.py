@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from bakeoff.agents.dialogue_answer import FormError, json_object
 from bakeoff.agents.dialogue_tape import exchanges
 from bakeoff.compat.agent_runner_place import BenchRun
-from bakeoff.core.dialogue import AGENT
+from bakeoff.core.dialogue import AGENT, INSTRUCTOR, SUPERVISOR
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt, TrialRecord
 from bakeoff.core.values import Json
 from bakeoff.stats.role_fidelity import dialogue_notes, is_failure, marks_of, turns_of
+
+ROLE_NAMES = {
+    INSTRUCTOR: "user agent",
+    AGENT: "assistant agent",
+    SUPERVISOR: "gatekeeper",
+}
+"""What the parties are called in checkpoint files, which other programs read by these names."""
 
 _CODE = re.compile(r"^```(?:python|py)[ \t]*\n.*?^```", re.DOTALL | re.MULTILINE)
 
@@ -96,13 +103,19 @@ def _snippets(outcome: Outcome | None) -> int:
 
 
 def conversation_of(trial: Trial, steps: list[dict[str, Json]]) -> dict[str, Json]:
-    """Return the saved *steps* of a trial as a checkpoint that a person can read."""
+    """Return the saved *steps* of a trial as a checkpoint file has them.
+
+    It is for people and other programs: a run goes on from the steps themselves.
+    """
     entries = [entry for step in steps if isinstance(entry := step.get("entry"), Mapping)]
     history: list[Json] = [_heard(exchange) for exchange in exchanges(entries)]
+    instructor = trial.conditions.roles.get(INSTRUCTOR)
     return {
         "test_case": trial.task.id,
         "agent_id": agent_of(trial),
         "trial": trial.name,
+        "user_agent_model": instructor.full_name if instructor else None,
+        "assistant_agent_model": trial.candidate.model.full_name,
         "conversation_history": history,
     }
 
@@ -115,7 +128,8 @@ def _heard(exchange: Mapping[str, Json]) -> dict[str, Json]:
     if exchange["tool_calls"]:
         said["tool_calls"] = exchange["tool_calls"]
     heard: dict[str, Json] = {
-        "role": exchange["party"],
+        "role": ROLE_NAMES.get(str(exchange["party"]), exchange["party"]),
+        "party": exchange["party"],
         "turn": exchange["turn"],
         "prompt_received": last.get("content") if isinstance(last, Mapping) else None,
         "all_messages": [*asked, said],

@@ -19,7 +19,9 @@ def in_words(agent: str, entries: Sequence[Mapping[str, Json]]) -> str:
     if not scores:
         return f"agent {agent}: {ends}; nothing was scored"
     passed = sum(entry["passed"] is True for entry in entries)
-    return f"agent {agent}: {ends}; {passed} passed, mean score {fmean(scores):.3f}"
+    return (
+        f"agent {agent}: {ends}; {passed} of {len(scores)} passed, mean score {fmean(scores):.3f}"
+    )
 
 
 def summary_of(
@@ -32,9 +34,7 @@ def summary_of(
     """Return what `summary.json` says of a run; *entries* are by the names of their trials."""
     known = entries.values()
     return {
-        "total_tests": planned,
-        "successful_tests": sum(e["status"] == Status.COMPLETED.value for e in known),
-        "passed_tests": sum(e["passed"] is True for e in known),
+        **_counts(list(known), planned),
         "finished": finished,
         "results": [{**_whose(e), **{key: e[key] for key in _KEYS if key in e}} for e in known],
         "role_fidelity": {
@@ -49,6 +49,31 @@ def summary_of(
                 for one in fidelity.touched
             ],
         },
+    }
+
+
+def _counts(entries: Sequence[Mapping[str, Json]], planned: int) -> dict[str, Json]:
+    """Return how many conversations there are of each kind.
+
+    `successful_tests`, those that were held to their end, are the passed, the failed and the
+    unscored ones; with the faulted, the cancelled and those not run yet they are all of them. One
+    that a limit ended and that nothing scored has failed.
+    """
+    statuses = Counter(str(entry["status"]) for entry in entries)
+    held = [entry for entry in entries if Status(str(entry["status"])).final]
+    passed = sum(entry["passed"] is True for entry in held)
+    unscored = sum(
+        entry["passed"] is None and entry["status"] == Status.COMPLETED.value for entry in held
+    )
+    return {
+        "total_tests": planned,
+        "successful_tests": len(held),
+        "passed_tests": passed,
+        "failed_tests": len(held) - passed - unscored,
+        "unscored_tests": unscored,
+        "faulted_tests": statuses[Status.FAULTED.value],
+        "cancelled_tests": statuses[Status.CANCELLED.value],
+        "not_run_tests": planned - len(entries),
     }
 
 

@@ -19,7 +19,7 @@ from bakeoff.compat.batch_place import (
     new_batch,
     with_session,
 )
-from bakeoff.compat.batch_resume import Earlier, earlier, refuse_what_differs
+from bakeoff.compat.batch_resume import Earlier, another_agent, earlier, refuse_what_differs
 from bakeoff.config.env_file import environment
 from bakeoff.config.models_file import BatchSettings, ModelsConfig, read_models_file
 from bakeoff.core.brief import Brief
@@ -171,12 +171,14 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
 def _again(wanted: Wanted, brief: Brief, around: _Around, batch: Batch) -> Ready:
     """Go on with *batch*: its models, its limits and its roles, unless something was said anew."""
     before, state = earlier(batch), batch.state()
+    if wanted.agent not in {None, before.agent.name}:
+        raise another_agent(before, str(wanted.agent), batch)
     more = wanted.models
     choice = Choice(offers=()) if more is None else choose(around.market, more)
     offers = before.offers(around.market, choice.offers)
     brief = replace(
         brief,
-        agents=(AgentSpec(name=wanted.agent),) if wanted.agent else (before.agent,),
+        agents=(before.agent,),
         rollouts=max(wanted.rollouts or 0, before.rollouts),
         conditions=_conditions_again(wanted, before, around.market),
         sandbox=before.sandbox,

@@ -72,10 +72,7 @@ def refuse_what_differs(
         )
     agent = next(iter(plan.candidates)).agent
     if agent != before.agent:
-        raise UsageError(
-            f"{batch.id} is a batch with the agent {before.agent.name!r}, not with {agent.name!r}; "
-            "start a new batch for it"
-        )
+        raise another_agent(before, agent.name, batch)
     lines = differences(plan, {before.task.id: before.task}, before.seats())
     lines += [_other_digest(offer, state) for offer in offers if _other_digest(offer, state)]
     if lines:
@@ -84,6 +81,14 @@ def refuse_what_differs(
             f"{batch.id} cannot be gone on with, since one report would mix what is not the same:\n"
             f"  {told}\nPut it back as it was, or start a new batch"
         )
+
+
+def another_agent(before: Earlier, name: str, batch: Batch) -> UsageError:
+    """Return the error that an agent is which *batch* was not begun with."""
+    return UsageError(
+        f"{batch.id} is a batch with the agent {before.agent.name!r}, not with {name!r}; "
+        "start a new batch for it"
+    )
 
 
 def _other_digest(offer: Offer, state: BatchState) -> str:

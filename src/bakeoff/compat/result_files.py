@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bakeoff._lib.atomic import write_atomic
-from bakeoff._lib.clock import now, stamp
+from bakeoff._lib.clock import now
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.names import safe_name
 from bakeoff._lib.redact import Redactor
@@ -57,7 +57,7 @@ class ResultFiles:
                 "individual_results": [self._data(result) for result in results],
             }
         )
-        path = self._claim(f"batch_results_{stamp(now())}")
+        path = self._claim(f"batch_results_{now().strftime('%Y%m%d_%H%M%S')}")
         try:
             _put(path, data)
         except BaseException:
@@ -70,7 +70,7 @@ class ResultFiles:
         self.folder.mkdir(parents=True, exist_ok=True)
         number = 1
         while True:
-            path = self.folder / f"{stem}{'' if number == 1 else f'-{number}'}.json"
+            path = self.folder / f"{stem}{'' if number == 1 else f'_{number}'}.json"
             try:
                 path.touch(exist_ok=False)
             except FileExistsError:

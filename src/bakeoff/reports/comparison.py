@@ -91,6 +91,12 @@ def as_json(comparison: Comparison) -> dict[str, Json]:
     """Return *comparison* as plain data; what is unknown is null."""
     result = comparison.result
     models = {c.figures.candidate: c.model for c in comparison.competitors}
+    rankings = {
+        "fastest": result.fastest,
+        "most_efficient": result.most_efficient,
+        "least_intervention": result.least_intervention,
+        "time_to_solve": result.to_solve,
+    }
     return {
         "batch_id": comparison.batch_id,
         "task": comparison.task,
@@ -104,33 +110,36 @@ def as_json(comparison: Comparison) -> dict[str, Json]:
         "machine_info": dict(comparison.machine),
         "setting": asdict(comparison.setting),
         "results": [result_as_json(comparison.task, c) for c in comparison.competitors],
-        "rankings": {
-            "fastest": _places(result.fastest, models),
-            "most_efficient": _places(result.most_efficient, models),
-            "least_intervention": _places(result.least_intervention, models),
-            "time_to_solve": _places(result.to_solve, models) if result.to_solve else None,
-        },
-        "ranking_notes": {
-            "fastest": result.fastest.reason,
-            "most_efficient": result.most_efficient.reason,
-            "least_intervention": result.least_intervention.reason,
-            "time_to_solve": result.to_solve.reason if result.to_solve else None,
-        },
+        "rankings": {name: _first(ranking, models) for name, ranking in rankings.items()},
+        "ranking_places": {name: _places(ranking, models) for name, ranking in rankings.items()},
+        "ranking_notes": {name: r.reason if r else None for name, r in rankings.items()},
         "summary_stats": asdict(result.overall),
         "notes": list(result.notes),
     }
 
 
-def _places(ranking: Ranking, models: Mapping[str, str]) -> list[Json]:
-    return [
-        {
-            "rank": place.rank,
-            "model": models.get(place.candidate, place.candidate),
-            "value": place.value,
-            "rank_range": None if place.best is None else [place.best, place.worst],
-        }
-        for place in ranking.placed
-    ]
+def _first(ranking: Ranking | None, models: Mapping[str, str]) -> str | None:
+    """Return who is first, which may be chance; None where nobody is ranked."""
+    if ranking is None or not ranking.placed:
+        return None
+    first = ranking.placed[0].candidate
+    return models.get(first, first)
+
+
+def _places(ranking: Ranking | None, models: Mapping[str, str]) -> list[Json] | None:
+    return (
+        None
+        if ranking is None
+        else [
+            {
+                "rank": place.rank,
+                "model": models.get(place.candidate, place.candidate),
+                "value": place.value,
+                "rank_range": None if place.best is None else [place.best, place.worst],
+            }
+            for place in ranking.placed
+        ]
+    )
 
 
 def result_as_json(task: str, one: Competitor) -> dict[str, Json]:

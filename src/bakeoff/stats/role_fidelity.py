@@ -108,6 +108,9 @@ def turns_of(told: Mapping[str, Json]) -> int:
 
 
 def is_failure(record: TrialRecord) -> bool:
-    """Whether the agent did not make it: it ran out of something, or what it left is not right."""
+    """Whether the agent did not make it: what it left is not right, or it ran out of something.
+
+    One that ran out of something and left what passes has made it.
+    """
     attempt = record.attempt
-    return attempt.status is Status.LIMITED or attempt.passed is False
+    return attempt.passed is False or (attempt.status is Status.LIMITED and not attempt.passed)
