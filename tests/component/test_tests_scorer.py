@@ -234,8 +234,6 @@ def test_the_projects_own_visible_tests_are_as_they_were(grader: Grader) -> None
         (running("pytest", paths=("src",)), "no test was found in src"),
         (HiddenTests(command="no-such-check"), "could not be started.*127"),
         (HiddenTests(command="touch x; ./x"), "could not be started.*126"),
-        (HiddenTests(command="sleep 60", time_s=1.0), "did not end within 1 s"),
-        (running("unittest", paths=("slow",), time_s=2.0), "did not end within 2 s"),
     ],
 )
 def test_a_runner_that_cannot_run_is_a_fault_and_never_0(
@@ -292,6 +290,34 @@ def test_no_agent_runs_where_its_box_cannot_run_the_tests(tmp_path: Path) -> Non
     assert "no-such-python" in record.attempt.fault.message
     assert not record.attempt.scorable
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    "scorer",
+    [
+        HiddenTests(command="sleep 60", time_s=1.0),
+        running("unittest", paths=("slow",), time_s=1.0),
+    ],
+)
+def test_a_check_that_hangs_is_a_fault_only_where_nothing_was_changed(
+    grader: Grader, scorer: HiddenTests
+) -> None:
+    slow = "import time, unittest\nclass T(unittest.TestCase):\n  def test(self): time.sleep(60)\n"
+    task = grader.task(HIDDEN["pytest"], {**BROKEN, "slow/test_a.py": slow})
+    with pytest.raises(ScorerError, match="did not end within 1 s"):
+        grader.score(scorer, task, "true")
+    given = grader.score(scorer, task, RIGHT)
+    assert given.value == 0.0
+    assert "did not end within 1 s" in given.explanation
+
+
+def test_a_change_that_keeps_its_check_from_starting_scores_0(grader: Grader) -> None:
+    task = grader.task({"x": ""}, {**BROKEN, "run": "exit 0\n"})
+    check = HiddenTests(command="chmod +x run && exec ./run")
+    assert grader.score(check, task, RIGHT).value == 1.0
+    given = grader.score(check, task, "printf '#!/no/such/shell' > run")
+    assert given.value == 0.0
+    assert "could not be started" in given.explanation
 
 
 def test_a_command_is_judged_by_its_exit_code(grader: Grader) -> None:

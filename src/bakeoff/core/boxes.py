@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from bakeoff._lib.noun import noun
@@ -39,7 +40,10 @@ class BoxSpec:
 
     `label` names the run and the trial, so that what a dead run left can be found. `image` is what
     `Sandbox.image` returned. `archive` and `gone` are the change of a whole box, made before the
-    first command. `folder` is None for a box whose files all come from its image.
+    first command. `folder` is None for a box whose files all come from its image. In a `grading` box
+    no process can be debugged: what is graded must not drive what grades it. `pinned` are paths
+    inside the folder that are mounted onto themselves, read-only or so that they cannot be moved; a
+    sandbox without mounts leaves them as they are.
     """
 
     label: str
@@ -54,6 +58,8 @@ class BoxSpec:
     gateway: GatewayAddress | None = None
     archive: bytes | None = None
     gone: tuple[str, ...] = ()
+    grading: bool = False
+    pinned: tuple[Mount, ...] = ()
 
 
 Hears = Callable[[bytes], None]
@@ -177,8 +183,10 @@ class Bench(Protocol):
         label: str,
         protected: tuple[str, ...] = (),
         mounts: tuple[Mount, ...] = (),
+        texts: Mapping[str, str] = MappingProxyType({}),
     ) -> AbstractAsyncContextManager[CleanRoom]:
         """Open a fresh room with the pristine files, the change, and only then what is hidden.
 
-        Beyond what the task protects, paths that match *protected* are as they were before.
+        Beyond what the task protects, paths that match *protected* are as they were before. *texts*
+        are further hidden files, by their path from the root of the workspace.
         """

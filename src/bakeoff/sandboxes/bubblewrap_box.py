@@ -63,8 +63,9 @@ class BubblewrapBox:
             passing = [writing]
             self._view = self._view or self._all_mounts()
             words = [*self._view, *self._own_words(command), "--json-status-fd", str(writing)]
-            if self._ground.calls is not None:
-                passing.append(os.open(self._ground.calls, os.O_RDONLY | os.O_CLOEXEC))
+            calls = self._ground.grading_calls if self._spec.grading else self._ground.calls
+            if calls is not None:
+                passing.append(os.open(calls, os.O_RDONLY | os.O_CLOEXEC))
                 files.callback(os.close, passing[-1])
                 words += ["--seccomp", str(passing[-1])]
             # through a file: the environment may hold a token, and arguments are seen by everyone
@@ -104,7 +105,7 @@ class BubblewrapBox:
         """Return bubblewrap's words for all that does not differ from command to command."""
         spec, ground = self._spec, self._ground
         words = [*ground.namespaces, *(["--share-net"] if spec.network else [])]
-        targets = (spec.root, *(mount.target for mount in spec.mounts))
+        targets = (spec.root, *(mount.target for mount in (*spec.mounts, *spec.pinned)))
         words += root_arguments(
             ground.support, rootfs=ground.rootfs, targets=targets, network=spec.network
         )
@@ -113,7 +114,7 @@ class BubblewrapBox:
         words += ["--bind", str(self._holdings.home), HOME]
         words += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
         words += ["--bind", str(self._holdings.folder), spec.root]
-        for mount in spec.mounts:
+        for mount in (*spec.mounts, *spec.pinned):
             words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
         if self._relayed and spec.gateway is not None:
             words += ["--ro-bind", str(_RELAY), f"{SUPPORT}/relay.py"]

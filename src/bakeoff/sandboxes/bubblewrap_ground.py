@@ -30,7 +30,8 @@ class Ground:
     """What a box is made with here.
 
     `support` is a private folder with what every box shows; `python_mounts` are needed where the
-    host has no python3 of its own; `calls` is the filter of system calls, where there is one.
+    host has no python3 of its own; `calls` is the filter of system calls, where there is one, and
+    `grading_calls` that of a grading box.
     """
 
     program: str
@@ -41,6 +42,7 @@ class Ground:
     cgroups: Cgroups | None
     support: Path
     calls: Path | None
+    grading_calls: Path | None
 
     @property
     def path(self) -> str:
@@ -56,10 +58,11 @@ def prepare(rootfs: Path | None, *, with_cgroups: bool) -> Ground:
     python, python_mounts = python_of(rootfs)
     groups = cgroups.find() if with_cgroups else None
     support = scratch.new_folder("bubblewrap")
-    calls = support / "seccomp"
+    calls, grading_calls = support / "seccomp", support / "seccomp-grading"
     try:
         write_support(support)
-        filtered = seccomp.write_filter(calls)
+        filtered = seccomp.write_filter(calls, grading=False)
+        seccomp.write_filter(grading_calls, grading=True)
     except BaseException:
         scratch.remove(support)
         raise
@@ -72,6 +75,7 @@ def prepare(rootfs: Path | None, *, with_cgroups: bool) -> Ground:
         cgroups=groups,
         support=support,
         calls=calls if filtered else None,
+        grading_calls=grading_calls if filtered else None,
     )
 
 

@@ -58,7 +58,7 @@ class Container:
     async def open(self, spec: BoxSpec) -> Box:
         """Return a running container that shows the folder of *spec*."""
         image = spec.image or await self._images.ready(None)
-        mounts = (*_folder(spec), *spec.mounts, *container_relay.mounts(spec.gateway))
+        mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *container_relay.mounts(spec.gateway))
         name = f"bakeoff-{owner.mine()}-{secrets.token_hex(6)}"
         box = ContainerBox(
             self._engine,

@@ -1,13 +1,17 @@
 """What the scorers share that grade a change in a clean room: the room, commands in it, words."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.core.boxes import CleanRoom, Command, Mount, Ran
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Kit
+from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Workspace
 
@@ -33,24 +37,58 @@ def open_clean_room(
     scorer: str,
     protected: tuple[str, ...] = (),
     mounts: tuple[Mount, ...] = (),
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> AbstractAsyncContextManager[CleanRoom]:
     """Open a room with the outcome's change in it; nothing else of the outcome is looked at."""
     if kit.bench is None:
         raise ScorerError(f"scorer {scorer!r} has no sandbox to grade in")
     label = f"{kit.label} {scorer}".strip()
     return kit.bench.clean_room(
-        task, outcome.change, label=label, protected=protected, mounts=mounts
+        task, outcome.change, label=label, protected=protected, mounts=mounts, texts=texts
     )
 
 
+class CheckError(ScorerError):
+    """The check gave no verdict: its fault, or that of what it checks."""
+
+
+class CheckTimeoutError(CheckError):
+    """The check did not come to its end in time."""
+
+    @classmethod
+    def after(cls, time_s: float, output: str, *, scorer: str) -> "CheckTimeoutError":
+        """Return the error for a check that printed *output* until its time was over."""
+        return cls(
+            f"scorer {scorer!r}: the check did not end within {time_s:g} s; {last_lines(output)}"
+        )
+
+
+async def check_change(
+    check: Callable[[Outcome], Awaitable[Score]], outcome: Outcome, *, scorer: str
+) -> Score:
+    """Return what *check* says of the outcome; 0 where the change is why it gives no verdict.
+
+    Else a change that breaks its own check would be left out of the mean, and giving up would pay.
+    A check that never ends is the change's doing; one that cannot run is tried without the change.
+    """
+    try:
+        return await check(outcome)
+    except CheckError as error:
+        if outcome.change is None or not outcome.change.files:
+            raise
+        if not isinstance(error, CheckTimeoutError):
+            try:
+                await check(replace(outcome, change=None))
+            except CheckError:
+                raise error from None
+        return Score(scorer=scorer, value=0.0, explanation=str(error))
+
+
 async def run_in(room: CleanRoom, command: Command, *, scorer: str) -> Ran:
-    """Run *command*; ScorerError where its time was over, for then nobody knows the verdict."""
+    """Run *command*; CheckTimeoutError where its time was over."""
     ran = await room.box.run(command)
     if ran.stopped and command.time_s is not None and ran.elapsed_s >= command.time_s:
-        raise ScorerError(
-            f"scorer {scorer!r}: the check did not end within {command.time_s:g} s; "
-            f"{last_lines(ran.output)}"
-        )
+        raise CheckTimeoutError.after(command.time_s, ran.output, scorer=scorer)
     return ran
 
 

@@ -3,16 +3,23 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from bakeoff.core.boxes import Box, CleanRoom, Command
+from bakeoff.core.boxes import Box, Command
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Kit
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.scorers.clean_room import inside, is_inside, last_lines, open_clean_room, workspace_of
+from bakeoff.scorers.clean_room import (
+    check_change,
+    inside,
+    is_inside,
+    last_lines,
+    open_clean_room,
+    workspace_of,
+)
 from bakeoff.scorers.judge import Judge
 from bakeoff.scorers.rubrics_script import (
     METRICS_FILE,
@@ -142,59 +149,59 @@ class Rubrics:
         workspace = workspace_of(task, "rubrics")
         protected = tuple(inside(workspace, path) for path in (script.path, METRICS_FILE))
         mounts = await brought_mounts() if is_python(script.path) else ()
-        opened = open_clean_room(
-            task, outcome, kit, scorer="rubrics", protected=protected, mounts=mounts
-        )
-        async with opened as room:
-            content = await _placed(room, script)
-            way = self._way(script, content)
-            score = await way.score_in(room, workspace)
-            printed = str(score.details.get("output", ""))
-            written = await room.box.run(Command(argv=("cat", METRICS_FILE), time_s=30.0))
-            metrics = metrics_in(printed) | (
-                metrics_in(written.output) if written.code == 0 else {}
+        texts = {} if script.content is None else {protected[0]: script.content}
+
+        async def check(outcome: Outcome) -> Score:
+            opened = open_clean_room(
+                task,
+                outcome,
+                kit,
+                scorer="rubrics",
+                protected=protected,
+                mounts=mounts,
+                texts=texts,
             )
-            elapsed = score.details.get("duration_s")
-            return _Result(
-                script=script,
-                success=score.value >= 1.0,
-                output=printed[-_MOST_SCRIPT_OUTPUT:],
-                duration_s=elapsed if isinstance(elapsed, float) else 0.0,
-                metrics=metrics,
-                undone=room.undone,
-            )
+            async with opened as room:
+                content = await _content(room.box, script, required=True)
+                score = await self._way(script, content).score_in(room, workspace)
+                written = await room.box.run(Command(argv=("cat", METRICS_FILE), time_s=30.0))
+                metrics = metrics_in(str(score.details.get("output", "")))
+                metrics |= metrics_in(written.output) if written.code == 0 else {}
+                return replace(score, details={**score.details, "custom_metrics": metrics})
+
+        return _result(script, await check_change(check, outcome, scorer="rubrics"))
 
     def _way(self, script: TestScript, content: str) -> Tests:
         return how_to_run(script.path, content, time_s=self.time_s, environment=self.environment)
 
 
-async def _content(box: Box, script: TestScript) -> str:
-    """Return what the script says; nothing where it is not in *box*, or not yet."""
+async def _content(box: Box, script: TestScript, *, required: bool = False) -> str:
+    """Return what the script says; nothing where it is not in *box*, and is not *required*."""
     if script.content is not None:
         return script.content
     ran = await box.run(Command(argv=("cat", "--", script.path), time_s=60.0))
-    return ran.output if ran.code == 0 else ""
-
-
-async def _placed(room: CleanRoom, script: TestScript) -> str:
-    """Return what the script says, after it was written to its place where that is asked for."""
-    if script.content is not None:
-        put = 'rm -rf -- "$1" && mkdir -p -- "$(dirname -- "$1")" && cat > "$1" && chmod 755 "$1"'
-        argv = ("sh", "-c", put, "sh", script.path)
-        data = script.content.encode("utf-8", "replace")
-        ran = await room.box.run(Command(argv=argv, stdin=data, time_s=60.0))
-        if ran.code != 0:
-            raise ScorerError(
-                f"scorer 'rubrics': {script.path} could not be written; {last_lines(ran.output)}"
-            )
-        return script.content
-    ran = await room.box.run(Command(argv=("cat", "--", script.path), time_s=60.0))
-    if ran.code != 0:
+    if ran.code == 0:
+        return ran.output
+    if required:
         raise ScorerError(
             f"scorer 'rubrics': test script {script.path} is not there; give its `content`, or its "
             f"path from where the agent starts. {last_lines(ran.output)}"
         )
-    return ran.output
+    return ""
+
+
+def _result(script: TestScript, score: Score) -> _Result:
+    elapsed, metrics = score.details.get("duration_s"), score.details.get("custom_metrics")
+    undone = score.details.get("undone")
+    printed = str(score.details.get("output") or score.explanation or "")
+    return _Result(
+        script=script,
+        success=score.value >= 1.0,
+        output=printed[-_MOST_SCRIPT_OUTPUT:],
+        duration_s=elapsed if isinstance(elapsed, float) else 0.0,
+        metrics=metrics if isinstance(metrics, dict) else {},
+        undone=tuple(map(str, undone)) if isinstance(undone, list) else (),
+    )
 
 
 def _tested(rubric: Rubric, results: list[_Result]) -> dict[str, Json]:

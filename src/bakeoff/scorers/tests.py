@@ -19,6 +19,9 @@ from bakeoff.core.values import Json
 from bakeoff.core.workspace import Workspace
 from bakeoff.scorers import brought_pytest
 from bakeoff.scorers.clean_room import (
+    CheckError,
+    CheckTimeoutError,
+    check_change,
     inside,
     is_inside,
     last_lines,
@@ -28,7 +31,7 @@ from bakeoff.scorers.clean_room import (
     workspace_of,
 )
 from bakeoff.scorers.tests_preflight import REMEDY, brought_mounts, check_python
-from bakeoff.scorers.tests_report import MARK, Report, counts, read_report, signed
+from bakeoff.scorers.tests_report import MARK, Control, Report, counts, read_report, signed
 
 Runner = Literal["pytest", "unittest", "python", "script"]
 
@@ -36,6 +39,7 @@ _NOT_STARTED = (126, 127)
 _NO_TESTS = (4, 5)  # pytest: it was called wrongly, it found nothing
 _MOST_RAW = 8_000_000
 _MOST_TESTS = 2_000
+_SPARE_S = 30.0
 _FRAMEWORK = re.compile(r"\s*(?:python[\d.]*\s+-m\s+(?:pytest|unittest)|pytest)\b")
 
 
@@ -55,15 +59,19 @@ class Tests:
     `named`, these tests must have passed (a name may leave out file and parameters), and others may
     be skipped. A solution that ends the run early scores 0.
 
-    A runner that cannot run is a fault and never a 0: no Python, no pytest, no tests, or a run that
-    is not over after `time_s`. So is a `command` that the shell cannot start (126, 127). Where the
-    box's own Python (3.11 or later) has no pytest, the one that is installed with Bakeoff is used.
+    A runner that cannot run is a fault and never a 0: no Python, no pytest, no tests, or a `command`
+    that the shell cannot start (126, 127), be there a change or not. A change that keeps its check
+    from starting, or from being over after `time_s`, scores 0. Where the box's own Python (3.11 or
+    later) has no pytest, the one that is installed with Bakeoff is used.
 
-    The tests run the agent's code in their own process. That process can neither write the report
-    nor be the one whose exit code counts, settings and plugins in the workspace are not heard, and
-    files that decide how tests are run are as they were. Still, code that rewrites the test
-    framework in memory, knowing exactly what is here, can pass for right: where that matters, let
-    the tests call the solution as a program.
+    The tests may run the agent's code in their own process. That process can neither write the
+    report nor be the one whose exit code counts, settings and plugins in the workspace are not
+    heard, and files that decide how tests are run are as they were. The tests that a file holds are
+    read from it before anything runs, and each must be reported. Then the tests run a second time
+    with wrong expected values, where each must fail: code that patches the test framework, forges
+    a report or returns objects that are equal to everything passes both times, and scores 0. Still,
+    code that looks for exactly this in the memory of its process can tell the two apart: where that
+    matters, let the tests call the solution as a program.
     """
 
     runner: Runner | None = None
@@ -110,11 +118,15 @@ class Tests:
         workspace = workspace_of(task, "tests")
         protected = tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
         mounts = await brought_mounts() if self.runner == "pytest" else ()
-        opened = open_clean_room(
-            task, outcome, kit, scorer="tests", protected=protected, mounts=mounts
-        )
-        async with opened as room:
-            return await self.score_in(room, workspace)
+
+        async def check(outcome: Outcome) -> Score:
+            opened = open_clean_room(
+                task, outcome, kit, scorer="tests", protected=protected, mounts=mounts
+            )
+            async with opened as room:
+                return await self.score_in(room, workspace)
+
+        return await check_change(check, outcome, scorer="tests")
 
     async def check_box(self, box: Box) -> None:
         """Raise, before an agent starts in *box*, where its Python cannot run these tests."""
@@ -138,10 +150,9 @@ class Tests:
         command = Command(argv=("sh", "-c", line), environment=self.environment, time_s=self.time_s)
         ran = await run_in(room, command, scorer="tests")
         if ran.code in _NOT_STARTED:
-            raise ScorerError(
+            raise CheckError(
                 f"scorer 'tests': {one_line(line)!r} could not be started (code {ran.code}); "
-                f"{last_lines(ran.output)}. Where a solution may lack what it calls, let it end "
-                "with another code"
+                f"{last_lines(ran.output)}"
             )
         why = None if ran.code == 0 else _how(ran)
         return Score(
@@ -167,6 +178,10 @@ class Tests:
             return Score(scorer="tests", value=0.0, explanation=why, details=details)
         self._refuse_what_could_not_run(report, output)
         value, explanation = self._verdict(report, ran)
+        if value > 0 and report.control is not None:
+            details |= {"decoys": {"failed": report.control.failed, **_passed(report.control)}}
+            if objection := report.control.objection:
+                value, explanation = 0.0, objection
         details |= {
             "counts": counts(report.tests, list(report.uncollected)),
             "tests": dict(list(report.tests.items())[:_MOST_TESTS]),
@@ -177,13 +192,15 @@ class Tests:
     def _testing(self, workspace: Workspace, secret: bytes) -> Command:
         """Return the command that runs the tests and signs what they report."""
         wanted = {
-            "runner": [self.runner],
-            "workdir": ["" if workspace.whole_box else workspace.workdir],
+            "runner": self.runner,
+            "workdir": "" if workspace.whole_box else workspace.workdir,
             "paths": list(self.paths),
             "options": list(self.options),
+            "time_s": self.time_s,
         }
         # isolated: the overseer imports nothing but what Python itself brings
-        arguments = ("-I", "-c", _source("tests_overseer.py"), _source("tests_process.py"))
+        sources = map(_source, ("tests_overseer.py", "tests_process.py", "tests_plan.py"))
+        arguments = ("-I", "-c", *sources)
         start = f'exec {self.command or "python3"} "$@"'
         return Command(
             argv=("sh", "-c", start, "sh", *arguments, json.dumps(wanted)),
@@ -192,13 +209,15 @@ class Tests:
                 **(brought_pytest.environment() if self.runner == "pytest" else {}),
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
-            time_s=self.time_s,
+            time_s=2 * self.time_s + _SPARE_S,  # the overseer keeps the time of each of two runs
             stdin=secret,
             most_output=_MOST_RAW,
         )
 
     def _refuse_what_could_not_run(self, report: Report, output: str) -> None:
-        """Raise where the tests never got as far as the agent's work."""
+        """Raise where the tests never got as far as the agent's work, or to their end."""
+        if report.out_of_time:
+            raise CheckTimeoutError.after(self.time_s, output, scorer="tests")
         if report.cannot is not None:
             raise ScorerError(
                 f"scorer 'tests': {self.runner} could not be run ({report.cannot}); {REMEDY}"
@@ -208,7 +227,7 @@ class Tests:
                 f"scorer 'tests': {', '.join(report.missing)} is not there; give `paths` from where "
                 "the agent starts"
             )
-        nothing = not report.tests and not report.uncollected
+        nothing = not (report.tests or report.uncollected or report.planned)
         if report.whole and nothing and (self.runner == "unittest" or report.code in _NO_TESTS):
             raise ScorerError(
                 f"scorer 'tests': no test was found in {', '.join(self.paths)}; {last_lines(output)}"
@@ -216,6 +235,8 @@ class Tests:
 
     def _verdict(self, report: Report, ran: Ran) -> tuple[float, str | None]:
         wanted = list(report.tests)
+        if not self.options:  # which may choose among the tests
+            wanted += report.unreported
         if self.named:
             absent = [name for name in self.named if not report.named(name)]
             wanted = [test for name in self.named for test in report.named(name)] + absent
@@ -241,6 +262,10 @@ class Tests:
             "output": shortened(output),
             "undone": list(room.undone),
         }
+
+
+def _passed(control: Control) -> dict[str, Json]:
+    return {"passed": list(control.passed)} if control.passed else {}
 
 
 def _source(name: str) -> str:

@@ -1,9 +1,10 @@
-"""Runs in the clean room, in the process of the tests: what they do is told line by line.
+"""Runs in the grading box, in the process of the tests: what they do is told line by line.
 
 It is sent as text to whatever Python is there (3.7 or later). Python's own modules and pytest are
 imported before the workspace can be imported from; pytest hears no settings of the workspace but
-those that are asked for. When the tests are over the process leaves at once, so that nothing that
-the agent's code has registered for the end is called.
+those that are asked for. What the tests start cannot look into this process. When the tests are over
+the process leaves at once, so that nothing that the agent's code has registered for the end is called.
+With decoys, the tests' code is changed as it is loaded (see tests_plan.py).
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ import sys
 if sys.path[:1] == [""]:
     del sys.path[0]  # before any import: a file of the workspace must not pass for Python's own
 
+import ast
+import builtins
+import contextlib
 import json
 import os
-import runpy
 import traceback
+import types
 import unittest
+import unittest.mock
+from decimal import Decimal
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pytest
     from _typeshed import OptExcInfo
@@ -46,6 +52,58 @@ def teller(pipe: int, nonce: str) -> Callable[..., None]:
             rest = rest[write(pipe, rest) :]
 
     return tell
+
+
+def shut_others_out() -> None:
+    """Let no program that the tests start look into this process, where the system can do that."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
+class Decoys:
+    """Makes tests fail that must fail: changes the code of test files as they are loaded."""
+
+    def __init__(
+        self, plan: Any, by_file: dict[str, list[list[int]]], tell: Callable[..., None]
+    ) -> None:
+        self._plan = plan
+        self._by_file = {str(Path(file).resolve()): lines for file, lines in by_file.items()}
+        self._tell = tell
+        self._tolerant: tuple[type, ...] = (type(unittest.mock.ANY),)
+
+    def install(self) -> None:
+        """Let the changed code find what it calls."""
+        for name, function in self._plan.decoy_functions(self._tell, self._tolerant).items():
+            setattr(builtins, name, function)
+
+    def put_into(self, tree: ast.Module, file: str) -> ast.Module:
+        """Return the code of *file* with the decoys that were chosen for it."""
+        lines = self._by_file.pop(str(Path(file).resolve()), None)
+        if lines is None:
+            return tree
+        self._tell(decoys_in=file)
+        changed: ast.Module = self._plan.with_decoys(tree, lines)
+        return changed
+
+    def install_in_pytest(self) -> None:
+        """Change test files before pytest rewrites their assertions."""
+        import pytest
+        from _pytest.assertion import rewrite
+
+        examples: tuple[Any, ...] = (1, "", Decimal(1), [], {})
+        self._tolerant += tuple(type(pytest.approx(value)) for value in examples)
+        genuine = rewrite.rewrite_asserts
+
+        def rewritten(mod: ast.Module, *rest: Any) -> None:
+            places = [place for place in rest if isinstance(place, str)]
+            if places:
+                self.put_into(mod, places[-1])
+            genuine(mod, *rest)
+
+        rewrite.rewrite_asserts = rewritten  # type: ignore[assignment]
+        self.install()
 
 
 def outside(workdir: str) -> list[str]:
@@ -89,11 +147,11 @@ class Plugin:
         self._tell(test=report.nodeid, phase=report.when, how=report.outcome, text=text)
 
 
-def run_pytest(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int:
+def run_pytest(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None) -> int:
     """Run the files with pytest, without any of the workspace's settings, and return its code."""
     everywhere = sys.path[:]
     brought = os.environ.pop("BAKEOFF_PYTEST", None)
-    sys.path[:] = outside(wanted["workdir"][0])
+    sys.path[:] = outside(wanted["workdir"])
     if brought and sys.version_info >= (3, 11) and util.find_spec("pytest") is None:
         everywhere.append(brought)  # last: what the box has of its own goes before
         sys.path.append(brought)
@@ -102,6 +160,9 @@ def run_pytest(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int:
     except ImportError as error:
         tell(cannot=str(error))
         return CANNOT
+    if decoys is not None:
+        decoys.install_in_pytest()
+    tell(ready=True)
     sys.path[:] = [str(Path.cwd()), *everywhere]
     own = [
         "-c",
@@ -161,15 +222,17 @@ class Result(unittest.TestResult):
             self._told(test, "failed", f"{subtest.id()}: {err[1]}")
 
 
-def run_unittest(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int:
+def run_unittest(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None) -> int:
     """Run the files with unittest, each loaded by its path, and return 0 where all is well."""
     files = [file for path in wanted["paths"] for file in test_files(path)]
     sys.path[:] = [str(Path.cwd()), *sys.path, *sorted({str(file.parent) for file in files})]
     suite = unittest.TestSuite()
     well = True
+    if decoys is not None:
+        decoys.install()
     for file in files:
         try:
-            suite.addTests(loaded(file))
+            suite.addTests(loaded(file, decoys))
         except BaseException:  # noqa: BLE001 -- whatever it is, the file could not be loaded
             text = traceback.format_exc()
             sys.stderr.write(text)
@@ -181,22 +244,18 @@ def run_unittest(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int
     return 0 if well and result.wasSuccessful() else 1
 
 
-def run_python(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int:
+def run_python(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None) -> int:
     """Run each file as a program of its own; what counts is that it comes to its end."""
     everywhere = sys.path[:]
     tell(collected=wanted["paths"])
+    if decoys is not None:
+        decoys.install()
     code = 0
     for path in wanted["paths"]:
         file = Path.cwd() / path
         sys.path[:] = [str(file.parent), str(Path.cwd()), *everywhere]
         sys.argv[:] = [str(file)]
-        try:
-            runpy.run_path(str(file), run_name="__main__")
-            why = ""
-        except SystemExit as error:
-            why = _why_it_left(error, file)
-        except BaseException:  # noqa: BLE001 -- whatever it is, it failed
-            why = traceback.format_exc()
+        why = why_it_failed(file, decoys)
         if why:
             sys.stderr.write(why + "\n")
             code = 1
@@ -204,20 +263,65 @@ def run_python(tell: Callable[..., None], wanted: dict[str, list[str]]) -> int:
     return code
 
 
-def _why_it_left(error: SystemExit, file: Path) -> str:
-    """Return why a program that called for its exit has failed; nothing where it may do so."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    caller = Path(frame.tb_frame.f_code.co_filename).resolve() if frame else file
-    if error.code not in (None, 0):
-        return f"exit code {error.code}"
-    if caller != file.resolve() and _within(str(caller), Path.cwd()):
-        return f"{caller} called for the exit, and not the program itself"
+def why_it_failed(file: Path, decoys: Decoys | None) -> str:
+    """Run a program to its end; return why it failed, nothing where it did not."""
+    ours, its = sys.modules["__main__"], types.ModuleType("__main__")
+    its.__file__ = str(file)
+    sys.modules["__main__"] = its
+    own = set(MAY_LEAVE)
+    try:
+        program = compiled(file, decoys)
+        own.update(code_objects(program))
+        exec(program, its.__dict__)  # noqa: S102 -- it is what we are here for
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            return f"exit code {error.code}"
+        if not left_by_itself(error, own):
+            return "the program did not call for its exit itself"
+    except BaseException:  # noqa: BLE001 -- whatever it is, it failed
+        return traceback.format_exc()
+    finally:
+        sys.modules["__main__"] = ours
     return ""
 
 
-def loaded(file: Path) -> unittest.TestSuite:
+MAY_LEAVE = tuple(getattr(unittest.TestProgram, name).__code__ for name in ("__init__", "runTests"))
+"""What a program may let call for its exit: `unittest.main()`."""
+
+
+def compiled(file: Path, decoys: Decoys | None) -> types.CodeType:
+    """Return the code of *file*, with decoys where there are any."""
+    tree = ast.parse(file.read_bytes(), str(file))
+    if decoys is not None:
+        tree = decoys.put_into(tree, str(file))
+    return compile(tree, str(file), "exec")
+
+
+def code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the code of a program and of all functions that are written in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from code_objects(constant)
+
+
+def left_by_itself(error: SystemExit, own: set[types.CodeType]) -> bool:
+    """Whether nothing but the program's own code stands between it and its exit.
+
+    A file name proves nothing: whoever compiles code chooses it.
+    """
+    identities = {id(code) for code in own}
+    frame = error.__traceback__
+    while frame is not None and id(frame.tb_frame.f_code) not in identities:
+        frame = frame.tb_next
+    if frame is None:
+        return False
+    while frame is not None and id(frame.tb_frame.f_code) in identities:
+        frame = frame.tb_next
+    return frame is None
+
+
+def loaded(file: Path, decoys: Decoys | None) -> unittest.TestSuite:
     """Return the tests in *file*; the module is called as it would be from the working folder."""
     name = ".".join(file.relative_to(Path.cwd()).with_suffix("").parts)
     spec = util.spec_from_file_location(name, str(file))
@@ -225,7 +329,7 @@ def loaded(file: Path) -> unittest.TestSuite:
         raise ImportError(f"{file} is no Python file")
     module = util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    exec(compiled(file, decoys), module.__dict__)  # noqa: S102 -- it is what we are here for
     return unittest.TestLoader().loadTestsFromModule(module)
 
 
@@ -245,22 +349,24 @@ def every(suite: unittest.TestSuite) -> list[unittest.TestCase]:
 
 def main() -> None:
     """Run the tests that are wanted, tell all, and leave."""
-    tell, wanted = teller(int(sys.argv[1]), sys.stdin.read()), json.loads(sys.argv[2])
+    shut_others_out()
+    orders, wanted = json.loads(sys.stdin.read()), json.loads(sys.argv[3])
+    tell = teller(int(sys.argv[2]), orders["nonce"])
+    plan = types.ModuleType("plan")
+    exec(compile(sys.argv[1], "<plan>", "exec"), plan.__dict__)  # noqa: S102 -- it is ours
+    decoys = None if orders["decoys"] is None else Decoys(plan, orders["decoys"], tell)
     leave = os._exit
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.pycache_prefix = (
+        os.devnull
+    )  # code comes from the files that can be read, and from nowhere else
     del sys.argv[1:]
-    missing = [path for path in wanted["paths"] if not Path(path.split("::")[0]).exists()]
-    if missing:
-        tell(missing=missing)
-        code = CANNOT
-    else:
-        runners = {"pytest": run_pytest, "unittest": run_unittest, "python": run_python}
-        run = runners[wanted["runner"][0]]
-        try:
-            code = run(tell, wanted)
-        except BaseException:  # noqa: BLE001 -- the agent's code can raise anything
-            traceback.print_exc()
-            code = 1
+    runners = {"pytest": run_pytest, "unittest": run_unittest, "python": run_python}
+    try:
+        code = runners[wanted["runner"]](tell, wanted, decoys)
+    except BaseException:  # noqa: BLE001 -- the agent's code can raise anything
+        traceback.print_exc()
+        code = 1
     sys.stdout.flush()
     sys.stderr.flush()
     tell(over=code)

@@ -16,10 +16,35 @@ _WORST: tuple[How, ...] = ("passed", "skipped", "failed")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Control:
+    """How the decoys went, the tests that must fail; `in_place` where they could be used at all."""
+
+    in_place: bool
+    whole: bool
+    passed: tuple[str, ...]
+    failed: int
+
+    @property
+    def objection(self) -> str | None:
+        """Why the tests cannot be believed; None where every decoy failed, as it must."""
+        if not self.in_place:
+            return None
+        if self.passed:
+            return (
+                f"{self.passed[0]} passes with a wrong expected value too: the solution changes how "
+                "tests are judged"
+            )
+        if not self.whole or not self.failed:
+            return "run with wrong expected values, the tests did not report to their end"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """How each test went. `whole` only where nothing is missing or not the runner's own.
 
-    `cannot` says why the runner could not begin, `missing` which files it did not find.
+    `planned` are the tests that the files are known to hold. `cannot` says why the runner could not
+    begin, `missing` which files it did not find.
     """
 
     whole: bool
@@ -27,6 +52,9 @@ class Report:
     tests: Mapping[str, How] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
     uncollected: Mapping[str, str] = field(default_factory=dict)
+    planned: tuple[str, ...] = ()
+    control: Control | None = None
+    out_of_time: bool = False
     cannot: str | None = None
     missing: tuple[str, ...] = ()
 
@@ -34,6 +62,12 @@ class Report:
     def passed(self) -> list[str]:
         """The tests that passed in every phase."""
         return [name for name, how in self.tests.items() if how == "passed"]
+
+    @property
+    def unreported(self) -> list[str]:
+        """The planned tests of which nothing was heard; of files that could not be read, none."""
+        heard = {name.partition("[")[0] for name in self.tests}
+        return [] if self.uncollected else [name for name in self.planned if name not in heard]
 
     def named(self, name: str) -> list[str]:
         """Return the tests that *name* stands for: in full, or without file, class or parameters."""
@@ -80,6 +114,7 @@ def read_report(said: Mapping[str, Json]) -> Report:
     uncollected: dict[str, str] = {}
     cannot: str | None = None
     missing: tuple[str, ...] = ()
+    ready = False
     for record in records:
         assert isinstance(record, dict)  # noqa: S101
         match record:
@@ -93,11 +128,16 @@ def read_report(said: Mapping[str, Json]) -> Report:
                 tests[name] = _worse(tests.get(name, "not run"), how, phase)
                 if text:
                     why.setdefault(name, text)
-            case {"cannot": str(text)}:
+            case {"ready": True}:
+                ready = True
+            case {"cannot": str(text)} if not ready:  # later, the solution may say so
                 cannot = text
             case {"missing": [*paths]}:
                 missing = tuple(map(str, paths))
     return Report(
+        planned=_names(said.get("planned")),
+        control=_control(said.get("control")),
+        out_of_time=bool(said.get("out_of_time")),
         whole=bool(said["whole"]),
         code=code,
         tests=tests,
@@ -106,6 +146,19 @@ def read_report(said: Mapping[str, Json]) -> Report:
         cannot=cannot,
         missing=missing,
     )
+
+
+def _names(value: Json) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+def _control(value: Json) -> Control | None:
+    match value:
+        case {"in_place": bool(in_place), "whole": bool(whole), "failed": int(failed), **rest}:
+            passed = rest.get("passed")
+            names = tuple(map(str, passed)) if isinstance(passed, list) else ()
+            return Control(in_place=in_place, whole=whole, passed=names, failed=failed)
+    return None
 
 
 def _worse(before: How, how: str, phase: str) -> How:

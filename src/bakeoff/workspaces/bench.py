@@ -1,10 +1,12 @@
 """The bench of the host: the agent's room, its change, and the clean room in which it is graded."""
 
+import posixpath
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from bakeoff._lib import scratch
 from bakeoff._lib.digest import digest
@@ -123,6 +125,7 @@ class HostBench:
         label: str,
         protected: tuple[str, ...] = (),
         mounts: tuple[Mount, ...] = (),
+        texts: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncIterator[CleanRoom]:
         """Open a fresh room with the pristine files, the change, and only then what is hidden."""
         workspace, protection = _workspace(task), _protection(task, protected)
@@ -133,12 +136,15 @@ class HostBench:
             network = workspace.network and bool(workspace.setup or workspace.whole_box)
             own = await self._own_files(stack, workspace)
             spec = await self._spec(workspace, label, own)
-            spec = replace(spec, mounts=shown, network=network)
+            spec = replace(spec, mounts=shown, network=network, grading=True)
             if own is None:
+                spec = replace(spec, mounts=(*shown, *_text_mounts(stack, workspace, texts)))
                 yield await self._whole(stack, workspace, spec, change, protection)
                 return
+            own = replace(own, texts=texts)
             if not workspace.setup:
                 own = await aside(files.prepare_grading, own, change, protection)
+                spec = replace(spec, pinned=await aside(files.pinned, own, workspace.root))
             box = await self._opened(stack, spec)
             if workspace.setup:
                 await _set_up(box, workspace)
@@ -219,6 +225,23 @@ def _protection(task: Task, more: tuple[str, ...]) -> Protection:
 
 def _shown_mounts(workspace: Workspace) -> tuple[Mount, ...]:
     return tuple(Mount(source=tree.path, target=tree.at) for tree in workspace.shown)
+
+
+def _text_mounts(
+    stack: AsyncExitStack, workspace: Workspace, texts: Mapping[str, str]
+) -> list[Mount]:
+    """Return the mounts of *texts* for a box whose files all come from an image."""
+    if not texts:
+        return []
+    place = scratch.new_folder("texts")
+    stack.push_async_callback(_removed, place)
+    mounts = []
+    for number, (name, text) in enumerate(texts.items()):
+        file = place / str(number)
+        file.write_text(text, encoding="utf-8", errors="surrogateescape")
+        file.chmod(0o755)
+        mounts.append(Mount(source=str(file), target=posixpath.join(workspace.root, name)))
+    return mounts
 
 
 def _hidden_mounts(lent: Pristine) -> tuple[Mount, ...]:

@@ -1,20 +1,27 @@
 """The files of one room on the host: copied from the pristine ones, taken as a change, graded."""
 
-from dataclasses import replace
-from pathlib import Path
+import os
+from collections.abc import Mapping
+from dataclasses import field, replace
+from pathlib import Path, PurePosixPath
 
 from bakeoff._lib.noun import noun
+from bakeoff._lib.tree_digest import LEFT_OUT
+from bakeoff.core.boxes import Mount
 from bakeoff.core.workspace import Change
 from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.folder import Folder
 from bakeoff.workspaces.git import git, make_repository
 from bakeoff.workspaces.patch import Edit, between, edits
+from bakeoff.workspaces.paths import plain_path
 from bakeoff.workspaces.pristine import Pristine, copied
 from bakeoff.workspaces.protection import Protection
 from bakeoff.workspaces.snapshot import LINK, Caps, Snapshot, restamped, take
 from bakeoff.workspaces.trees import lay
 
 _AGENTS_CAPS = Caps(who="the agent", files=20_000, size=64_000_000)
+_MOST_MOUNTS = 256  # each makes every command a little slower
+_CODE = frozenset({".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".php"})
 _SETUPS_CAPS = Caps(who="the set-up", files=200_000, size=2_000_000_000)
 
 
@@ -23,13 +30,14 @@ class RoomFiles:
     """A private copy of a workspace in `place`, with a trusted repository beside the files.
 
     `base` is what was there before anybody worked on it; `undone` names what of a change that was
-    made to it was left as it was.
+    made to it was left as it was. `texts` are hidden files beyond those of the workspace.
     """
 
     place: Path
     pristine: Pristine
     base: Snapshot
     undone: tuple[str, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -90,6 +98,9 @@ def prepare_grading(
     for tree, brought in files.pristine.hidden:
         if not tree.at.startswith("/"):
             lay(work, brought, folder, at=tree.at)
+    for name, text in files.texts.items():
+        data = text.encode("utf-8", "surrogateescape")
+        folder.put_file(os.fsencode(plain_path(name)), data, executable=True)
     names = tuple(path.decode("utf-8", "backslashreplace") for path in undone)
     return replace(files, undone=names)
 
@@ -107,6 +118,43 @@ def _apply(work: Work, made: list[Edit], folder: Folder) -> None:
             folder.put_link(edit.path, edit.content)
         else:
             folder.put_file(edit.path, edit.content, executable=edit.mode == b"100755")
+
+
+def pinned(work: Work, files: RoomFiles, root: str) -> tuple[Mount, ...]:
+    """Return the hidden files inside the workspace as mounts, so that what is graded cannot write.
+
+    Each file is mounted read-only, and not its folder: tests may write beside themselves. The
+    folders are mounted as they are, so that nobody moves them away. Beyond `_MOST_MOUNTS` files,
+    code and scripts come first.
+    """
+    hidden = {PurePosixPath(plain_path(name)) for name in files.texts}
+    for tree, brought in files.pristine.hidden:
+        if not tree.at.startswith("/"):
+            work.go_on()
+            hidden |= {PurePosixPath(plain_path(tree.at), name) for name in _files_in(brought)}
+    first = sorted(hidden, key=lambda path: (path.suffix not in _CODE, path))[:_MOST_MOUNTS]
+    folders = sorted({above for path in first for above in path.parents if above.name})
+    return tuple(
+        Mount(
+            source=str(files.folder / path),
+            target=str(PurePosixPath(root, path)),
+            writable=path in folders,
+        )
+        for path in (*folders, *first)
+    )
+
+
+def _files_in(brought: Path) -> list[str]:
+    """Return the plain files of a hidden tree that were laid, by names that can be mounted."""
+    names = []
+    for folder, _, entries in os.walk(brought):
+        for entry in entries:
+            place = Path(folder, entry)
+            inside = place.relative_to(brought)
+            ours = not LEFT_OUT.intersection(inside.parts) and not place.is_symlink()
+            if ours and place.is_file() and inside.as_posix().isprintable():
+                names.append(inside.as_posix())
+    return names
 
 
 def hidden_elsewhere(pristine: Pristine) -> list[tuple[str, Path]]:

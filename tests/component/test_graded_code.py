@@ -1,0 +1,338 @@
+"""What is graded cannot drive the grade: attacks from inside the tests' process and from below it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bakeoff.core.record import Score
+from bakeoff.core.workspace import Tree
+from bakeoff.scorers.tests import Tests as HiddenTests
+from support.workspaces import (
+    changed_by,
+    isolating,
+    kit,
+    open_bench,
+    outcome,
+    pytest_for_boxes,
+    tree,
+    workspace_task,
+    write,
+)
+
+WRONG = "def add(a, b):\n    return a - b\n"
+IMPORTED = {
+    "unittest": (
+        "import unittest\nfrom calc import add\n"
+        "class T(unittest.TestCase):\n"
+        "    def test_small(self):\n        self.assertEqual(add(1, 2), 3)\n"
+        "    def test_lists(self):\n        self.assertEqual([add(n, 0) for n in (1, 2)], [1, 2])\n"
+    ),
+    "pytest": (
+        "from calc import add\n"
+        "def test_small():\n    assert add(1, 2) == 3\n"
+        "def test_other_side():\n    assert 5 == add(2, 3)\n"
+    ),
+    "python": "from calc import add\nassert add(1, 2) == 3\nassert [add(2, 2)] == [4]\n",
+}
+STARTED = (
+    "import subprocess, sys, unittest\n"
+    "class T(unittest.TestCase):\n"
+    "    def test_small(self):\n"
+    "        ran = subprocess.run([sys.executable, 'calc.py', '1', '2'], capture_output=True)\n"
+    "        self.assertEqual(ran.stdout.strip(), b'3')\n"
+)
+
+# They know this harness: where it keeps what it reports with, and what its lines look like.
+FORGE_FROM_FRAMES = (
+    WRONG
+    + """
+import gc, os
+def _forge():
+    for tell in [f for f in gc.get_objects() if getattr(f, "__name__", "") == "tell"]:
+        names = ["tests.test_calc.T.test_small", "tests.test_calc.T.test_lists", "tests/test_calc.py",
+                 "tests/test_calc.py::test_small", "tests/test_calc.py::test_other_side"]
+        tell(collected=names)
+        for name in names:
+            tell(test=name, phase="call", how="passed", text="")
+        tell(over=0)
+        os._exit(0)
+_forge()
+"""
+)
+EQUAL_TO_ALL = """
+class Any(int):
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    __hash__ = int.__hash__
+    def __repr__(self): return "3"
+def add(a, b):
+    return Any(7)
+"""
+PATCHED_RUN = (
+    WRONG
+    + """
+import unittest
+def run(self, result=None):
+    result.startTest(self)
+    result.addSuccess(self)
+    result.stopTest(self)
+    return result
+unittest.TestCase.run = unittest.TestCase.__call__ = run
+"""
+)
+PATCHED_ASSERTIONS = (
+    WRONG
+    + """
+import unittest
+for name in dir(unittest.TestCase):
+    if name.startswith("assert"):
+        setattr(unittest.TestCase, name, lambda self, *args, **kwargs: None)
+"""
+)
+PATCHED_PYTEST = (
+    WRONG
+    + """
+try:
+    import _pytest.python, _pytest.runner
+    _pytest.python.Function.runtest = lambda self: None
+    _pytest.runner.call_runtest_hook = None
+except ImportError:
+    pass
+"""
+)
+REPLACED_CODE = (
+    WRONG
+    + """
+import gc, types
+def nothing(*args): pass
+def later():
+    for f in gc.get_objects():
+        if isinstance(f, types.FunctionType) and f.__name__.startswith("test_"):
+            f.__code__ = nothing.__code__
+import threading
+_original = add
+def add(a, b):
+    later()
+    raise SystemExit(0)
+later()
+"""
+)
+DELETED_TESTS = (
+    WRONG
+    + """
+import gc, unittest
+import sys
+frame = sys._getframe()
+while frame:
+    module = frame.f_globals.get("__name__", "")
+    if module.endswith("test_calc"):
+        frame.f_globals["__test__"] = False
+        frame.f_globals["load_tests"] = lambda loader, tests, pattern: unittest.TestSuite()
+    frame = frame.f_back
+"""
+)
+FAKED_FILE_NAME = (
+    WRONG
+    + """
+import sys
+def add(a, b):
+    exec(compile("raise SystemExit(0)", sys.argv[0], "exec"))
+"""
+)
+ARGPARSE_EXIT = (
+    WRONG
+    + """
+import argparse
+def add(a, b):
+    argparse.ArgumentParser().parse_args(["--help"])
+"""
+)
+IN_PROCESS = {
+    "a report forged from frames": FORGE_FROM_FRAMES,
+    "objects that equal everything": EQUAL_TO_ALL,
+    "a patched TestCase.run": PATCHED_RUN,
+    "patched assertions": PATCHED_ASSERTIONS,
+    "a patched pytest": PATCHED_PYTEST,
+    "test functions with other code": REPLACED_CODE,
+    "tests that are not collected": DELETED_TESTS,
+    "an exit from a faked file name": FAKED_FILE_NAME,
+    "an exit through argparse": ARGPARSE_EXIT,
+}
+
+
+@pytest.fixture(scope="module")
+def with_pytest(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return pytest_for_boxes(tmp_path_factory.mktemp("pytest") / "packages")
+
+
+def graded(
+    folder: Path, with_pytest: Tree, hidden: str, solution: str, **settings: object
+) -> Score:
+    """Grade *solution* as calc.py by *hidden* as tests/test_calc.py, in bubblewrap."""
+    repo = tree(write(folder / "repo", {"calc.py": WRONG}))
+    tests = tree(write(folder / "hidden", {"test_calc.py": hidden}), at="tests")
+    written = write(folder / "solution", {"calc.py": solution})
+    task = workspace_task(repo, hidden=(tests, with_pytest))
+    runner = settings.pop("runner", "unittest")
+    scorer = HiddenTests(
+        runner=runner,
+        paths=("tests/test_calc.py",),
+        environment={"PYTHONPATH": "/opt/pytest"},
+        **settings,
+    )
+
+    async def run() -> Score:
+        async with open_bench(folder / "cache", isolating()) as bench:
+            text = (written / "calc.py").read_text()
+            change = await changed_by(
+                bench, task, f"cat > calc.py <<'END_OF_IT'\n{text}END_OF_IT\n"
+            )
+            return await scorer.score(task, outcome(change), kit(bench))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("trick", IN_PROCESS)
+@pytest.mark.parametrize("runner", IMPORTED)
+def test_code_in_the_process_of_the_tests_cannot_make_itself_pass(
+    tmp_path: Path, with_pytest: Tree, runner: str, trick: str
+) -> None:
+    given = graded(tmp_path, with_pytest, IMPORTED[runner], IN_PROCESS[trick], runner=runner)
+    assert given.value == 0.0, given
+    assert given.explanation
+
+
+@pytest.mark.parametrize("runner", IMPORTED)
+def test_a_right_solution_passes_whichever_way_the_decoys_fall(
+    tmp_path: Path, with_pytest: Tree, runner: str
+) -> None:
+    right = "def add(a, b):\n    return a + b\n"
+    for number in range(4):
+        given = graded(tmp_path / str(number), with_pytest, IMPORTED[runner], right, runner=runner)
+        assert given.value == 1.0, given
+        assert given.details["decoys"]["failed"] >= 1
+
+
+def test_tolerant_comparisons_early_returns_and_expected_failures_are_no_false_alarm(
+    tmp_path: Path, with_pytest: Tree
+) -> None:
+    hidden = """\
+import pytest
+from unittest.mock import ANY
+from calc import add, Money
+def test_approx():
+    assert add(1, 2) == pytest.approx(3, abs=1e6)
+def test_any():
+    assert add(1, 2) == ANY
+def test_returns_early():
+    if add(1, 1) == 2:
+        return
+    assert add(0, 0) == 1
+def test_expects_a_failure():
+    with pytest.raises(AssertionError):
+        assert add(1, 1) == 3
+def test_own_equality():
+    assert Money(3) == 3
+@pytest.mark.parametrize("n", [1, 2])
+def test_loop(n):
+    for k in range(n):
+        assert add(k, n) == k + n
+@pytest.fixture
+def test_like_a_test():
+    return 1
+def test_no_equality(test_like_a_test):
+    assert add(test_like_a_test, 1) > 1
+"""
+    solution = (
+        "def add(a, b):\n    return a + b\n"
+        "class Money:\n    def __init__(self, n): self.n = n\n"
+        "    def __eq__(self, other): return self.n == other\n"
+    )
+    for number in range(3):
+        given = graded(tmp_path / str(number), with_pytest, hidden, solution, runner="pytest")
+        assert (given.value, given.explanation) == (1.0, None), given
+
+
+BELOW = {
+    "the memory of the tests": """
+import os, re
+for pid in {os.getppid(), int(open(f"/proc/{os.getppid()}/stat").read().split(")")[1].split()[1])}:
+    try:
+        with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            print("mem", pid, "opened")
+    except OSError as error:
+        print("mem", pid, error.errno)
+""",
+    "the open files of the tests": """
+import os
+for name in range(30):
+    try:
+        os.write(os.open(f"/proc/{os.getppid()}/fd/{name}", os.O_WRONLY), b"x")
+        print("fd opened", name)
+    except OSError:
+        pass
+""",
+    "ptrace": """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print("attached" if libc.ptrace(16, os.getppid(), 0, 0) == 0 else "refused")
+""",
+}
+
+
+@pytest.mark.parametrize("what", BELOW)
+def test_a_program_that_the_tests_start_reaches_nothing_of_them(
+    tmp_path: Path, with_pytest: Tree, what: str
+) -> None:
+    hidden = STARTED + "        self.assertTrue(False, ran.stdout)\n"
+    probing = f"{BELOW[what]}\nprint('probed')\n"
+    hidden = hidden.replace(
+        "self.assertEqual(ran.stdout.strip(), b'3')", "print(ran.stdout.decode())"
+    )
+    output = graded(tmp_path, with_pytest, hidden, probing).details["output"]
+    assert "probed" in output
+    assert "opened" not in output
+    assert "attached" not in output
+
+
+def test_a_solution_that_stops_its_grader_scores_0_and_is_no_fault(
+    tmp_path: Path, with_pytest: Tree
+) -> None:
+    stopping = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nos.kill(os.getpid(), 9)\n"
+    given = graded(tmp_path, with_pytest, IMPORTED["unittest"], stopping, time_s=2.0)
+    assert given.value == 0.0
+
+
+def test_a_solution_that_hangs_its_tests_scores_0_with_the_reason(
+    tmp_path: Path, with_pytest: Tree
+) -> None:
+    hanging = "import time\ntime.sleep(600)\n"
+    given = graded(tmp_path, with_pytest, IMPORTED["unittest"], hanging, time_s=1.0)
+    assert given.value == 0.0
+    assert "did not end within 1 s" in given.explanation
+
+
+def test_hidden_tests_cannot_be_written_by_what_they_test(
+    tmp_path: Path, with_pytest: Tree
+) -> None:
+    hidden = (
+        "import os\nfrom calc import add\n"
+        "def test_small():\n    assert add(1, 2) == 3\n"
+        "def test_here():\n    assert 'assert add' in open('tests/test_calc.py').read()\n"
+    )
+    writing = """
+import os
+def add(a, b):
+    for attempt in (lambda: open("tests/test_calc.py", "a").write("x"),
+                    lambda: os.remove("tests/test_calc.py"),
+                    lambda: os.rename("tests/test_calc.py", "tests/gone.py"),
+                    lambda: os.rename("tests", "elsewhere")):
+        try:
+            attempt()
+        except OSError:
+            continue
+        return "written"
+    return a + b
+"""
+    assert graded(tmp_path, with_pytest, hidden, writing, runner="pytest").value == 1.0
