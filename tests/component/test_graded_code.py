@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import bakeoff
+from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.record import Score
 from bakeoff.core.workspace import Tree
 from bakeoff.scorers.tests import Tests as HiddenTests
@@ -219,6 +221,8 @@ def test_tolerant_comparisons_early_returns_and_expected_failures_are_no_false_a
 ) -> None:
     hidden = """\
 import pytest
+
+import bakeoff
 from unittest.mock import ANY
 from calc import add, Money
 def test_approx():
@@ -336,3 +340,20 @@ def add(a, b):
     return a + b
 """
     assert graded(tmp_path, with_pytest, hidden, writing, runner="pytest").value == 1.0
+
+
+def test_a_change_too_large_to_be_taken_scores_0_and_is_no_fault(tmp_path: Path) -> None:
+    task = tmp_path / "huge"
+    write(task / "files", {"a.txt": "one\n"})
+    write(task / "tests", {"check.sh": "true\n"})
+    write(task, {"instruction.md": "Write less.\n"})
+    (run,) = bakeoff.run(
+        task,
+        agents=[AgentSpec(name="command", settings={"command": "truncate -s 3G sparse"})],
+        models=["scripted"],
+        sandbox="bubblewrap",
+        output=tmp_path / "runs",
+    ).trials()
+    assert run.attempt.fault is None
+    assert run.attempt.score == 0.0
+    assert "more than 64 MB" in run.attempt.scores[0].explanation

@@ -9,6 +9,7 @@
     + ProviderError
     + AgentError
     + SandboxError
+      - ChangeTooLargeError   the agent's own doing: scored 0, not a fault
     + ScorerError
 
 Adapters raise plain Python errors or one of the four; `boundary` names the rest.
@@ -70,6 +71,10 @@ class SandboxError(TrialError):
     """The sandbox could not start, execute or move files."""
 
     boundary = "sandbox"
+
+
+class ChangeTooLargeError(SandboxError):
+    """An agent changed more than can be taken from its box: its doing, which scores 0."""
 
 
 class ScorerError(TrialError):

@@ -177,7 +177,8 @@ class Outcome:
     """What the agent left. The transcript goes on from the task's own messages.
 
     In a workspace, `change` is what it changed there, `log` what the agent's program printed, and
-    `interventions` how often somebody had to step in. What is `unfinished` was broken off by a
+    `interventions` how often somebody had to step in. Where the change was too large to be taken,
+    `change_refused` says so, and the work scores 0. What is `unfinished` was broken off by a
     fault or the budget: it can be read, and never scored.
     """
 
@@ -191,6 +192,7 @@ class Outcome:
     log: str | None = None
     interventions: int = 0
     unfinished: bool = False
+    change_refused: str | None = None
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

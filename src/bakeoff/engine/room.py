@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.boxes import Room
-from bakeoff.core.errors import SandboxError, ScorerError
+from bakeoff.core.errors import ChangeTooLargeError, SandboxError, ScorerError
 from bakeoff.core.events import Listener, TrialSpent
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
@@ -72,14 +72,19 @@ async def solve_in_room(
                 await door.settled()
         if door is not None and door.fault is not None:
             raise door.fault
-        with contained(SandboxError, "what the agent changed could not be taken"):
-            change = await site.bench.change(task, room)
+        change, refused = None, None
+        try:
+            with contained(SandboxError, "what the agent changed could not be taken"):
+                change = await site.bench.change(task, room)
+        except ChangeTooLargeError as error:
+            refused = str(error)
     return replace(
         left,
         transcript=left.transcript or tuple(journal.messages),
         log=left.log or journal.log,
         interventions=left.interventions or journal.interventions,
         change=change,
+        change_refused=refused,
     )
 
 

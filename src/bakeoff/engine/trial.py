@@ -216,6 +216,12 @@ async def _score(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
     if course.outcome is None or course.meter is None:
         return
     task, deadline_s = trial.task, trial.conditions.limits.scoring_s
+    if why := course.outcome.change_refused:
+        course.scores = tuple(
+            Score(scorer=spec.name, value=0.0, weight=spec.weight, explanation=why)
+            for spec in task.scorers
+        )
+        return
     if task.workspace is None:
         kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
     else:

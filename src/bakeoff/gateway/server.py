@@ -51,6 +51,12 @@ _NO_TOKEN = Problem(
     "`Authorization: Bearer`, `x-api-key`, `x-goog-api-key` or `?key=`",
 )
 
+_PACKED = Problem(
+    status=415,
+    code="unsupported_media_type",
+    message="the gateway takes no compressed body; send it without Content-Encoding",
+)
+
 
 async def open_gateway(
     folder: Path, *, ping_s: float = _PING_S, bounds: Bounds | None = None
@@ -80,6 +86,7 @@ class Gateway:
             self._application(),
             handler_cancellation=True,
             access_log=None,  # addresses may hold a key
+            auto_decompress=False,  # a few packed bytes could keep the event loop busy for seconds
             keepalive_timeout=_KEEP_OPEN_S,
             shutdown_timeout=_CLOSING_S,
         )
@@ -254,6 +261,8 @@ class Gateway:
 
 async def _body(request: web.Request, claim: Claim, bounds: Bounds) -> bytes:
     """Return the body of *request*; what is too much of it is never held."""
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise UnansweredError(_PACKED)
     if (request.content_length or 0) > bounds.body:
         raise bounds.too_large()
     body = bytearray()

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import BinaryIO, cast
 
 from bakeoff._lib.noun import noun
-from bakeoff.core.errors import SandboxError
+from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 
 # What is not part of the work: the kernel's, what lasts no longer than a run, what apt can have again.
 _LEFT_OUT = tuple(
@@ -192,7 +192,7 @@ class _Room(io.BytesIO):
 
     def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
         if self.tell() + len(data) > self._most:
-            raise SandboxError(
+            raise ChangeTooLargeError(
                 f"the change of the box is over {self._most >> 20} MB when packed, and cannot be "
                 "taken out; raise the sandbox's setting `most_change_mb`"
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bakeoff._lib.unlock import unlock
-from bakeoff.core.errors import SandboxError
+from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 
 _DOWN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -134,7 +134,7 @@ class Scan:
         self.go_on()
         self._found += 1
         if self._found > _MOST_FOUND:
-            raise SandboxError(f"the workspace holds more than {_MOST_FOUND:,} files")
+            raise ChangeTooLargeError(f"the workspace holds more than {_MOST_FOUND:,} files")
 
 
 def _kind(mode: int) -> str:

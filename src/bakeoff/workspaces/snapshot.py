@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from bakeoff.core.errors import SandboxError
+from bakeoff.core.errors import ChangeTooLargeError
 from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.git import WHEN, WHO, git, quoted
 from bakeoff.workspaces.ignore import IgnoreRules, is_refuse
@@ -241,9 +241,11 @@ class _Taking:
         self._go_on()
         caps = self._caps
         if self._changed > caps.files:
-            raise SandboxError(f"{caps.who} changed more than {caps.files:,} files; {_INSTEAD}")
+            raise ChangeTooLargeError(
+                f"{caps.who} changed more than {caps.files:,} files; {_INSTEAD}"
+            )
         if self._size + more > caps.size:
-            raise SandboxError(
+            raise ChangeTooLargeError(
                 f"{caps.who} changed files of more than {caps.size / 1e6:,.0f} MB; {_INSTEAD}"
             )
 
