@@ -286,4 +286,4 @@ def test_a_candidates_own_parameter_that_was_refused_is_a_note_of_the_summary(
     task = bakeoff.Task(id="t", messages=(Message(role="user", content="?"),))
     run = bakeoff.run([task], models=[spec], output=tmp_path)
     notes = bakeoff.summarize(run).notes
-    assert any("1 answers were asked without `temperature`" in note for note in notes)
+    assert any("1 answer asked without `temperature`" in note for note in notes)

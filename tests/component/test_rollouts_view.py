@@ -385,7 +385,10 @@ def test_what_programs_and_models_write_is_shown_and_never_obeyed() -> None:
 def test_the_summary_tells_models_tasks_and_runs_apart() -> None:
     view = _start(_brief(EASY, HARD, models=("one", "two")))
     text = (view.rollout.folder / "summary.md").read_text()
-    assert "8 runs planned: 8 scored, 0 unchecked, 0 limited, 0 model errors, 0 faulted" in text
+    assert (
+        "8 runs planned: 8 scored, 0 unchecked, 0 limited, 0 model errors, 0 infrastructure faults"
+        in text
+    )
     assert "| task | model | run | unit | lm | tokens | tools |" in text
     assert f"| hard | one | {STAMP}-6 | 0.000 | 0.500 |" in text
     assert "| hard | two | 2 of 2 | 0.562 | 1.000 |" in text

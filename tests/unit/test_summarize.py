@@ -247,11 +247,50 @@ def test_a_script_is_marked_and_many_faults_are_noted() -> None:
     rows = [row("a", candidate_id="s"), fault("b", candidate_id="s")]
     summary = summarize(given_plan, rows)
     assert summary.candidates[0].scripted
-    assert any("follows a script" in note for note in summary.notes)
-    assert any("1 of 2 trials faulted" in note for note in summary.notes)
+    assert "s: scripted answers, not a measurement" in summary.notes
+    assert "s: 1 of 2 trials that ran faulted (over 2 %)" in summary.notes
 
 
-@pytest.mark.parametrize(("score", "told"), [(1.0, "solves all"), (0.0, "solves none")])
+def test_faults_are_counted_among_the_trials_that_ran() -> None:
+    names = [f"t{number}" for number in range(200)]
+    rows = [*map(row, names[:37]), *(fault(name) for name in names[37:57])]
+    summary = summarize(_planned(*names), rows)
+    assert summary.notes == (
+        "m: 20 of 57 trials that ran faulted (over 2 %)",
+        "m: all of the tasks are solved, they are too easy to say how good it is",
+    )
+    # one of 40 that ran is over 2 %, whatever was planned
+    few = summarize(_planned(*names), [*map(row, names[:39]), fault(names[39])])
+    assert few.warnings == ("m: 1 of 40 trials that ran faulted (over 2 %)",)
+
+
+def test_notes_that_say_the_same_of_several_candidates_are_one() -> None:
+    given = plan(_checked("a"), _checked("b"), candidates=[candidate(name) for name in "xyz"])
+    rows = [
+        row(task_id, candidate_id=name, load_s=seconds)
+        for task_id in "ab"
+        for name, seconds in (("x", 1.0), ("y", 0.4), ("z", None))
+    ]
+    summary = summarize(given, rows)
+    assert summary.notes == (
+        "every candidate: all of the tasks are solved, they are too easy to say how good it is",
+        "went into loading, apart from latency: x 2.0 s, y 0.8 s",
+    )
+    assert summary.warnings == ()
+
+
+def test_what_puts_a_result_in_doubt_is_a_warning_and_what_explains_it_is_not() -> None:
+    rows = [row("a", flags="truncated", load_s=2.0), fault("b")]
+    summary = summarize(_planned("a", "b"), rows)
+    assert summary.warnings == (
+        "m: 1 of 2 trials that ran faulted (over 2 %)",
+        "m: 1 answer read with its prompt cut: the context is too small",
+    )
+    assert set(summary.warnings) < set(summary.notes)
+
+
+@pytest.mark.parametrize(("score", "told"), [(1.0, "all of the tasks are solved"),
+                                             (0.0, "none of the tasks are solved")])  # fmt: skip
 def test_a_suite_that_says_nothing_of_a_candidate_is_noted(score: float, told: str) -> None:
     summary = summarize(_planned("a", "b"), [row("a", score), row("b", score)])
     assert any(told in note and "too" in note for note in summary.notes)

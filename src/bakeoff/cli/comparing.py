@@ -7,7 +7,7 @@ from rich.text import Text
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.api.comparing import RunComparison
-from bakeoff.cli.named_table import named_table
+from bakeoff.cli.named_table import named_table, print_table
 from bakeoff.cli.pairwise_table import figures
 from bakeoff.cli.tables import console, cost, seconds
 from bakeoff.reports.in_words import UNKNOWN, counted
@@ -21,17 +21,18 @@ def print_comparison(found: RunComparison) -> None:
     out = console()
     title = f"{found.before} → {found.after}: {counted(found.tasks, 'shared task')}"
     out.print(Text(one_line(title, width=500), style="bold"))
-    out.print(_scores(found.contrasts))
+    print_table(_scores(found.contrasts), out)
     for line in told_apart(
         found.contrasts, only_before=found.only_before, only_after=found.only_after
     ):
         out.print(Text(line, style="dim"))
-    out.print(_speed(found))
+    print_table(_speed(found), out)
     for one in found.contrasts:
         for line in moved(one):
             out.print(Text(line))
     for note in found.notes:
         out.print(Text(f"note: {one_line(note, width=500)}", style="yellow"))
+    out.print()
     for one in found.contrasts:
         out.print(Text(f"verdict: {' → '.join(_names(one))}: {verdict(one)}", style="bold"))
 

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bakeoff._lib.untrusted import one_line
-from bakeoff.cli.named_table import named_table
-from bakeoff.reports.decision import in_short, remarks, verdict, worth_showing
+from bakeoff.cli.named_table import named_table, print_table
+from bakeoff.reports.decision import in_short, remarks, worth_showing
 from bakeoff.reports.in_words import UNKNOWN, p_value
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import Pairwise
@@ -17,14 +17,15 @@ _SHORTEST_VERDICT = 11
 
 
 def print_pairwise(found: Pairwise, out: Console) -> None:
-    """Print the pairs, what they were compared by, and in a line who is better."""
+    """Print the pairs, and what they were compared by."""
     shown = worth_showing(found)
     if shown:
-        out.print(_table(shown))
-    for line in remarks(found, shown):
+        print_table(_table(shown), out)
+    lines = list(remarks(found, shown))
+    for line in lines:
         out.print(Text(line, style="dim"))
-    if shown:
-        out.print(Text(f"verdict: {verdict(found)}\n", style="bold"))
+    if lines:
+        out.print()
 
 
 def _table(pairs: Sequence[Pair]) -> Table:

@@ -19,7 +19,7 @@ from bakeoff.api.spending import forecast_of
 from bakeoff.cli.live import LiveView
 from bakeoff.cli.plain import PlainLines
 from bakeoff.cli.progress import Progress
-from bakeoff.cli.tables import print_summary
+from bakeoff.cli.tables import print_summary, print_verdict
 from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, RunEnded, RunStarted
@@ -104,20 +104,16 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
     with view:
         finished = interruptible(api.run_async(source, **given), stop, view.say)
     if finished is not None and seen.at_budget:
-        _print_result(finished, as_json=as_json)
-        _print_raise(finished)
+        _print_result(finished, as_json=as_json, hint=_budget_hint(finished))
         return EXIT_BUDGET
     if stop.requested or finished is None:
         _print_resume(seen.run_id)
         return EXIT_INTERRUPTED
-    code = _print_result(finished, as_json=as_json)
-    if code == EXIT_FAULTED:
-        print(
-            f"some trials faulted; when the cause is mended, try those again with: "
-            f"{_resume_command(finished.id)}",
-            file=sys.stderr,
-        )
-    return code
+    hint = (
+        f"some trials faulted; when the cause is mended, try those again with: "
+        f"{_resume_command(finished.id)}"
+    )
+    return _print_result(finished, as_json=as_json, fault_hint=hint)
 
 
 def score_again(
@@ -144,13 +140,22 @@ def _view() -> LiveView | PlainLines:
     return LiveView(Progress()) if sys.stderr.isatty() else PlainLines(Progress())
 
 
-def _print_result(run: api.Run, *, as_json: bool) -> int:
+def _print_result(
+    run: api.Run, *, as_json: bool, hint: str | None = None, fault_hint: str | None = None
+) -> int:
+    """Print what came of a run: the figures, what to do next, and last the verdict."""
     summary = run.summary()
+    faulted = bool(summary.buckets.faults)
     if as_json:
         print(json.dumps(summary_as_json(summary), indent=2))
     else:
         print_summary(summary, folder=run.folder)
-    return EXIT_FAULTED if summary.buckets.faults else 0
+    sys.stdout.flush()  # both may go to one terminal: the lines keep their order
+    if next_step := hint or (fault_hint if faulted else None):
+        print(next_step, file=sys.stderr, flush=True)
+    if not as_json:
+        print_verdict(summary)
+    return EXIT_FAULTED if faulted else 0
 
 
 class _Seen:
@@ -183,8 +188,8 @@ def _resume_command(run_id: str) -> str:
     return for_terminal(shlex.join(["bakeoff", *words, "--resume", run_id]))
 
 
-def _print_raise(run: api.Run) -> None:
-    """Say that the budget ended the run, and how to go on with twice as much."""
+def _budget_hint(run: api.Run) -> str:
+    """Return that the budget ended the run, and how to go on with twice as much."""
     cap, billed = run.manifest.cap, run.billed()
     words = _without("--resume", sys.argv[1:])
     told = []
@@ -195,10 +200,9 @@ def _print_raise(run: api.Run) -> None:
         told.append(f"{billed.most_tokens:,} of {cap.tokens:,} tokens")
         words = [*_without("--max-tokens", words), "--max-tokens", str(2 * cap.tokens)]
     command = shlex.join(["bakeoff", *words, "--resume", run.id])
-    print(
+    return (
         f"stopped at the budget ({', '.join(told)}), the next request might have passed it; "
-        f"with twice as much, go on with: {command}",
-        file=sys.stderr,
+        f"with twice as much, go on with: {command}"
     )
 
 

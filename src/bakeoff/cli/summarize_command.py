@@ -18,7 +18,7 @@ def parser() -> ArgumentParser:
 def main(args: Namespace) -> int:
     """Print the statistics of what is recorded so far."""
     from bakeoff import api
-    from bakeoff.cli.tables import print_summary
+    from bakeoff.cli.tables import print_summary, print_verdict
     from bakeoff.reports.files import as_json
 
     run = api.load_run(args.run, output=args.output)
@@ -27,4 +27,5 @@ def main(args: Namespace) -> int:
         print(json.dumps(as_json(summary), indent=2))
     else:
         print_summary(summary, folder=run.folder)
+        print_verdict(summary)
     return 0

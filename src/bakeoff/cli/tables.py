@@ -8,13 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from bakeoff._lib.untrusted import one_line
-from bakeoff.cli.named_table import named_table
+from bakeoff.cli.named_table import named_table, print_table
 from bakeoff.cli.pairwise_table import print_pairwise
+from bakeoff.reports.answer import answer
+from bakeoff.reports.decision import verdict
 from bakeoff.reports.in_words import counted
-from bakeoff.reports.summary_words import billed, conservation, in_order, reasons
+from bakeoff.reports.summary_words import billed, conservation, in_order, order, shared_reasons
 from bakeoff.stats.summary import CandidateSummary, Group, Summary
 
 _PIPE_WIDTH = 160
+_LONGEST_NOTE = 500
 
 
 def console() -> Console:
@@ -26,28 +29,43 @@ def console() -> Console:
 def print_summary(
     summary: Summary, *, folder: Path | None = None, out: Console | None = None
 ) -> None:
-    """Print the statistics of a run."""
+    """Print the statistics of a run, all but the verdict: that comes last, see `print_verdict`."""
     out = out or console()
-    out.print(_score_table(summary))
+    print_table(_score_table(summary), out)
+    for line in order(summary):
+        out.print(Text(f"{line}\n", style="dim"))
     if summary.pairwise is not None:
         print_pairwise(summary.pairwise, out)
     if any(len(c.categories) > 1 for c in summary.candidates):
-        out.print(_category_table(summary.candidates))
+        print_table(_category_table(in_order(summary)), out)
     if any(len(c.total.passes) > 1 for c in summary.candidates):
-        out.print(_pass_table(in_order(summary), width=out.width))
-    out.print(_speed_table(in_order(summary)))
-    if told := billed(summary.billed):
-        out.print(Text(told))
+        print_table(_pass_table(in_order(summary), width=out.width), out)
+    print_table(_speed_table(in_order(summary)), out)
+    if cost_line := billed(summary.billed):
+        out.print(Text(cost_line))
     out.print(Text(conservation(summary.buckets), style="dim"))
-    for reason in reasons(summary):
+    for reason in shared_reasons(summary):
         out.print(Text(reason, style="dim"))
     for note in summary.notes:
-        out.print(Text(f"note: {one_line(note)}", style="yellow"))
+        style = "yellow" if note in summary.warnings else "dim"
+        out.print(Text(f"note: {one_line(note, width=_LONGEST_NOTE)}", style=style))
     if folder is not None:
         where = "" if folder.parent == Path("runs") else f" --output {folder.parent}"
         name = f"{folder.name}{where}"
         see = f"kept in {folder}; see: bakeoff report {name}, bakeoff show {name}"
         out.print(Text(see, style="dim"))
+
+
+def print_verdict(summary: Summary, *, out: Console | None = None) -> None:
+    """Print in a line what the run says: who is better, or how good the one candidate is."""
+    out = out or console()
+    so_far = " so far" if summary.buckets.not_run or summary.buckets.cancelled else ""
+    found, text = summary.pairwise, answer(summary).told.removesuffix(".")
+    if found is not None:
+        tested = any(pair.p is not None for pair in found.pairs)
+        text = verdict(found) if tested else f"{text[0].lower()}{text[1:]}"
+    kind = "result" if found is None else "verdict"
+    out.print(Text(f"\n{kind}{so_far}: {text}", style="bold"))
 
 
 def _score_table(summary: Summary) -> Table:

@@ -40,7 +40,7 @@ def _lines(found: Findings) -> Iterator[str]:
     yield (
         f"{buckets.planned} runs planned: {buckets.scored} scored, {buckets.unchecked} unchecked, "
         f"{buckets.limited} limited, {buckets.model_error} model errors, "
-        f"{buckets.infrastructure_fault} faulted, {buckets.cancelled} cancelled, "
+        f"{buckets.infrastructure_fault} infrastructure faults, {buckets.cancelled} cancelled, "
         f"{buckets.not_run} not run"
     )
     yield ""

@@ -6,6 +6,7 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.reports import decision
 from bakeoff.reports.in_words import Told, amount, counted, difference, p_value, score, sentence
 from bakeoff.stats.estimate import Interval
+from bakeoff.stats.missing import could_turn
 from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import BY_SCORE, Pairwise
@@ -102,6 +103,7 @@ def _of_the_first_two(found: Pairwise) -> str:
         return ""
     by = (pair.difference or 0.0) * (1 if pair.first == first else -1)
     names, p = (one_line(first), one_line(second)), p_value(pair.p_holm, alone=False)
+    p += f", but {could_turn(pair.faults)}" if pair.withheld else ""
     if by > 0:
         return f"{names[0]} is ahead of {names[1]}, the next, by {amount(by)}, p {p}. "
     shared = f"on the {counted(pair.tasks, 'task')} they share"

@@ -7,7 +7,7 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.reports.in_words import amount, counted, rank_range
 from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.paired import Pair
-from bakeoff.stats.pairwise import BY_SURE_SCORE, Pairwise
+from bakeoff.stats.pairwise import Pairwise
 
 OPEN = "no decision"
 _MOST_RANKS = 10
@@ -23,8 +23,11 @@ def worth_showing(found: Pairwise, *, most: int = 10) -> list[Pair]:
     return sorted(near, key=lambda pair: rank[pair.first] + rank[pair.second])[:most]
 
 
-def remarks(found: Pairwise, shown: Sequence[Pair]) -> Iterator[str]:
-    """Yield what a reader of the pairs that are *shown* should know of them, line by line."""
+def remarks(found: Pairwise, shown: Sequence[Pair], *, with_ranks: bool = True) -> Iterator[str]:
+    """Yield what a reader of the pairs that are *shown* should know of them, line by line.
+
+    Where the ranks have a column of their own, it is without them.
+    """
     tested = [pair for pair in found.pairs if pair.p is not None]
     if len(tested) > len(shown):
         more = counted(len(tested) - len(shown), "more pair")
@@ -43,14 +46,12 @@ def remarks(found: Pairwise, shown: Sequence[Pair]) -> Iterator[str]:
             f"of {counted(found.tasks, 'task')}, everybody passes {found.passed_by_all} and "
             f"nobody passes {found.passed_by_none}: they separate no one"
         )
-    if tested and len(found.ranks) > 2:
+    if with_ranks and tested and len(found.ranks) > 2:
         yield f"ranks that the data leave open: {_ranks(found)}"
 
 
 def _missing(found: Pairwise) -> Iterator[str]:
-    """Yield what faults and missing scores have to do with the order and the verdicts."""
-    if found.ordered_by == BY_SURE_SCORE:
-        yield f"rows are in the order of the {found.ordered_by}: nobody gains a place by faults"
+    """Yield what faults and missing scores have to do with the verdicts."""
     if any(pair.withheld for pair in found.pairs):
         yield (
             "a verdict has to hold with each faulted trial counted against the one ahead; "
@@ -63,7 +64,8 @@ def _missing(found: Pairwise) -> Iterator[str]:
 
 def _only_the_interval_decides(pair: Pair) -> bool:
     interval = pair.interval
-    return pair.better is None and interval is not None and not interval.low <= 0 <= interval.high
+    is_open = pair.better is None and not pair.withheld
+    return is_open and interval is not None and not interval.low <= 0 <= interval.high
 
 
 def methods(tested: Sequence[Pair]) -> str:

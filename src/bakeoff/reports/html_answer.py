@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bakeoff.reports import in_words
 from bakeoff.reports.answer import answer
 from bakeoff.reports.findings import Findings
-from bakeoff.reports.html_page import Tile, notes, tiles
+from bakeoff.reports.html_page import Tile, notes, remarks, tiles
 from bakeoff.reports.html_text import esc
 from bakeoff.reports.summary_words import conservation
 
@@ -22,7 +22,9 @@ def top(findings: Findings) -> Iterator[str]:
     yield notes([findings.standing] if findings.standing else [])
     yield tiles(_figures(findings))
     yield f'<p class="quiet below">{esc(conservation(findings.summary.buckets))}</p>'
-    yield notes(findings.summary.notes)
+    warnings = findings.summary.warnings
+    yield remarks([note for note in findings.summary.notes if note not in warnings])
+    yield notes(warnings)
 
 
 def _figures(findings: Findings) -> Iterator[Tile]:

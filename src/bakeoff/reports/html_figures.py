@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from bakeoff.reports import decision, in_words, summary_words
 from bakeoff.reports.html_charts import Bar, around_zero, strip
-from bakeoff.reports.html_page import Column, named, quiet, table
+from bakeoff.reports.html_page import Column, named, remarks, table
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.rankings import Placed
@@ -24,14 +24,8 @@ def figures(summary: Summary) -> Iterator[str]:
     if any(len(one.total.passes) > 1 for one in summary.candidates):
         yield from _passes(summary_words.in_order(summary))
     if any(len(one.categories) > 1 for one in summary.candidates):
-        yield from _categories(summary.candidates)
+        yield from _categories(summary_words.in_order(summary))
     yield from _speed(summary)
-
-
-def _remarks(lines: Sequence[str]) -> str:
-    """Return what small print there is to a table."""
-    shown = "".join(quiet(line) for line in lines if line)
-    return f'<div class="remarks">{shown}</div>' if shown else ""
 
 
 # --- scores -----------------------------------------------------------------------------------
@@ -58,7 +52,8 @@ def _scores(summary: Summary) -> Iterator[str]:
         if told[_MOST_REMARKS:]
         else ""
     )
-    yield _remarks([*told[:_MOST_REMARKS], more])
+    ordered = map(in_words.sentence, summary_words.order(summary))
+    yield remarks([*ordered, *told[:_MOST_REMARKS], more])
 
 
 def _rank(placed: Placed | None) -> str:
@@ -107,7 +102,9 @@ def _differences(found: Pairwise) -> Iterator[str]:
         seen = (Column("p (Holm)"), *([Column("MDE")] if planned else []))
         columns = (*_PAIR, *seen, Column("Verdict", "left words"))
         yield table(columns, ([*_pair(pair, most, planned=planned)] for pair in shown))
-    yield _remarks([in_words.sentence(line) for line in decision.remarks(found, shown)])
+    yield remarks(
+        in_words.sentence(line) for line in decision.remarks(found, shown, with_ranks=False)
+    )
 
 
 def _pair(pair: Pair, most: float, *, planned: bool) -> Iterator[str]:
@@ -135,7 +132,7 @@ def _passes(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
     yield "<h2>pass@k and pass^k</h2>"
     columns = (Column("Candidate"), *(Column(f"k = {k}") for k in ks))
     yield table(columns, ([_name(one), *_rates(one.total.passes, ks)] for one in candidates))
-    yield _remarks(["At least one of k rollouts passes; below it: all of k do."])
+    yield remarks(["At least one of k rollouts passes; below it: all of k do."])
 
 
 def _rates(passes: Sequence[PassRates], ks: Sequence[int]) -> Iterator[str]:
@@ -158,7 +155,7 @@ def _categories(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
     )  # fmt: skip
     yield table(columns, rows)
     if len(groups) > len(shown):
-        yield _remarks([f"{len(groups) - len(shown):,} more in summary.json"])
+        yield remarks([f"{len(groups) - len(shown):,} more in summary.json"])
 
 
 # --- time and cost ----------------------------------------------------------------------------
@@ -175,7 +172,7 @@ def _speed(summary: Summary) -> Iterator[str]:
         _SPEED, ([_name(one), *_took(one.total)] for one in summary_words.in_order(summary))
     )
     told = "Latency is that of a request to the model, without queues and scoring."
-    yield _remarks([told, in_words.sentence(summary_words.billed(summary.billed))])
+    yield remarks([told, in_words.sentence(summary_words.billed(summary.billed))])
 
 
 def _took(group: Group) -> list[str]:

@@ -79,6 +79,12 @@ def quiet(text: str) -> str:
     return f'<p class="quiet">{esc(text)}</p>'
 
 
+def remarks(lines: Iterable[str]) -> str:
+    """Return what explains the figures above it, in small print, a line for each."""
+    shown = "".join(quiet(line) for line in lines if line)
+    return f'<div class="remarks">{shown}</div>' if shown else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column with its head; on a phone, where a row is a card, the head stands at each cell.

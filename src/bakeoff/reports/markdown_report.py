@@ -33,7 +33,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     if any(len(one.total.passes) > 1 for one in summary.candidates):
         yield from _passes(summary_words.in_order(summary))
     if any(len(one.categories) > 1 for one in summary.candidates):
-        yield from _categories(summary.candidates)
+        yield from _categories(summary_words.in_order(summary))
     yield from _speed(summary_words.in_order(summary))
     told = (*summary_words.shared_reasons(summary), *summary.notes)
     yield from _listed([summary_words.conservation(summary.buckets), *told])
@@ -65,6 +65,9 @@ def _scores(summary: Summary) -> Iterator[str]:
     rows = ([_name(one), *_score(one.total)] for one in summary_words.in_order(summary))
     yield from table(("candidate", *_SCORE), rows)
     yield ""
+    for line in summary_words.order(summary):
+        yield in_words.sentence(line)
+        yield ""
 
 
 def _passes(candidates: Sequence[CandidateSummary]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.core.budget import Bill
 from bakeoff.reports.in_words import counted
 from bakeoff.reports.variance_words import more_rollouts
+from bakeoff.stats.pairwise import BY_SCORE
 from bakeoff.stats.summary import Buckets, CandidateSummary, Summary
 
 _MOST_NAMES = 5
@@ -17,6 +18,13 @@ def in_order(summary: Summary) -> list[CandidateSummary]:
     rank = {one.candidate: one.rank for one in placed}
     last = len(summary.candidates) + 1
     return sorted(summary.candidates, key=lambda one: rank.get(one.candidate, last))
+
+
+def order(summary: Summary) -> Iterator[str]:
+    """Yield what the order of the rows is that of, where it is not that of the scores."""
+    found = summary.pairwise
+    if found is not None and found.ordered_by != BY_SCORE:
+        yield f"rows are in the order of the {found.ordered_by}: nobody gains a place by faults"
 
 
 def conservation(buckets: Buckets) -> str:

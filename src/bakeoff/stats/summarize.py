@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bakeoff.core.adaptive import Adaptive
@@ -10,8 +10,8 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
 from bakeoff.stats.estimate_anytime import estimate_drawn
-from bakeoff.stats.fairness import unlike
 from bakeoff.stats.missing import is_checked
+from bakeoff.stats.notes import notes
 from bakeoff.stats.paired_anytime import Drawn
 from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
 from bakeoff.stats.passk import mean_pass, pass_at_k, pass_hat_k
@@ -145,14 +145,15 @@ def summarize(
     candidates = tuple(
         _candidate(c.id, tallies[c.id], scripted=c.scripted, order=order) for c in plan.candidates
     )
-    rollouts = plan.rollouts
+    said = notes(plan, candidates)
     return Summary(
         run=run,
         tasks=tasks,
-        rollouts=rollouts,
+        rollouts=plan.rollouts,
         buckets=_merged(c.total.buckets for c in candidates),
         candidates=candidates,
-        notes=(*_notes(candidates), *unlike(plan)),
+        notes=said.all,
+        warnings=said.warnings,
         pairwise=compared,
     )
 
@@ -325,39 +326,3 @@ def _latency(tallies: list[_Tally]) -> Latency:
         first_token_p95_s=quantile(first, 0.95),
         load_s=_known_total(t.load_s for t in tallies),
     )
-
-
-_FLAGS = {
-    "truncated": "were read with their prompt cut: the context is too small",
-    "cached": "came out of the cache and were not asked",
-    "seed_ignored": "were given without their seed: the API takes none",
-    "empty": "say nothing at all",
-    "usage_unreadable": "came with token counts that are no numbers: their usage is unknown",
-}
-
-
-def _flagged(flag: str) -> str:
-    """Return what *flag* says of an answer."""
-    if name := flag.removeprefix("without_") if flag.startswith("without_") else None:
-        return f"were asked without `{name}`: the endpoint refused it"
-    return _FLAGS.get(flag, f"are marked {flag!r}")
-
-
-def _notes(candidates: Iterable[CandidateSummary]) -> tuple[str, ...]:
-    return tuple(note for c in candidates for note in _notes_on(c))
-
-
-def _notes_on(c: CandidateSummary) -> Iterator[str]:
-    group = c.total
-    if c.scripted:
-        yield f"{c.candidate} follows a script: its numbers are not a measurement"
-    faults, planned = group.buckets.faults, group.buckets.planned
-    if planned and faults / planned > 0.02:
-        yield f"{c.candidate}: {faults} of {planned} trials faulted (over 2 %)"
-    if group.score.tasks > 1 and group.score.mean in (0.0, 1.0):
-        which, how = ("all", "easy") if group.score.mean else ("none", "hard")
-        yield f"{c.candidate} solves {which} of the tasks: they are too {how} to say how good it is"
-    for flag, count in sorted(group.flags.items()):
-        yield f"{c.candidate}: {count} answers {_flagged(flag)}"
-    if group.latency.load_s:
-        yield f"{c.candidate}: {group.latency.load_s:.1f} s went into loading, apart from latency"

@@ -37,6 +37,11 @@ class Buckets:
         )
 
     @property
+    def ran(self) -> int:
+        """Those that came to an end, whatever it was."""
+        return self.planned - self.cancelled - self.not_run - self.not_needed
+
+    @property
     def faults(self) -> int:
         """What broke, on either side."""
         return self.model_error + self.infrastructure_fault
@@ -104,7 +109,8 @@ class CandidateSummary:
 class Summary:
     """What a run says. `billed` is all it cost, with roles, retries and failed attempts.
 
-    `pairwise` compares the candidates on the tasks they share; None where there is only one.
+    `pairwise` compares the candidates on the tasks they share; None where there is only one. Of the
+    `notes`, `warnings` are those that put the result in doubt.
     """
 
     run: str
@@ -115,3 +121,4 @@ class Summary:
     notes: tuple[str, ...]
     billed: Bill = NO_BILL
     pairwise: Pairwise | None = None
+    warnings: tuple[str, ...] = ()
