@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from docs.notes import DIALOGUE_FILE, MODEL_SETTINGS, NOTES, RUN_FILE, TASK_FILE, Struct
+from docs.notes import (
+    DIALOGUE_FILE,
+    MODEL_SETTINGS,
+    NOTES,
+    RUN_FILE,
+    SUITE_FILES,
+    TASK_FILE,
+    Struct,
+)
 from msgspec import inspect
 
 from bakeoff import cli
@@ -32,7 +40,9 @@ def pages() -> dict[str, str]:
         "run-file.md": _run_file_page(),
         "task-file.md": _task_file_page(),
         "dialogue-file.md": _dialogue_file_page(),
+        "suite-format.md": _suite_page(),
         "bakeoff.schema.json": _schema("run"),
+        "suite.schema.json": _schema("suite"),
         "task.schema.json": _schema("task"),
         "dialogue.schema.json": _schema("dialogue"),
     }
@@ -116,11 +126,21 @@ def _dialogue_file_page() -> str:
     return head + _sections(DIALOGUE_FILE)
 
 
-def _sections(tables: Sequence[tuple[str, Struct]]) -> str:
-    return "".join(_section(title, kind) for title, kind in tables)
+def _suite_page() -> str:
+    head = (
+        f"# Suite format\n\n{_MADE}A JSON object in UTF-8. Only `tests` is required. In a **test**, unknown keys are "
+        'kept as metadata. In the other objects they are ignored ("for people"). In a scorer\'s entry they are an error. A key '
+        "that stands twice in one object is an error. How it is used: [prompt suites](../guides/prompt-suites.md). For "
+        "editors: [suite.schema.json](suite.schema.json), which `bakeoff schema suite` prints.\n"
+    )
+    return head + _sections(SUITE_FILES, table="object")
 
 
-def _section(title: str, kind: Struct) -> str:
+def _sections(tables: Sequence[tuple[str, Struct]], table: str = "table") -> str:
+    return "".join(_section(title, kind, table) for title, kind in tables)
+
+
+def _section(title: str, kind: Struct, table: str) -> str:
     info = inspect.type_info(kind)
     if not isinstance(info, inspect.StructType):
         raise TypeError(f"{kind.__name__} is not a Struct")
@@ -129,12 +149,12 @@ def _section(title: str, kind: Struct) -> str:
     if names != list(notes):
         raise ValueError(f"{kind.__name__} has {names}, but there are notes for {list(notes)}")
     rows = [
-        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field)} "
+        f"| `{field.encode_name}` | {_type(field.type).replace('table', table)} | {_default(field)} "
         f"| {notes[field.encode_name]} |\n"
         for field in info.fields
     ]
-    table = "| key | type | default | |\n|---|---|---|---|\n" + "".join(rows)
-    return f"\n## {title}\n\n{getdoc(kind)}\n\n{table}"
+    lines = "| key | type | default | |\n|---|---|---|---|\n" + "".join(rows)
+    return f"\n## {title}\n\n{getdoc(kind)}\n\n{lines}"
 
 
 def _default(field: inspect.Field) -> str:

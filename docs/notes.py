@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bakeoff.config import dialogue_file, entries, run_file, task_file
+from bakeoff.config import dialogue_file, entries, run_file, suite_file, task_file
 from bakeoff.models import (
     anthropic,
     embedded,
@@ -32,6 +32,21 @@ RUN_FILE: tuple[tuple[str, Struct], ...] = (
     ("`[sandbox]`", run_file.SandboxTable),
     ("each of `[endpoints]`", entries.EndpointTable),
     ("`[[price]]`, in a file of prices", prices.PriceEntry),
+)
+
+# The objects of a suite and of the files beside it.
+SUITE_FILES: tuple[tuple[str, Struct], ...] = (
+    ("Top level", suite_file.SuiteFile),
+    ("A test", suite_file.TestEntry),
+    ("`messages` of a test", entries.MessageTable),
+    ("`scorers`, of the suite or of a test", entries.ScorerTable),
+    ("`categories.json`", suite_file.CategoriesFile),
+    ("Each of `categories`, and of `test_categories`", suite_file.CategoryEntry),
+    ("`test_suite_metadata.json`", suite_file.Metadata),
+    ("`api_config`", suite_file.ApiConfig),
+    ("`global_settings`", suite_file.GlobalSettings),
+    ("`execution_modes`", suite_file.ExecutionModes),
+    ("`concurrent` of `execution_modes`", suite_file.ConcurrentMode),
 )
 
 MODEL_SETTINGS: tuple[tuple[str, Struct], ...] = (
@@ -128,10 +143,70 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "version": "part of its identity: change it when your agent changes",
         "settings": "passed to the agent",
     },
+    suite_file.SuiteFile: {
+        "api_config": "as in the metadata file below; then that file is not read for an endpoint",
+        "global_settings": "as in the metadata file below",
+        "execution_modes": "as in the metadata file below",
+        "tests": "the tests",
+        "suite_info": "`name` names the run; other keys (`version`, `description`) are for people",
+        "test_categories": "as `categories` in `categories.json`; a plain list of names says nothing",
+        "scorers": "for tests without scorers: names, or objects",
+        "pass_threshold": "for tests without one; default: that of the run, else 1",
+        "literal": "for tests without it",
+    },
+    suite_file.TestEntry: {
+        "id": "unique in the suite",
+        "prompt": "the one message of the user",
+        "messages": "a conversation",
+        "literal": "`{{name}}` in it is meant as it stands: no note about it",
+        "name": "for people, and kept",
+        "category": "the group it is counted in",
+        "reasoning_type": "for people, and kept",
+        "description": "for people, and kept",
+        "parameters": "sent with the request as it stands; a number in quotes is refused. `stream` asks for a "
+        "stream; `effort` and `exclude` are sent as `reasoning`",
+        "metadata": "`timeout_seconds` limits one attempt; other keys are kept",
+        "evaluation_config": "`reasoning_type`, `custom_weights`, `expected_indicators` for the scorer `reasoning`",
+        "api_type": "`chat` or `completions`: which API to use, against what the URL says",
+        "expected": "the target of the scorers",
+        "scorers": "names, or objects; `[]` is *unchecked*",
+        "pass_threshold": "the score from which it has passed; default: that of the suite",
+    },
+    suite_file.CategoriesFile: {"categories": "by name"},
+    suite_file.CategoryEntry: {"test_ids": "the tests of it; other keys are for people"},
+    suite_file.Metadata: {
+        "api_config": "where the tests are sent",
+        "global_settings": "what holds for every test",
+        "execution_modes": "how many tests at once",
+    },
+    suite_file.ApiConfig: {
+        "endpoint": "full URL (`.../chat/completions`, `.../completions`) or base URL",
+        "model": "the model's name, as the server knows it",
+        "headers": "sent with each request; `${NAME}` refers to the environment",
+        "type": "`chat` or `completions`: which API; default: what the URL says, else chat",
+        "timeout": "seconds for a request with its retries",
+        "api_key": "sent as a bearer token; `${NAME}` as well",
+    },
+    suite_file.GlobalSettings: {
+        "default_timeout_seconds": "seconds for one attempt at a test",
+        "default_retry_attempts": "further tries of a request",
+        "delay_between_tests": "seconds each worker waits between two tests",
+        "output_directory": "`TestRunner` only: where results go",
+        "save_raw_responses": "`TestRunner` only: keep the server's JSON",
+    },
+    suite_file.ExecutionModes: {
+        "sequential": "for people",
+        "concurrent": "how many tests at once",
+    },
+    suite_file.ConcurrentMode: {
+        "default_workers": "tests at once",
+        "max_workers": "`TestRunner` only: the most at once",
+    },
     run_file.TaskTable: {
         "id": "unique in the run",
-        "prompt": "the one message of the user; either this or `messages`",
-        "messages": "a whole conversation; either this or `prompt`",
+        "prompt": "the one message of the user; with `messages` too, what a completions API is sent",
+        "messages": "a whole conversation; this or `prompt` is required",
+        "literal": "`{{name}}` in it is meant as it stands; without it, a note says that nothing fills it in",
         "name": "for people",
         "category": "the group it is counted in",
         "parameters": "sent with the request",

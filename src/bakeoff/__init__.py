@@ -108,3 +108,8 @@ def __getattr__(name: str) -> object:
         if name in names:
             return getattr(import_module(home), name)
     raise AttributeError(f"module 'bakeoff' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names, also those that nobody has asked for yet."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

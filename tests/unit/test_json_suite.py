@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bakeoff.config.schemas import json_schema
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec, Task
@@ -132,7 +134,10 @@ def test_a_wrong_test_is_refused_with_its_name_and_the_key(
         ('{"tests": [\n{"id": "a",}\n]}', r"suite\.json:2: not valid JSON"),
         ("[]", r"a JSON object is expected"),
         ("{}", r"suite.json: `tests` is missing"),
-        ('{"tests": {}}', r"key 'tests': a list is expected"),
+        (
+            '{"tests": {}}',
+            r"json:1: key 'tests': a list is expected, not a table of keys and values: write it in \[ \]$",
+        ),
         (
             '{"tests": [{"id": "NaN",\n "prompt": "p", "expected": NaN}]}',
             r"json:2: .*NaN is not a JSON value; .* \(column 29\)",
@@ -405,3 +410,103 @@ def test_problems_beyond_types_are_told_at_once_too(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         _read(tmp_path, {"tests": tests})
     assert len(str(caught.value).split("\n")) == 3
+
+
+NOTE = "is sent as it stands: prompts are not templates here; write `literal: true`"
+
+
+def test_a_placeholder_that_nothing_fills_in_is_noted_with_the_test(tmp_path: Path) -> None:
+    tests = [
+        {"id": "fine", "prompt": "What is {x}, {{}}, {{.Names}} or {{ 1 + 1 }}?"},
+        {"id": "a", "prompt": "Translate {{ text }} into {{language}}."},
+        {"id": "b", "messages": [{"role": "user", "content": "Who is {{user.name}}?"}]},
+    ]
+    path = _write(tmp_path, json.dumps({"tests": tests}, indent=1))
+    (note,) = read_suite(path).notices
+    assert note.startswith(f"{path}:7: 2 tasks, 'a' first: {{{{text}}}} {NOTE}")
+    path = _write(tmp_path, json.dumps({"tests": tests[2:]}, indent=1))
+    (note,) = read_suite(path).notices
+    assert note.startswith(f"{path}:3: 'b': {{{{user.name}}}} {NOTE}")
+
+
+def test_braces_that_are_meant_as_they_stand_are_sent_without_a_note(tmp_path: Path) -> None:
+    text = r"Simplify \frac{{a}}{{b}}, and what does {{ user }} print in Jinja?"
+    marked = {"tests": [{"id": "a", "prompt": text, "literal": True}]}
+    whole = {"literal": True, "tests": [{"id": "a", "prompt": text}]}
+    for suite in (marked, whole):
+        brief = _read(tmp_path, suite)
+        assert brief.notices == ()
+        assert brief.tasks[0].messages[0].content == text
+        assert brief.tasks[0].digest == _task(tmp_path, prompt=text).digest
+    assert _read(
+        tmp_path, {"literal": True, "tests": [{**marked["tests"][0], "literal": False}]}
+    ).notices
+
+
+@pytest.mark.parametrize("key", ["vars", "variables"])
+def test_a_placeholder_with_a_value_is_refused_for_it_would_not_be_filled_in(
+    tmp_path: Path, key: str
+) -> None:
+    prompt, values = "Hello {{name}}", {key: {"name": "Ada"}}
+    for suite in (
+        {"tests": [{"id": "a", "prompt": prompt, **values}]},
+        {"tests": [{"id": "a", "prompt": prompt}], **values},
+    ):
+        with pytest.raises(
+            UsageError, match=r"json:1: test 'a': \{\{name\}\} would not be filled in"
+        ):
+            _read(tmp_path, suite)
+        assert _read(tmp_path, {**suite, "literal": True}).tasks[0].messages[0].content == prompt
+    assert not _read(tmp_path, {"tests": [{"id": "a", "prompt": "Hello", **values}]}).notices
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"max_tokens": "10"},
+            "max_tokens': a whole number is expected, not a text: leave out the",
+        ),
+        ({"max_tokens": True}, "max_tokens': a whole number is expected, not true"),
+        ({"max_tokens": 1.5}, "max_tokens': a whole number is expected, not 1.5"),
+        (
+            {"temperature": "0"},
+            "temperature': a number is expected, not a text: leave out the quotes",
+        ),
+        ({"top_p": [1]}, "top_p': a number is expected, not a list"),
+        (
+            {"stream": "false"},
+            "stream': true or false is expected, not a text: leave out the quotes",
+        ),
+    ],
+)
+def test_a_parameter_of_the_wrong_kind_is_refused_with_line_and_key(
+    tmp_path: Path, parameters: dict[str, object], message: str
+) -> None:
+    test = {"id": "a", "prompt": "p", "parameters": parameters}
+    path = _write(tmp_path, json.dumps({"tests": [test]}, indent=1))
+    with pytest.raises(UsageError) as caught:
+        read_suite(path)
+    told = str(caught.value)
+    assert told.startswith(f"{path}:7: key 'tests[0].parameters.{message}")
+    assert told.endswith("(test 'a')")
+
+
+def test_parameters_that_are_right_or_unknown_arrive_as_they_stand(tmp_path: Path) -> None:
+    given = {"max_tokens": -1, "temperature": 0, "seed": None, "stream": False, "mine": "10"}
+    assert _task(tmp_path, parameters=given).parameters == given
+
+
+def test_the_schema_of_a_suite_accepts_what_is_read_and_refuses_what_is_not() -> None:
+    schema = json_schema("suite")
+    jsonschema.Draft202012Validator.check_schema(schema)
+    check = jsonschema.Draft202012Validator(schema)
+    folder = Path(__file__).parents[2]
+    for path in (
+        folder / "examples" / "quick" / "suite.json",
+        folder / "examples" / "reasoning" / "test_definitions" / "reasoning_tests_complete.json",
+        folder / "tests" / "fixtures" / "instruct_suite" / "instruct_tests_complete.json",
+    ):
+        check.validate(json.loads(path.read_text()))
+    for wrong in ({}, {"tests": {}}, {"tests": [{"prompt": "p"}]}, {"tests": [{"id": 1}]}):
+        assert not check.is_valid(wrong)

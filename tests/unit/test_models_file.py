@@ -134,6 +134,10 @@ models:
             "batch_settings:\n  verbose: false\n  max_parallel: many\n",
             ":3: key 'batch_settings.max_parallel': a whole number is expected, not a text",
         ),
+        (
+            "models:\n  - name: a\n    settings:\n      max_tokens: '10'\n",
+            ":4: key 'models[0].settings.max_tokens': a whole number is expected, not a text",
+        ),
         ("models:\n  - provider: openai\n", ":2: key 'models[0]': "),
         (
             "models:\n  - name: a\n    name: b\n",

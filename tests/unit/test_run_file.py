@@ -331,3 +331,46 @@ def test_all_problems_of_the_tasks_in_a_run_file_are_told_at_once(tmp_path: Path
         f"{path}:1: task 'a': write either `prompt` or `messages`",
         f"{path}:5: task 'b': `messages` is empty; write one at least",
     ]
+
+
+def test_a_placeholder_in_a_task_of_a_run_file_is_noted_unless_it_is_literal(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.toml"
+    task = '[[tasks]]\nid = "a"\nprompt = "Hello {{name}}"\n'
+    path.write_text(task)
+    (note,) = read_run_file(path).notices
+    assert note.startswith(f"{path}:1: 'a': {{{{name}}}} is sent as it stands")
+    path.write_text(f"{task}literal = true\n")
+    assert read_run_file(path).notices == ()
+
+
+def test_parameters_of_the_wrong_kind_are_refused_wherever_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        "parameters = { max_tokens = '1' }\n"
+        "[[tasks]]\nid = 'a'\nprompt = 'p'\nparameters.seed = 'x'\n"
+        "[[models]]\nmodel = 'm'\n[models.parameters]\ntemperature = '0'\n"
+        "[roles.judge]\nmodel = 'j'\nparameters = { stream = 1 }\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        read_run_file(path)
+    told = [line.removeprefix(f"{path}:") for line in str(caught.value).split("\n")]
+    assert [line.partition("': ")[0] for line in told] == [
+        "1: key 'parameters.max_tokens",
+        "5: key 'tasks[0].parameters.seed",
+        "9: key 'models[0].parameters.temperature",
+        "12: key 'roles.judge.parameters.stream",
+    ]
+    path.write_text("")
+    with pytest.raises(UsageError, match=r"^--set: key 'parameters.max_tokens': a whole number"):
+        read_run_file(path, {"parameters.max_tokens": '"10"'})
+
+
+def test_a_table_where_a_list_belongs_is_told_in_the_words_of_the_format(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("[tasks]\nid = 'a'\n")
+    with pytest.raises(
+        UsageError, match=r"a list is expected, .*; put the name of each in \[\[ \]\]"
+    ):
+        read_run_file(path)

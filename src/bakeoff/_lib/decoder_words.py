@@ -27,12 +27,17 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
 
 def in_words(
-    message: str, *, value: object, known: Iterable[str], choices: Callable[[], Iterable[str]]
+    message: str,
+    *,
+    value: object,
+    known: Iterable[str] = (),
+    choices: Callable[[], Iterable[str]] = tuple,
+    toml: bool = False,
 ) -> str:
     """Return *message* as a person says it.
 
     *value* is what stands there, *known* are the keys of it that mean something, and *choices*
-    tells the words that may stand there, where there are only a few.
+    tells the words that may stand there, where there are only a few. *toml* is how it is written.
     """
     if found := _UNKNOWN.search(message):
         return f"unknown key {found[1]!r}"
@@ -40,13 +45,13 @@ def in_words(
         return f"`{found[1]}` is missing{_misspelt(found[1], value, known)}"
     if found := _CHOICE.search(message):
         return f"{found[1]} cannot stand here; {did_you_mean(str(value), choices())}"
+    if found := _KIND.search(message):
+        return _another_kind(found[1], found[2], value, toml=toml)
     return _of_value(message, value) or message[0].lower() + message[1:]
 
 
 def _of_value(message: str, value: object) -> str | None:
-    """Return what is wrong with a single value; None where it is something else."""
-    if found := _KIND.search(message):
-        return _another_kind(found[1], found[2], value)
+    """Return what is wrong with a value of the right kind; None where it is something else."""
     if found := _BOUND.search(message):
         bound = _BOUNDS[found[2]].format(found[3].removesuffix(".0"))
         given = f", not {_shown(value)}" if isinstance(value, int | float) else ""
@@ -60,10 +65,10 @@ def _of_value(message: str, value: object) -> str | None:
     return None
 
 
-def _another_kind(expected: str, got: str, value: object) -> str:
+def _another_kind(expected: str, got: str, value: object, *, toml: bool) -> str:
     wanted = [kind for kind in expected.split(" | ") if kind != "null"]
     told = f"{_listed(wanted)} is expected, not {_found(got, value)}"
-    return f"{told}{_remedy(wanted, value)}"
+    return f"{told}{_remedy(wanted, value, toml=toml)}"
 
 
 def _listed(kinds: list[str]) -> str:
@@ -78,11 +83,11 @@ def _found(got: str, value: object) -> str:
     return _KINDS.get(got, got)
 
 
-def _remedy(wanted: list[str], value: object) -> str:
+def _remedy(wanted: list[str], value: object, *, toml: bool) -> str:
     if "str" in wanted and isinstance(value, int | float):
         return ": write it in quotes"
     if "array" in wanted and isinstance(value, Mapping):
-        return "; in TOML, put the name of each in [[ ]]"
+        return "; put the name of each in [[ ]]" if toml else ": write it in [ ]"
     if not isinstance(value, str):
         return ""
     as_number = {"int", "float"} & set(wanted) and _NUMBER.fullmatch(value)

@@ -5,15 +5,15 @@ from argparse import ArgumentParser, Namespace
 
 from bakeoff.cli.options import new_parser
 
-KINDS = ("run", "task", "dialogue")
+KINDS = ("run", "suite", "task", "dialogue")
 
 
 def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser("schema", "Print the JSON Schema of a kind of file, for editors.")
     p.add_argument("kind", nargs="?", choices=KINDS, default="run", metavar="KIND",
-                   help="run: a run file (the default); task: the task.toml of a task folder; "
-                   "dialogue: a conversation in one file")  # fmt: skip
+                   help="run: a run file (the default); suite: a JSON suite of prompts; "
+                   "task: the task.toml of a task folder; dialogue: a conversation in one file")  # fmt: skip
     return p
 
 

@@ -37,20 +37,20 @@ def convert(
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         messages: dict[str, None] = {}
-        for path, message in _mistakes(data, kind, str(error)):
+        for path, message in _mistakes(data, kind, str(error), toml=source.endswith(".toml")):
             line = line_of(path)
             messages[f"{source}{f':{line}' if line else ''}: {message}"] = None
         raise UsageError(all_of(list(messages))) from error
 
 
-def _mistakes(data: Json, kind: type, first: str) -> Iterator[tuple[KeyPath, str]]:
+def _mistakes(data: Json, kind: type, first: str, *, toml: bool) -> Iterator[tuple[KeyPath, str]]:
     """Yield where each mistake is, and what it is; *first* is what the decoder says at first.
 
     The decoder stops at a mistake, so that is taken out of a copy of the data, and it is asked again.
     """
     rest, message = _Rest(data), first
     for _ in range(_MOST_MISTAKES):
-        mistake = _Mistake.read(message, rest.data, kind)
+        mistake = _Mistake.read(message, rest.data, kind, toml=toml)
         if not rest.caused(mistake):
             at = rest.original(mistake.path)
             yield (
@@ -84,7 +84,7 @@ class _Mistake:
     missing: str | None = None
 
     @classmethod
-    def read(cls, message: str, data: Json, kind: type) -> "_Mistake":
+    def read(cls, message: str, data: Json, kind: type, *, toml: bool) -> "_Mistake":
         """Understand a *message* of the decoder about *data*."""
         where, unknown = _WHERE.search(message), _UNKNOWN.search(message)
         missing = _MISSING.search(message)
@@ -99,6 +99,7 @@ class _Mistake:
             value=_value_at(data, path) if exact else None,
             known=_keys_at(kind, path),
             choices=lambda: _choices_at(kind, path),
+            toml=toml,
         )
         return cls(path=path, text=text, exact=exact, missing=missing[1] if missing else None)
 

@@ -6,6 +6,7 @@ from bakeoff._lib.json_lines import json_line_of
 from bakeoff.config.convert import KeyPath
 from bakeoff.config.markdown_file import read_markdown_file
 from bakeoff.config.toml_file import line_of as toml_line_of
+from bakeoff.config.yaml_text import parse_yaml
 from bakeoff.core.errors import UsageError
 from bakeoff.core.place import Place
 
@@ -38,8 +39,18 @@ def _in_toml(path: Path, key: KeyPath) -> int | None:
     return toml_line_of(path.read_text(encoding="utf-8-sig"), key)
 
 
+def _in_yaml(path: Path, key: KeyPath) -> int | None:
+    return parse_yaml(path.read_bytes(), source=str(path))[1](key)
+
+
 def _in_front_matter(path: Path, key: KeyPath) -> int | None:
     return read_markdown_file(path).line_of(key)
 
 
-_FINDERS = {".json": _in_json, ".toml": _in_toml, ".md": _in_front_matter}
+_FINDERS = {
+    ".json": _in_json,
+    ".toml": _in_toml,
+    ".md": _in_front_matter,
+    ".yaml": _in_yaml,
+    ".yml": _in_yaml,
+}

@@ -11,11 +11,13 @@ from msgspec import Meta
 from bakeoff._lib.digest import digest_bytes
 from bakeoff.config.convert import convert
 from bakeoff.config.entries import Endpoints, endpoint_limits
+from bakeoff.config.parameters import check_parameters
 from bakeoff.config.yaml_text import parse_yaml
 from bakeoff.core.brief import Source
 from bakeoff.core.candidate import TRANSPORT_SETTINGS, ModelSpec, Origin
 from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
+from bakeoff.core.place import Place
 from bakeoff.core.values import Json
 
 _SETTING_NAMES = {"timeout": "timeout_s"}
@@ -82,6 +84,9 @@ def read_models_file(path: Path) -> ModelsConfig:
     value, line_of = parse_yaml(data, source=str(path))
     file = convert(value, _File, source=str(path), line_of=line_of)
     entries = file.models or []
+    for number, entry in enumerate(entries):
+        where = Place(file=str(path), key=("models", number, "settings"))
+        check_parameters(entry.settings or {}, at=where)
     return ModelsConfig(
         source=Source(path=str(path.resolve()), digest=digest_bytes(data)),
         shown=str(path),

@@ -42,6 +42,7 @@ class TaskTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     id: str
     prompt: str | None = None
     messages: list[MessageTable] | None = None
+    literal: bool = False
     name: str | None = None
     category: str | None = None
     parameters: dict[str, Json] = {}

@@ -6,11 +6,13 @@ import msgspec
 
 from bakeoff.config.dialogue_file import DialogueFile
 from bakeoff.config.run_file import RunFile
+from bakeoff.config.suite_file import SuiteFile
 from bakeoff.config.task_file import TaskFile
 from bakeoff.core.values import Json
 
 KINDS: Mapping[str, tuple[str, type[msgspec.Struct]]] = {
     "run": ("Bakeoff run", RunFile),
+    "suite": ("Bakeoff suite", SuiteFile),
     "task": ("Bakeoff task (task.toml)", TaskFile),
     "dialogue": ("Bakeoff dialogue", DialogueFile),
 }

@@ -14,11 +14,18 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class TestEntry(msgspec.Struct, kw_only=True):
-    """One test as it stands in the file; keys that are not here are kept as metadata."""
+    """One test as it stands in the file; keys that are not here are kept as metadata.
+
+    `prompt` or `messages` is required. Where both are there, `messages` go to a chat API and
+    `prompt` goes to a completions API; a run says so where they ask different things. `id`,
+    messages, `parameters`, `expected`, `scorers`, `pass_threshold`, the time limit and `api_type`
+    are the test's identity.
+    """
 
     id: str
     prompt: str | None = None
     messages: list[MessageTable] | None = None
+    literal: bool | None = None
     name: str | None = None
     category: str | None = None
     reasoning_type: str | None = None
@@ -68,7 +75,7 @@ class ExecutionModes(msgspec.Struct, kw_only=True):
 
 
 class Metadata(msgspec.Struct, kw_only=True):
-    """The metadata file, or the same keys in the suite itself."""
+    """Read where it lies beside the suite and the suite has no `api_config`."""
 
     api_config: ApiConfig | None = None
     global_settings: GlobalSettings = msgspec.field(default_factory=GlobalSettings)
@@ -89,9 +96,14 @@ class SuiteFile(Metadata, kw_only=True):
     test_categories: dict[str, CategoryEntry] | list[str] = {}
     scorers: list[ScorerEntry] | None = None
     pass_threshold: Share | None = None
+    literal: bool = False
 
 
 class CategoriesFile(msgspec.Struct, kw_only=True):
-    """`categories.json`."""
+    """Read where it lies beside the suite.
+
+    Where it or `test_categories` lists a test, that is the category it is counted in; else it is
+    the test's own `category`. `TestRunner.execute_category` takes every test that a category lists.
+    """
 
     categories: dict[str, CategoryEntry] = {}

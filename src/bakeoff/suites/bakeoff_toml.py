@@ -16,6 +16,8 @@ from bakeoff.config.entries import (
     scorer_specs,
 )
 from bakeoff.config.lines import shown
+from bakeoff.config.parameters import check_parameters
+from bakeoff.config.placeholders import placeholder_notes
 from bakeoff.config.problems import Problems
 from bakeoff.config.run_file import (
     AdaptiveTable,
@@ -152,16 +154,40 @@ def _brief(run: RunFile, path: Path, source: Source, at: _Places) -> Brief:
             sources=brief.sources + suite.sources,
             notices=brief.notices + suite.notices,
         )
+    _check_all_parameters(run, at)
     tasks_at = at("tasks")
     own = _tasks(run.tasks, tasks_at, scoring)
     _refuse_twins(brief.tasks, at("suites"))
     _refuse_twins(own, tasks_at, known={task.id for task in brief.tasks})
-    notices = (*brief.notices, *prompts_that_differ(own, tasks_at))
+    literal = {entry.id for entry in run.tasks if entry.literal}
+    notices = (
+        *brief.notices,
+        *prompts_that_differ(own, tasks_at),
+        *placeholder_notes(own, literal, tasks_at),
+    )
     brief = replace(brief, tasks=brief.tasks + own, notices=notices)
     brief = _under(run, brief)
     roles |= brief.conditions.roles
     brief = replace(brief, conditions=replace(brief.conditions, roles=roles))
     return replace(brief, prices=str(path.parent / brief.prices)) if brief.prices else brief
+
+
+def _check_all_parameters(run: RunFile, at: _Places) -> None:
+    """Raise where the run, a task, a model or a role of it has a parameter of the wrong kind."""
+    tables: list[tuple[Mapping[str, Json], Place]] = [(run.parameters, at("parameters"))]
+    named: list[tuple[Place, object]] = [
+        *((at("tasks").inside(n), entry) for n, entry in enumerate(run.tasks)),
+        *((at("models").inside(n), entry) for n, entry in enumerate(run.models)),
+        *((at("roles").inside(name), entry) for name, entry in run.roles.items()),
+    ]
+    for place, entry in named:
+        if isinstance(entry, TaskTable | ModelTable):
+            tables.append((entry.parameters, place.inside("parameters")))
+    problems = Problems()
+    for parameters, place in tables:
+        with problems.gathered():
+            check_parameters(parameters, at=place)
+    problems.raise_any()
 
 
 def _suite(place: Path, run: RunFile, scoring: Scoring, at: Place) -> Brief:

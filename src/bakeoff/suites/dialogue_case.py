@@ -10,6 +10,7 @@ from bakeoff.config.dialogue_file import DialogueFile, is_dialogue
 from bakeoff.config.entries import default_scorers, scorer_specs
 from bakeoff.config.json_file import read_json
 from bakeoff.config.lines import line_in
+from bakeoff.config.parameters import check_parameters
 from bakeoff.config.toml_file import line_of, read_toml
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.candidate import Conditions, ModelSpec, Origin
@@ -102,7 +103,9 @@ def _data(path: Path) -> tuple[Json, _LineOf]:
 
 def _read(path: Path) -> tuple[DialogueFile, _LineOf]:
     data, line = _data(path)
-    return convert(data, DialogueFile, source=str(path), line_of=line), line
+    case = convert(data, DialogueFile, source=str(path), line_of=line)
+    check_parameters(case.parameters, at=Place(file=str(path), key=("parameters",)))
+    return case, line
 
 
 class _Case:

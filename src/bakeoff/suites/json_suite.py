@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +20,8 @@ from bakeoff.config.entries import (
 )
 from bakeoff.config.json_file import read_json
 from bakeoff.config.lines import line_in, shown
+from bakeoff.config.parameters import check_parameters
+from bakeoff.config.placeholders import placeholder_notes, refuse_unfilled, variables_in
 from bakeoff.config.problems import Problems
 from bakeoff.config.suite_file import (
     ApiConfig,
@@ -101,10 +103,17 @@ def read_suite_files(
         else suite.pass_threshold,
         time_s=metadata.global_settings.default_timeout_seconds,
         listed_in=_listed_in(categories),
+        literal=suite.literal,
+        variables=frozenset(variables_in(data)),
     )
     tests_at = at.inside("tests")
     tasks = _tasks(_numbered(suite.tests, data["tests"]), defaults, tests_at)
-    notices = (*_misspelt(data["tests"], tests_at), *prompts_that_differ(tasks, tests_at))
+    literal = {entry.id for entry in suite.tests if _is_literal(entry, suite.literal)}
+    notices = (
+        *_misspelt(data["tests"], tests_at),
+        *prompts_that_differ(tasks, tests_at),
+        *placeholder_notes(tasks, literal, tests_at),
+    )
     brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices)
     return SuiteFiles(brief=brief, metadata=metadata, categories=categories)
 
@@ -233,8 +242,10 @@ class _Defaults:
 
     scorers: tuple[ScorerSpec, ...] | None
     pass_threshold: float
-    time_s: float | None
-    listed_in: Mapping[str, list[str]]
+    time_s: float | None = None
+    listed_in: Mapping[str, list[str]] = field(default_factory=dict)
+    literal: bool = False
+    variables: frozenset[str] = frozenset()
 
 
 def _suite_scorers(suite: SuiteFile, scoring: Scoring, at: Place) -> tuple[ScorerSpec, ...] | None:
@@ -243,7 +254,7 @@ def _suite_scorers(suite: SuiteFile, scoring: Scoring, at: Place) -> tuple[Score
     return scorer_specs(suite.scorers, at=at.inside("scorers"))
 
 
-_NO_DEFAULTS = _Defaults(scorers=None, pass_threshold=1.0, time_s=None, listed_in={})
+_NO_DEFAULTS = _Defaults(scorers=None, pass_threshold=1.0)
 
 _Numbered = tuple[int, TestEntry, Mapping[str, Json]]
 """A test with its number in the file, and as it stands there."""
@@ -279,9 +290,16 @@ def _tasks(entries: Iterable[_Numbered], defaults: _Defaults, at: Place) -> tupl
                 raise UsageError(f"{where}: {what}; give each its own `id`")
             seen.add(entry.id)
             unknown = {k: v for k, v in original.items() if k not in _KNOWN}
-            tasks[entry.id] = _task(entry, unknown, defaults, here)
+            task = _task(entry, unknown, defaults, here)
+            if not _is_literal(entry, defaults.literal):
+                refuse_unfilled(task, defaults.variables | variables_in(unknown), here)
+            tasks[entry.id] = task
     problems.raise_any()
     return tuple(tasks.values())
+
+
+def _is_literal(entry: TestEntry, suite: bool) -> bool:  # noqa: FBT001 -- what the suite says
+    return suite if entry.literal is None else entry.literal
 
 
 def _misspelt(raw: Json, at: Place) -> Iterator[str]:
@@ -310,6 +328,8 @@ def _task(entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults, at
     time_s: float | None = None
     with problems.gathered():
         time_s = _time_limit(entry, defaults, at)
+    with problems.gathered():
+        check_parameters(entry.parameters, at=at.inside("parameters"), of=f" ({what})")
     problems.raise_any()
     return Task(
         id=entry.id,
