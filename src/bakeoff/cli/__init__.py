@@ -81,11 +81,11 @@ def _run(name: str, argv: Sequence[str]) -> int:
     from importlib import import_module
 
     from bakeoff._lib.untrusted import for_terminal
-    from bakeoff.cli.batch_command import is_meant
+    from bakeoff.cli.batch_command import from_run, is_meant
     from bakeoff.core.errors import BakeoffError
 
     if name == "run" and is_meant(argv):
-        name = "batch"
+        name, argv = "batch", from_run(argv)
     command = import_module(f"bakeoff.cli.{name}_command")
     try:
         code: int = command.main(command.parser().parse_args(argv))

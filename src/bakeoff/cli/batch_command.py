@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from bakeoff.cli.options import count, new_parser
+from bakeoff.cli.options import add_json, count, new_parser, options_of
 
 HOME = Path("benchmark")
 CONFIG = "models_config.yaml"
@@ -30,11 +30,13 @@ def parser(home: Path = HOME, program: str = "bakeoff batch") -> ArgumentParser:
     p.add_argument("--output", type=Path, metavar="OUTPUT",
                    help=f"where batches are kept (default: {home / 'results'})")  # fmt: skip
     p.add_argument("--parallel", action="store_true", help="run models at the same time")
+    p.add_argument("--max-parallel", type=count, metavar="N",
+                   help="at most so many of them (default: max_parallel of the config, else 4)")  # fmt: skip
     p.add_argument("--timeout", type=_seconds, metavar="TIMEOUT",
                    help="most seconds for a model (default: 1800)")  # fmt: skip
     p.add_argument("--resume", metavar="RESUME",
                    help="the id of a batch to go on with, or its folder")  # fmt: skip
-    p.add_argument("--agent", metavar="AGENT",
+    p.add_argument("-a", "--agent", metavar="AGENT",
                    help="who works with the model: shell, codex, continue, ... (default: shell)")  # fmt: skip
     p.add_argument("--rollouts", type=count, metavar="N",
                    help="how often each model does it (default: 1)")  # fmt: skip
@@ -50,6 +52,9 @@ def parser(home: Path = HOME, program: str = "bakeoff batch") -> ArgumentParser:
                    help="where commands run: bubblewrap, docker, podman, local, modal")  # fmt: skip
     p.add_argument("--env-file", type=Path, metavar="FILE",
                    help="variables the shell does not set (default: .env, if there is one)")  # fmt: skip
+    p.add_argument("--dry-run", action="store_true",
+                   help="print what would be run and what it may cost, and stop")  # fmt: skip
+    add_json(p)
     return p
 
 
@@ -67,6 +72,38 @@ def is_meant(argv: Sequence[str]) -> bool:
     """Whether `bakeoff run` is asked for a task in Markdown without a model: that is a batch."""
     names_a_model = any(w.startswith("-m") or w.partition("=")[0] == "--model" for w in argv)
     return not names_a_model and any(w.lower().endswith(".md") for w in argv)
+
+
+def from_run(argv: Sequence[str]) -> list[str]:
+    """Return the words of a `bakeoff run` that is a batch as `bakeoff batch` takes them.
+
+    An option that only a run with named models has is a mistake, which is told in terms of `run`.
+    """
+    from bakeoff.cli import run_command
+
+    of_run = run_command.parser()
+    no_batch_has = options_of(of_run) - options_of(parser())
+    words: list[str] = []
+    for number, word in enumerate(argv):
+        option = word.partition("=")[0]
+        if option in no_batch_has:
+            of_run.error(
+                f"{option} needs --model: without it, a task in Markdown is run as a batch, with every "
+                "model that is there, and a batch has no such option; name the models, or leave it out"
+            )
+        if option == "--parallel" and (most := _number_behind(argv[number:])):
+            words += ["--parallel", "--max-parallel", most]
+        elif not (number and argv[number - 1] == "--parallel" and word.isdigit()):
+            words.append(word)
+    return words
+
+
+def _number_behind(words: Sequence[str]) -> str | None:
+    """Return the number of `--parallel N` or `--parallel=N`, where there is one."""
+    _, sign, number = words[0].partition("=")
+    if sign:
+        return number
+    return words[1] if len(words) > 1 and words[1].isdigit() else None
 
 
 def main(args: Namespace) -> int:
@@ -87,6 +124,7 @@ def main(args: Namespace) -> int:
         models=args.models,
         config=config,
         parallel=args.parallel,
+        max_parallel=args.max_parallel,
         timeout_s=args.timeout,
         resume=args.resume,
         agent=args.agent,
@@ -97,7 +135,9 @@ def main(args: Namespace) -> int:
         sandbox=args.sandbox,
         env_file=args.env_file,
     )
-    return batch_running.run(wanted, again=_again(args))
+    if args.dry_run:
+        return batch_running.print_plan(wanted, as_json=args.as_json)
+    return batch_running.run(wanted, again=_again(args), as_json=args.as_json)
 
 
 def _again(args: Namespace) -> str:
@@ -107,6 +147,7 @@ def _again(args: Namespace) -> str:
         if (value := getattr(args, name)) is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     words += ["--parallel"] if args.parallel else []
+    words += ["--max-parallel", str(args.max_parallel)] if args.max_parallel else []
     return shlex.join([*args.program, *words, "--resume"])
 
 

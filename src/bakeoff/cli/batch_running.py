@@ -1,5 +1,6 @@
 """A batch with a person in front of it: the live table, signals, the files, and the word at the end."""
 
+import json
 import sys
 
 from bakeoff import api
@@ -9,20 +10,43 @@ from bakeoff.cli.batch_progress import BatchProgress
 from bakeoff.cli.batch_tables import print_batch
 from bakeoff.cli.live import LiveView
 from bakeoff.cli.plain import PlainLines
-from bakeoff.compat.batch import Ready, Wanted, ready
+from bakeoff.cli.running import show_plan
+from bakeoff.compat.batch import Ready, Wanted, planned, ready
 from bakeoff.compat.batch_place import Batch, names_of
 from bakeoff.compat.batch_view import write_report, write_result
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import Event, Listener, Notice, RunStarted, TrialEnded, TrialOutput
 from bakeoff.core.stop import Stop
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import Tree
+from bakeoff.reports.comparison import as_json as comparison_as_json
 
 EXIT_NOTHING = 1
 EXIT_INTERRUPTED = 130
 _EVERY_S = 30.0
 
 
-def run(wanted: Wanted, *, again: str) -> int:
+def print_plan(wanted: Wanted, *, as_json: bool) -> int:
+    """Print what would be run; no folder is made."""
+    prepared, notices = planned(wanted)
+    (task,) = prepared.plan.tasks
+    limits_s = (prepared.brief.conditions.limits.time_s, task.time_s)
+    more: dict[str, Json] = {
+        "files": [_files_of(tree) for tree in task.workspace.files] if task.workspace else [],
+        "checked_by": [scorer.name for scorer in task.scorers],
+        "time_limit_s": min((s for s in limits_s if s is not None), default=None),
+        "parallel": prepared.brief.parallel,
+    }
+    return show_plan(prepared, as_json=as_json, more=more, notices=notices)
+
+
+def _files_of(tree: Tree) -> str:
+    where = f"{tree.path}/{tree.subdir}" if tree.subdir else tree.path
+    return f"{where} at commit {tree.commit[:12]}" if tree.commit else where
+
+
+def run(wanted: Wanted, *, again: str, as_json: bool = False) -> int:
     """Run, show how it goes, write the reports; *again* is the command that resumes, but for the id."""
     it = ready(wanted)
     stop, screen = Stop(), _screen(it)
@@ -49,7 +73,10 @@ def run(wanted: Wanted, *, again: str) -> int:
         print("stopped before anything was run", file=sys.stderr)
         return EXIT_INTERRUPTED
     comparison = write_report(it.batch)
-    print_batch(comparison, it.batch.folder, verbose=it.settings.verbose)
+    if as_json:
+        print(json.dumps(comparison_as_json(comparison), indent=2, allow_nan=False))
+    else:
+        print_batch(comparison, it.batch.folder, verbose=it.settings.verbose)
     if finished is None or (stop.requested and not comparison.result.complete):
         print(f"stopped; go on with: {again} {it.batch.id}", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -43,6 +43,11 @@ def new_parser(name: str, description: str, *, examples: str | None = None) -> A
     )
 
 
+def options_of(parser: ArgumentParser) -> set[str]:
+    """Return every option that *parser* takes."""
+    return set(parser._option_string_actions)  # noqa: SLF001 -- argparse has no public list of them
+
+
 def add_run(parser: ArgumentParser) -> None:
     """Let the command take a run."""
     parser.add_argument(

@@ -15,6 +15,7 @@ from bakeoff._lib.untrusted import for_terminal
 from bakeoff.api.executing import ends_when
 from bakeoff.api.interrupting import interruptible
 from bakeoff.api.loop import new_event_loop
+from bakeoff.api.sources import Prepared
 from bakeoff.api.spending import forecast_of
 from bakeoff.cli.live import LiveView
 from bakeoff.cli.plain import PlainLines
@@ -38,8 +39,18 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
     """Print what would be run."""
     if source is None:
         raise UsageError("--dry-run needs a suite or a run file")
-    prepared = api.plan(source, **_options(options))
-    plan = prepared.plan
+    return show_plan(api.plan(source, **_options(options)), as_json=as_json)
+
+
+def show_plan(
+    prepared: Prepared,
+    *,
+    as_json: bool,
+    more: Mapping[str, object] | None = None,
+    notices: Sequence[str] = (),
+) -> int:
+    """Print what is planned, with *more* that a person should know of it."""
+    plan, notices = prepared.plan, [*prepared.notices, *notices]
     tasks = list(plan.tasks)
     shown = {
         "name": prepared.brief.name,
@@ -49,9 +60,10 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
         "candidates": [c.id for c in plan.candidates],
         "categories": sorted({t.category for t in tasks if t.category}),
         "unchecked_tasks": sum(1 for t in tasks if not t.scorers),
+        **(more or {}),
         "estimate": forecast_of(plan, prepared.brief),
         "plan": plan.digest,
-        "notices": list(prepared.notices),
+        "notices": notices,
     }
     if prepared.brief.adaptive is not None:
         shown["adaptive"] = prepared.brief.adaptive
@@ -61,10 +73,10 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
         print(json.dumps(shown, indent=2, default=asdict))
         return 0
     del shown["notices"]
-    for notice in prepared.notices:
+    for notice in notices:
         print(f"note: {for_terminal(notice)}", file=sys.stderr)
     for key, value in shown.items():
-        text = ", ".join(value) if isinstance(value, list) else value
+        text = (", ".join(value) or "none") if isinstance(value, list) else value
         if isinstance(value, Forecast):
             text = _in_words(value)
         elif isinstance(value, Adaptive):

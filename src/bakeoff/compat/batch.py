@@ -37,7 +37,7 @@ _ASK_THE_JUDGE = {"judge", "rubrics"}
 _NO_MODELS = """\
 no models detected. Ensure Ollama is installed and running: `ollama list` ({ollama})
   Check {config} for commercial models: at least one with `enabled: true`{disabled}
-  Verify API keys are set as environment variables{keys}"""
+  Verify API keys are set as environment variables{keys}; or name a model: bakeoff run {task} --model openai/NAME"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,7 @@ class Wanted:
     models: str | None = None
     config: Path | None = None
     parallel: bool = False
+    max_parallel: int | None = None
     timeout_s: float | None = None
     resume: str | None = None
     agent: str | None = None
@@ -106,6 +107,17 @@ class _Around:
         return self.config.batch if self.config else BatchSettings()
 
 
+def planned(wanted: Wanted) -> tuple[Prepared, tuple[str, ...]]:
+    """Return the run that is asked for and what to read before; nothing is asked, no folder made."""
+    brief = _task(wanted.task)
+    around = _look_around(wanted)
+    if wanted.resume is not None and (batch := find_batch(wanted.resume, wanted.output)).begun:
+        again = _again(wanted, brief, around, batch)
+        return again.prepared, again.notices
+    brief, choice = _asked_for(wanted, brief, around)
+    return api.plan(brief), (*choice.notices, *_idle_judge(brief))
+
+
 def ready(wanted: Wanted) -> Ready:
     """Find the models and the batch, and plan the run; nothing is asked yet."""
     brief = _task(wanted.task)
@@ -138,9 +150,10 @@ def _look_around(wanted: Wanted) -> _Around:
     )
 
 
-def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = None) -> Ready:
+def _asked_for(wanted: Wanted, brief: Brief, around: _Around) -> tuple[Brief, Choice]:
+    """Return *brief* with all that a new batch adds to its task, and the models that were chosen."""
     if not around.market.offers:
-        raise UsageError(_troubleshooting(around))
+        raise UsageError(_troubleshooting(around, wanted.task))
     roles = _roles(wanted, around.market)
     models = ALL if wanted.models is None else wanted.models
     choice = choose(_without(around.market, roles, wanted), models)
@@ -150,7 +163,11 @@ def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = No
         rollouts=wanted.rollouts or 1,
         conditions=_conditions(wanted, roles, around),
     )
-    brief = _filled(brief, wanted, choice.offers, around)
+    return _filled(brief, wanted, choice.offers, around), choice
+
+
+def _new(wanted: Wanted, brief: Brief, around: _Around, batch: Batch | None = None) -> Ready:
+    brief, choice = _asked_for(wanted, brief, around)
     prepared = api.plan(brief)
     batch = batch or new_batch(wanted.output, now())
     state = BatchState(task=str(wanted.task), parallel=brief.parallel or 1)
@@ -222,7 +239,8 @@ def _conditions_again(wanted: Wanted, before: Earlier, there: Market) -> Conditi
 
 def _filled(brief: Brief, wanted: Wanted, offers: Sequence[Offer], around: _Around) -> Brief:
     """Return *brief* with its models, and how many of them run and are asked at once."""
-    parallel = min(len(offers), around.settings.max_parallel) if wanted.parallel else 1
+    most = wanted.max_parallel or around.settings.max_parallel
+    parallel = min(len(offers), most) if wanted.parallel or wanted.max_parallel else 1
     sandbox = SandboxSpec(name=wanted.sandbox) if wanted.sandbox else brief.sandbox
     models = tuple(offer.spec for offer in offers)
     endpoints = around.config.endpoints if around.config else {}
@@ -305,9 +323,10 @@ def _other_machine(state: BatchState, around: _Around) -> list[str]:
     return [f"the batch began on another machine ({', '.join(told)} differ): times do not compare"]
 
 
-def _troubleshooting(around: _Around) -> str:
+def _troubleshooting(around: _Around, task: Path) -> str:
     config, found = around.config, around.market
     return _NO_MODELS.format(
+        task=task,
         ollama="; ".join(str(trouble) for trouble in around.ollama.troubles) or "it has none",
         config=config.shown if config else "models_config.yaml (--config)",
         disabled=f" (switched off: {', '.join(found.disabled)})" if found.disabled else "",

@@ -19,6 +19,7 @@ from bakeoff.stores.folders import INNER
 from bakeoff.stores.sqlite import LEDGER
 
 STATE = "batch.json"
+LATEST = "latest"
 _PREFIX = "batch_"
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _LATEST = ":latest"
@@ -101,7 +102,9 @@ def new_batch(output: Path, moment: datetime) -> Batch:
 
 
 def find_batch(reference: str, output: Path) -> Batch:
-    """Return a batch by its id, or by its path."""
+    """Return a batch by its id, by its path, or the newest as `latest`."""
+    if reference == LATEST and (found := sorted(output.glob(f"{_PREFIX}*/{STATE}"))):
+        return Batch(folder=found[-1].parent)
     for folder in (output / reference, Path(reference)):
         if reference and (folder / STATE).is_file():
             return Batch(folder=folder)
