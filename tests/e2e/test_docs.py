@@ -88,8 +88,8 @@ def generator() -> Iterator[ModuleType]:
 
 
 NAMES = [
-    "run-file.md", "task-file.md", "dialogue-file.md",
-    "bakeoff.schema.json", "task.schema.json", "dialogue.schema.json",
+    "run-file.md", "task-file.md", "dialogue-file.md", "suite-format.md",
+    "bakeoff.schema.json", "suite.schema.json", "task.schema.json", "dialogue.schema.json",
     # argparse words its help differently from 3.13 on
     *(["cli.md"] if sys.version_info < (3, 13) else []),
 ]  # fmt: skip
