@@ -32,11 +32,13 @@ def report(
     output: str | Path = DEFAULT_OUTPUT,
     to: str | Path | None = None,
     formats: Sequence[str] = ("html",),
+    text: bool = True,
 ) -> list[Path]:
     """Write a report of *run* for people or for programs, and return its files.
 
     They go into the run's own folder, or to another one. Of a run that is not over, the report
-    tells what is there, and that it is not all.
+    tells what is there, and that it is not all. Without *text*, no form holds what was asked,
+    expected and answered.
     """
     from bakeoff.reports import forms  # a run needs no page
 
@@ -45,7 +47,7 @@ def report(
     folder = found.folder if to is None else Path(to)
     ledger = SqliteLedger(found.folder)
     with ledger.at_one_moment():
-        findings = _findings(found.folder, ledger)
+        findings = replace(_findings(found.folder, ledger), with_text=text)
         return forms.write_report(findings, folder, chosen)
 
 

@@ -25,6 +25,8 @@ def parser() -> ArgumentParser:
                    "(default: html)")  # fmt: skip
     p.add_argument("--to", type=Path, metavar="FOLDER",
                    help="where to write (default: the folder of the run)")  # fmt: skip
+    p.add_argument("--no-text", action="store_false", dest="text",
+                   help="leave out what was asked, expected and answered")  # fmt: skip
     add_output(p)
     return p
 
@@ -38,6 +40,9 @@ def main(args: Namespace) -> int:
     from bakeoff import api
     from bakeoff._lib.untrusted import for_terminal
 
-    for path in api.report(args.run, output=args.output, to=args.to, formats=args.formats):
+    written = api.report(
+        args.run, output=args.output, to=args.to, formats=args.formats, text=args.text
+    )
+    for path in written:
         print(for_terminal(str(path)))
     return 0

@@ -36,7 +36,8 @@ class Findings:
     """Everything that a report is made from.
 
     `called` is the name of the run to a person, `run` and `output` are how a command finds it;
-    `made_at` is when it was looked at, `running` that somebody was still writing to it then.
+    `made_at` is when it was looked at, `running` that somebody was still writing to it then. A report
+    `with_text` holds what was asked, expected and answered.
     """
 
     summary: Summary
@@ -49,6 +50,7 @@ class Findings:
     made_at: str
     output: str | None = None
     running: bool = False
+    with_text: bool = True
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:

@@ -1,6 +1,7 @@
 """A run as one HTML file: the answer first, then the figures, the tasks, the trials, the settings."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bakeoff.reports.findings import Findings
 from bakeoff.reports.html_answer import top
@@ -25,9 +26,12 @@ def _body(findings: Findings, name: str) -> Iterator[str]:
     yield from top(findings)
     yield from figures(findings.summary)
     shown = select(findings)
+    if not findings.with_text:
+        shown = replace(shown, told=())
     if len(findings.candidates) > 1 or len(shown.rows) > len(shown.told):
         yield from grid(findings, shown)
-    yield from trials(findings, shown)
+    if findings.with_text:
+        yield from trials(findings, shown)
     yield from settings(findings)
     yield (
         f"<footer>Made by Bakeoff {esc(findings.manifest.bakeoff)} from the ledger of the run, "

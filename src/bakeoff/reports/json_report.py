@@ -1,4 +1,4 @@
-"""A run as JSON: its summary, its tasks by candidate, and each trial without what was said in it."""
+"""A run as JSON: its summary, its questions, its tasks by candidate, and each trial."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,6 +6,7 @@ import msgspec
 
 from bakeoff.reports.answer import answer
 from bakeoff.reports.findings import Findings
+from bakeoff.reports.texts import question, rows_with_answers
 
 
 def render(findings: Findings) -> Iterator[str]:
@@ -23,6 +24,10 @@ def render(findings: Findings) -> Iterator[str]:
     yield "{\n"
     for name, value in head.items():
         yield f" {_text(name)}: {_text(value)},\n"
+    if findings.with_text:
+        yield ' "questions": ['
+        yield from _list(_questions(findings))
+        yield "],\n"
     yield ' "tasks": ['
     yield from _list(findings.by_task)
     yield '],\n "trials": ['
@@ -30,9 +35,17 @@ def render(findings: Findings) -> Iterator[str]:
     yield "]\n}\n"
 
 
+def _questions(findings: Findings) -> Iterator[object]:
+    """Yield what each task asks and expects, once."""
+    for task in findings.tasks:
+        yield {"task_id": task.id, "question": question(task), "expected": task.target}
+
+
 def _trials(findings: Findings) -> Iterator[object]:
-    for row in findings.trials.rows():
+    for row, reply in rows_with_answers(findings):
         data = row._asdict()
+        if findings.with_text:
+            data["answer"] = reply
         for name in ("passed", "fault_transient"):  # the database has them as 0 and 1
             data[name] = None if data[name] is None else bool(data[name])
         yield data

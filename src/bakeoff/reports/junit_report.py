@@ -35,7 +35,7 @@ def render(findings: Findings) -> Iterator[str]:
     for candidate in findings.candidates:
         yield f" <testsuite{_attributes(name=candidate, **_told(counts[candidate]))}>\n"
         for record in findings.trials.records(candidate=candidate):
-            yield _case(record)
+            yield _case(record, with_text=findings.with_text)
         for trial in findings.missing(candidate):
             skipped = f"<skipped{_attributes(message=findings.why_missing(candidate))}/>"
             yield _in_case(trial.task.id, candidate, trial.rollout, skipped)
@@ -73,13 +73,14 @@ def _told(count: Counter[str]) -> dict[str, object]:
     }
 
 
-def _case(record: TrialRecord) -> str:
+def _case(record: TrialRecord, *, with_text: bool) -> str:
     found = verdict(record.attempt)
     inside = ""
     if (element := _ELEMENTS.get(found)) is not None:
-        error = error_of(record.attempt) or found.value
+        error = (error_of(record.attempt) if with_text else None) or found.value
         attributes = _attributes(message=one_line(error, width=300), type=found.value)
-        answer = record.attempt.outcome.answer if record.attempt.outcome else ""
+        outcome = record.attempt.outcome if with_text else None
+        answer = outcome.answer if outcome else ""
         inside = f"<{element}{attributes}>{_text(clipped(answer, _LONGEST))}</{element}>"
     return _in_case(
         record.task_id, record.candidate_id, record.rollout, inside, record.attempt.elapsed_s
