@@ -86,6 +86,7 @@ async def _rigged(prepared: Prepared, start: Start, parts: Parts) -> AsyncIterat
     async with premises_open as premises:
         rigs = SharedRigs(prepared.plan, parts, premises=premises)
         try:
+            await rigs.check_roles()
             yield rigs
         finally:
             await rigs.close()

@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from bakeoff.api.origins import about
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.errors import BakeoffError
+from bakeoff.core.errors import BakeoffError, ProviderError, UsageError
 from bakeoff.core.events import Listener, Notice
 from bakeoff.core.outcome import Request
 from bakeoff.core.ports import Model
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
-from bakeoff.models.discovery import Found, ollama_models
+from bakeoff.models.discovery import Found, ollama_models, ollama_names
+from bakeoff.models.ollama_address import address
 from bakeoff.models.providers import PROVIDERS
 
 _WARM_UP = Request(messages=(Message(role="user", content="Hi"),), parameters={"max_tokens": 1})
@@ -27,6 +29,36 @@ async def served(models: Iterable[ModelSpec]) -> dict[str, Json]:
     }
     described = {spec.full_name: _described(spec, known) for spec in local}
     return {name: what for name, what in described.items() if what}
+
+
+async def check_roles(roles: Mapping[str, ModelSpec]) -> None:
+    """Raise where a role is to be played by a model that its Ollama does not have, or cannot give.
+
+    Whether a candidate is there shows with the first trial; a judge is asked when all is paid for.
+    """
+    for role, spec in roles.items():
+        if spec.provider == "ollama" and spec.base_url:
+            with about(spec):
+                await _check_role(role, spec, address(spec.base_url))
+
+
+async def _check_role(role: str, spec: ModelSpec, url: str) -> None:
+    try:
+        names = await ollama_names(url)
+    except ProviderError as error:
+        if error.transient and not isinstance(error.__cause__, TimeoutError):
+            raise UsageError(
+                f"key 'roles.{role}': nothing answers at {url}, where the Ollama with "
+                f"{spec.name!r} should be; start it with `ollama serve`, set OLLAMA_HOST, or write "
+                "the model as provider/name"
+            ) from error
+        return  # slow, or a server that does not list its models: its first answer will tell
+    if not {spec.name, f"{spec.name}:latest"} & set(names):
+        raise UsageError(
+            f"key 'roles.{role}': the Ollama at {url} has no model {spec.name!r}; it has: "
+            f"{', '.join(names) or 'none'}; get it with `ollama pull {spec.name}`, or write the "
+            "model as provider/name"
+        )
 
 
 def _described(spec: ModelSpec, known: Mapping[tuple[str, str], Found]) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from bakeoff import registry
 from bakeoff._lib.redact import MASK, Redactor
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.suggest import did_you_mean, near
 from bakeoff.api.origins import about
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
@@ -29,6 +29,7 @@ _FAMILIES = {
     "google": re.compile(r"gemini-"),
 }
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_MISSPELT = 0.75  # how near a name must be to another to be a slip of the finger
 _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret", re.IGNORECASE)
 
 
@@ -110,12 +111,60 @@ def _unclear(text: str, known: Collection[str]) -> str | None:
     return None
 
 
-def how_understood(before: ModelSpec, after: ModelSpec) -> str | None:
+def is_bare(spec: ModelSpec, folders: Iterable[Path] = ()) -> bool:
+    """Whether *spec* is a name alone, which only a guess would take for a model of Ollama."""
+    name = spec.name
+    return not (
+        spec.provider
+        or spec.base_url
+        or "/" in name
+        or name in _DEFAULT_NAMES
+        or any(family.match(name) for family in _FAMILIES.values())
+        or registry.is_own(name, folders=folders)
+    )
+
+
+def with_alias(
+    spec: ModelSpec, models: Iterable[ModelSpec], *, key: str, folders: Iterable[Path] = ()
+) -> ModelSpec:
+    """Return the one of *models* that a bare name means, with what *spec* says beyond the name.
+
+    A name that is none of them but near one is a mistake, told with its *key*.
+    """
+    if not is_bare(spec, folders):
+        return spec
+    known = {name: model for model in models for name in _aliases(model, folders)}
+    if (model := known.get(spec.name)) is not None:
+        return replace(
+            model,
+            api_key=spec.api_key or model.api_key,
+            headers={**model.headers, **spec.headers},
+            parameters={**model.parameters, **spec.parameters},
+            settings={**model.settings, **spec.settings},
+            label=spec.label or model.label,
+            origin=spec.origin or model.origin,
+        )
+    if meant := near(spec.name, known, least=_MISSPELT):
+        with about(spec):
+            raise UsageError(
+                f"key {key!r}: no model is called {spec.name!r}; did you mean {meant!r}? "
+                f"there are: {', '.join(known)}; a model of Ollama is written ollama/{spec.name}"
+            )
+    return spec
+
+
+def _aliases(model: ModelSpec, folders: Iterable[Path]) -> list[str]:
+    """Return the names that stand for *model* and nothing else."""
+    names = [model.label] if model.label else []
+    return names if is_bare(model, folders) else [*names, model.name]
+
+
+def how_understood(before: ModelSpec, after: ModelSpec, *, what: str = "model") -> str | None:
     """Return a line that says what a name without a provider was taken for."""
     guessed = not before.provider and not before.base_url and "/" not in before.name
     if not guessed or before.name in _DEFAULT_NAMES or after.provider in {OWN, "openai-compatible"}:
         return None
-    return f"model {before.name!r} is taken as {after.full_name}; write that to be sure"
+    return f"{what} {before.name!r} is taken as {after.full_name}; write that to be sure"
 
 
 def _located(spec: ModelSpec, environ: Mapping[str, str]) -> ModelSpec:

@@ -21,6 +21,8 @@ from bakeoff.stores.folders import find_run, read_manifest
 from bakeoff.stores.reader import SqliteLedger
 from bakeoff.stores.sqlite import SqliteStore
 
+_ASK_THE_JUDGE = frozenset({"judge", "rubrics"})
+
 
 async def score_again(
     reference: str, start: Start, *, anew: Brief | None = None, sandbox: str | None = None
@@ -46,6 +48,8 @@ async def score_again(
     )
     async with premises_open as premises:
         rigs = SharedRigs(plan, parts, roles=roles, ask_candidates=False, premises=premises)
+        if any(scorer.name in _ASK_THE_JUDGE for task in plan.tasks for scorer in task.scorers):
+            await rigs.check_roles()
         store = SqliteStore(folder, redactor=redactor, version=VERSION)
         try:
             store.freeze(before)

@@ -19,7 +19,7 @@ from bakeoff.agents.dialogue import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent, blocks
 from bakeoff.api.agent_specs import check_tasks
-from bakeoff.api.local_models import served, warm_up
+from bakeoff.api.local_models import check_roles, served, warm_up
 from bakeoff.api.model_names import OWN, learn_literals, with_secrets
 from bakeoff.api.origins import about, about_scorer, about_task
 from bakeoff.api.site import Premises
@@ -254,6 +254,12 @@ class SharedRigs:
         if self._parts.tapes.replaying:
             return {}
         return await served([self._parts.located(c.model) for c in plan.candidates])
+
+    async def check_roles(self) -> None:
+        """Raise where a role cannot be played: better now than when every answer is paid for."""
+        if not self._parts.tapes.replaying:
+            located = {role: self._parts.located(s) for role, s in self._role_specs.items()}
+            await check_roles(located)
 
     async def warm_up(self, plan: Plan, tell: Listener) -> None:
         """Load the local models that *plan* names before anything is timed."""

@@ -1,13 +1,13 @@
 """What a person brings, made into a brief."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bakeoff._lib.digest import digest
 from bakeoff.api.agent_specs import known, refuse_misfits
-from bakeoff.api.model_names import OWN, how_understood, resolve, where_asked
+from bakeoff.api.model_names import OWN, how_understood, resolve, where_asked, with_alias
 from bakeoff.api.paired import Terms, changed_pairings, default_said, models_of, paired
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -68,8 +68,12 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
     found = read(given, wishes.overrides)
     refuse_nothing(found, given)
     named = _wished(found, wishes, own, folders)
+    named = _with_known_roles(named, models_of(found), folders)
     brief = _resolved(named, wishes, folders)
-    understood = map(how_understood, models_of(named), models_of(brief))
+    understood = [
+        *map(how_understood, models_of(named), models_of(brief)),
+        *_roles_understood(named, brief),
+    ]
     asked_at = map(where_asked, (*models_of(brief), *brief.conditions.roles.values()))
     said = default_said(found.pairings) if not wishes.agents else None
     models = brief.models or [_model(model, own) for model in wishes.models]
@@ -128,8 +132,10 @@ def read_for_scoring(
     given: Given, overrides: Mapping[str, str], environ: Mapping[str, str] | None = None
 ) -> Brief:
     """Return what was *given* with its roles understood; who solves it does not matter here."""
-    brief = replace(read(given, overrides), models=(), pairings=())
-    return _resolved(brief, Wishes(environ=environ), _folders(given))
+    found, folders = read(given, overrides), _folders(given)
+    brief = _with_known_roles(found, models_of(found), folders)
+    brief = replace(brief, models=(), pairings=())
+    return _resolved(brief, Wishes(environ=environ), folders)
 
 
 def _wished(
@@ -181,6 +187,23 @@ def _default_agents(tasks: Sequence[Task]) -> tuple[AgentSpec, ...]:
         )
     talks = all(task.dialogue is not None for task in tasks)
     return (AgentSpec(name="code-session" if talks else "shell"),)
+
+
+def _with_known_roles(
+    brief: Brief, models: Sequence[ModelSpec], folders: tuple[Path, ...]
+) -> Brief:
+    """Return *brief* with the roles that are named after one of its *models* played by it."""
+    known = [*models, *models_of(brief)]
+    roles = {
+        role: with_alias(spec, known, key=f"roles.{role}", folders=folders)
+        for role, spec in brief.conditions.roles.items()
+    }
+    return replace(brief, conditions=replace(brief.conditions, roles=roles))
+
+
+def _roles_understood(named: Brief, brief: Brief) -> Iterator[str | None]:
+    for role, spec in named.conditions.roles.items():
+        yield how_understood(spec, brief.conditions.roles[role], what=f"role {role!r}: model")
 
 
 def _resolved(brief: Brief, wishes: Wishes, folders: tuple[Path, ...]) -> Brief:

@@ -11,7 +11,7 @@ from bakeoff._lib.clock import now, timestamp
 from bakeoff._lib.loops import run_sync
 from bakeoff.api.machine import machine_info
 from bakeoff.api.sources import Prepared
-from bakeoff.compat.batch_models import ALL, Choice, Market, Offer, choose, exact, market
+from bakeoff.compat.batch_models import ALL, Choice, Market, Offer, choose, helper, market
 from bakeoff.compat.batch_place import (
     Batch,
     BatchState,
@@ -251,11 +251,7 @@ def _filled(brief: Brief, wanted: Wanted, offers: Sequence[Offer], around: _Arou
 def _roles(wanted: Wanted, there: Market) -> dict[str, ModelSpec]:
     """Return who helps: a model of the file or of the Ollama by its name, else any that can be named."""
     named = {"judge": wanted.judge, "instructor": wanted.instructor}
-    found = {role: (name, exact(name, there.offers)) for role, name in named.items() if name}
-    return {
-        role: offer.spec if offer else ModelSpec(provider="", name=name)
-        for role, (name, offer) in found.items()
-    }
+    return {role: helper(role, name, there) for role, name in named.items() if name}
 
 
 def _without(there: Market, roles: Mapping[str, ModelSpec], wanted: Wanted) -> Market:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from bakeoff import registry
 from bakeoff._lib.suggest import did_you_mean
-from bakeoff.api.model_names import resolve
+from bakeoff.api.model_names import is_bare, resolve
 from bakeoff.config.models_file import ModelsConfig
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
@@ -63,6 +63,7 @@ class Market:
     offers: tuple[Offer, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     disabled: Mapping[str, str] = field(default_factory=dict)
+    disabled_as: Mapping[str, str] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -97,6 +98,7 @@ def market(
         offers=tuple(_flat({**offers, **configured})),
         missing=missing,
         disabled=dict.fromkeys(config.disabled, off),
+        disabled_as=dict.fromkeys(config.disabled_as, off),
         categories=config.categories,
     )
 
@@ -195,16 +197,30 @@ def exact(entry: str, offers: Sequence[Offer]) -> Offer | None:
     return next(iter(plain or found), None)
 
 
-def _untagged(entry: str, there: Market) -> Offer:
+def helper(role: str, name: str, there: Market) -> ModelSpec:
+    """Return who plays *role*: a model of the file or of the Ollama, else any with a provider."""
+    if offer := exact(name, there.offers):
+        return offer.spec
+    off = {known.casefold() for known in (*there.disabled_as, *there.missing)}
+    spec = ModelSpec(provider="", name=name)
+    if name.casefold() not in off and not is_bare(spec):
+        return spec
+    return _untagged(name, there, option=f"--{role}").spec
+
+
+def _untagged(entry: str, there: Market, *, option: str = "--models") -> Offer:
     found = [offer for offer in there.offers if entry.casefold() in offer.untagged()]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"--models {entry!r} may be any of: {_listed(o.name for o in found)}")
-    for name, why in {**there.disabled, **there.missing}.items():
+        raise UsageError(f"{option} {entry!r} may be any of: {_listed(o.name for o in found)}")
+    for name, why in {**there.disabled_as, **there.missing}.items():
         if name.casefold() == entry.casefold():
-            raise UsageError(f"--models {entry!r} cannot be run: {why}")
+            raise UsageError(f"{option} {entry!r} cannot be run: {why}")
     known = _listed(offer.name for offer in there.offers)
+    if option != "--models":
+        known += "; any other is written provider/name"
+        raise UsageError(f"{option}: no model {entry!r} is there; there are: {known}")
     more = f"; categories: {_listed(there.categories)}" if there.categories else ""
     raise UsageError(f"no model {entry!r} is there; there are: {known}{more}")
 

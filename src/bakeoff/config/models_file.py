@@ -63,13 +63,14 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class ModelsConfig:
     """What the file says; `models` are the enabled ones, `disabled` the names of the others.
 
-    `shown` is its path as it was given.
+    `disabled_as` are all names under which somebody may look for one of those. `shown` is its path as it was given.
     """
 
     source: Source
     shown: str
     models: tuple[ModelSpec, ...] = ()
     disabled: tuple[str, ...] = ()
+    disabled_as: tuple[str, ...] = ()
     batch: BatchSettings = field(default_factory=BatchSettings)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
@@ -96,10 +97,18 @@ def read_models_file(path: Path) -> ModelsConfig:
             if entry.enabled
         ),
         disabled=tuple(entry.display_name or entry.name for entry in entries if not entry.enabled),
+        disabled_as=tuple(
+            dict.fromkeys(n for entry in entries if not entry.enabled for n in _names(entry))
+        ),
         batch=file.batch_settings or BatchSettings(),
         categories={name: tuple(names or ()) for name, names in (file.categories or {}).items()},
         endpoints=endpoint_limits(file.endpoints),
     )
+
+
+def _names(entry: ModelEntry) -> list[str]:
+    full_name = f"{entry.provider}/{entry.name}" if entry.provider else None
+    return [name for name in (entry.display_name, entry.name, full_name) if name]
 
 
 def _spec(entry: ModelEntry) -> ModelSpec:

@@ -120,6 +120,13 @@ class _Shown(msgspec.Struct):
     model_info: dict[str, Json] | None = None
 
 
+async def ollama_names(url: str) -> list[str]:
+    """Return the names of the models that the Ollama at *url* has; raise where it does not say."""
+    async with open_session() as session:
+        tags = (await look(session, f"{url}/api/tags", _Tags)).models or []
+    return [one_line(tag.name) for tag in tags]
+
+
 async def ollama_models(host: str) -> Discovery:
     """Return every model of the Ollama at *host*, each under its name with its tag."""
     try:

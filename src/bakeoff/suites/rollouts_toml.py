@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from bakeoff._lib.digest import digest_bytes
+from bakeoff._lib.suggest import near
 from bakeoff.config.convert import KeyPath, convert, dotted
 from bakeoff.config.entries import endpoint_limits
 from bakeoff.config.rollouts_file import PreparedTable, RolloutsFile, is_rollouts_file
@@ -48,14 +49,16 @@ def _read_rollouts(
     if overrides:
         changed = with_overrides(data, overrides)
         file = convert(changed, RolloutsFile, source="--set", line_of=lambda _: None)
-    pairings = told_apart(tuple(_Reader(path=path, text=text, file=file).pairings()))
+    reader = _Reader(path=path, text=text, file=file)
+    pairings = told_apart(tuple(reader.pairings()))
+    conditions = conditions_of(file.limits, file.roles)
     tasks = {pairing.task.digest: pairing.task for pairing in pairings}
     return Brief(
         name=file.name or path.stem,
         tasks=tuple(tasks.values()),
         pairings=pairings,
         parallel=file.parallel,
-        conditions=conditions_of(file.limits, file.roles),
+        conditions=replace(conditions, roles=reader.roles()),
         sources=(Source(path=str(path.resolve()), digest=digest_bytes(text.encode())),),
         cap=Cap(cost_usd=file.budget.max_cost_usd, tokens=file.budget.max_tokens),
         prices=str(path.parent / file.prices) if file.prices else None,
@@ -86,7 +89,10 @@ class _Reader:
     def pairings(self) -> Iterator[Pairing]:
         """Yield each task with its model, in the order of the file."""
         for number, entry in enumerate(self.file.tasks):
-            agent, model = self._agent(number, entry), self._model(number, entry.model)
+            agent, model = (
+                self._agent(number, entry),
+                self._model(("tasks", number, "model"), entry.model),
+            )
             for prepared in self._folders(number, entry):
                 yield Pairing(
                     task=self._task(prepared),
@@ -100,13 +106,30 @@ class _Reader:
             self.known[prepared] = read_prepared(prepared)
         return self.known[prepared]
 
-    def _model(self, number: int, given: str | ModelTable) -> ModelSpec:
+    def roles(self) -> dict[str, ModelSpec]:
+        """Return who plays the roles; a name may be one of `[models]`."""
+        return {
+            role: self._model(("roles", role), entry) for role, entry in self.file.roles.items()
+        }
+
+    def _model(self, key: KeyPath, given: str | ModelTable) -> ModelSpec:
         if not isinstance(given, str) or given not in self.file.models:
-            key: KeyPath = ("tasks", number, "model")
+            if isinstance(given, str):
+                self._refuse_misspelt(key, given)
             return replace(model_spec(given), origin=origin_in(self.path, self.text, key))
         named = model_spec(self.file.models[given])
         origin = origin_in(self.path, self.text, ("models", given))
         return replace(named, label=named.label or given, origin=origin)
+
+    def _refuse_misspelt(self, key: KeyPath, name: str) -> None:
+        """Refuse a name alone that is nearly one of `[models]`: it would be taken for Ollama's."""
+        meant = None if "/" in name else near(name, self.file.models, least=0.75)
+        if meant is not None:
+            raise UsageError(
+                f"{self._where(key)}: [models] has no {name!r}; did you mean {meant!r}? "
+                f"there are: {', '.join(self.file.models)}; a model of Ollama is written "
+                f"ollama/{name}"
+            )
 
     def _agent(self, number: int, entry: PreparedTable) -> AgentSpec:
         """Return who solves it; an agent without a name is chosen where it is known what is there."""
