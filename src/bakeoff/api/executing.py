@@ -98,7 +98,7 @@ async def _execute(
     plan, brief, folder = prepared.plan, prepared.brief, place.folder
     store = SqliteStore(folder, redactor=redactor, version=VERSION)
     try:
-        for notice in prepared.notices:
+        for notice in (*store.damage.lines, *prepared.notices):
             start.listener(Notice(notice))
         if start.resume:
             for line in _differences(plan, folder):
@@ -111,7 +111,9 @@ async def _execute(
             _tell_another_sandbox(before.sandbox.name, rigs.sandbox, start.listener)
             manifest = replace(manifest, created_at=before.created_at)
             served = {**before.served, **served}
-        write_manifest(folder, replace(manifest, served=served), redactor)
+        manifest = replace(manifest, served=served)
+        write_manifest(folder, manifest, redactor)
+        store.keep_manifest(manifest)
         rigs.checkpoints = FileCheckpoints(folder, redactor)
         if brief.warm_up:
             await rigs.warm_up(plan, start.listener)

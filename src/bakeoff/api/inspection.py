@@ -12,10 +12,11 @@ from bakeoff._lib.loops import run_sync
 from bakeoff.api.model_names import resolve, where_asked
 from bakeoff.config.models_file import read_models_file
 from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import UsageError
 from bakeoff.models.discovery import Found, Places, discover
 from bakeoff.models.embedded import INSTALL
 from bakeoff.models.providers import PROVIDERS
-from bakeoff.stores.folders import list_runs
+from bakeoff.stores.folders import RunEntry, list_runs
 from bakeoff.stores.reader import SqliteLedger
 
 
@@ -25,23 +26,31 @@ class RunLine:
 
     id: str
     started: str
-    planned: int
-    done: int
+    planned: int | None
+    done: int | None
     candidates: tuple[str, ...]
+    trouble: str | None = None
 
 
 def runs(output: Path) -> list[RunLine]:
-    """Return every run in *output*, the oldest first."""
-    return [
-        RunLine(
-            id=entry.folder.name,
-            started=entry.manifest.created_at[:19].replace("T", " "),
-            planned=entry.manifest.planned,
-            done=SqliteLedger(entry.folder).finished(),
-            candidates=tuple(c.id for c in entry.manifest.candidates),
-        )
-        for entry in list_runs(output)
-    ]
+    """Return every run in *output*, the oldest first; one that is damaged is said to be."""
+    return [_run_line(entry) for entry in list_runs(output)]
+
+
+def _run_line(entry: RunEntry) -> RunLine:
+    manifest, trouble, done = entry.manifest, entry.trouble, None
+    try:
+        done = SqliteLedger(entry.folder, trusting=True).finished()
+    except UsageError as error:
+        trouble = str(error)
+    return RunLine(
+        id=entry.folder.name,
+        started=entry.created_at[:19].replace("T", " "),
+        planned=None if manifest is None else manifest.planned,
+        done=done,
+        candidates=tuple(c.id for c in manifest.candidates) if manifest else (),
+        trouble=trouble,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

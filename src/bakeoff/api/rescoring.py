@@ -2,7 +2,7 @@
 
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.rigs import Parts, SharedRigs
-from bakeoff.api.runs import Run, folders_of, summarized
+from bakeoff.api.runs import Run, folders_of, refuse_a_plan_with_holes, summarized
 from bakeoff.api.site import open_premises
 from bakeoff.api.spending import prices_from
 from bakeoff.api.start import DEFAULT_PARALLEL, VERSION, Start, discreet, environ_of, filed
@@ -30,6 +30,7 @@ async def score_again(
     """Score the stored answers of a run again, with the scoring and the roles of *anew*, if any."""
     folder = find_run(reference, start.output)
     ledger = SqliteLedger(folder)
+    refuse_a_plan_with_holes(Run(folder, ledger=ledger))
     before = ledger.planned()
     plan = rescored(before, anew.tasks if anew else ())
     redactor = Redactor()

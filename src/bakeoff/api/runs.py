@@ -17,6 +17,7 @@ from bakeoff.reports.files import write_summary
 from bakeoff.stats.role_fidelity import role_fidelity
 from bakeoff.stats.summarize import summarize
 from bakeoff.stats.summary import Summary
+from bakeoff.stores.damage import Damage
 from bakeoff.stores.folders import find_run, read_manifest
 from bakeoff.stores.reader import SqliteLedger
 
@@ -73,7 +74,7 @@ class Run:
             return self._ended_with
         plan = self.plan
         summary = summarize(plan, self._ledger.rows(), run=self.id, adaptive=self._adaptive())
-        notes = (*summary.notes, *self._of_the_roles(plan))
+        notes = (*summary.notes, *self._of_the_roles(plan), *self.damage().lines)
         return replace(summary, billed=self.billed(), notes=notes)
 
     def _adaptive(self) -> Adaptive | None:
@@ -90,6 +91,10 @@ class Run:
         said = role_fidelity(self._ledger.records()).in_words()
         return [said] if said else []
 
+    def damage(self) -> Damage:
+        """Return what of the run is damaged, as far as it was read."""
+        return self._ledger.damage()
+
     def billed(self) -> Bill:
         """Return what the run was billed in all: every attempt at every trial, with its roles."""
         return self._ledger.billed()
@@ -104,6 +109,7 @@ def prepared_again(reference: str, output: Path) -> Prepared:
     """Return the plan of an earlier run as the ledger keeps it; its files are not needed."""
     run = load_run(reference, output=output)
     planned, manifest = run.plan, run.manifest
+    refuse_a_plan_with_holes(run)
     plan = ordered(planned, manifest.adaptive)
     brief = Brief(
         name=manifest.name,
@@ -117,6 +123,13 @@ def prepared_again(reference: str, output: Path) -> Prepared:
         adaptive=manifest.adaptive,
     )
     return Prepared(brief=brief, plan=plan, own={}, folders=folders_of(manifest))
+
+
+def refuse_a_plan_with_holes(run: Run) -> None:
+    """Raise where a part of the plan is damaged: without it, its trials would be forgotten."""
+    damage = run.damage()
+    if not damage.whole:
+        raise UsageError("; ".join(damage.lines))
 
 
 def folders_of(manifest: Manifest) -> tuple[Path, ...]:

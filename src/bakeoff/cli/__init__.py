@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": "compare two runs: what became better, what worse",
     "report": "write a report of a run: HTML, CSV, JSON, JUnit or Markdown",
     "power": "say how many tasks it takes to see a difference",
+    "check": "check that nothing of a run is damaged",
     "eval": "score the stored answers of a run again",
     "init": "write a run file, a suite and a scorer to start from",
     "validate": "check a run file or a suite without running it; prove coding tasks",

@@ -57,6 +57,7 @@ def _run_row(entry: inspection.RunLine) -> Row:
         "planned": entry.planned,
         "done": entry.done,
         "candidates": ", ".join(entry.candidates),
+        "trouble": entry.trouble,
     }
 
 

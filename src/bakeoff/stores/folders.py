@@ -14,6 +14,7 @@ from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.stores.disk import writing_to
+from bakeoff.stores.reader import SqliteLedger
 from bakeoff.stores.sqlite import LEDGER
 
 MANIFEST = "manifest.json"
@@ -25,10 +26,16 @@ _NOT_A_SLUG = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """A run that was found."""
+    """A run that was found; without a manifest, the `trouble` says why it cannot be read."""
 
     folder: Path
-    manifest: Manifest
+    manifest: Manifest | None
+    trouble: str | None = None
+
+    @property
+    def created_at(self) -> str:
+        """When the run was started; nothing where that cannot be read."""
+        return "" if self.manifest is None else self.manifest.created_at
 
 
 def new_folder(output: Path, name: str, moment: datetime) -> Path:
@@ -69,26 +76,69 @@ def write_manifest(folder: Path, manifest: Manifest, redactor: Redactor) -> None
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest of the run in *folder*."""
+    """Return the manifest of the run in *folder*: from its file, else as the ledger has it."""
     path = folder / MANIFEST
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except OSError as error:
-        raise UsageError(f"{folder} is not the folder of a run: no {MANIFEST}") from error
-    except msgspec.DecodeError as error:
-        raise UsageError(f"{path} is damaged: {error}") from error
+        if not (folder / LEDGER).is_file():
+            raise UsageError(f"{folder} is not the folder of a run: no {MANIFEST}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # the ledger knows as well
+    ledger = SqliteLedger(folder)
+    return ledger.manifest_copy() or _manifest_of(ledger, folder)
+
+
+def damaged_manifest(folder: Path) -> str | None:
+    """Return what is wrong with the manifest's file, in a line; None where it is as it was written."""
+    path = folder / MANIFEST
+    copy = SqliteLedger(folder).manifest_copy()
+    try:
+        written = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror}); the ledger has what was in it"
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return f"{path} is damaged; the ledger has what was in it"
+    if copy is not None and copy != written:
+        return f"{path} is not what the run wrote; the ledger has that"
+    return None
+
+
+def _manifest_of(ledger: SqliteLedger, folder: Path) -> Manifest:
+    """Return what the ledger of an older version tells of a manifest that is lost."""
+    plan = ledger.planned()
+    return Manifest(
+        run=folder.name,
+        name=folder.name,
+        created_at=ledger.started_at() or "",
+        bakeoff="",
+        python="",
+        platform="",
+        planned=len(plan),
+        tasks=sum(1 for _ in plan.tasks),
+        plan=plan.digest,
+        candidates=tuple(plan.candidates),
+        conditions=plan.conditions,
+    )
 
 
 def list_runs(output: Path) -> list[RunEntry]:
-    """Return every run in *output*, the oldest first."""
+    """Return every run in *output*, the oldest first; those that cannot be read at all come first."""
     if not output.is_dir():
         return []
     found = [
-        RunEntry(folder, read_manifest(folder))
+        _entry(folder)
         for folder in output.iterdir()
         if (folder / MANIFEST).is_file() and (folder / LEDGER).is_file()
     ]
-    return sorted(found, key=lambda entry: entry.manifest.created_at)
+    return sorted(found, key=lambda entry: (entry.created_at, entry.folder.name))
+
+
+def _entry(folder: Path) -> RunEntry:
+    try:
+        return RunEntry(folder, read_manifest(folder))
+    except UsageError as error:
+        return RunEntry(folder, None, str(error))
 
 
 def find_run(reference: str, output: Path) -> Path:

@@ -2,20 +2,30 @@
 
 import json
 import sqlite3
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
+import msgspec
+
+from bakeoff._lib.digest import digest_bytes
 from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
-from bakeoff.core.plan import Block, Plan
+from bakeoff.core.manifest import Manifest
+from bakeoff.core.plan import Block, Plan, trial_name
 from bakeoff.core.record import Attempt, Status, TrialRecord, TrialRow
 from bakeoff.core.task import Task
+from bakeoff.stores.damage import MANIFEST_COPY, NO_DAMAGE, Damage, examined, kept_manifest
 from bakeoff.stores.schema import VERSION, unpack
 from bakeoff.stores.sqlite import BLOBS, LEDGER
+from bakeoff.stores.writing import being_written
+
+T = TypeVar("T")
 
 # Of all that is recorded, what the plan of today asks for; an earlier plan may have asked for more.
 _PLANNED_ATTEMPTS = """
@@ -31,7 +41,8 @@ WHERE EXISTS (
 _ROW = (
     "SELECT t.id, t.category, c.id, a.rollout, a.status, a.score, a.passed, a.fault_boundary,"
     " a.fault_transient, a.number, a.elapsed_s, a.model_s, a.first_token_s, a.requests,"
-    f" a.input_tokens, a.output_tokens, a.cost_usd, a.load_s, a.flags {_PLANNED_ATTEMPTS} AND NOT a.superseded"
+    f" a.input_tokens, a.output_tokens, a.cost_usd, a.load_s, a.flags, a.blob"
+    f" {_PLANNED_ATTEMPTS} AND NOT a.superseded"
     " ORDER BY a.rollout, a.task, a.candidate"
 )
 # every attempt ever made here, whatever counts today: what was billed stays billed
@@ -40,6 +51,14 @@ _BILLED = (
     " coalesce(sum(unsure_tokens), 0), coalesce(sum(unpriced), 0) FROM attempt"
 )
 _RECORD = f"SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body {_PLANNED_ATTEMPTS}"
+_IN_BLOBS = (
+    f"SELECT t.id, c.id, a.rollout, a.blob {_PLANNED_ATTEMPTS}"
+    " AND NOT a.superseded AND a.blob IS NOT NULL AND a.status IN (?, ?)"
+)
+_MEMBERS = """
+SELECT m.block, m.{0}, t.body FROM block_{0} m JOIN {0} t ON t.row = m.{0}
+WHERE t.body <> X'' ORDER BY m.block, m.position
+"""
 
 _PART = """
 AND (:tasks IS NULL OR t.id IN (SELECT value FROM json_each(:tasks)))
@@ -57,12 +76,19 @@ class Seat:
 
 
 class SqliteLedger:
-    """Reads one run folder; several may read while one writes."""
+    """Reads one run folder; several may read while one writes.
 
-    def __init__(self, folder: Path) -> None:
+    What is damaged is left out, and said by `damage`. A *trusting* one reads without a check.
+    """
+
+    def __init__(self, folder: Path, *, trusting: bool = False) -> None:
         self._folder = folder
         self._path = folder / LEDGER
         self._held: sqlite3.Connection | None = None
+        self._trusting = trusting
+        self._salvaged: sqlite3.Connection | None = None
+        self._damage: Damage | None = None
+        self._lost: dict[str, str] = {}  # trials whose record cannot be read, and why
         if not self._path.is_file():
             raise UsageError(f"{folder} holds no {LEDGER}: it is not the folder of a run")
 
@@ -75,38 +101,54 @@ class SqliteLedger:
         except sqlite3.Error:
             return True  # damaged, which is not empty
 
+    def damage(self) -> Damage:
+        """Return what is damaged, as far as it was read; `bakeoff check` reads everything."""
+        with self._reading():
+            found = self._damage or NO_DAMAGE
+        lines = [
+            f"the record of {trial} cannot be read, and a resume runs it again: {why}"
+            for trial, why in self._lost.items()
+        ]
+        return replace(found, lines=(*found.lines, *lines), trials=(*found.trials, *self._lost))
+
     def planned(self) -> Plan:
         """Return the plan of the run, whole."""
-        with self._reading() as db:
-            tasks = {
-                row: unpack(body, Task) for row, body in db.execute("SELECT row, body FROM task")
-            }
-            seats = {
-                row: unpack(body, Seat)
-                for row, body in db.execute("SELECT row, body FROM candidate")
-            }
+        with self._reading() as db, self._decoding():
+            tasks = _members(db, "task", Task)
+            seats = _members(db, "candidate", Seat)
             blocks = []
             conditions = Conditions()
             for number, rollouts in db.execute("SELECT block, rollouts FROM block ORDER BY block"):
-                members = [seats[r] for r in _members(db, "candidate", number)]
+                members = seats.get(number, [])
                 if members:
                     conditions = members[0].conditions
                 blocks.append(
                     Block(
-                        tasks=tuple(tasks[r] for r in _members(db, "task", number)),
+                        tasks=tuple(tasks.get(number, [])),
                         candidates=tuple(s.candidate for s in members),
                         rollouts=rollouts,
                     )
                 )
         return Plan(blocks=tuple(blocks), conditions=conditions)
 
+    def manifest_copy(self) -> Manifest | None:
+        """Return the manifest as the ledger keeps it; None in one of an older version."""
+        with self._reading() as db:
+            row = db.execute("SELECT value FROM meta WHERE key = ?", (MANIFEST_COPY,)).fetchone()
+            return kept_manifest(row[0]) if row else None
+
+    def started_at(self) -> str | None:
+        """Return when the first session of the run began."""
+        with self._reading() as db:
+            row = db.execute("SELECT started_at FROM session ORDER BY row LIMIT 1").fetchone()
+            return str(row[0]) if row else None
+
     def known(self) -> tuple[dict[str, Task], dict[str, Seat]]:
         """Return every task and every candidate ever planned here, the newest of each id."""
-        with self._reading() as db:
-            tasks = (unpack(b, Task) for (b,) in db.execute("SELECT body FROM task ORDER BY row"))
-            seats = (
-                unpack(b, Seat) for (b,) in db.execute("SELECT body FROM candidate ORDER BY row")
-            )
+        query = "SELECT body FROM {} WHERE body <> X'' ORDER BY row"
+        with self._reading() as db, self._decoding():
+            tasks = (unpack(b, Task) for (b,) in db.execute(query.format("task")))
+            seats = (unpack(b, Seat) for (b,) in db.execute(query.format("candidate")))
             return {t.id: t for t in tasks}, {s.candidate.id: s for s in seats}
 
     def finished(self) -> int:
@@ -117,7 +159,11 @@ class SqliteLedger:
                 f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status IN (?, ?)"
             )
             (count,) = db.execute(query, final).fetchone()
-            return int(count)
+            lost = sum(
+                not self._has_blob(blob, trial_name(task, candidate, rollout))
+                for task, candidate, rollout, blob in db.execute(_IN_BLOBS, final)
+            )
+            return int(count) - lost
 
     def answered(self) -> int:
         """Return how many recorded trials have an outcome that could be scored again."""
@@ -126,8 +172,9 @@ class SqliteLedger:
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body."""
         with self._reading() as db:
-            for row in db.execute(_ROW):
-                yield TrialRow(*row)
+            for *row, blob in db.execute(_ROW):
+                if blob is None or self._has_blob(blob, trial_name(row[0], row[2], row[3])):
+                    yield TrialRow(*row)
 
     def records(
         self,
@@ -150,7 +197,8 @@ class SqliteLedger:
         )
         with self._reading() as db:
             for row in db.execute(f"{_RECORD} AND NOT a.superseded {_PART} ORDER BY {order}", part):
-                yield self._record(row)
+                if (record := self._record(row)) is not None:
+                    yield record
 
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts of the trials called *name*: in full, or only by task id."""
@@ -160,7 +208,8 @@ class SqliteLedger:
                 " OR t.id || '@' || c.id = :name) ORDER BY a.rollout, a.candidate, a.number",
                 {"name": name},
             )
-            return [self._record(row) for row in found]
+            records = [self._record(row) for row in found]
+        return [record for record in records if record is not None]
 
     def billed(self) -> Bill:
         """Return what the run was billed in all: every attempt, with its roles."""
@@ -176,30 +225,56 @@ class SqliteLedger:
 
     def _record(
         self, row: tuple[str, str | None, str, int, str | None, bytes | None]
-    ) -> TrialRecord:
+    ) -> TrialRecord | None:
+        """Return a record; None, and remember which, where it is damaged."""
         task_id, category, candidate_id, rollout, blob, body = row
-        if body is None:
-            body = self._blob(str(blob))
+        try:
+            attempt = unpack(self._blob(str(blob)) if body is None else body, Attempt)
+        except (OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
+            self._lost[trial_name(task_id, candidate_id, rollout)] = str(error)
+            return None
         return TrialRecord(
             task_id=task_id,
             category=category,
             candidate_id=candidate_id,
             rollout=rollout,
-            attempt=unpack(body, Attempt),
+            attempt=attempt,
         )
 
     def _blob(self, name: str) -> bytes:
         path = self._folder / BLOBS / name
         try:
-            return path.read_bytes()
+            data = path.read_bytes()
         except OSError as error:
+            raise OSError(f"{path}: {error.strerror}") from error
+        if digest_bytes(data) != name:
+            raise ValueError(f"{path} is damaged")
+        return data
+
+    def _has_blob(self, name: str, trial: str) -> bool:
+        path = self._folder / BLOBS / name
+        if path.is_file():
+            return True
+        self._lost[trial] = f"{path} is not there"
+        return False
+
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Say which file it is where a task or candidate of the plan cannot be read."""
+        try:
+            yield
+        except (ValueError, zlib.error, msgspec.MsgspecError) as error:
             raise UsageError(
-                f"{path} cannot be read: {error.strerror}; a part of the run is missing there"
+                f"{self._path} is damaged: a part of the plan cannot be read"
             ) from error
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
         """Read the ledger as it is now until the end of the block, whatever is written meanwhile."""
+        self._examine()
+        if self._salvaged is not None:
+            yield
+            return
         with closing(self._open()) as db:
             db.execute("BEGIN")
             db.execute("SELECT 1 FROM meta LIMIT 1").fetchone()
@@ -211,11 +286,26 @@ class SqliteLedger:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        if self._held is not None:
-            yield self._held
+        self._examine()
+        if held := self._held or self._salvaged:
+            yield held
             return
-        with closing(self._open()) as db:
-            yield db
+        try:
+            with closing(self._open()) as db:
+                yield db
+        except sqlite3.DatabaseError as error:
+            raise UsageError(f"{self._path} is damaged: {error}; see: bakeoff check") from error
+
+    def _examine(self) -> None:
+        """Check the ledger, once; read a salvaged copy from then on where it is damaged."""
+        if self._damage is not None:
+            return
+        self._damage = NO_DAMAGE
+        if self._trusting or being_written(self._folder):
+            return
+        if (salvaged := examined(self._path)) is not None:
+            self._salvaged, self._damage = salvaged
+            _look_up_the_plan(self._salvaged)
 
     def _uri(self) -> str:
         return f"file:{quote(str(self._path.resolve()))}?mode=ro"
@@ -236,16 +326,27 @@ class SqliteLedger:
             raise UsageError(
                 f"{self._path} is in ledger format {found}; this version of bakeoff reads {VERSION}"
             )
-        # by task and by candidate, so that the plan can be looked up at each attempt
-        db.execute("CREATE TEMP TABLE planned_task AS SELECT block, task FROM main.block_task")
-        db.execute("CREATE UNIQUE INDEX temp.by_task ON planned_task (task, block)")
-        db.execute(
-            "CREATE TEMP TABLE planned_candidate AS SELECT block, candidate FROM main.block_candidate"
-        )
-        db.execute("CREATE UNIQUE INDEX temp.by_candidate ON planned_candidate (candidate, block)")
+        _look_up_the_plan(db)
         return db
 
 
-def _members(db: sqlite3.Connection, kind: str, block: int) -> list[int]:
-    query = f"SELECT {kind} FROM block_{kind} WHERE block = ? ORDER BY position"  # noqa: S608
-    return [row for (row,) in db.execute(query, (block,))]
+def _look_up_the_plan(db: sqlite3.Connection) -> None:
+    """Index the plan by task and by candidate, so that it can be looked up at each attempt."""
+    for kind in ("task", "candidate"):
+        db.execute(
+            f"CREATE TEMP TABLE planned_{kind} AS"  # noqa: S608 -- no user text
+            f" SELECT m.block, m.{kind} FROM main.block_{kind} m"
+            f" JOIN main.{kind} t ON t.row = m.{kind} AND t.body <> X''"
+        )
+        db.execute(f"CREATE UNIQUE INDEX temp.by_{kind} ON planned_{kind} ({kind}, block)")
+
+
+def _members(db: sqlite3.Connection, kind: str, of: type[T]) -> dict[int, list[T]]:
+    """Return the tasks or candidates of each block, in order."""
+    known: dict[int, T] = {}
+    members: dict[int, list[T]] = {}
+    for block, row, body in db.execute(_MEMBERS.format(kind)):
+        if row not in known:
+            known[row] = unpack(body, of)
+        members.setdefault(block, []).append(known[row])
+    return members

@@ -5,8 +5,10 @@ from typing import TypeVar
 
 import msgspec
 
+from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.untrusted import well_formed
+from bakeoff.core.candidate import Candidate, Conditions
 
 VERSION = 1
 
@@ -15,12 +17,12 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE task (
   row INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE,
-  id TEXT NOT NULL, category TEXT, body BLOB NOT NULL);
+  id TEXT NOT NULL, category TEXT, body BLOB NOT NULL, crc INTEGER);
 
 -- a candidate under its conditions
 CREATE TABLE candidate (
   row INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE,
-  id TEXT NOT NULL, body BLOB NOT NULL);
+  id TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER);
 
 -- the plan: in each block, its tasks × its candidates × its rollouts
 CREATE TABLE block (block INTEGER PRIMARY KEY, rollouts INTEGER NOT NULL);
@@ -45,7 +47,9 @@ CREATE TABLE attempt (
   -- all parties of the attempt together, with tries that failed
   billed_usd REAL, billed_tokens INTEGER NOT NULL,
   unsure_usd REAL NOT NULL, unsure_tokens INTEGER NOT NULL, unpriced INTEGER NOT NULL,
-  blob TEXT, body BLOB);
+  blob TEXT, body BLOB,
+  -- of everything else in the row but `superseded`; NULL in rows that older versions wrote
+  crc INTEGER);
 CREATE UNIQUE INDEX attempt_once ON attempt (rollout, task, candidate, number);
 CREATE UNIQUE INDEX one_attempt_counts ON attempt (rollout, task, candidate) WHERE NOT superseded;
 
@@ -54,11 +58,44 @@ CREATE TABLE session (
   version TEXT, planned INTEGER NOT NULL);
 """
 
+CHECKED_TABLES = ("task", "candidate", "attempt")
+ATTEMPT_COLUMNS = 27
+REAL_COLUMNS = (6, 10, 11, 12, 16, 17, 19, 21)
+SUPERSEDED = (
+    4  # its place in a row of `attempt`: the one column that changes, so no checksum covers it
+)
+
 _PLAIN, _DEFLATED = b"p", b"z"
 _WORTH_DEFLATING = 1024  # below it, a record costs more time than it saves room
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder(enc_hook=str)  # what is no plain data is kept as its text
+
+
+Value = str | int | float | bytes | None
+Row = tuple[Value, ...]
+
+_row_encoder = msgspec.msgpack.Encoder()
+
+
+def seat(candidate: Candidate, conditions: Conditions) -> str:
+    """Return the identity of a candidate under its conditions."""
+    return digest([candidate.digest, conditions.digest])
+
+
+def row_crc(*values: Value) -> int:
+    """Return the checksum of a row, from its values as SQLite returns them."""
+    return zlib.crc32(_row_encoder.encode(values))
+
+
+def attempt_crc(row: Row) -> int:
+    """Return the checksum of a row of `attempt`, which may end with its checksum or not yet have one."""
+    return zlib.crc32(_row_encoder.encode((*row[:SUPERSEDED], *row[5:26])))
+
+
+def real(value: float | None) -> float | None:
+    """Return *value* as a REAL column gives it back."""
+    return None if value is None or value != value else float(value)  # noqa: PLR0124 -- NaN is NULL
 
 
 def pack(value: object, redactor: Redactor | None = None) -> bytes:

@@ -8,32 +8,57 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from bakeoff._lib.atomic import sync_folder, write_atomic
 from bakeoff._lib.clock import now
-from bakeoff._lib.digest import digest, digest_bytes
+from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import LedgerError, UsageError
+from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Task
+from bakeoff.stores.carve import PAGE
+from bakeoff.stores.damage import (
+    MANIFEST_COPY,
+    NO_DAMAGE,
+    PLAN_CRC,
+    SCHEMA_CRC,
+    damaged_blob,
+    manifest_copy,
+    mend,
+    plan_crc,
+    schema_crc,
+)
 from bakeoff.stores.disk import not_written, writing_to
 from bakeoff.stores.lock import FolderLock
-from bakeoff.stores.schema import DDL, VERSION, pack
+from bakeoff.stores.schema import (
+    ATTEMPT_COLUMNS,
+    CHECKED_TABLES,
+    DDL,
+    VERSION,
+    Row,
+    attempt_crc,
+    pack,
+    real,
+    row_crc,
+    seat,
+)
+from bakeoff.stores.seal import break_seal, seal
 
 LEDGER = "ledger.sqlite"
 BLOBS = "blobs"
 _LARGEST_IN_ROW = 256 * 1024
 
-_Row = tuple[str | int | float | bytes | None, ...]
-
-_INSERT = f"INSERT INTO attempt VALUES ({', '.join('?' * 26)})"  # noqa: S608 -- no user text
+_INSERT = f"INSERT INTO attempt VALUES ({', '.join('?' * ATTEMPT_COLUMNS)})"  # noqa: S608 -- no user text
 _SUPERSEDE = (
     "UPDATE attempt SET superseded = 1"
     " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
 )
 _NEXT = (
-    "SELECT number, status FROM attempt"
+    "SELECT number, status, blob FROM attempt"
     " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
 )
 _NEAR = "SELECT 1 FROM attempt WHERE rollout = ? AND task BETWEEN ? AND ? LIMIT 1"
@@ -49,16 +74,15 @@ UPDATE attempt SET task = :row, status = v.status, score = v.score, passed = v.p
   fault_boundary = v.fault_boundary, fault_transient = v.fault_transient,
   billed_usd = v.billed_usd, billed_tokens = v.billed_tokens,
   unsure_usd = v.unsure_usd, unsure_tokens = v.unsure_tokens, unpriced = v.unpriced,
-  blob = v.blob, body = v.body
+  blob = v.blob, body = v.body,
+  crc = row_crc(attempt.rollout, :row, attempt.candidate, attempt.number, v.status, v.score,
+    v.passed, v.fault_boundary, v.fault_transient, elapsed_s, model_s, first_token_s, requests,
+    input_tokens, output_tokens, cost_usd, load_s, flags, v.billed_usd, v.billed_tokens,
+    v.unsure_usd, v.unsure_tokens, v.unpriced, v.blob, v.body)
 FROM temp.verdict v
 WHERE v.rollout = attempt.rollout AND v.task = attempt.task AND v.candidate = attempt.candidate
   AND v.number = attempt.number AND v.task IN (SELECT row FROM task WHERE id = :id)
 """
-
-
-def seat(candidate: Candidate, conditions: Conditions) -> str:
-    """Return the identity of a candidate under its conditions."""
-    return digest([candidate.digest, conditions.digest])
 
 
 class SqliteStore:
@@ -75,13 +99,15 @@ class SqliteStore:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = FolderLock(folder)
             try:
+                self.damage = mend(self._path) if self._path.exists() else NO_DAMAGE
                 self._db = _open(self._path)
             except BaseException:
                 self._lock.release()
                 raise
         self._task_rows: dict[str, int] = dict(self._db.execute("SELECT digest, row FROM task"))
+        self._last_task = max(self._task_rows.values(), default=0)
         self._seats: dict[str, int] = {}  # of the frozen plan, by the candidate's digest
-        self._pending: list[tuple[_Row, asyncio.Future[None]]] = []
+        self._pending: list[tuple[Row, asyncio.Future[None]]] = []
         self._flusher: asyncio.Task[None] | None = None
         self._session: int | None = None
 
@@ -94,6 +120,12 @@ class SqliteStore:
                 " VALUES (?, ?, ?, ?, ?)",
                 (now().isoformat(), socket.gethostname(), os.getpid(), self._version, len(plan)),
             ).lastrowid
+
+    def keep_manifest(self, manifest: Manifest) -> None:
+        """Keep a copy of *manifest*, for when its file is damaged."""
+        data = self._redactor.data(msgspec.json.encode(manifest))
+        with writing_to(self._path), _writing(self._db) as db:
+            self._put_meta(db, MANIFEST_COPY, manifest_copy(data))
 
     def next_attempts(self, trials: Sequence[Trial]) -> Sequence[int | None]:
         """Return for each trial the number of its next attempt, None where it is finished."""
@@ -149,6 +181,8 @@ class SqliteStore:
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
             self._db.close()
+            with suppress(OSError):  # without its seal, a ledger is checked row by row
+                seal(self._path)
             self._lock.release()
 
     async def _flush(self) -> None:
@@ -164,7 +198,7 @@ class SqliteStore:
         finally:
             self._flusher = None
 
-    async def _commit(self, rows: list[_Row]) -> LedgerError | None:
+    async def _commit(self, rows: list[Row]) -> LedgerError | None:
         # The inserts run here: a thread would fight for the interpreter at each row.
         # Only the wait for the disk, one long call, is worth a thread.
         try:
@@ -198,8 +232,9 @@ class SqliteStore:
         found = self._db.execute(_NEXT, key).fetchone()
         if found is None:
             return 1
-        number, status = found
-        return None if Status(status).final else int(number) + 1
+        number, status, blob = found
+        lost = blob is not None and damaged_blob(self._folder / BLOBS, blob)
+        return None if Status(status).final and not lost else int(number) + 1
 
     def _key(self, trial: Trial) -> tuple[int, int, int]:
         return (
@@ -208,38 +243,39 @@ class SqliteStore:
             self._seats[trial.candidate.digest],
         )
 
-    def _row(self, trial: Trial, attempt: Attempt) -> _Row:
+    def _row(self, trial: Trial, attempt: Attempt) -> Row:
         body: bytes | None = pack(attempt, self._redactor)
         blob = None
         if body and len(body) > _LARGEST_IN_ROW:
             blob, body = self._write_blob(body), None
         spent, fault, bill = attempt.spent, attempt.fault, attempt.bill
-        return (
+        row: Row = (
             *self._key(trial),
             attempt.number,
             0,
             attempt.status.value,
-            attempt.score,
-            attempt.passed,
+            real(attempt.score),
+            None if attempt.passed is None else int(attempt.passed),
             fault.boundary if fault else None,
-            fault.transient if fault else None,
-            attempt.elapsed_s,
-            spent.model_s,
-            spent.first_token_s,
+            int(fault.transient) if fault else None,
+            real(attempt.elapsed_s),
+            real(spent.model_s),
+            real(spent.first_token_s),
             spent.requests,
             spent.usage.input_tokens,
             spent.usage.output_tokens,
-            spent.usage.cost_usd,
-            spent.load_s,
+            real(spent.usage.cost_usd),
+            real(spent.load_s),
             ",".join(spent.flags) or None,
-            bill.cost_usd,
+            real(bill.cost_usd),
             bill.tokens,
-            bill.unsure_usd,
+            real(bill.unsure_usd),
             bill.unsure_tokens,
             bill.unpriced,
             blob,
             body,
         )
+        return (*row, attempt_crc(row))
 
     def _write_blob(self, data: bytes) -> str:
         """Write *data* as a file named by its content, before any row names it."""
@@ -253,27 +289,32 @@ class SqliteStore:
 
     def _put_task(self, db: sqlite3.Connection, task: Task) -> None:
         # the labels of a known task may have changed; its content cannot have
+        row = self._task_rows.get(task.digest, self._last_task + 1)
+        values = (row, task.digest, task.id, task.category, pack(task, self._redactor))
         db.execute(
-            "INSERT INTO task (digest, id, category, body) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (digest) DO UPDATE SET category = excluded.category, body = excluded.body",
-            (task.digest, task.id, task.category, pack(task, self._redactor)),
+            "INSERT INTO task VALUES (?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (digest) DO UPDATE SET id = excluded.id, category = excluded.category,"
+            " body = excluded.body, crc = excluded.crc",
+            (*values, row_crc(*values)),
         )
-        if task.digest not in self._task_rows:
-            found = db.execute("SELECT row FROM task WHERE digest = ?", (task.digest,)).fetchone()
-            self._task_rows[task.digest] = found[0]
+        self._task_rows[task.digest] = row
+        self._last_task = max(row, self._last_task)
 
     def _put_candidate(
         self, db: sqlite3.Connection, candidate: Candidate, conditions: Conditions
     ) -> None:
         name = seat(candidate, conditions)
-        body = pack({"candidate": candidate, "conditions": conditions}, self._redactor)
-        db.execute(
-            "INSERT INTO candidate (digest, id, body) VALUES (?, ?, ?)"
-            " ON CONFLICT (digest) DO UPDATE SET id = excluded.id, body = excluded.body",
-            (name, candidate.id, body),
-        )
         found = db.execute("SELECT row FROM candidate WHERE digest = ?", (name,)).fetchone()
-        self._seats[candidate.digest] = found[0]
+        (row,) = found or db.execute("SELECT coalesce(max(row), 0) + 1 FROM candidate").fetchone()
+        body = pack({"candidate": candidate, "conditions": conditions}, self._redactor)
+        values = (row, name, candidate.id, body)
+        db.execute(
+            "INSERT INTO candidate VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (digest) DO UPDATE SET id = excluded.id, body = excluded.body,"
+            " crc = excluded.crc",
+            (*values, row_crc(*values)),
+        )
+        self._seats[candidate.digest] = row
 
     def _put_blocks(self, db: sqlite3.Connection, plan: Plan) -> None:
         for table in ("block", "block_task", "block_candidate"):
@@ -288,6 +329,10 @@ class SqliteStore:
                 "INSERT INTO block_candidate VALUES (?, ?, ?)",
                 ((number, i, self._seats[c.digest]) for i, c in enumerate(block.candidates)),
             )
+        self._put_meta(db, PLAN_CRC, str(plan_crc(db)))
+
+    def _put_meta(self, db: sqlite3.Connection, key: str, value: str) -> None:
+        db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 class _writing:  # noqa: N801 -- reads as a word at its place: `with _writing(db)`
@@ -315,9 +360,13 @@ def _roll_back(db: sqlite3.Connection) -> None:
 
 
 def _open(path: Path) -> sqlite3.Connection:
+    break_seal(path)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute(f"PRAGMA page_size = {PAGE}")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")  # durable also when the power fails
+    db.execute("PRAGMA secure_delete = ON")  # nothing old can be mistaken for a record
+    db.create_function("row_crc", -1, row_crc, deterministic=True)
     found = db.execute("PRAGMA user_version").fetchone()[0]
     if found == 0:
         db.executescript(f"BEGIN IMMEDIATE; {DDL} PRAGMA user_version = {VERSION}; COMMIT;")
@@ -327,4 +376,8 @@ def _open(path: Path) -> sqlite3.Connection:
             f"{path} was written in ledger format {found}; this version of bakeoff writes "
             f"{VERSION}: use the version that wrote it, or start a new run"
         )
+    for table in CHECKED_TABLES:  # a ledger of an older version has no checksums
+        if "crc" not in [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]:
+            db.execute(f"ALTER TABLE {table} ADD COLUMN crc INTEGER")
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (SCHEMA_CRC, str(schema_crc(db))))
     return db

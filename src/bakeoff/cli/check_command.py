@@ -1,0 +1,40 @@
+"""`bakeoff check`."""
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+
+EXIT_DAMAGED = 1
+
+
+def parser() -> ArgumentParser:
+    """Return what the command takes."""
+    p = new_parser(
+        "check",
+        "Check every record of a run against its checksum, and its other files. It changes nothing;\n"
+        f"a resume runs again what is lost. The exit code is {EXIT_DAMAGED} where something is damaged.",
+    )
+    add_run(p)
+    add_output(p)
+    add_json(p)
+    return p
+
+
+def main(args: Namespace) -> int:
+    """Print what is damaged."""
+    from bakeoff import api
+    from bakeoff._lib.untrusted import for_terminal
+    from bakeoff.api.checking import check_run
+
+    checked = check_run(api.load_run(args.run, output=args.output))
+    if args.as_json:
+        found = {"records": checked.records, "damage": checked.lines, "trials": checked.trials}
+        print(json.dumps(found, indent=2))
+    elif not checked.lines:
+        print(f"everything is as it was written: {checked.records:,} records")
+    else:
+        for line in checked.lines:
+            print(for_terminal(line))
+        print(for_terminal(f"run again what is lost with: bakeoff run --resume {args.run}"))
+    return EXIT_DAMAGED if checked.lines else 0
