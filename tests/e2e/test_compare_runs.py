@@ -109,6 +109,23 @@ def test_json_has_every_number_and_every_task(suite: Path, tmp_path: Path) -> No
     assert not found.worse
 
 
+def test_what_became_better_by_faults_alone_is_no_verdict(suite: Path, tmp_path: Path) -> None:
+    def refusing(asked: Asked) -> Reply:
+        number = int(asked.prompt.split()[-1])
+        return chat(f"{number:02}") if number % 4 < 2 else Reply(status=400)
+
+    run(suite, "old", knowing(2, 3))
+    run(suite, "new", refusing)
+    ended = compare(tmp_path)
+    assert "verdict: m: no decision (the 12 faulted trials could turn it)" in ended.out
+    assert ended.out.rstrip().splitlines()[-1].startswith("verdict: ")
+    (one,) = json.loads(compare(tmp_path, "--json").out)["contrasts"]
+    assert (one["pair"]["withheld"], one["pair"]["faults"], one["pair"]["better"]) == (
+        True, 12, None,
+    )  # fmt: skip
+    assert one["pair"]["worst_difference"] == 0.0
+
+
 def test_what_else_changed_is_said(suite: Path, tmp_path: Path) -> None:
     run(suite, "old", knowing(0))
     other = write(tmp_path, "other.json", "please say {}", more=3)
@@ -116,6 +133,7 @@ def test_what_else_changed_is_said(suite: Path, tmp_path: Path) -> None:
     run(tmp_path / "run.toml", "new", knowing(0, 1))
     told = compare(tmp_path).out
     assert "tasks only in the run before: 0; only in the run after: 3" in told
+    assert "left out" not in told  # what only one run has is counted once
     assert (
         "note: 24 of the tasks differ in messages: 't00', 't01', 't02', 't03', 't04', and 19 more"
         in told

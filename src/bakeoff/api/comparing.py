@@ -83,7 +83,8 @@ def compare(
 def _marks(run: Run, plan: Plan, *, shared: set[str]) -> Marks:
     unchecked = {task.id for task in plan.tasks if not is_checked(task)}
     only = next(iter(shared)) if len(shared) == 1 else None
-    return marks(run.rows(), unchecked=unchecked, rollouts_of=only)
+    rows = (row for row in run.rows() if row.task_id in shared)
+    return marks(rows, unchecked=unchecked, rollouts_of=only)
 
 
 def _couples(old: Plan, new: Plan) -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ def print_comparison(found: RunComparison) -> None:
         found.contrasts, only_before=found.only_before, only_after=found.only_after
     ):
         out.print(Text(line, style="dim"))
+    out.print()
     print_table(_speed(found), out)
     for one in found.contrasts:
         for line in moved(one):

@@ -30,7 +30,7 @@ A model counts as successful where more than half of its rollouts solved the tas
 Work that passes though its agent was stopped at the limit is a success, and is not ranked among \
 those that finished: nobody knows what finishing would have taken. \
 Rankings compare every two models with a permutation test over rollouts, adjusted after Holm; a rank \
-range is what the data leave open at 95 %. The mean time to solve is the area under a Kaplan-Meier \
+range is what the data leave open at 95 %, whatever a rollout that broke would have taken. The mean time to solve is the area under a Kaplan-Meier \
 curve up to the time limit: what was not solved or not finished is censored there, what broke at the \
 moment it broke. \
 All of it holds for this one task."""

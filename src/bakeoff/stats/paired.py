@@ -25,6 +25,7 @@ from bakeoff.stats.missing import NO_BOUNDS, Bounds, could_turn
 from bakeoff.stats.paired_tests import McNemar, SignFlip, mcnemar, sign_flip
 from bakeoff.stats.rankings import holm
 
+ONE_SHARED_TASK = "one shared task: no spread between tasks to measure"
 _ROUNDING = 1e-12
 
 
@@ -118,8 +119,7 @@ def compare(
         return replace(pair, reason="no task has a score of both")
     mean = math.fsum(differences) / n
     if n == 1:
-        why = "one shared task: no spread between tasks to measure"
-        return replace(pair, difference=mean, reason=why)
+        return replace(pair, difference=mean, reason=ONE_SHARED_TASK)
     tested = _tested(
         _spread(pair, differences, mean, level=level),
         sign_flip=sign_flip(differences, most_sampled=most_sampled),

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
-from bakeoff.stats.paired import Pair
+from bakeoff.stats.one_task import ROLLOUT
+from bakeoff.stats.paired import ONE_SHARED_TASK, Pair
 from bakeoff.stats.sizing import (
     ROLLOUTS,
     Assumed,
@@ -144,6 +145,8 @@ def _worst(summary: Summary, chosen: Sequence[str] | None) -> tuple[Pair, Spread
 
 
 def _why_no_spread(pair: Pair) -> str:
+    if pair.unit == ROLLOUT:
+        return ONE_SHARED_TASK
     return pair.reason or "it is adaptive, and ended when it was sure"
 
 
