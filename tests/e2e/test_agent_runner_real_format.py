@@ -72,9 +72,7 @@ def test_a_missing_run_code_is_said_before_anybody_is_asked(
         done = run(words, project, server)
         assert not server.requests
     assert done.returncode == 1
-    assert (
-        "agent_configs/analyst.toml: `run_code` is missing. 1 of 1 cases (tea-sales)" in done.stderr
-    )
+    assert "agent_configs/analyst.toml: `run_code` is missing. The agent's score in 1 of 1 case (tea-sales) comes from a file that it writes, submission.csv" in done.stderr  # fmt: skip
     assert "Write `run_code = true` there, or in [llm] of configs/base_config.toml" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (project / "experiment_results").exists()
@@ -122,7 +120,7 @@ def test_an_agent_that_says_it_runs_no_code_is_told_what_that_means(project: Pat
     with Loopback(Players(1)) as server:
         done = run([*RUNNER, "--sandbox", "bubblewrap"], project, server)
     assert done.returncode == 0, done.stderr
-    assert "analyst: `run_code = false`, so no file is written, and 1 of 1 cases (tea-sales) will score 0" in done.stderr  # fmt: skip
+    assert "analyst: `run_code = false`, so no file is written, and 1 of 1 case (tea-sales) will score 0" in done.stderr  # fmt: skip
     (entry,) = json.loads(
         next((project / "experiment_results").glob("*/all_results.json")).read_text()
     )

@@ -75,6 +75,13 @@ def test_one_rollout_at_the_limit_is_enough_to_leave_the_ranking_of_those_that_f
     assert order(found, "to_solve") == ["lucky", "steady"], "41 s on average, the limit counted"
 
 
+def test_of_those_that_count_the_limit_who_solved_it_goes_first() -> None:
+    found = compared(
+        wrong=[failed(1)], late=[timed_out()], stopped=[solved_at_limit()], a=[solved(9)]
+    )
+    assert order(found, "to_solve") == ["a", "stopped", "wrong", "late"]
+
+
 def test_where_nobody_finished_nobody_is_the_fastest() -> None:
     found = compared(a=[solved_at_limit()], b=[timed_out()])
     assert order(found, "fastest") == []

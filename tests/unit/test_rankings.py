@@ -93,8 +93,8 @@ def test_three_rollouts_of_two_candidates_cannot_decide_and_it_says_so() -> None
 
 def test_a_tie_goes_to_the_faster() -> None:
     found = rank([
-        Measured(candidate="a", values=(2.0,), tie_break=9.0),
-        Measured(candidate="b", values=(2.0,), tie_break=4.0),
+        Measured(candidate="a", values=(2.0,), tie_break=(9.0,)),
+        Measured(candidate="b", values=(2.0,), tie_break=(4.0,)),
     ])  # fmt: skip
     assert [one.candidate for one in found.placed] == ["b", "a"]
 

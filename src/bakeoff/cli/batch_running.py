@@ -21,6 +21,7 @@ from bakeoff.core.stop import Stop
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Tree
 from bakeoff.reports.comparison import as_json as comparison_as_json
+from bakeoff.stats.head_to_head import Verdict
 
 EXIT_NOTHING = 1
 EXIT_INTERRUPTED = 130
@@ -80,6 +81,10 @@ def run(wanted: Wanted, *, again: str, as_json: bool = False) -> int:
     if finished is None or (stop.requested and not comparison.result.complete):
         print(f"stopped; go on with: {again} {it.batch.id}", file=sys.stderr)
         return EXIT_INTERRUPTED
+    if any(r.verdict is Verdict.ERROR for c in comparison.result.contenders for r in c.rollouts):
+        print(
+            f"once that is fixed, run what broke again with: {again} {it.batch.id}", file=sys.stderr
+        )
     return 0 if comparison.result.successful else EXIT_NOTHING
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -75,17 +76,33 @@ class Session:
             return self._stopped(view)
         for note in finished.summary().notes:
             LOGGER.warning(note)
-        LOGGER.info("the results are in %s", view.run.folder)
-        return exit_code(finished)
+        view.log_agents()
+        if code := exit_code(finished):
+            again = self._resume_command(view)
+            LOGGER.warning(
+                "once the faults are fixed, try those conversations again with: %s", again
+            )
+        look = shlex.join(["bakeoff", "show", str(view.run.ledger)])
+        LOGGER.info("the results are in %s; what was said: %s", view.run.folder, look)
+        return code
 
     def _stopped(self, view: BenchView) -> int:
         if view.run.begun:
             view.write(finished=False)
-            words = ["--base_config", str(self.base_config)]
-            if self.agent_config is not None:
-                words += ["--agent_config", str(self.agent_config)]
-            LOGGER.warning("stopped; go on with: %s", typed(*words, "--resume", view.run.name))
+            view.log_agents()
+            LOGGER.warning("stopped; go on with: %s", self._resume_command(view))
         return EXIT_BUDGET if view.at_budget else EXIT_INTERRUPTED
+
+    def _resume_command(self, view: BenchView) -> str:
+        """Return what goes on with the run as it was started."""
+        given = {
+            "--base_config": self.base_config,
+            "--agent_config": self.agent_config,
+            "--sandbox": self.sandbox,
+            "--env_file": self.env_file,
+        }
+        words = [str(w) for option, value in given.items() if value for w in (option, value)]
+        return typed(*words, "--resume", view.run.name)
 
 
 @contextmanager

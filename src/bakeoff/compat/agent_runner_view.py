@@ -77,8 +77,6 @@ class BenchView:
         elif isinstance(event, RunEnded):
             self.at_budget = event.at_budget
             self.write(finished=not event.stopped_early)
-            for agent in self._agents:
-                LOGGER.info("%s", in_words(agent, self._entries_of(agent)))
 
     def _start(self, event: RunStarted) -> None:
         """Make the files anew from what the ledger knows: an earlier session may have been cut."""
@@ -140,6 +138,11 @@ class BenchView:
         fidelity = role_fidelity(self._records[name] for name in entries)
         summary = summary_of(entries, fidelity, planned=len(self._order), finished=finished)
         _write(self.run.folder / SUMMARY, summary)
+
+    def log_agents(self) -> None:
+        """Log a line for each agent: how it did."""
+        for agent in self._agents:
+            LOGGER.info("%s", in_words(agent, self._entries_of(agent)))
 
     def _in_order(self) -> list[str]:
         """Return the trials of which something is known, in the order of the plan."""

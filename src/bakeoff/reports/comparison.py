@@ -73,6 +73,10 @@ class Comparison:
         names = {c.figures.candidate: c.display_name for c in self.competitors}
         return names.get(candidate, candidate)
 
+    def solved(self, candidate: str) -> bool:
+        """Whether *candidate* solved the task at least once."""
+        return any(c.figures.passed for c in self.competitors if c.figures.candidate == candidate)
+
 
 def in_order(comparison: Comparison) -> list[Competitor]:
     """Return the models as a reader wants them: who solved the task first, the fast before the slow.

@@ -10,7 +10,7 @@ from bakeoff.reports.html_page import Column, Tile, header, notes, page, table, 
 from bakeoff.reports.html_text import chip, esc
 from bakeoff.reports.in_words import Told
 from bakeoff.stats.head_to_head import Mean, Means
-from bakeoff.stats.rankings import Ranking
+from bakeoff.stats.rankings import Placed, Ranking
 
 
 def render(comparison: Comparison) -> str:
@@ -70,6 +70,9 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+_REASON = 90  # characters; all of it is with the model below
+
+
 def _results(comparison: Comparison) -> str:
     rows = [_row(one, n) for n, one in enumerate(in_order(comparison), start=1)]
     return f"<h2>Results</h2>{table(_COLUMNS, rows)}"
@@ -89,9 +92,13 @@ def _row(one: Competitor, number: int) -> list[str]:
         f'<span class="minus">−{in_words.number(means.removed.value)}</span>'
     )
     told = chip(one.status, figures.rollouts)
+    notes = f"<small>{esc(rate)}</small>" if rate else ""
+    if one.error and not figures.finished:
+        why = in_words.shortened(one.error, _REASON)
+        notes += f'<small class="reason">{esc(why)}</small>'
     return [
         f'<a href="#{anchor(number)}">{esc(one.display_name)}</a>{own}',
-        f"<span>{told}{f'<small>{esc(rate)}</small>' if rate else ''}</span>",
+        f'<span class="result">{told}{notes}</span>',
         in_words.seconds(means.seconds.value),
         in_words.number(means.prompts.value),
         in_words.number(means.interventions.value),
@@ -113,9 +120,9 @@ def _podiums(comparison: Comparison) -> str:
     cards = [
         _podium(comparison, "Fastest", "time until done, among those that solved it and finished",
                 result.fastest, in_words.seconds),
-        _podium(comparison, "Most efficient", "prompts sent, among the same",
+        _podium(comparison, "Most efficient", "prompts sent, among those that solved it and finished",
                 result.most_efficient, in_words.number),
-        _podium(comparison, "Most autonomous", "human interventions, among the same",
+        _podium(comparison, "Most autonomous", "human interventions, among those that solved it and finished",
                 result.least_intervention, in_words.number),
     ]  # fmt: skip
     if result.to_solve is not None and result.to_solve.placed:
@@ -130,9 +137,9 @@ def _podiums(comparison: Comparison) -> str:
 
 def _podium(comparison: Comparison, title: str, what: str, ranking: Ranking, told: Told) -> str:
     items = "".join(
-        f'<li><span class="medal m{place.rank}">{place.rank}</span>'
+        f'<li><span class="{_medal(comparison, place)}">{place.rank}</span>'
         f'<span class="name">{esc(comparison.named(place.candidate))}</span>'
-        f'<span class="figure">{esc(told(place.value))}</span>'
+        f'<span class="figure">{esc(_figure(comparison, place, told))}</span>'
         f"{_range(place.best, place.worst)}</li>"
         for place in ranking.placed
     )
@@ -147,6 +154,14 @@ def _podium(comparison: Comparison, title: str, what: str, ranking: Ranking, tol
         f'<div class="card podium"><h3>{esc(title)}</h3><p class="quiet">{esc(what)}</p>{shown}{why}'
         "</div>"
     )
+
+
+def _medal(comparison: Comparison, place: Placed) -> str:
+    return f"medal m{place.rank}" if comparison.solved(place.candidate) else "medal"
+
+
+def _figure(comparison: Comparison, place: Placed, told: Told) -> str:
+    return told(place.value) if comparison.solved(place.candidate) else in_words.NOT_SOLVED
 
 
 def _range(best: int | None, worst: int | None) -> str:

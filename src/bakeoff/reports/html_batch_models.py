@@ -57,12 +57,14 @@ def anchor(number: int) -> str:
 
 def _model(one: Competitor, at: str, rollouts: str) -> str:
     means = one.figures.means
-    time, prompts = in_words.seconds(means.seconds.value), in_words.number(means.prompts.value)
+    took = [in_words.seconds(means.seconds.value)] if means.seconds.value is not None else []
+    if means.prompts.value is not None:
+        took.append(f"{in_words.number(means.prompts.value)} prompts")
     nothing = '<p class="quiet">It has not been run yet.</p>'
     return (
         f'<details class="card model"><summary><h3>{esc(one.display_name)}</h3>'
         f"{chip(one.status, one.figures.rollouts)}"
-        f'<span class="quiet">{esc(time)} · {esc(prompts)} prompts</span></summary>'
+        f'<span class="quiet">{esc(" · ".join(took))}</span></summary>'
         f'<div class="inside" id="{at}">{_facts(one)}{rollouts or nothing}</div></details>'
     )
 

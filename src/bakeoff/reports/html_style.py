@@ -96,6 +96,7 @@ tbody tr:first-child td { border-top: 0; }
 th:first-child, td:first-child, th.left, td.left { text-align: left; }
 td:first-child { white-space: normal; overflow-wrap: anywhere; font-weight: 600; min-width: 160px; }
 td small { display: block; color: var(--quiet); font-weight: 400; font-size: 12px; }
+td small.reason { max-width: 28ch; white-space: normal; overflow-wrap: anywhere; }
 td.wide { width: 24%; min-width: 120px; } td.wide svg { display: block; overflow: visible; }
 td.words { white-space: normal; min-width: 130px; }
 .axis { stroke: var(--line); } .zero { stroke: var(--quiet); stroke-dasharray: 3 2; }
@@ -225,6 +226,8 @@ footer { margin-top: 40px; color: var(--quiet); font-size: 13px; overflow-wrap: 
   .grid td:first-child { font-size: 14px; font-weight: 600; position: static; }
   .grid td[data-name]::before { overflow-wrap: anywhere; text-align: left; min-width: 0; }
   td small { display: inline; margin-left: 6px; }
+  td .result { text-align: left; }
+  td small.reason { display: block; margin-left: 0; max-width: none; }
   td:first-child small { display: block; margin: 0; }
   summary .quiet { margin-left: 0; width: 100%; }
 }

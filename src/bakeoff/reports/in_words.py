@@ -8,6 +8,7 @@ from bakeoff.stats.head_to_head import RolloutFigures, Verdict
 Told = Callable[[float | None], str]  # how one kind of figure is written
 
 UNKNOWN = "–"
+NOT_SOLVED = "not solved"
 _OTHERWISE = {
     Verdict.UNCHECKED: "unchecked",
     Verdict.ERROR: "broken",
@@ -114,6 +115,13 @@ def sentence(text: str | None) -> str:
     if not text:
         return ""
     return f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return the first line of *text*, cut where it is longer than *most* characters."""
+    line = text.splitlines()[0] if text else ""
+    whole = len(line) <= most and line == text
+    return line if whole else f"{line[: most - 1].rstrip()}…"
 
 
 def counted(value: int, noun: str) -> str:

@@ -335,7 +335,7 @@ def _ranked(
         Measured(
             candidate=one.candidate,
             values=tuple(float(value(r)) for r in _successes(one)),
-            tie_break=math.fsum(r.seconds for r in _successes(one)) / len(_successes(one)),
+            tie_break=(math.fsum(r.seconds for r in _successes(one)) / len(_successes(one)),),
             faults=_how_many(one, Verdict.ERROR),
             most=most,
         )
@@ -366,7 +366,7 @@ def _ranked_with_failures(
                 Measured(
                     candidate=one.candidate,
                     values=seconds,
-                    tie_break=took,
+                    tie_break=(-one.passed, took),  # who solved it goes before who did not
                     faults=_how_many(one, Verdict.ERROR),
                     most=horizon_s,
                 )
@@ -410,8 +410,7 @@ def _notes(contenders: Sequence[Contender], names: Mapping[str, str]) -> Iterato
     if stopped := _counted(contenders, names, lambda o: _how_many(o, Verdict.SUCCESS_AT_LIMIT)):
         yield (
             f"Stopped at the limit, with work that passes: {stopped}. What it would have taken to "
-            "finish is not known, so it is not ranked among those that did; in the time to solve it "
-            "counts the limit."
+            "finish is not known, so it is not ranked among those that finished."
         )
     if broken := _counted(contenders, names, lambda one: _how_many(one, Verdict.ERROR)):
         yield (

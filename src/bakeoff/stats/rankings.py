@@ -39,7 +39,7 @@ class Measured:
 
     candidate: str
     values: tuple[float, ...]
-    tie_break: float = 0.0
+    tie_break: tuple[float, ...] = ()
     faults: int = 0
     most: float | None = None
 

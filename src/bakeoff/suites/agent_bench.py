@@ -104,13 +104,13 @@ def _without_files(
     bare = [agent for agent in agents if not agent.needs_box]
     if not cases or not bare:
         return
-    many = f"{len(cases)} of {len(tasks)} cases ({_listed(cases)})"
+    many = f"{len(cases)} of {len(tasks)} case{'' if len(tasks) == 1 else 's'} ({_listed(cases)})"
     silent = [agent for agent in bare if agent.file.run_code is None]
     if silent:
         files = _listed([str(agent.path) for agent in silent])
         raise UsageError(
-            f"{files}: `run_code` is missing. {many} are scored by a file that the agent writes, "
-            f"{PREDICTION}; a bare model writes none, so each of them would score 0.\n"
+            f"{files}: `run_code` is missing. The agent's score in {many} comes from a file that it "
+            f"writes, {PREDICTION}; a bare model writes none and would score 0.\n"
             f"Write `run_code = true` there, or in [llm] of {base} for all agents; or name a "
             '`framework` that works with files, such as "shell". (`run_code = false` in an agent\'s '
             "file says that the zeros are meant.)"
