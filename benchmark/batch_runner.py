@@ -10,9 +10,12 @@ if __name__ == "__main__":
             f"batch_runner: error: Bakeoff is not installed for {sys.executable}; in a clone, "
             "`make setup` installs it for .venv/bin/python, elsewhere `pip install .` does"
         )
-    from bakeoff._lib.collector import for_one_command
+    from bakeoff._lib.standard_streams import run_as_process
 
-    for_one_command()
-    from bakeoff.cli.batch_command import call
+    def main() -> int:
+        """Run the script."""
+        from bakeoff.cli.batch_command import call
 
-    sys.exit(call(sys.argv[1:], home=Path(__file__).parent))
+        return call(sys.argv[1:], home=Path(__file__).parent)
+
+    run_as_process(main)

@@ -9,9 +9,12 @@ if __name__ == "__main__":
             f"eval_rollouts: error: Bakeoff is not installed for {sys.executable}; in a clone, "
             "`make setup` installs it for .venv/bin/python, elsewhere `pip install .` does"
         )
-    from bakeoff._lib.collector import for_one_command
+    from bakeoff._lib.standard_streams import run_as_process
 
-    for_one_command()
-    from bakeoff.compat.rollouts import main
+    def main() -> int:
+        """Run the script."""
+        from bakeoff.compat.rollouts import main
 
-    sys.exit(main())
+        return main()
+
+    run_as_process(main)

@@ -7,7 +7,7 @@ itself, and help must feel instant.
 import sys
 from collections.abc import Sequence
 
-from bakeoff._lib.collector import for_one_command
+from bakeoff._lib.standard_streams import run_as_process
 
 COMMANDS = {
     "run": "run a suite, a run file or task folders, or resume a run",
@@ -55,8 +55,7 @@ def help_text() -> str:
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    for_one_command()
-    sys.exit(call(sys.argv[1:]))
+    run_as_process(lambda: call(sys.argv[1:]))
 
 
 def call(argv: Sequence[str]) -> int:

@@ -8,6 +8,8 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 
+from bakeoff._lib.standard_streams import run_as_process
+
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ABOUT = """\
 Run the cases of a benchmark with agents. A case is a conversation: the instructor plays the person
@@ -66,4 +68,4 @@ def _parser() -> ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_as_process(main)

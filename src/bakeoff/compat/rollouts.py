@@ -8,6 +8,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from collections.abc import Sequence
 from pathlib import Path
 
+from bakeoff._lib.standard_streams import run_as_process
+
 _ABOUT = """\
 Run prepared tasks with models, each as often as the config says, and keep what came of it.
 
@@ -117,4 +119,4 @@ def _count(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_as_process(main)

@@ -20,7 +20,7 @@ class _Console(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
-        if logging.getLogger().handlers:
+        if logging.getLogger().handlers or sys.stderr is None:
             return
         try:
             sys.stderr.write(for_terminal(self.format(record)) + "\n")

@@ -1,0 +1,99 @@
+"""Standard input, output and error of a process that must not fail because nobody reads them."""
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn, TextIO
+
+from bakeoff._lib.collector import for_one_command
+
+
+def run_as_process(main: Callable[[], int]) -> NoReturn:
+    """Run *main* as the one thing that this process does, and exit with its code.
+
+    Output that cannot be written is dropped. Where that was standard output, the exit code is not 0.
+    """
+    for_one_command()
+    open_closed_descriptors()
+    output, errors = _Forgiving.instead_of(sys.stdout), _Forgiving.instead_of(sys.stderr)
+    sys.stdout, sys.stderr = output, errors
+    sys.__stdout__, sys.__stderr__ = output, errors  # type: ignore[misc]  # nobody has the old ones
+    code = _code_of(main)
+    output.flush()
+    if output.failure is not None:
+        code = code or 1
+        if output.failure.errno != errno.EPIPE:  # a reader that has gone knows that it has
+            why = output.failure.strerror
+            errors.write(f"bakeoff: error: standard output could not be written: {why}\n")
+    errors.flush()
+    sys.exit(code)
+
+
+def _code_of(main: Callable[[], int]) -> int:
+    """Return the exit code of *main*; a parser of a command line leaves in its own way."""
+    try:
+        return main()
+    except SystemExit as leaving:
+        if not isinstance(leaving.code, int | None):
+            raise  # a message, which Python prints
+        return leaving.code or 0
+
+
+def open_closed_descriptors() -> None:
+    """Open the null device in place of standard streams that are closed.
+
+    Else the next file that is opened, such as a ledger, takes their number, and whatever is
+    printed is written into it.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+
+
+class _Forgiving(io.TextIOWrapper):
+    """A text stream that remembers its first failure, and from then on writes to the null device."""
+
+    failure: OSError | None = None
+
+    @classmethod
+    def instead_of(cls, stream: TextIO | None) -> "_Forgiving":
+        """Return a stream that takes the place of *stream*, with its settings."""
+        if not isinstance(stream, io.TextIOWrapper):  # it was closed when Python started
+            return cls(io.FileIO(os.devnull, "w"), encoding="utf-8")
+        encoding, line_buffering = stream.encoding, stream.line_buffering
+        write_through = stream.write_through
+        errors = "backslashreplace" if stream.errors == "strict" else stream.errors
+        return cls(
+            stream.detach(),
+            encoding=encoding,
+            errors=errors,
+            line_buffering=line_buffering,
+            write_through=write_through,
+        )
+
+    def write(self, text: str) -> int:
+        """Write *text*, if it can be written."""
+        try:
+            return super().write(text)
+        except OSError as error:
+            self._give_up(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush what can be written."""
+        try:
+            super().flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        """Let what is buffered, and all that comes, go to the null device."""
+        self.failure = self.failure or error
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())
+        os.close(null)
+        super().flush()
