@@ -404,7 +404,8 @@ def test_models_on_one_task_are_compared_over_its_rollouts_and_for_this_task_onl
     assert "not compared" not in text
     assert "| good | bad | +0.875 | – | 0.029 | – | A is better on this task |" in text
     assert "over its rollouts, and for this task only" in text
-    assert "Verdict: good is better than bad on this task, by 0.875" in text
+    last = text.rstrip().splitlines()[-1]
+    assert last == "Verdict: good is better than bad on this task, by 0.875"
 
 
 def test_one_model_has_nobody_to_be_compared_with() -> None:

@@ -7,6 +7,7 @@ from bakeoff.compat.rollouts_record import RunLine
 from bakeoff.reports.decision import verdict
 from bakeoff.reports.markdown_pairs import pairs_section
 from bakeoff.reports.markdown_text import cell, count, number, table
+from bakeoff.reports.summary_words import in_order
 from bakeoff.stats.by_task import TaskSummary, metric_means
 from bakeoff.stats.estimate import Interval
 from bakeoff.stats.pairwise import Pairwise
@@ -46,7 +47,7 @@ def _lines(found: Findings) -> Iterator[str]:
     yield ""
     yield from _models(found)
     if found.summary.pairwise is not None:
-        yield from _pairs(found.summary.pairwise)
+        yield from pairs_section(found.summary.pairwise)
     yield from _tasks(found.cells)
     yield from _runs(found.runs)
     yield from _metrics(found)
@@ -55,6 +56,8 @@ def _lines(found: Findings) -> Iterator[str]:
         yield ""
         yield from (f"- {cell(note, width=300)}" for note in found.summary.notes)
         yield ""
+    if found.summary.pairwise is not None:
+        yield from _verdict(found.summary.pairwise)
 
 
 def _models(found: Findings) -> Iterator[str]:
@@ -63,7 +66,7 @@ def _models(found: Findings) -> Iterator[str]:
     yield "Each task counts once, however often it was run; the interval is for other tasks like these."
     yield ""
     rows = []
-    for candidate in found.summary.candidates:
+    for candidate in in_order(found.summary):
         total = candidate.total
         rows.append(
             (
@@ -80,11 +83,10 @@ def _models(found: Findings) -> Iterator[str]:
     yield ""
 
 
-def _pairs(found: Pairwise) -> Iterator[str]:
-    yield from pairs_section(found)
+def _verdict(found: Pairwise) -> Iterator[str]:
+    """Yield who is better, as the last line: it is what `summarize` leaves on the screen."""
     if any(pair.p is not None for pair in found.pairs):
         yield f"Verdict: {cell(verdict(found), width=300)}"
-        yield ""
 
 
 def _tasks(cells: Sequence[TaskSummary]) -> Iterator[str]:
