@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from bakeoff._lib.private import FILE_MODE
+
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace *path* with *data*; a crash leaves the old file or the new one.
@@ -41,7 +43,7 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        Path(name).chmod(0o644)
+        Path(name).chmod(FILE_MODE)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from bakeoff._lib import private
 from bakeoff._lib.names import safe_name
 from bakeoff.config.agent_bench_file import DEFAULT_CHECKPOINTS, BenchmarkTable
 from bakeoff.core.errors import UsageError
@@ -84,7 +85,7 @@ def new_run(table: BenchmarkTable, moment: datetime) -> BenchRun:
     for letter in _LETTERS:
         run = _at(table, moment.strftime(_STAMP) + letter)
         try:
-            run.folder.mkdir(parents=True)
+            private.make_folder(run.folder, exist_ok=False)
         except FileExistsError:
             continue
         except OSError as error:

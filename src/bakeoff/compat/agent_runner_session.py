@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bakeoff._lib import private
 from bakeoff._lib.clock import now
 from bakeoff._lib.untrusted import for_terminal
 from bakeoff.compat.agent_runner_place import BenchRun, find_run, new_run, runs_of
@@ -109,7 +110,8 @@ class Session:
 def _logging(path: Path, level: str) -> Iterator[None]:
     """Let the logger speak to the terminal and into the run's main log."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder(path.parent)
+        private.make_file(path)
         file = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise UsageError(f"the log {path} cannot be opened: {error.strerror}") from error

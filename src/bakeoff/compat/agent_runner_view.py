@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from bakeoff import api
+from bakeoff._lib import private
 from bakeoff._lib.atomic import write_atomic
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.untrusted import for_terminal
@@ -65,7 +66,8 @@ class BenchView:
             self._start(event)
         elif isinstance(event, TrialStarted):
             log = self._log_of(event.trial)
-            log.parent.mkdir(parents=True, exist_ok=True)
+            private.make_folder(log.parent)
+            private.make_file(log)
             log.write_text("", encoding="utf-8")  # one that goes on tells all of it again
             LOGGER.info("agent %s, case %s: started", agent_of(event.trial), event.trial.task.id)
         elif isinstance(event, TrialOutput):
@@ -170,6 +172,6 @@ def _without_words(attempt: Attempt) -> Attempt:
 
 
 def _write(path: Path, data: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(path.parent)
     text = msgspec.json.format(msgspec.json.encode(data), indent=2)
     write_atomic(path, text + b"\n", durable=False)  # it can be made again

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from bakeoff._lib import private
 from bakeoff._lib.atomic import write_atomic
 from bakeoff._lib.names import safe_name
 from bakeoff._lib.suggest import did_you_mean
@@ -88,11 +89,11 @@ def new_batch(output: Path, moment: datetime) -> Batch:
     """Make the folder of a new batch; two started in the same second never share one."""
     base = f"{_PREFIX}{moment.strftime('%Y%m%d_%H%M%S')}"
     try:
-        output.mkdir(parents=True, exist_ok=True)
+        private.make_folder(output)
         for number in range(1, 1000):
             folder = output / (base if number == 1 else f"{base}_{number}")
             try:
-                folder.mkdir()
+                folder.mkdir(mode=private.FOLDER_MODE)
             except FileExistsError:
                 continue
             return Batch(folder=folder)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from bakeoff._lib import private
 from bakeoff._lib.atomic import write_atomic
 from bakeoff._lib.clock import now
 from bakeoff._lib.digest import digest_bytes
@@ -67,7 +68,7 @@ class ResultFiles:
 
     def _claim(self, stem: str) -> Path:
         """Return a name that is nobody else's, even where two save in the same second."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private.make_folder(self.folder)
         number = 1
         while True:
             path = self.folder / f"{stem}{'' if number == 1 else f'_{number}'}.json"
@@ -137,7 +138,7 @@ def fill_template(template: str, fields: Mapping[str, str]) -> str:
 
 
 def _put(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(path.parent)
     write_atomic(path, data)
 
 

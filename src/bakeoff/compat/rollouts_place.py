@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from bakeoff._lib import private
 from bakeoff._lib.names import safe_name
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
@@ -60,11 +61,11 @@ def new_rollout(data: Path, name: str, moment: datetime) -> Rollout:
             stamp = base + letter
             rollout = Rollout(folder=data / "rollouts" / safe_name(name) / stamp)
             try:
-                rollout.run_dir(f"{stamp}-0").mkdir(parents=True)
-                rollout.folder.mkdir(parents=True)
+                private.make_folder(rollout.run_dir(f"{stamp}-0"), exist_ok=False)
+                private.make_folder(rollout.folder, exist_ok=False)
             except FileExistsError:
                 continue
-            rollout.index.parent.mkdir(exist_ok=True)
+            private.make_folder(rollout.index.parent)
             return rollout
     except OSError as error:
         raise UsageError(f"no rollout can be kept in {data}: {error.strerror}") from error

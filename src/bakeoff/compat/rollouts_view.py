@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from bakeoff._lib import private
 from bakeoff._lib.atomic import write_atomic
 from bakeoff._lib.clock import monotonic, now
 from bakeoff._lib.untrusted import well_formed
@@ -264,7 +265,7 @@ def _write(path: Path, text: str) -> None:
         if path.read_bytes() == data:
             return
     except OSError:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder(path.parent)
     write_atomic(path, data, durable=False)  # the ledger has it
 
 

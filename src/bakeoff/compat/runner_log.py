@@ -4,6 +4,7 @@ import logging
 import sys
 from pathlib import Path
 
+from bakeoff._lib import private
 from bakeoff._lib.untrusted import for_terminal
 from bakeoff.compat.runner_config import LoggingSettings
 from bakeoff.core.errors import UsageError
@@ -50,7 +51,8 @@ def close_log() -> None:
 
 def _open_file(path: Path) -> _LogFile:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder(path.parent)
+        private.make_file(path)
         return _LogFile(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise UsageError(f"the log file {path} cannot be opened: {error.strerror}") from error

@@ -14,6 +14,7 @@ from time import sleep
 
 import msgspec
 
+from bakeoff._lib import private
 from bakeoff._lib.clock import monotonic, now
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.redact import Redactor
@@ -43,7 +44,8 @@ class Cache:
         self._path = folder / _FILE
         self._asked = self._reused = self._failed = 0
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private.make_folder(folder)
+            private.make_file(self._path)
             self._db = sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)
             _write_ahead(self._db)
             self._db.execute("PRAGMA synchronous = NORMAL")

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from bakeoff._lib import private
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import ProviderError, UsageError, boundary
@@ -32,7 +33,7 @@ class Recorder:
         self._reason = ""
         self._torn = False
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private.make_folder(folder)
             self._path, self._file = _new_session(folder)
         except OSError as error:
             raise UsageError(f"nothing can be recorded in {folder}: {error.strerror}") from error
@@ -75,7 +76,9 @@ def _new_session(folder: Path) -> tuple[Path, int]:
         number += 1
         path = folder / f"{number:06}.jsonl"
         try:
-            return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            return path, os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, private.FILE_MODE
+            )
         except FileExistsError:
             continue
 

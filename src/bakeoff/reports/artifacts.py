@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from bakeoff._lib import private
 from bakeoff._lib.atomic import write_atomic
 from bakeoff._lib.names import safe_name
 from bakeoff._lib.redact import Redactor
@@ -24,7 +25,7 @@ def write_artifacts(run: Path, trial: str, attempt: Attempt, redactor: Redactor)
     """Write the files of *attempt* into the folder of its *run*."""
     folder = artifacts_folder(run, trial, attempt.number)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private.make_folder(folder)
         for name, text in files_of(attempt):
             write_atomic(folder / name, redactor.text(text).encode("utf-8", "replace"))
     except OSError as error:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bakeoff._lib import private
 from bakeoff._lib.atomic import replacing
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff._lib.untrusted import well_formed
@@ -35,7 +36,7 @@ def write_report(findings: Findings, folder: Path, formats: Sequence[str]) -> li
     for name in formats:
         file_name, render = _FORMS[name]
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private.make_folder(folder)
             with replacing(folder / file_name, durable=False) as file:
                 for part in render(findings):
                     file.write(well_formed(part).encode())

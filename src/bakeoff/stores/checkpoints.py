@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from bakeoff._lib import private
 from bakeoff._lib.names import safe_name
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.checkpoint import Checkpoint, Entry
@@ -102,7 +103,8 @@ class _FileCheckpoint:
             ) from error
 
     def _append(self, data: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder(self._path.parent)
+        private.make_file(self._path)
         with self._path.open("ab") as file:
             if not self._whole:
                 self._mend()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from bakeoff._lib import private
 from bakeoff._lib.atomic import clear_halves, write_atomic
 from bakeoff._lib.clock import stamp
 from bakeoff._lib.redact import Redactor
@@ -43,11 +44,11 @@ def new_folder(output: Path, name: str, moment: datetime) -> Path:
     slug = _NOT_A_SLUG.sub("-", name.lower()).strip("-")[:40]
     base = f"{stamp(moment)}-{slug or 'run'}"
     try:
-        output.mkdir(parents=True, exist_ok=True)
+        private.make_folder(output)
         for number in range(1, 1000):
             folder = output / (base if number == 1 else f"{base}-{number}")
             try:
-                folder.mkdir()
+                folder.mkdir(mode=private.FOLDER_MODE)
             except FileExistsError:
                 continue
             return folder
@@ -59,7 +60,7 @@ def new_folder(output: Path, name: str, moment: datetime) -> Path:
 def make_folder(folder: Path) -> Path:
     """Make just this folder for a run; it must be a new one."""
     try:
-        folder.mkdir(parents=True)
+        private.make_folder(folder, exist_ok=False)
     except FileExistsError as error:
         raise UsageError(f"{folder} is there already; a run needs a new folder") from error
     except OSError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from bakeoff._lib import private
 from bakeoff._lib.atomic import sync_folder, write_atomic
 from bakeoff._lib.clock import now
 from bakeoff._lib.digest import digest_bytes
@@ -96,7 +97,7 @@ class SqliteStore:
         self._redactor = redactor or Redactor()
         self._version = version
         with writing_to(self._path):
-            folder.mkdir(parents=True, exist_ok=True)
+            private.make_folder(folder)
             self._lock = FolderLock(folder)
             try:
                 self.damage = mend(self._path) if self._path.exists() else NO_DAMAGE
@@ -281,7 +282,7 @@ class SqliteStore:
         """Write *data* as a file named by its content, before any row names it."""
         name = digest_bytes(data)
         folder = self._folder / BLOBS
-        folder.mkdir(exist_ok=True)
+        private.make_folder(folder)
         if not (folder / name).exists():
             write_atomic(folder / name, data)
             sync_folder(self._folder)
@@ -361,6 +362,7 @@ def _roll_back(db: sqlite3.Connection) -> None:
 
 def _open(path: Path) -> sqlite3.Connection:
     break_seal(path)
+    private.make_file(path)  # what SQLite makes beside it has the rights of this one
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     db.execute(f"PRAGMA page_size = {PAGE}")
     db.execute("PRAGMA journal_mode = WAL")
