@@ -310,7 +310,7 @@ def test_a_report_that_breaks_leaves_the_old_one_and_no_litter(tmp_path: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == before
     assert list(to.iterdir()) == [path]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 # --- what others wrote
