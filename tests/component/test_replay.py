@@ -338,7 +338,7 @@ def test_divergences_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("other", ["record", "cache"])
 def test_a_replay_stands_alone(tmp_path: Path, other: str) -> None:
     folders = Folders(replay=tmp_path, **{other: tmp_path / "other"})
-    with pytest.raises(UsageError, match="a replay asks nobody"):
+    with pytest.raises(UsageError, match="a replay asks no model"):
         open_tapes(folders, Redactor(), Stop())
     assert [*tmp_path.iterdir()] == []
 

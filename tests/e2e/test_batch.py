@@ -286,7 +286,7 @@ def test_a_judge_with_nothing_to_do_is_told_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--models", ""), "names nobody"),
+        (("--models", ""), "matches no model"),
         (("--sandbox", "dokcer"), "did you mean 'docker'?"),
         (("--agent", "shel"), "did you mean 'shell'?"),
         (("--interventions", "2"), "--interventions needs --instructor"),

@@ -358,7 +358,7 @@ def test_the_schemas_of_tasks_and_dialogues_accept_the_examples(
         (["run", "suite.json", "--rollouts", "0"], 2, "must be 1 or more, not 0"),
         (["run", "suite.json", "--set", "rollouts"], 2, "write KEY=VALUE"),
         (["list", "things"], 2, "invalid choice: 'things'"),
-        (["run"], 1, "nothing to run: give a suite, a run file, or a run to resume"),
+        (["run"], 1, "nothing to run: name a suite, a run file, or a run to resume (--resume)"),
         (["run", "none.json", "-m", "scripted"], 1, "none.json cannot be read: No such file"),
         (["run", "suite.txt", "-m", "scripted"], 1, "A suite ends in .json, a run file in .toml"),
         (["run", "suite.json"], 1, "no model is named: add --model provider/name"),
@@ -392,7 +392,7 @@ def test_the_schemas_of_tasks_and_dialogues_accept_the_examples(
         ),
         (["show", "x"], 1, "there are no runs in runs; start one with: bakeoff run SUITE"),
         (["eval"], 1, "there are no runs in runs"),
-        (["list", "tasks"], 1, "whose tasks? Write: bakeoff list tasks SUITE"),
+        (["list", "tasks"], 1, "tasks of what? Write: bakeoff list tasks SUITE"),
     ],
 )
 def test_a_mistake_is_one_message_that_says_what_to_do(
@@ -430,7 +430,7 @@ def test_faults_end_with_the_command_that_tries_just_those_again(cli: Cli, suite
 
     with Loopback(one_is_refused) as server:
         ended = cli("run", suite, "-m", "m", "--base-url", server.url, "--parallel", "1", code=3)
-        (command,) = re.findall(r"try those again with: bakeoff (.*)$", ended.err, re.MULTILINE)
+        (command,) = re.findall(r"run those again with: bakeoff (.*)$", ended.err, re.MULTILINE)
         cli(*shlex.split(command))
     assert len(server.requests) == 13
     assert server.requests[-1].prompt == "say number 03"

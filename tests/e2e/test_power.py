@@ -105,7 +105,7 @@ def test_a_dry_run_says_the_least_difference_it_can_see(suite: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ("power", 2, "the following arguments are required: DIFFERENCE"),
+        ("power", 2, "missing: DIFFERENCE"),
         ("power much", 2, "'much' is not a number, such as 0.05"),
         ("power 5", 1, "5 points of a hundred are 0.05"),
         ("power 0", 1, "difference is 0.0; give a number"),

@@ -195,7 +195,7 @@ def test_a_replay_needs_a_recording(cli: Cli, taped: Path, tmp_path: Path) -> No
     ended = cli("run", taped, "--replay", "nothing", code=1)
     assert "there is no recording in nothing; make one with --record nothing" in ended.err
     ended = cli("run", taped, "--replay", "tape", "--record", "other", code=1)
-    assert "a replay asks nobody" in ended.err
+    assert "a replay asks no model" in ended.err
     assert not (tmp_path / "runs").exists()
 
 

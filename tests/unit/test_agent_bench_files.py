@@ -229,7 +229,10 @@ def test_the_front_door_knows_dialogues_by_what_is_in_them(tmp_path: Path) -> No
     [
         ('objective = "x"\nknowlege = "y"', r"case.toml:2: unknown key 'knowlege'; did you mean"),
         ('objective = "x"\ndatasets = "none"', r"case.toml:2: key 'datasets': .* is not a folder"),
-        ('objective = "x"\nshards = ["a"]\nreference = "r"', "nobody has a reference"),
+        (
+            'objective = "x"\nshards = ["a"]\nreference = "r"',
+            "a dialogue with shards has no reference",
+        ),
         ('objective = "x"\nmax_turns = 0', "max_turns"),
         ('objective = "x"\n[evaluation]\nmetrics = "m.py"\ntruth = "t.csv"', "m.py is not a file"),
     ],

@@ -76,7 +76,7 @@ def test_a_name_that_is_not_there_is_refused_with_what_is() -> None:
     told = refusal(market(OLLAMA, None, {}), "gpt-4")
     assert "no model 'gpt-4' is there" in told
     assert "ollama/phi3:mini" in told
-    assert "names nobody" in refusal(market(OLLAMA, None, {}), " , ")
+    assert "matches no model" in refusal(market(OLLAMA, None, {}), " , ")
 
 
 def test_a_category_runs_those_of_it_that_are_there(tmp_path: Path) -> None:

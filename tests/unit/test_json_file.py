@@ -53,7 +53,7 @@ def test_a_key_that_stands_twice_is_refused_with_both_lines(
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
         read(path)
-    what = f"key '{key}' stands here a second time, after line 2"
+    what = f"key '{key}' is repeated here; it was first on line 2"
     assert str(caught.value) == f"{path}:4: {what}"
 
 
@@ -63,10 +63,10 @@ def test_all_keys_that_stand_twice_are_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_json(path)
     assert str(caught.value).split("\n") == [
-        f"{path}:5: key 'a' stands here a second time, after line 1",
-        f"{path}:2: key 'a.b' stands here a second time, after line 1",
-        f"{path}:3: key 'a.b' stands here a second time, after line 2",
-        f"{path}:4: key 'c[0].d' stands here a second time, after line 4",
+        f"{path}:5: key 'a' is repeated here; it was first on line 1",
+        f"{path}:2: key 'a.b' is repeated here; it was first on line 1",
+        f"{path}:3: key 'a.b' is repeated here; it was first on line 2",
+        f"{path}:4: key 'c[0].d' is repeated here; it was first on line 4",
     ]
 
 
@@ -75,7 +75,7 @@ def test_the_same_key_in_two_objects_is_fine_and_so_is_an_escaped_one(tmp_path: 
     path.write_text('{"a": {"a": {"b": 1}}, "b": [{"b": 1}, {"b": 2}], "c\\u0061": 1}')
     assert read_json(path)[0] == json.loads(path.read_text())
     path.write_text('{"a": 1, "\\u0061": 2}')
-    with pytest.raises(UsageError, match="key 'a' stands here a second time"):
+    with pytest.raises(UsageError, match="key 'a' is repeated here"):
         read_json(path)
 
 

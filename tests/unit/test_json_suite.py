@@ -129,8 +129,8 @@ def test_a_wrong_test_is_refused_with_its_name_and_the_key(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"tests": []}', r"suite\.json:1: there are no tests to run; write one at least"),
-        ("", r"suite\.json:1: not valid JSON"),
+        ('{"tests": []}', r"suite\.json:1: there are no tests to run; add at least one"),
+        ("", r"suite\.json is empty; it must hold JSON"),
         ('{"tests": [\n{"id": "a",}\n]}', r"suite\.json:2: not valid JSON"),
         ("[]", r"a JSON object is expected"),
         ("{}", r"suite.json: `tests` is missing"),

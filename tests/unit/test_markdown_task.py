@@ -340,7 +340,7 @@ def test_settings_of_a_run_apply_to_it_as_to_any_other(tmp_path: Path) -> None:
         ("---\nid: x\n---\n", "is empty"),
         ("---\nid: x\n# Task\n", ":1: the front matter that begins here"),
         ("---\nid: x\ntime: 3\n---\n# Task\n", ":3: unknown key 'time'; did you mean 'time_s'?"),
-        ("---\nid: x\nid: y\n---\n# Task\n", ":3: key 'id' stands here a second time"),
+        ("---\nid: x\nid: y\n---\n# Task\n", ":3: key 'id' is repeated here"),
         ("---\n- a\n---\n# Task\n", "such as `category:`"),
         ("---\nrepo: {url: x}\n---\n# Task\n", ":2: key 'repo': a repository needs its `commit`"),
     ],

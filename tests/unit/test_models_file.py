@@ -141,7 +141,7 @@ models:
         ("models:\n  - provider: openai\n", ":2: key 'models[0]': "),
         (
             "models:\n  - name: a\n    name: b\n",
-            ":3: key 'models[0].name' stands here a second time, after line 2",
+            ":3: key 'models[0].name' is repeated here; it was first on line 2",
         ),
         (
             "models:\n  - name: [a\n",
@@ -178,8 +178,8 @@ def test_a_mistake_names_the_line_and_the_key(tmp_path: Path, text: str, message
 
 def test_all_keys_that_stand_twice_are_told(tmp_path: Path) -> None:
     first, second = mistake(tmp_path, "models:\n  - name: a\n    name: b\nmodels: []\n").split("\n")
-    assert first == ":3: key 'models[0].name' stands here a second time, after line 2"
-    assert second.endswith(":4: key 'models' stands here a second time, after line 1")
+    assert first == ":3: key 'models[0].name' is repeated here; it was first on line 2"
+    assert second.endswith(":4: key 'models' is repeated here; it was first on line 1")
 
 
 def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:

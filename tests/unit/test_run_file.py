@@ -259,7 +259,7 @@ def test_the_schema_is_one_and_knows_every_key() -> None:
         ('objectve = "x"\n', r"run\.toml:1: unknown key 'objectve'; did you mean 'objective'\?"),
         ("\n[benchmrk]\nx = 1\n", r"run\.toml:2: unknown key 'benchmrk'; .*'benchmark'"),
         ('[[tasks]]\nprepard_dir = "x"\nmodel = "y"\n', r"run\.toml:2: .*'prepared_dir'"),
-        ('name = "x"\n', r"run\.toml: it names nothing to run; write `suites` or \[\[tasks\]\]"),
+        ('name = "x"\n', r"run\.toml: it has nothing to run; add `suites` or \[\[tasks\]\]"),
         ('models = ["a/b"]\n[[tasks]]\nid = "a"\nprompt = "p"\n', r"run\.toml:1: model 'a/b': no"),
         ('agents = ["a"]\n[[tasks]]\nid = "a"\nprompt = "p"\n', r"run\.toml:1: no agent is called"),
         (
@@ -305,7 +305,7 @@ def test_a_role_that_was_probably_misspelt_is_told(tmp_path: Path, text: str, me
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('name = "x"\n', r"run\.toml: it names nothing to run"),
+        ('name = "x"\n', r"run\.toml: it has nothing to run"),
         ('prices = "gone.toml"\n[[tasks]]\nid = "a"\nprompt = "p"\n', r"gone\.toml cannot be read"),
         (
             'sandbox = "dokcer"\n[[tasks]]\nid = "a"\nprompt = "p"\n',

@@ -312,7 +312,7 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     assert "T/tests: a check.sh is needed" in wrong(folder, '[tests]\nrunner = "script"')
     assert "no test_*.py is there for pytest" in wrong(folder, '[tests]\nrunner = "pytest"')
     (folder / "instruction.md").write_text("  \n")
-    assert wrong(folder, "").startswith("T/instruction.md is empty; write there what the agent")
+    assert wrong(folder, "").startswith("T/instruction.md is empty; write the agent's instructions")
     (folder / "instruction.md").write_bytes(b"\xff\xfe")
     assert wrong(folder, "").startswith("T/instruction.md is not UTF-8 text")
     (folder / "instruction.md").unlink()

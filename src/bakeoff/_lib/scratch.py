@@ -25,7 +25,7 @@ def base() -> Path:
     found = path.lstat()
     # in a temp folder that all users share, somebody else may have put it there first
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{path} is not a folder of this user; take it away, or set TMPDIR")
+        raise PermissionError(f"{path} is not a folder of this user; remove it, or set TMPDIR")
     if stat.S_IMODE(found.st_mode) != _PRIVATE:
         path.chmod(_PRIVATE)
     return path

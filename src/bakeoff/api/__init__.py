@@ -192,7 +192,7 @@ def _adaptive(prepared: Prepared, options: Options) -> Prepared:
         return prepared
     if sum(1 for _ in prepared.plan.candidates) < 2:
         raise UsageError(
-            "an adaptive run ends when its candidates are told apart, and there is only one: "
+            "an adaptive run ends when it is clear which candidate is better, and there is only one: "
             "name another model or agent"
         )
     return replace(
@@ -232,7 +232,9 @@ def _planned(given: Given | None, options: Options) -> Prepared:
     if given is None:
         resume = options.get("resume")
         if not resume:
-            raise UsageError("nothing to run: give a suite, a run file, or a run to resume")
+            raise UsageError(
+                "nothing to run: name a suite, a run file, or a run to resume (--resume)"
+            )
         again = prepared_again(resume, Path(options.get("output", DEFAULT_OUTPUT)))
         again = replace(again, plan=_part(again.plan, options))
         return replace(again, brief=replace(again.brief, parallel=options.get("parallel")))

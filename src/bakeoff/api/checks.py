@@ -17,6 +17,7 @@ from bakeoff.config.problems import Problems
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Plan
 from bakeoff.core.task import Task
 from bakeoff.reports.in_words import counted
 
@@ -54,6 +55,15 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
         _check_scorers(task, parts, roles, problems)
     problems.raise_any()
     return _lines(source, prepared.brief, trials=len(plan), without_models=without_models)
+
+
+def check_scorers(plan: Plan) -> None:
+    """Raise where a scorer of *plan* could not judge its task, as a run would before it starts."""
+    parts, problems = Parts(redactor=Redactor(), environ=_AnyEnviron()), Problems()
+    for task in plan.tasks:
+        if not task.trouble:
+            _check_scorers(task, parts, plan.conditions.roles, problems)
+    problems.raise_any()
 
 
 class _AnyEnviron(dict[str, str]):

@@ -22,7 +22,7 @@ COMMANDS = {
     "eval": "score the stored answers of a run again",
     "init": "write a run file, a suite and a scorer to start from",
     "validate": "check a run file or a suite without running it; prove coding tasks",
-    "clean": "take away what runs that died left behind",
+    "clean": "remove what crashed runs left behind",
     "schema": "print the JSON Schema of a kind of file, for editors",
 }
 

@@ -31,29 +31,29 @@ def parser(home: Path = HOME, program: str = "bakeoff batch") -> ArgumentParser:
                    help=f"where batches are kept (default: {home / 'results'})")  # fmt: skip
     p.add_argument("--parallel", action="store_true", help="run models at the same time")
     p.add_argument("--max-parallel", type=count, metavar="N",
-                   help="at most so many of them (default: max_parallel of the config, else 4)")  # fmt: skip
+                   help="at most N of them (default: max_parallel of the config, else 4)")  # fmt: skip
     p.add_argument("--timeout", type=_seconds, metavar="TIMEOUT",
-                   help="most seconds for a model (default: 1800)")  # fmt: skip
+                   help="time limit for each model, in seconds (default: 1800)")  # fmt: skip
     p.add_argument("--resume", metavar="RESUME",
-                   help="the id of a batch to go on with, or its folder")  # fmt: skip
+                   help="the id of a batch to resume, or its folder")  # fmt: skip
     p.add_argument("-a", "--agent", metavar="AGENT",
-                   help="who works with the model: shell, codex, continue, ... (default: shell)")  # fmt: skip
+                   help="the agent that works with the model: shell, codex, continue, ... (default: shell)")  # fmt: skip
     p.add_argument("--rollouts", type=count, metavar="N",
-                   help="how often each model does it (default: 1)")  # fmt: skip
+                   help="how often each model does the task (default: 1)")  # fmt: skip
     p.add_argument("--config", type=Path, metavar="FILE",
                    help=f"models, categories and settings (default: {home / CONFIG}, if it is there)")  # fmt: skip
     p.add_argument("--judge", metavar="MODEL",
-                   help="who judges by the success criteria where the task has no check")  # fmt: skip
+                   help="the model that judges by the success criteria if the task has no check")  # fmt: skip
     p.add_argument("--instructor", metavar="MODEL",
-                   help="who steps in for the person where an agent asks or stops too early")  # fmt: skip
+                   help="the model that replies for the user when an agent asks or stops too early")  # fmt: skip
     p.add_argument("--interventions", type=count, metavar="N",
-                   help="how often the instructor may step in (default: 3, if there is one)")  # fmt: skip
+                   help="how often the instructor may reply (default: 3, if there is one)")  # fmt: skip
     p.add_argument("--sandbox", metavar="NAME",
                    help="where commands run: bubblewrap, docker, podman, local, modal")  # fmt: skip
     p.add_argument("--env-file", type=Path, metavar="FILE",
-                   help="variables the shell does not set (default: .env, if there is one)")  # fmt: skip
+                   help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
     p.add_argument("--dry-run", action="store_true",
-                   help="print what would be run and what it may cost, and stop")  # fmt: skip
+                   help="print the plan and an estimate of its cost, and run nothing")  # fmt: skip
     add_json(p)
     return p
 

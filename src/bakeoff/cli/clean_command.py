@@ -9,8 +9,8 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     return new_parser(
         "clean",
-        "Take away what runs that died left behind: processes, containers, cgroups, folders.\n"
-        "What belongs to a run that is still alive stays, and so do the runs themselves.",
+        "Remove what crashed runs left behind: processes, containers, cgroups, folders.\n"
+        "What belongs to a running run is kept, and so are the runs themselves.",
     )
 
 
@@ -21,6 +21,6 @@ def main(_: Namespace) -> int:
     from bakeoff.api.site import clean
 
     lines = run_sync(clean())
-    for line in lines or ["there is nothing to take away"]:
+    for line in lines or ["there is nothing to remove"]:
         print(for_terminal(line))
     return 0

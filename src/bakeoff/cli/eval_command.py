@@ -10,8 +10,8 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser(
         "eval",
-        "Score the stored answers of a run again; no candidate is asked.\n"
-        "The new verdicts count all at once or, where this is stopped on the way, not at all.",
+        "Score the stored answers of a run again, without asking any candidate.\n"
+        "The new scores are saved together at the end; if you stop it before, nothing changes.",
     )
     add_run(p)
     p.add_argument("--source", type=Path, metavar="FILE",

@@ -11,7 +11,9 @@ KINDS = ("runs", "tasks", "models", "agents", "scorers", "sandboxes")
 
 def parser() -> ArgumentParser:
     """Return what the command takes."""
-    p = new_parser("list", "List runs, or what can be named in one.")
+    p = new_parser(
+        "list", "List runs, or the tasks, models, agents, scorers or sandboxes that can be used."
+    )
     p.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
     p.add_argument(
         "source",

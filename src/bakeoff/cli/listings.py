@@ -80,7 +80,7 @@ def _model_rows(config: Path | None) -> list[Row]:
 
 def _task_rows(source: Path | None) -> list[Row]:
     if source is None:
-        raise UsageError("whose tasks? Write: bakeoff list tasks SUITE")
+        raise UsageError("tasks of what? Write: bakeoff list tasks SUITE")
     return [
         {
             "task": task.id,

@@ -7,34 +7,15 @@ from argparse import (
     _ArgumentGroup,
 )
 from pathlib import Path
-from typing import NoReturn
+
+from bakeoff._lib.argument_parser import ReadableParser
 
 ArgumentGroup = _ArgumentGroup  # argparse has no public name for what `add_argument_group` returns
-
-_UNKNOWN = "unrecognized arguments: "
-
-
-class _Parser(ArgumentParser):
-    """Tells a mistake in one line: what is wrong, what was probably meant, and where to look."""
-
-    def error(self, message: str) -> NoReturn:
-        from bakeoff._lib.suggest import did_you_mean
-        from bakeoff._lib.untrusted import for_terminal
-
-        _, unknown, words = message.partition(_UNKNOWN)
-        if unknown and words.startswith("--"):
-            option = words.split()[0].partition("=")[0]
-            long = [name for name in self._option_string_actions if name.startswith("--")]
-            hint = did_you_mean(option, long)
-            message = f"no option is called {option!r}; {hint}"
-        elif unknown:
-            message = f"unexpected argument: {words}"
-        self.exit(2, for_terminal(f"{self.prog}: error: {message} (see {self.prog} --help)\n"))
 
 
 def new_parser(name: str, description: str, *, examples: str | None = None) -> ArgumentParser:
     """Return a parser for one command."""
-    return _Parser(
+    return ReadableParser(
         prog=f"bakeoff {name}",
         description=description,
         epilog=None if examples is None else f"examples:\n{examples}",

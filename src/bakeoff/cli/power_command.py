@@ -31,9 +31,9 @@ def parser() -> ArgumentParser:
     p.usage = "bakeoff power DIFFERENCE [OPTION ...]"
     p.add_argument("difference", type=_number, metavar="DIFFERENCE",
                    help="of mean scores, which go from 0 to 1: 0.05 are five points of a hundred")  # fmt: skip
-    _add_pilot(p.add_argument_group("a run that was made"))
-    _add_plan(p.add_argument_group("the run that is planned"))
-    _add_assumed(p.add_argument_group("what is assumed where there is no run"))
+    _add_pilot(p.add_argument_group("measured in a run"))
+    _add_plan(p.add_argument_group("the planned run"))
+    _add_assumed(p.add_argument_group("assumptions without a run"))
     add_json(p)
     return p
 
@@ -47,15 +47,15 @@ def _add_pilot(p: ArgumentGroup) -> None:
 
 
 def _add_plan(p: ArgumentGroup) -> None:
-    p.add_argument("--rollouts", type=count, metavar="N", help="also tell it for N rollouts")
+    p.add_argument("--rollouts", type=count, metavar="N", help="also for N rollouts")
     p.add_argument("--tasks", type=count, metavar="N",
-                   help="the tasks at hand (default: those of the run)")  # fmt: skip
+                   help="how many tasks there are (default: those of the run)")  # fmt: skip
     p.add_argument("--candidates", type=count, metavar="N",
                    help="how many are compared, every two of them (default: those of the run, or 2)")  # fmt: skip
     p.add_argument("--alpha", type=_number, metavar="A",
-                   help="the chance to be fooled where there is no difference (default: 0.05)")  # fmt: skip
+                   help="the chance of a false alarm when there is no difference (default: 0.05)")  # fmt: skip
     p.add_argument("--power", type=_number, metavar="P",
-                   help="the chance to see the difference if it is there (default: 0.8)")  # fmt: skip
+                   help="the chance to detect the difference if it is real (default: 0.8)")  # fmt: skip
 
 
 def _add_assumed(p: ArgumentGroup) -> None:
@@ -64,7 +64,7 @@ def _add_assumed(p: ArgumentGroup) -> None:
                    help="how much of the variance of scores is chance between rollouts "
                    "(default: two thirds)")  # fmt: skip
     p.add_argument("--correlation", type=_number, metavar="R",
-                   help="how far the two find the same tasks hard (default: 0.5)")  # fmt: skip
+                   help="how strongly the two agree on which tasks are hard (default: 0.5)")  # fmt: skip
 
 
 def main(args: Namespace) -> int:

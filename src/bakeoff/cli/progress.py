@@ -43,6 +43,7 @@ class Progress:
     cap: Cap = NO_CAP
     billed: Bill = NO_BILL
     adaptive: bool = False
+    rescoring: bool = False  # stored answers are scored again; nothing is generated
     over: bool = False
     began: float = field(default_factory=monotonic)
     turns: dict[str, int] = field(default_factory=dict)  # of the conversations that are going on
@@ -70,7 +71,8 @@ class Progress:
         self.cap, self.billed, self.adaptive = event.cap, event.billed, event.adaptive
         self.began = monotonic()
         before = f", {self.before:,} already done" if self.before else ""
-        told = f"run {event.run_id}: {counted(self.planned, 'trial')}{before}"
+        what = "scoring again" if self.rescoring else "run"
+        told = f"{what} {event.run_id}: {counted(self.planned, 'trial')}{before}"
         return Line(told, Weight.HEADING)
 
     def _heard(self, event: TrialOutput) -> None:
@@ -125,7 +127,7 @@ class Progress:
         if self.turns:
             first, last = min(self.turns.values()), max(self.turns.values())
             parts.append(f"at turn {first}" if first == last else f"at turns {first} to {last}")
-        if self.output_tokens:
+        if self.output_tokens and not self.rescoring:
             parts.append(f"{self.output_tokens / self.elapsed_s:.0f} tok/s")
         if self.checked:
             parts.append(f"{self.passed} of {self.checked} passed")

@@ -16,7 +16,7 @@ def parser() -> ArgumentParser:
     p = new_parser(
         "report",
         "Write a report of a run: one HTML file that needs nothing else, or other forms.\n"
-        "It prints the path of each file. A run that is not over is reported as far as it is.",
+        "It prints the path of each file. An unfinished run is reported as far as it got.",
         examples=_EXAMPLES,
     )
     add_run(p)

@@ -35,17 +35,17 @@ def parser() -> ArgumentParser:
     p = new_parser(
         "run",
         "Run SOURCE: a JSON suite, a run file in TOML, a task in Markdown, a task folder, or a folder\n"
-        "of those. With --resume only what is missing is run, and SOURCE may be left out.",
+        "of those. With --resume only the missing trials are run, and SOURCE can be omitted.",
         examples=_EXAMPLES,
     )
     p.usage = "bakeoff run [SOURCE] [OPTION ...]"
     p.add_argument("source", nargs="?", type=Path, metavar="SOURCE",
                    help="a .json, .toml or .md file, or a folder")  # fmt: skip
-    _add_who(p.add_argument_group("who is asked"))
-    _add_what(p.add_argument_group("what is asked"))
-    _add_how(p.add_argument_group("how"))
-    _add_spending(p.add_argument_group("what it may spend"))
-    _add_tapes(p.add_argument_group("answers that are kept"))
+    _add_who(p.add_argument_group("models and agents"))
+    _add_what(p.add_argument_group("tasks"))
+    _add_how(p.add_argument_group("execution"))
+    _add_spending(p.add_argument_group("budget"))
+    _add_tapes(p.add_argument_group("recorded answers"))
     return p
 
 
@@ -55,26 +55,26 @@ def _add_who(p: ArgumentGroup) -> None:
     p.add_argument("--base-url", metavar="URL",
                    help="where the models are: http://host:port/v1, or a full URL")  # fmt: skip
     p.add_argument("-a", "--agent", action="append", default=[], dest="agents", metavar="A",
-                   help="who solves the tasks with the model (default: nobody, the bare model; shell "
-                   "where there are files); may be repeated")  # fmt: skip
+                   help="the agent that solves the tasks with the model (default: none, the bare model; "
+                   "shell for tasks with files); may be repeated")  # fmt: skip
     p.add_argument("--agents", type=Path, metavar="PATH", dest="agent_config",
-                   help="of an agent benchmark: an agent's TOML, or a folder of them")  # fmt: skip
+                   help="for an agent benchmark: an agent's TOML file, or a folder of them")  # fmt: skip
     p.add_argument("--env-file", type=Path, metavar="FILE",
-                   help="keys that the shell does not set (default: .env, if there is one)")  # fmt: skip
+                   help="API keys that are not set in the shell (default: .env, if it exists)")  # fmt: skip
 
 
 def _add_what(p: ArgumentGroup) -> None:
     p.add_argument("--rollouts", type=count, metavar="N",
                    help="independent repetitions of each task (default: 1)")  # fmt: skip
     p.add_argument("--adaptive", action="store_true",
-                   help="end when it is sure which candidate is better")  # fmt: skip
+                   help="stop as soon as it is certain which candidate is better")  # fmt: skip
     p.add_argument("--precision", type=difference, metavar="D",
-                   help="or when their difference is known to within D, such as 0.05")  # fmt: skip
+                   help="also stop when their difference is known to within D, such as 0.05")  # fmt: skip
     p.add_argument("--category", action="append", default=[], dest="categories", metavar="C",
                    help="only this category; may be repeated")  # fmt: skip
     p.add_argument("--test", action="append", default=[], dest="tests", metavar="ID",
                    help="only this test (* and ? work); may be repeated")  # fmt: skip
-    p.add_argument("--limit", type=count, metavar="N", help="at most so many tests")
+    p.add_argument("--limit", type=count, metavar="N", help="run at most N tests")
     p.add_argument("--set", action="append", default=[], type=setting, dest="overrides",
                    metavar="KEY=VALUE",
                    help="override a key of the run file, such as limits.time_s=30")  # fmt: skip
@@ -82,36 +82,36 @@ def _add_what(p: ArgumentGroup) -> None:
 
 def _add_how(p: ArgumentGroup) -> None:
     p.add_argument("--dry-run", action="store_true",
-                   help="print the plan and what it may cost, and stop")  # fmt: skip
+                   help="print the plan and an estimate of its cost, and run nothing")  # fmt: skip
     p.add_argument("--resume", metavar="RUN",
-                   help="go on with a run: an id, the start of one, a folder, or `latest`")  # fmt: skip
+                   help="resume a run: an id, the start of one, a folder, or `latest`")  # fmt: skip
     p.add_argument("--only", action="store_true",
                    help="with --resume: run just the tests, models and rollouts that are named here, "
                    "and keep the rest of the run")  # fmt: skip
     p.add_argument("--parallel", type=count, metavar="N", help="trials at once (default: 8)")
     p.add_argument("--sandbox", metavar="NAME",
                    help="where commands run: bubblewrap, docker, podman, local, modal "
-                   "(default: the best there is that isolates)")  # fmt: skip
+                   "(default: the best isolating one that works here)")  # fmt: skip
     add_output(p)
     add_json(p)
 
 
 def _add_spending(p: ArgumentGroup) -> None:
     p.add_argument("--max-cost", type=dollars, metavar="USD",
-                   help="stop before the run costs more, with roles, retries and failed attempts")  # fmt: skip
+                   help="stop before the run costs more, including roles, retries and failed attempts")  # fmt: skip
     p.add_argument("--max-tokens", type=count, metavar="N",
-                   help="stop before it takes more tokens, in and out")  # fmt: skip
+                   help="stop before it uses more tokens, input and output")  # fmt: skip
     p.add_argument("--prices", type=Path, metavar="FILE",
-                   help="your own prices, in TOML; they win over the packaged ones")  # fmt: skip
+                   help="your own prices, in TOML; they override the built-in ones")  # fmt: skip
 
 
 def _add_tapes(p: ArgumentGroup) -> None:
     p.add_argument("--record", type=Path, metavar="DIR",
-                   help="keep every exchange with a model in DIR")  # fmt: skip
+                   help="save every exchange with a model in DIR")  # fmt: skip
     p.add_argument("--replay", type=Path, metavar="DIR",
-                   help="take every answer from a recording; nobody is asked")  # fmt: skip
+                   help="take every answer from a recording; no model is asked")  # fmt: skip
     p.add_argument("--cache", type=Path, metavar="DIR",
-                   help="reuse answers kept in DIR, and keep new ones there")  # fmt: skip
+                   help="reuse answers saved in DIR, and save new ones there")  # fmt: skip
 
 
 def main(args: Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import cast
 
 from bakeoff import api
 from bakeoff._lib.untrusted import for_terminal
+from bakeoff.api.checks import check_scorers
 from bakeoff.api.executing import ends_when
 from bakeoff.api.interrupting import interruptible
 from bakeoff.api.loop import new_event_loop
@@ -39,7 +40,9 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
     """Print what would be run."""
     if source is None:
         raise UsageError("--dry-run needs a suite or a run file")
-    return show_plan(api.plan(source, **_options(options)), as_json=as_json)
+    prepared = api.plan(source, **_options(options))
+    check_scorers(prepared.plan)
+    return show_plan(prepared, as_json=as_json)
 
 
 def show_plan(
@@ -122,7 +125,7 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
         _print_resume(seen.run_id)
         return EXIT_INTERRUPTED
     hint = (
-        f"some trials faulted; when the cause is mended, try those again with: "
+        f"some trials faulted; once that is fixed, run those again with: "
         f"{_resume_command(finished.id)}"
     )
     return _print_result(finished, as_json=as_json, fault_hint=hint)
@@ -132,7 +135,7 @@ def score_again(
     run: str, source: Path | None, options: Mapping[str, object], *, as_json: bool
 ) -> int:
     """Score the stored answers of a run again; return the exit code."""
-    view = _view()
+    view = _view(Progress(rescoring=True))
     stop = Stop()
 
     async def work() -> api.Run:
@@ -148,8 +151,9 @@ def score_again(
     return _print_result(finished, as_json=as_json)
 
 
-def _view() -> LiveView | PlainLines:
-    return LiveView(Progress()) if sys.stderr.isatty() else PlainLines(Progress())
+def _view(progress: Progress | None = None) -> LiveView | PlainLines:
+    progress = progress or Progress()
+    return LiveView(progress) if sys.stderr.isatty() else PlainLines(progress)
 
 
 def _print_result(

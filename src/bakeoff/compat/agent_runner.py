@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 
+from bakeoff._lib.argument_parser import ReadableParser
 from bakeoff._lib.standard_streams import run_as_process
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -34,7 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: Namespace) -> int:
     from bakeoff.compat.agent_runner_session import Session
+    from bakeoff.core.errors import UsageError
 
+    if not args.base_config.exists():
+        raise UsageError(
+            f"{args.base_config} cannot be read: there is no such file; name the base file with "
+            "--base_config, or copy sample_base_config.toml to base_config.toml and change it"
+        )
     return Session(
         base_config=args.base_config,
         agent_config=args.agent_config,
@@ -46,7 +53,7 @@ def _run(args: Namespace) -> int:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = ReadableParser(
         prog="runner.py",
         description=_ABOUT,
         formatter_class=RawDescriptionHelpFormatter,
@@ -57,13 +64,13 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--agent_config", type=Path, metavar="PATH",
                         help="an agent's TOML, or a folder of them (default: agent_configs/)")  # fmt: skip
     parser.add_argument("--log_level", "-l", type=str.upper, choices=LEVELS, default="INFO",
-                        metavar="LEVEL", help=f"how much is told: {', '.join(LEVELS)} (default: INFO)")  # fmt: skip
+                        metavar="LEVEL", help=f"how much is logged: {', '.join(LEVELS)} (default: INFO)")  # fmt: skip
     parser.add_argument("--resume", nargs="?", const="latest", metavar="RUN",
-                        help="go on with a run that was cut off: its name, or the newest")  # fmt: skip
+                        help="resume a run that was interrupted: its name, or the newest")  # fmt: skip
     parser.add_argument("--sandbox", metavar="NAME",
                         help="where code runs: bubblewrap, docker, podman, local, modal")  # fmt: skip
     parser.add_argument("--env_file", type=Path, metavar="FILE",
-                        help="variables the shell does not set (default: .env, if there is one)")  # fmt: skip
+                        help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
     return parser
 
 

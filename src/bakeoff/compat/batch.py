@@ -261,7 +261,7 @@ def _without(there: Market, roles: Mapping[str, ModelSpec], wanted: Wanted) -> M
     busy = {spec.full_name for spec in roles.values()}
     offers = tuple(offer for offer in there.offers if offer.spec.full_name not in busy)
     if not offers:
-        raise UsageError("nobody is left to compete: the only model there judges or helps")
+        raise UsageError("no model is left to compare: the only one is the judge or the instructor")
     return replace(there, offers=offers)
 
 

@@ -160,7 +160,7 @@ def choose(there: Market, wanted: str) -> Choice:
     """Return the models that *wanted* means: `all`, or names and categories between commas."""
     entries = [entry.strip() for entry in wanted.split(",") if entry.strip()]
     if not entries:
-        raise UsageError(f"--models {wanted!r} names nobody: write names, a category, or `all`")
+        raise UsageError(f"--models {wanted!r} matches no model: write names, a category, or `all`")
     chosen: dict[object, Offer] = {}
     notices: list[str] = []
     for entry in entries:

@@ -78,7 +78,7 @@ def refuse_what_differs(
     if lines:
         told = "\n  ".join(lines)
         raise UsageError(
-            f"{batch.id} cannot be gone on with, since one report would mix what is not the same:\n"
+            f"{batch.id} cannot be resumed, since one report would mix results that differ in:\n"
             f"  {told}\nPut it back as it was, or start a new batch"
         )
 

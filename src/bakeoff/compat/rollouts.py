@@ -8,6 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from collections.abc import Sequence
 from pathlib import Path
 
+from bakeoff._lib.argument_parser import ReadableParser
 from bakeoff._lib.standard_streams import run_as_process
 
 _ABOUT = """\
@@ -77,7 +78,7 @@ def _eval(args: Namespace) -> int:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = ReadableParser(
         prog="eval_rollouts.py",
         description=_ABOUT,
         formatter_class=RawDescriptionHelpFormatter,
@@ -90,7 +91,7 @@ def _parser() -> ArgumentParser:
                      help="run what is missing of a rollout: a stamp, a folder, or the newest")  # fmt: skip
     run.add_argument("--parallel", type=_count, metavar="N", help="rollouts at once")
     run.add_argument("--env-file", type=Path, metavar="FILE",
-                     help="variables the shell does not set (default: .env, if there is one)")  # fmt: skip
+                     help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
     run.set_defaults(command=_run)
     for name, command, what in (
         ("summarize", _summarize, "print what is known of a rollout"),

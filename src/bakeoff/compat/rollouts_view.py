@@ -301,4 +301,6 @@ def _ids_before(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}; take it away to number anew") from error
+        raise UsageError(
+            f"{path} cannot be read: {error}; delete it to number the runs again"
+        ) from error

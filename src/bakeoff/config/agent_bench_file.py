@@ -103,3 +103,8 @@ class Baseline(msgspec.Struct, kw_only=True):
 def is_agent_bench(data: Mapping[str, Json]) -> bool:
     """Whether the tables of a TOML file are those of an agent benchmark."""
     return isinstance(data.get("benchmark"), Mapping)
+
+
+def is_agent_file(data: Mapping[str, Json]) -> bool:
+    """Whether a TOML file describes one agent of an agent benchmark."""
+    return "model" in data and set(data) <= set(AgentFile.__struct_fields__)

@@ -29,6 +29,8 @@ def read_json(path: Path) -> tuple[Json, Source]:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if not data.strip():
+        raise UsageError(f"{path} is empty; it must hold JSON, such as {{}}")
     try:
         value: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -48,7 +50,7 @@ def _refuse_repeated_keys(path: Path, data: bytes) -> None:
         raise UsageError(
             all_of(
                 [
-                    f"{path}:{line}: key {dotted(key)!r} stands here a second time, after line {before}"
+                    f"{path}:{line}: key {dotted(key)!r} is repeated here; it was first on line {before}"
                     for key, line, before in repeated_keys(text)
                 ]
             )

@@ -62,7 +62,7 @@ def read_markdown_file(path: Path) -> MarkdownTask:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
     front, text = _parted(whole, path)
     if not text.strip():
-        raise UsageError(f"{path} is empty; write there what the agent is told")
+        raise UsageError(f"{path} is empty; write the agent's instructions into it")
     if front is None:
         return _understood(text, None, _nowhere)
     settings, line_of = parse_yaml(front.encode(), source=str(path), before=1, such_as="category")

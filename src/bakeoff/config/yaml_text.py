@@ -92,8 +92,8 @@ class _Lines:
             raise UsageError(f"{self._source}:{line}: write the key {str(key.value)!r} in quotes")
         if here in self.found and not merged:
             raise UsageError(
-                f"{self._source}:{line}: key {dotted(here)!r} stands here a second time, "
-                f"after line {self.found[here]}"
+                f"{self._source}:{line}: key {dotted(here)!r} is repeated here; it was "
+                f"first on line {self.found[here]}"
             )
         self.found[here] = line
 

@@ -66,7 +66,7 @@ def open_tapes(folders: Folders, redactor: Redactor, stop: Stop) -> Tapes:
     """Return the tapes that were asked for."""
     if folders.replay and (folders.record or folders.cache):
         raise UsageError(
-            "a replay asks nobody: there is nothing to record or to cache; "
+            "a replay asks no model: there is nothing to record or to cache; "
             "leave --record and --cache out"
         )
     recording = Recording(folders.replay, redactor) if folders.replay else None

@@ -23,7 +23,7 @@ class Selection:
 def select(tasks: Sequence[Task], selection: Selection) -> tuple[Task, ...]:
     """Return the selected tasks in their order; a name that matches nothing is an error."""
     if not tasks:
-        raise UsageError("there are no tests to run: write at least one")
+        raise UsageError("there are no tests to run: add at least one")
     known = {t.category for t in tasks if t.category}
     for category in selection.categories:
         if category not in known:
@@ -40,7 +40,7 @@ def select(tasks: Sequence[Task], selection: Selection) -> tuple[Task, ...]:
             raise UsageError(f"limit must be 1 or more, not {selection.limit}")
         chosen = chosen[: selection.limit]
     if not chosen:
-        raise UsageError("the selection leaves no test: loosen --category or --test")
+        raise UsageError("no test matches all of --category and --test; change one of them")
     return tuple(chosen)
 
 

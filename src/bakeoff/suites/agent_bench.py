@@ -13,6 +13,7 @@ from bakeoff.config.agent_bench_file import (
     AgentFile,
     BaseFile,
     SeatTable,
+    is_agent_file,
 )
 from bakeoff.config.convert import KeyPath, convert
 from bakeoff.config.entries import endpoint_limits
@@ -156,6 +157,11 @@ def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], 
 
 def _read_base(path: Path, overrides: Mapping[str, str]) -> tuple[BaseFile, Source]:
     data, text = read_toml(path)
+    if is_agent_file(data):
+        raise UsageError(
+            f"{path}: this is an agent, not a base file: name the base file with --base_config and "
+            "this one with --agent_config"
+        )
     base = convert(data, BaseFile, source=str(path), line_of=partial(line_of, text))
     if overrides:
         changed = with_overrides(data, overrides)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bakeoff._lib.suggest import near
-from bakeoff.config.agent_bench_file import AgentFile, is_agent_bench
+from bakeoff.config.agent_bench_file import is_agent_bench, is_agent_file
 from bakeoff.config.dialogue_file import is_dialogue
 from bakeoff.config.run_file import RunFile
 from bakeoff.config.toml_file import line_of, read_toml
@@ -30,7 +30,7 @@ def read_toml_by_content(path: Path, overrides: Mapping[str, str] | None = None)
 
 def _refuse_what_is_no_run(path: Path, data: Mapping[str, Json], text: str) -> None:
     """Raise where a file is of another kind, which its unknown keys would not tell."""
-    if "model" in data and "tasks" not in data and set(data) <= set(AgentFile.__struct_fields__):
+    if is_agent_file(data):
         raise UsageError(
             f"{path}: this is an agent of an agent benchmark; run it with the base file: "
             f"bakeoff run BASE.toml --agents {path}"

@@ -143,7 +143,9 @@ class _Case:
     def _dialogue(self) -> Dialogue:
         case = self._case
         if case.shards and (case.reference or case.supervision):
-            raise self._wrong("shards", "with shards nobody has a reference; leave one of them out")
+            raise self._wrong(
+                "shards", "a dialogue with shards has no reference; leave one of them out"
+            )
         return Dialogue(
             objective=case.objective.strip(),
             knowledge=case.knowledge.strip(),

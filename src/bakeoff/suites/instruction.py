@@ -14,10 +14,10 @@ def read_instruction(folder: Path) -> str:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(
-            f"{file} cannot be read: {error.strerror}; write there what the agent is told"
+            f"{file} cannot be read: {error.strerror}; write the agent's instructions into it"
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} is not UTF-8 text (byte {error.start})") from error
     if not text.strip():
-        raise UsageError(f"{file} is empty; write there what the agent is told")
+        raise UsageError(f"{file} is empty; write the agent's instructions into it")
     return text

@@ -74,7 +74,7 @@ def read_suite(path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET
     files = read_suite_files(path, beside=beside, scoring=scoring)
     if not files.brief.tasks:
         where = shown(Place(file=str(path), key=("tests",)))
-        raise UsageError(f"{where}: there are no tests to run; write one at least into `tests`")
+        raise UsageError(f"{where}: there are no tests to run; add at least one to `tests`")
     return with_metadata(files.brief, files.metadata)
 
 

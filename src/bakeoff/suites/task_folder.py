@@ -58,8 +58,12 @@ def _task_folders(path: Path) -> list[Path]:
         if not folder.name.startswith((".", "_")) and is_task_folder(folder)
     ]
     if not folders:
+        files = (
+            sorted(path.glob("*.toml")) + sorted(path.glob("*.json")) + sorted(path.glob("*.md"))
+        )
+        hint = f"; to run a file that is in it, name the file: {files[0]}" if files else ""
         raise UsageError(
-            f"{path}: no task is in this folder; a task is a folder with an {INSTRUCTION}"
+            f"{path}: no task is in this folder; a task is a folder with an {INSTRUCTION}{hint}"
         )
     return folders
 

@@ -1,0 +1,55 @@
+"""An argument parser that answers a mistake in one line."""
+
+import re
+from argparse import ArgumentParser
+from typing import NoReturn
+
+_UNKNOWN = "unrecognized arguments: "
+_MISSING = "the following arguments are required: "
+_CHOICE = re.compile(r"argument (.+): invalid choice: ('[^']*') \(choose from (.*)\)", re.DOTALL)
+
+
+class ReadableParser(ArgumentParser):
+    """Says what is wrong, what was probably meant, and where to look."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the mistake and exit with 2."""
+        from bakeoff._lib.untrusted import for_terminal
+
+        text = for_terminal(f"{self.prog}: error: {self._in_words(message)}")
+        self.exit(2, f"{text} (see {self.prog} --help)\n")
+
+    def _in_words(self, message: str) -> str:
+        from bakeoff._lib.suggest import did_you_mean, near
+
+        _, unknown, words = message.partition(_UNKNOWN)
+        if unknown and words.startswith("--"):
+            option = words.split()[0].partition("=")[0]
+            return f"no option is called {option!r}; {did_you_mean(option, self._long_options())}"
+        if unknown:
+            return f"unexpected argument: {words}"
+        _, missing, names = message.partition(_MISSING)
+        if missing:
+            return f"missing: {names}{self._choices_of(names)}"
+        if choice := _CHOICE.fullmatch(message):
+            known = [name.strip(" '") for name in choice[3].split(",")]
+            meant = near(choice[2].strip("'"), known)
+            hint = f"did you mean {meant!r}?" if meant else f"there are: {', '.join(known)}"
+            return f"argument {choice[1]}: invalid choice: {choice[2]}; {hint}"
+        return message
+
+    def _long_options(self) -> list[str]:
+        """Return the long options of this parser and of its commands."""
+        parsers: list[ArgumentParser] = [self]
+        for action in self._actions:
+            if isinstance(action.choices, dict):
+                parsers += [p for p in action.choices.values() if isinstance(p, ArgumentParser)]
+        names = (name for parser in parsers for name in parser._option_string_actions)  # noqa: SLF001 -- argparse has no public list
+        return sorted({name for name in names if name.startswith("--")})
+
+    def _choices_of(self, name: str) -> str:
+        """Return what may be written for the argument *name*, where only a few words may be."""
+        for action in self._actions:
+            if name in (action.metavar, action.dest) and action.choices is not None:
+                return f" (one of: {', '.join(map(str, action.choices))})"
+        return ""
