@@ -112,12 +112,14 @@ def test_a_config_runs_and_leaves_what_the_documents_promise() -> None:
         "[rollouts] Running in quiet mode - use -vv for full output",
         "[rollouts] Starting 3 tasks with parallel=2",
     ]
-    assert sorted(lines[4:-1]) == [
-        f"✓ Task {ids[0]} completed (passed)",
-        f"✓ Task {ids[1]} completed (failed)",
-        f"✓ Task {ids[2]} completed (passed)",
+    rule = "(a pass is all tests passing, whatever a judge says)"
+    assert sorted(lines[4:-2]) == [
+        f"✓ Task {ids[0]} passed: task_1 with shell+good, rollout 0, score 1.000 {rule}",
+        f"✓ Task {ids[2]} passed: task_1 with shell+good, rollout 1, score 1.000 {rule}",
+        f"✗ Task {ids[1]} failed: task_2 with shell+bad, rollout 0, score 0.000 {rule}",
     ]
-    assert lines[-1] == "✓ All 3 tasks completed!"
+    assert lines[-2] == "✗ 3 of 3 tasks completed: 2 passed, 1 failed"
+    assert lines[-1] == (f"[rollouts] see the scores with: python {SCRIPT_FILE} summarize {folder}")
     results = _manifest(folder)["results"]
     assert [(r["run_id"], r["status"], r["score"]) for r in results] == [
         (ids[0], "passed", 1.0),
@@ -198,7 +200,9 @@ def test_what_cannot_be_run_is_a_fault_of_its_own_and_the_others_go_on() -> None
         assert said in log.read_text()
         assert said in ended.out
     assert not Path(found["needs_php"]["run_dir"], "artifacts/transcript.jsonl").exists()
-    assert "✗ 1 of 6 tasks completed, 5 could not be run" in ended.out
+    assert "✗ 1 of 6 tasks completed: 1 passed, 5 faulted" in ended.out
+    again = f"run configs/broken.toml --resume {_only_rollout('broken')}"
+    assert f"once that is fixed, run the rest with: python {SCRIPT_FILE} {again}\n" in ended.out
 
 
 def test_a_reference_that_does_not_apply_is_a_fault_that_names_it() -> None:
@@ -443,7 +447,7 @@ def test_a_terminal_gets_a_spinner_and_everybody_else_plain_lines() -> None:
         assert process.wait(60) == 0
     text = shown.decode()
     assert "⠋ Running tasks... 0/1 completed" in text
-    assert "completed (passed)" in text
+    assert "passed: task_1 with shell+good" in text
     assert "\x1b" not in _script("run", config).out
 
 
@@ -482,7 +486,7 @@ def test_ctrl_c_finishes_what_runs_and_names_the_command_to_go_on() -> None:
         ended = running.wait(90)
     assert ended.code == 130
     folder = _only_rollout("grid")
-    assert f"go on with: python {SCRIPT_FILE} run {config} --resume {folder}" in ended.out
+    assert f"go on with: python {SCRIPT_FILE} run {config} --resume {folder}\n" in ended.out
     before = _manifest(folder)["results"]
     assert 0 < len(before) < 30
     assert _script("run", "--resume", str(folder)).code == 0
@@ -491,3 +495,54 @@ def test_ctrl_c_finishes_what_runs_and_names_the_command_to_go_on() -> None:
     assert {r["trial"]: r["run_id"] for r in before}.items() <= {
         r["trial"]: r["run_id"] for r in after
     }.items()
+
+
+def test_a_rollout_goes_on_in_the_sandbox_it_was_begun_in_or_says_that_it_does_not() -> None:
+    config = _three_by_two()
+    words = ("run", config, "--sandbox", "local", "--parallel", "2", "--data", "kept")
+    with started([*ROLLOUTS, *words], folder=Path("out").absolute()) as running:
+        until(lambda: "Task" in running.out, timeout_s=60)
+        running.send(signal.SIGINT)
+        ended = running.wait(90)
+    (folder,) = Path("kept/rollouts/grid").iterdir()
+    more = "--sandbox local --parallel 2 --data kept"
+    assert f"run {config} --resume {folder} {more}\n" in ended.out
+    manifest = folder / "run/manifest.json"
+    assert json.loads(manifest.read_text())["sandbox"]["name"] == "local"
+    # the config says bubblewrap; what it was begun with counts more
+    went_on = _script("run", config, "--resume", str(folder))
+    assert went_on.code == 0, went_on.out + went_on.err
+    assert "sandbox 'local' does not isolate" in went_on.out
+    assert "was begun in" not in went_on.out
+    moved = _script("run", config, "--resume", str(folder), "--sandbox", "bubblewrap")
+    assert "this rollout was begun in local, the rest runs in bubblewrap" in moved.out
+
+
+def test_a_judge_who_is_not_content_does_not_fail_work_that_passes_its_tests() -> None:
+    evaluation = {
+        "rubrics": [RUBRIC, {"id": "clear", "criterion": "it reads well", "weight": 0.25}],
+        "test_scripts": [SCRIPT],
+    }
+    for name, more in (("judged", {}), ("strict", {"pass_threshold": 0.97})):
+        write_prepared(Path(f"data/tasks/prepared/{name}"), evaluation={**evaluation, **more})
+    config = Path(_config("bench", _entry("judged", "good"), _entry("strict", "good")))
+    verdict = '{\\"reasoning\\": \\"so so\\", \\"score\\": 8}'
+    config.write_text(
+        f'{config.read_text()}\n[roles.judge]\nmodel = "scripted/judge"\n'
+        f'settings.replies = ["{verdict}"]\n'
+    )
+    ended = _script("run", str(config))
+    assert ended.code == 0, ended.err + ended.out
+    by_tests, by_total = _results("bench")
+    assert (by_tests["status"], round(by_tests["score"], 3)) == ("passed", 0.956)
+    assert (by_total["status"], round(by_total["score"], 3)) == ("failed", 0.956)
+    assert "score 0.956 (a pass is all tests passing, whatever a judge says)" in ended.out
+    assert "score 0.956 (a pass is a score of 0.97 or more)" in ended.out
+    summary = (_only_rollout("bench") / "summary.md").read_text()
+    assert "a pass depends on the task: a score of 0.97 or more or all tests passing" in summary
+    page = Path(by_tests["run_dir"], "scoring_results.md").read_text()
+    assert "(a pass is all tests passing, whatever a judge says)" in page
+    found = json.loads(Path(by_tests["run_dir"], "evaluation_results.json").read_text())
+    assert found["lm_evaluation"]["weighted_score"] == pytest.approx(7 / 9)
+    (judged,) = found["lm_evaluation"]["rubric_scores"]
+    assert (judged["rubric_id"], judged["reasoning"]) == ("clear", "so so")

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from support.cli import Ended, started
-from support.origin_folder import PROBE, SECRET, SECRET_FILES, write_origin_folder
+from support.origin_folder import (
+    PROBE,
+    SECRET,
+    SECRET_FILES,
+    apply_in_repository,
+    write_origin_folder,
+)
 from support.prepared_tasks import FIX, write_overrides
 from support.sandboxes import bubblewrap, local
 
@@ -114,6 +120,9 @@ def test_its_pytest_scripts_run_where_bubblewrap_is_all_there_is() -> None:
     }
     assert found["custom_metrics"] == {"files": 1}
     assert "pytest" not in _seen_by_the_agent().lower()
+    patch = Path(_result()["run_dir"], "artifacts/diff.patch")
+    assert "a/repo" not in patch.read_text()
+    assert "a + b" in apply_in_repository(Path("data/prepared/fix_add"), patch)
     for command in ("summarize", "eval"):
         again = _script(command, "bench", "--latest")
         assert again.code == 0, again.out + again.err

@@ -121,6 +121,11 @@ def check_name(name: str) -> None:
         registry.find("sandboxes", name)
 
 
+def is_container(name: str) -> bool:
+    """Whether the sandbox called *name* is a container engine."""
+    return name in _CONTAINERS
+
+
 def choose(spec: SandboxSpec, *, environ: Mapping[str, str], images: bool) -> Sandbox:
     """Return the sandbox that is asked for by name, else the best one that works here.
 

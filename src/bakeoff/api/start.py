@@ -70,7 +70,7 @@ def filed(listener: Listener, folder: Path, redactor: Redactor) -> Listener:
 
     def tell(event: Event) -> None:
         if isinstance(event, TrialEnded) and event.trial.task.workspace is not None:
-            write_artifacts(folder, event.trial.name, event.attempt, redactor)
+            write_artifacts(folder, event.trial, event.attempt, redactor)
         listener(event)
 
     return tell

@@ -173,7 +173,7 @@ def _finding(task: Task, attempts: Mapping[str, Attempt]) -> Finding:
         oracle=_score(attempts, _ORACLE) if solvable else None,
         nop=nothing,
         cheat=max(scores, default=None),
-        problems=(*_unscored(attempts, expected), *_wrong(task, attempts, expected)),
+        problems=(*_unscored(attempts, expected), *_wrong(attempts, expected)),
         notes=tuple(_notes({n: a for n, a in attempts.items() if n in beyond}, nothing)),
         has_reference=solvable,
     )
@@ -183,7 +183,7 @@ def _score(attempts: Mapping[str, Attempt], name: str) -> float | None:
     return attempts[name].score if name in attempts else None
 
 
-def _wrong(task: Task, attempts: Mapping[str, Attempt], expected: Iterable[str]) -> Iterator[str]:
+def _wrong(attempts: Mapping[str, Attempt], expected: Iterable[str]) -> Iterator[str]:
     """Tell of each score that a sound task would not have given."""
     nothing = _score(attempts, _NOP) or 0.0
     for name in expected:
@@ -192,7 +192,7 @@ def _wrong(task: Task, attempts: Mapping[str, Attempt], expected: Iterable[str])
             continue
         if name == _ORACLE and score < 1 - _ROUNDING:
             yield f"the reference scores {score:.2f}, not 1: {_why(attempts[name])}"
-        if name == _NOP and score >= task.pass_threshold - _ROUNDING:
+        if name == _NOP and attempts[name].passed:
             yield f"doing nothing passes with {score:.2f}: the tests do not need the work"
         if name in _CHEATS and score > nothing + _ROUNDING:
             yield f"{name} scores {score:.2f}: {_HINTS.get(name, _HINT)}"

@@ -39,7 +39,7 @@ def print_summary(
     if any(len(c.categories) > 1 for c in summary.candidates):
         print_table(_category_table(in_order(summary)), out)
     if any(len(c.total.passes) > 1 for c in summary.candidates):
-        print_table(_pass_table(in_order(summary), width=out.width), out)
+        print_table(_pass_table(in_order(summary), summary.pass_rule, width=out.width), out)
     print_table(_speed_table(in_order(summary)), out)
     if cost_line := billed(summary.billed):
         out.print(Text(cost_line))
@@ -119,7 +119,7 @@ def _category_table(candidates: Iterable[CandidateSummary]) -> Table:
     return table
 
 
-def _pass_table(candidates: Iterable[CandidateSummary], *, width: int) -> Table:
+def _pass_table(candidates: Iterable[CandidateSummary], rule: str, *, width: int) -> Table:
     shown = list(candidates)
     ks = sorted({p.k for c in shown for p in c.total.passes})
     fit = max((width - 24) // 15, 2)
@@ -127,7 +127,8 @@ def _pass_table(candidates: Iterable[CandidateSummary], *, width: int) -> Table:
         len(ks) > fit
     ):  # the first ones and the last: what is between can be guessed, or read as JSON
         ks = [*ks[: fit - 1], ks[-1]]
-    title = "pass@k / pass^k (at least one, all of k rollouts)"
+    about = f"; {rule}" if rule else ""
+    title = f"pass@k / pass^k (at least one, all of k rollouts{about})"
     table = named_table(title, ["candidate"], [f"k = {k}" for k in ks])
     for c in shown:
         rates = {p.k: f"{_number(p.pass_at, 3)}/{_number(p.pass_hat, 3)}" for p in c.total.passes}

@@ -16,6 +16,7 @@ from bakeoff.core.events import (
     TrialOutput,
     TrialStarted,
 )
+from bakeoff.core.passing import pass_rule
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.values import Json
@@ -37,6 +38,7 @@ class Console:
         self._frame = 0
         self._timer: asyncio.TimerHandle | None = None
         self.planned = self.done = self.faults = 0
+        self._told: dict[str, str] = {}  # what was wrong, by the run that was told of first
         self.at_budget = False
 
     def say(self, text: str) -> None:
@@ -73,7 +75,7 @@ class Console:
             self.done += 1
             if self._verbosity >= PROGRESS or event.attempt.fault is not None:
                 run_id, status = self._view.run_id(event.trial), status_of(event.attempt)
-                self.say(f"[rollouts] {run_id} {status}{_why(event.attempt)}")
+                self.say(f"[rollouts] {run_id} {status}{self._why(run_id, event.attempt)}")
         elif isinstance(event, Notice | TrialOutput):
             self(event)
 
@@ -114,25 +116,37 @@ class Console:
         self.faults += attempt.status is Status.FAULTED
         self.done += attempt.status.final
         run_id, status = self._view.run_id(trial), status_of(attempt)
+        score = "" if attempt.score is None else f", score {attempt.score:.3f}"
         if self._verbosity >= PROGRESS:
-            score = "" if attempt.score is None else f", score {attempt.score:.3f}"
             took = f"{attempt.elapsed_s:.1f} s"
             self.say(
                 f"[rollouts] {self.done}/{self.planned} completed: {run_id} "
-                f"{status}{score}, {took}{_why(attempt)}"
+                f"{status}{score}, {took}{self._why(run_id, attempt)}"
             )
-        elif attempt.status.final:
-            self.say(f"✓ Task {run_id} completed ({status})")
-        else:
-            self.say(f"✗ Task {run_id} could not be run ({status}){_why(attempt)}")
+            return
+        mark = "✓" if attempt.passed else "✗"
+        rule = pass_rule([trial.task])
+        about = f" ({rule})" if rule and attempt.score is not None else ""
+        self.say(
+            f"{mark} Task {run_id} {status}: {_what(trial)}{score}{about}"
+            f"{self._why(run_id, attempt)}"
+        )
+
+    def _why(self, run_id: str, attempt: Attempt) -> str:
+        """Return why an attempt has no result; what was said of another run is not said again."""
+        if attempt.fault is None:
+            return ""
+        first = self._told.setdefault(attempt.fault.message, run_id)
+        if first != run_id:
+            return f": the same as {first}"
+        return f": {one_line(attempt.fault.message, width=500)}"
 
     def _closed(self) -> None:
-        icon = self._verbosity < PROGRESS
-        if self.done == self.planned:
-            self.say(f"{'✓ ' if icon else '[rollouts] '}All {self.planned} tasks completed!")
-            return
-        said = f"{self.done} of {self.planned} tasks completed, {self.faults} could not be run"
-        self.say(f"{'✗ ' if icon else '[rollouts] '}{said}")
+        counts = self._view.counts()
+        told = ", ".join(f"{count} {status}" for status, count in counts.items())
+        all_passed = counts.get("passed") == self.planned
+        icon = "[rollouts] " if self._verbosity >= PROGRESS else "✓ " if all_passed else "✗ "
+        self.say(f"{icon}{self.done} of {self.planned} tasks completed: {told or 'none was run'}")
 
 
 def _printed(details: Mapping[str, Json]) -> Iterator[str]:
@@ -144,12 +158,6 @@ def _printed(details: Mapping[str, Json]) -> Iterator[str]:
         if isinstance(test, Mapping):
             how = "passed" if test.get("success") else "failed"
             yield f"test {path} {how}\n{test.get('output') or ''}"
-
-
-def _why(attempt: Attempt) -> str:
-    if attempt.fault is None:
-        return ""
-    return f": {one_line(attempt.fault.message, width=500)}"
 
 
 def _what(trial: Trial) -> str:

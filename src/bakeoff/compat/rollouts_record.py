@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from bakeoff.core.candidate import Candidate
+from bakeoff.core.passing import pass_rule
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt, Score, Status
+from bakeoff.core.repository_patch import repository_patch
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.stats.by_task import weighted_mean
 
 LAUNCHED = "launched"
+STATUSES = ("passed", "failed", "limited", "faulted", "cancelled", LAUNCHED)
 _NO_SCORE = Score(scorer="rubrics", value=0.0)
 
 
@@ -57,7 +60,13 @@ class RunOfTask:
 
     @property
     def patch(self) -> str | None:
-        """What the agent changed; None where nothing was taken."""
+        """What the agent changed, from the top of the repository; None where nothing was taken."""
+        whole = self.whole_patch
+        return None if whole is None else repository_patch(self.task.workspace, whole).inside
+
+    @property
+    def whole_patch(self) -> str | None:
+        """What the agent changed, from the root of the box; None where nothing was taken."""
         outcome = self.attempt.outcome if self.attempt else None
         return outcome.change.patch if outcome and outcome.change else None
 
@@ -245,9 +254,27 @@ def evaluation_results(run: RunOfTask) -> dict[str, Json]:
     }
     judged = {n: dict(e) for n, e in run.rubrics.items() if not e.get("test_count")}
     if judged:
-        found["lm_evaluation"] = {"score": run.lm, "rubrics": judged}
+        found["lm_evaluation"] = _lm_evaluation(run, judged)
     if score.explanation:
         found["explanation"] = score.explanation
+    return found
+
+
+def _lm_evaluation(run: RunOfTask, judged: Mapping[str, Mapping[str, Json]]) -> dict[str, Json]:
+    """Return what the judge said; the format's own readers look for the last two, and for numbers."""
+    found: dict[str, Json] = {"score": run.lm, "rubrics": {n: dict(e) for n, e in judged.items()}}
+    if run.lm is not None:
+        found["weighted_score"] = run.lm
+        found["rubric_scores"] = [
+            {
+                "rubric_id": name,
+                "score": entry["score"],
+                "weight": entry.get("weight"),
+                "reasoning": entry.get("explanation") or "",
+            }
+            for name, entry in judged.items()
+            if entry.get("score") is not None
+        ]
     return found
 
 
@@ -259,6 +286,7 @@ def metrics(run: RunOfTask) -> dict[str, Json]:
     return {
         "status": run.status,
         "passed": attempt.passed if attempt else None,
+        "pass_rule": pass_rule([run.task]),
         "unit_score": run.unit,
         "lm_score": run.lm,
         "tests": len(tests),

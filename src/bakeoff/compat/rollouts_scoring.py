@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from bakeoff.compat.rollouts_record import RunOfTask, agent_metrics, as_number
+from bakeoff.core.passing import pass_rule
 from bakeoff.reports.markdown_text import bar, cell, count, fenced, number, table
 
 _MOST_DIFF = 60_000
@@ -19,7 +20,8 @@ def _lines(run: RunOfTask) -> Iterator[str]:
     score = attempt.score if attempt else None
     yield f"# {cell(run.task.name or run.task.id)}"
     yield ""
-    yield f"**{run.status}** `{bar(score)}`"
+    rule = pass_rule([run.task])
+    yield f"**{run.status}** `{bar(score)}`" + (f" ({rule})" if rule else "")
     yield ""
     yield from _about(run)
     if attempt is not None and attempt.fault is not None:
@@ -119,7 +121,8 @@ def _diff(run: RunOfTask) -> Iterator[str]:
     yield "## Diff"
     yield ""
     if not run.patch:
-        yield "Nothing was changed."
+        elsewhere = " in the repository; see artifacts/" if run.whole_patch else ""
+        yield f"Nothing was changed{elsewhere}."
         return
     yield from fenced(_cut(run.patch, _MOST_DIFF), "diff")
 

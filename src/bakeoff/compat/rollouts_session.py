@@ -1,22 +1,33 @@
 """One session at rollouts: started, resumed or graded again, with Ctrl-C once and twice."""
 
 import json
+import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bakeoff import api
 from bakeoff._lib.clock import now
 from bakeoff.api.interrupting import interruptible
+from bakeoff.api.site import ANY_CONTAINER, VARIABLE, is_container
 from bakeoff.compat.rollouts_console import QUIET, Console
 from bakeoff.compat.rollouts_place import Rollout, find_rollout, is_rollout, new_rollout
 from bakeoff.compat.rollouts_view import MANIFEST, RolloutView
-from bakeoff.compat.session import EXIT_BUDGET, EXIT_INTERRUPTED, exit_code, run_in, typed
+from bakeoff.compat.session import (
+    EXIT_BUDGET,
+    EXIT_FAULTED,
+    EXIT_INTERRUPTED,
+    exit_code,
+    run_in,
+    typed,
+)
 from bakeoff.core.brief import Brief
-from bakeoff.core.errors import UsageError
+from bakeoff.core.errors import BakeoffError, UsageError
 from bakeoff.core.events import Event
 from bakeoff.core.stop import Stop
+
+DEFAULT_DATA = Path("data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +55,10 @@ class Session:
             view = self._view(brief, rollout)
             console = Console(view, sys.stdout, verbosity=self.verbosity)
             self._announce(brief, view, console)
-            return self._execute(brief, view, console)
+            if self.resume is not None:
+                brief, sandbox = self._where_it_began(brief, view, console)
+                return replace(self, sandbox=sandbox).execute(brief, view, console)
+            return self.execute(brief, view, console)
         finally:
             if not is_rollout(rollout.folder):
                 _give_back(rollout)
@@ -79,12 +93,43 @@ class Session:
         if self.verbosity == QUIET:
             console.say("[rollouts] Running in quiet mode - use -vv for full output")
 
-    def _execute(self, brief: Brief | None, view: RolloutView, console: Console) -> int:
+    def _where_it_began(
+        self, brief: Brief | None, view: RolloutView, console: Console
+    ) -> tuple[Brief | None, str | None]:
+        """Return *brief* for the sandbox that the rollout began in, unless a flag asks for another."""
+        try:
+            began = api.load_run(view.rollout.ledger).manifest.sandbox
+        except BakeoffError:  # nothing says where; whoever resumes it will be told what is wrong
+            return brief, self.sandbox
+        asked = self._asked(brief)
+        if began.name is None:
+            return brief, self.sandbox
+        if asked is not None and not _is_same(asked, began.name):
+            if self.sandbox is not None:
+                console.say(
+                    f"[rollouts] this rollout was begun in {began.name}, the rest runs in {asked}: "
+                    "results may differ for that reason alone"
+                )
+                return brief, asked
+            console.say(
+                f"[rollouts] this rollout was begun in {began.name} and goes on there; {VARIABLE} "
+                f"does not change that, --sandbox {asked} would"
+            )
+        return (None if brief is None else replace(brief, sandbox=began)), None
+
+    def _asked(self, brief: Brief | None) -> str | None:
+        """Return the sandbox that is asked for: by the flag, or by the environment if it counts."""
+        named = brief is not None and brief.sandbox.name
+        return self.sandbox or (None if named else os.environ.get(VARIABLE) or None)
+
+    def execute(self, brief: Brief | None, view: RolloutView, console: Console) -> int:
+        """Run *brief*, or what is missing of the rollout; return the exit code."""
+
         def listen(event: Event) -> None:
             view(event)
             console(event)
 
-        stop = Stop()
+        stop, again = Stop(), self._again(brief, view)
         try:
             finished = run_in(
                 view.rollout.ledger,
@@ -100,16 +145,32 @@ class Session:
         finally:
             console.close()
         if finished is None or stop.requested:
-            return self._stopped(view, console)
-        return exit_code(finished)
+            return self._stopped(view, console, again)
+        code = exit_code(finished)
+        if code == EXIT_FAULTED:
+            console.say(f"[rollouts] once that is fixed, run the rest with: {again}")
+        summary = typed("summarize", str(view.rollout.folder))
+        console.say(f"[rollouts] see the scores with: {summary}")
+        return code
 
-    def _stopped(self, view: RolloutView, console: Console) -> int:
+    def _again(self, brief: Brief | None, view: RolloutView) -> str:
+        """Return what to type to go on, with whatever else shaped the run."""
+        words = ["run"] if self.config is None else ["run", str(self.config)]
+        words += ["--resume", str(view.rollout.folder)]
+        for flag, given in (
+            ("--sandbox", self._asked(brief)),
+            ("--parallel", self.parallel),
+            ("--env-file", self.env_file),
+            ("--data", None if self.data == DEFAULT_DATA else self.data),
+        ):
+            words += [] if given is None else [flag, str(given)]
+        return typed(*words)
+
+    def _stopped(self, view: RolloutView, console: Console, again: str) -> int:
         if not is_rollout(view.rollout.folder):
             console.say("[rollouts] stopped before anything was run")
             return EXIT_INTERRUPTED
         view.rebuild()
-        config = [] if self.config is None else [str(self.config)]
-        again = typed("run", *config, "--resume", str(view.rollout.folder))
         why = "stopped at the budget" if console.at_budget else "stopped"
         console.say(f"[rollouts] {why}; go on with: {again}")
         return EXIT_BUDGET if console.at_budget else EXIT_INTERRUPTED
@@ -144,6 +205,10 @@ def view_of(rollout: Rollout) -> RolloutView:
         config = manifest.sources[0].path if manifest.sources else None
         name, parallel = manifest.name, 1
     return RolloutView(rollout, config=config, name=name, parallel=parallel)
+
+
+def _is_same(asked: str, began: str) -> bool:
+    return asked == began or (asked == ANY_CONTAINER and is_container(began))
 
 
 def _brief(config: Path) -> Brief:

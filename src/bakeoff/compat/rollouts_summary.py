@@ -64,6 +64,8 @@ def _models(found: Findings) -> Iterator[str]:
     yield "## Models"
     yield ""
     yield "Each task counts once, however often it was run; the interval is for other tasks like these."
+    if found.summary.pass_rule:
+        yield f"For pass@k, {found.summary.pass_rule}."
     yield ""
     rows = []
     for candidate in in_order(found.summary):

@@ -4,6 +4,7 @@ Whatever is here can be thrown away and made again: every file says only what th
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,11 +27,17 @@ from bakeoff.core.events import Event, RunEnded, RunStarted, TrialEnded, TrialSt
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.values import Json
+from bakeoff.reports.artifacts import patch_files
 from bakeoff.stats.by_task import by_task
 from bakeoff.stores.lock import FolderLock
 
 MANIFEST = "manifest.json"
 _RUN_IDS = "run_ids.json"
+_STALE = (
+    "evaluation_results.json",
+    "artifacts/diff.patch",
+    "artifacts/outside_repository.patch",
+)
 _LEAST_S = 0.2  # between two versions of the manifest
 _SHARE = 20  # of the time, at most so small a part goes into writing it
 
@@ -109,6 +116,11 @@ class RolloutView:
             _write(self.rollout.folder / "eval_manifest.json", _json(self._eval_manifest()))
             _write(self.rollout.folder / "summary.md", summary_page(self.findings()))
 
+    def counts(self) -> dict[str, int]:
+        """Return how many runs ended in which way, in the order in which a person wants to know."""
+        ways = Counter(str(entry["status"]) for entry in self._entries.values())
+        return {status: ways[status] for status in record.STATUSES if ways[status]}
+
     def findings(self) -> Findings:
         """Return all that is known of the rollout."""
         run = Run(self.rollout.ledger)
@@ -152,7 +164,7 @@ class RolloutView:
                 _write(folder / path, text)
             if run.attempt is None:
                 return
-            for stale in ("evaluation_results.json", "artifacts/diff.patch"):
+            for stale in _STALE:
                 if stale not in files:  # of a verdict that no longer holds
                     (folder / stale).unlink(missing_ok=True)
             _write(
@@ -176,8 +188,9 @@ class RolloutView:
         if outcome is None:
             return
         yield "artifacts/notes.md", f"{outcome.answer}\n"
-        if run.patch is not None:
-            yield "artifacts/diff.patch", run.patch
+        if run.whole_patch is not None:
+            for name, text in patch_files(run.task, run.whole_patch):
+                yield f"artifacts/{name}", text
         if outcome.transcript:
             lines = (msgspec.json.encode(message).decode() for message in outcome.transcript)
             yield "artifacts/transcript.jsonl", "\n".join(lines) + "\n"

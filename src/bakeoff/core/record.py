@@ -29,13 +29,18 @@ class Status(StrEnum):
 
 @noun
 class Score:
-    """One verdict, 0 to 1."""
+    """One verdict, 0 to 1.
+
+    `passed` is for a scorer whose value alone does not say whether the task is done; it counts where
+    the task's threshold is 1.
+    """
 
     scorer: str
     value: float
     weight: float = 1.0
     explanation: str | None = None
     details: Mapping[str, Json] = field(default_factory=dict)
+    passed: bool | None = None
 
 
 @noun

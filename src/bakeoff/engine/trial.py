@@ -21,6 +21,7 @@ from bakeoff.core.errors import (
 from bakeoff.core.events import Listener, TrialOutput, ignore
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Spent
+from bakeoff.core.passing import has_passed
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import Agent, Kit, Rig, Scorer
 from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
@@ -32,7 +33,6 @@ from bakeoff.engine.progress import Progress
 from bakeoff.engine.room import heeding, solve_in_room
 
 _LEAST_S = 0.01  # what is saved may still be used where all the time was spent before
-_ROUNDING = 1e-9  # weights such as .7 + .3 must still reach a threshold of 1
 
 
 @dataclass(slots=True)
@@ -261,6 +261,7 @@ async def _verdict(
                 weight=spec.weight,
                 explanation=verdict.explanation,
                 details=verdict.details,
+                passed=verdict.passed,
             )
     except ProviderError as error:
         # the judge's endpoint, not the candidate's: it must not count against the candidate
@@ -320,7 +321,7 @@ def _close(
         outcome=course.outcome,
         scores=course.scores,
         score=score,
-        passed=None if score is None else score >= task.pass_threshold - _ROUNDING,
+        passed=has_passed(task, course.scores, score),
         fault=course.fault,
         spent=course.meter.spent if course.meter else Spent(),
         roles=roles,

@@ -10,7 +10,10 @@ from bakeoff._lib.atomic import write_atomic
 from bakeoff._lib.names import safe_name
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import LedgerError
+from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt
+from bakeoff.core.repository_patch import repository_patch
+from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 
 ARTIFACTS = "artifacts"
@@ -21,12 +24,12 @@ def artifacts_folder(run: Path, trial: str, attempt: int) -> Path:
     return run / ARTIFACTS / safe_name(trial) / str(attempt)
 
 
-def write_artifacts(run: Path, trial: str, attempt: Attempt, redactor: Redactor) -> None:
+def write_artifacts(run: Path, trial: Trial, attempt: Attempt, redactor: Redactor) -> None:
     """Write the files of *attempt* into the folder of its *run*."""
-    folder = artifacts_folder(run, trial, attempt.number)
+    folder = artifacts_folder(run, trial.name, attempt.number)
     try:
         private.make_folder(folder)
-        for name, text in files_of(attempt):
+        for name, text in files_of(trial.task, attempt):
             write_atomic(folder / name, redactor.text(text).encode("utf-8", "replace"))
     except OSError as error:
         raise LedgerError(
@@ -35,11 +38,11 @@ def write_artifacts(run: Path, trial: str, attempt: Attempt, redactor: Redactor)
         ) from error
 
 
-def files_of(attempt: Attempt) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each file that *attempt* leaves."""
+def files_of(task: Task, attempt: Attempt) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each file that *attempt* at *task* leaves."""
     outcome = attempt.outcome
     if outcome is not None and outcome.change is not None:
-        yield "diff.patch", outcome.change.patch
+        yield from patch_files(task, outcome.change.patch)
     if outcome is not None and outcome.transcript:
         lines = (msgspec.json.encode(message).decode() for message in outcome.transcript)
         yield "transcript.jsonl", "\n".join(lines) + "\n"
@@ -50,6 +53,14 @@ def files_of(attempt: Attempt) -> Iterator[tuple[str, str]]:
             yield f"{safe_name(score.scorer)}.log", output
     data = msgspec.json.encode(_figures(attempt))
     yield "attempt.json", msgspec.json.format(data, indent=2).decode() + "\n"
+
+
+def patch_files(task: Task, patch: str) -> Iterator[tuple[str, str]]:
+    """Yield a change as files: what `git apply` takes in the repository, and the rest if any."""
+    parts = repository_patch(task.workspace, patch)
+    yield "diff.patch", parts.inside
+    if parts.outside:
+        yield "outside_repository.patch", parts.outside
 
 
 def _figures(attempt: Attempt) -> dict[str, Json]:

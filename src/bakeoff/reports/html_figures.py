@@ -22,7 +22,7 @@ def figures(summary: Summary) -> Iterator[str]:
     if summary.pairwise is not None:
         yield from _differences(summary.pairwise)
     if any(len(one.total.passes) > 1 for one in summary.candidates):
-        yield from _passes(summary_words.in_order(summary))
+        yield from _passes(summary_words.in_order(summary), summary.pass_rule)
     if any(len(one.categories) > 1 for one in summary.candidates):
         yield from _categories(summary_words.in_order(summary))
     yield from _speed(summary)
@@ -53,7 +53,7 @@ def _scores(summary: Summary) -> Iterator[str]:
         else ""
     )
     ordered = map(in_words.sentence, summary_words.order(summary))
-    yield remarks([*ordered, *told[:_MOST_REMARKS], more])
+    yield remarks([in_words.sentence(summary.pass_rule), *ordered, *told[:_MOST_REMARKS], more])
 
 
 def _rank(placed: Placed | None) -> str:
@@ -125,14 +125,15 @@ def _pair(pair: Pair, most: float, *, planned: bool) -> Iterator[str]:
 # --- pass@k, categories -----------------------------------------------------------------------
 
 
-def _passes(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
+def _passes(candidates: Sequence[CandidateSummary], rule: str) -> Iterator[str]:
     ks = sorted({rate.k for one in candidates for rate in one.total.passes})
     # the first ones and the last: what is between can be guessed, or read as JSON
     ks = ks if len(ks) <= _MOST_KS else [*ks[: _MOST_KS - 1], ks[-1]]
     yield "<h2>pass@k and pass^k</h2>"
     columns = (Column("Candidate"), *(Column(f"k = {k}") for k in ks))
     yield table(columns, ([_name(one), *_rates(one.total.passes, ks)] for one in candidates))
-    yield remarks(["At least one of k rollouts passes; below it: all of k do."])
+    about = "At least one of k rollouts passes; below it: all of k do."
+    yield remarks([about, in_words.sentence(rule)])
 
 
 def _rates(passes: Sequence[PassRates], ks: Sequence[int]) -> Iterator[str]:

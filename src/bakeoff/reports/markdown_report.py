@@ -31,7 +31,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     if summary.pairwise is not None:
         yield from pairs_section(summary.pairwise)
     if any(len(one.total.passes) > 1 for one in summary.candidates):
-        yield from _passes(summary_words.in_order(summary))
+        yield from _passes(summary_words.in_order(summary), summary.pass_rule)
     if any(len(one.categories) > 1 for one in summary.candidates):
         yield from _categories(summary_words.in_order(summary))
     yield from _speed(summary_words.in_order(summary))
@@ -70,9 +70,12 @@ def _scores(summary: Summary) -> Iterator[str]:
         yield ""
 
 
-def _passes(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
+def _passes(candidates: Sequence[CandidateSummary], rule: str) -> Iterator[str]:
     yield "## pass@k / pass^k"
     yield ""
+    if rule:
+        yield in_words.sentence(rule)
+        yield ""
     ks = sorted({rate.k for one in candidates for rate in one.total.passes})
     rows = []
     for one in candidates:

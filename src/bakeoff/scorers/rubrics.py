@@ -74,6 +74,9 @@ class Rubrics:
     end, a shell script or program must end with code 0. What that means in detail, and what is a
     fault, stands at the scorer `tests`; `time_s` is for one script.
 
+    Tests decide whether it is a pass: all those of rubrics that count must. Where none has tests, or
+    the task's `pass_threshold` is under 1, the total decides.
+
     A rubric without tests is decided by the run's role `judge`, which sees the change; where there
     is no judge its score is null, and it counts in neither sum. A script may print a line of JSON,
     or write it into custom_metrics.json where it starts: `{"custom_metrics": {...}}` is kept in
@@ -135,6 +138,7 @@ class Rubrics:
             scorer="rubrics",
             value=total,
             explanation=_in_words(entries),
+            passed=_all_tests_pass(self.rubrics, entries),
             details={
                 "rubrics": dict(entries),
                 "total_score": total,
@@ -250,6 +254,14 @@ def _total(rubrics: tuple[Rubric, ...], entries: Mapping[str, Mapping[str, Json]
             "configure `[roles.judge]`"
         )
     return min(got / weight, 1.0)
+
+
+def _all_tests_pass(
+    rubrics: tuple[Rubric, ...], entries: Mapping[str, Mapping[str, Json]]
+) -> bool | None:
+    """Return whether the tests of every rubric that counts pass; None where none has any."""
+    tested = [entries[r.id] for r in rubrics if r.weight and entries[r.id]["test_count"]]
+    return all(e["tests_passed"] == e["test_count"] for e in tested) if tested else None
 
 
 def _told(result: _Result) -> dict[str, Json]:

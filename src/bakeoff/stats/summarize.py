@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bakeoff.core.adaptive import Adaptive
+from bakeoff.core.passing import pass_rule
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
@@ -154,6 +155,7 @@ def summarize(
         candidates=candidates,
         notes=said.all,
         warnings=said.warnings,
+        pass_rule=pass_rule(plan.tasks),
         pairwise=compared,
     )
 

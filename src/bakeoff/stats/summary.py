@@ -111,6 +111,7 @@ class Summary:
 
     `pairwise` compares the candidates on the tasks they share; None where there is only one. Of the
     `notes`, `warnings` are those that put the result in doubt.
+    `pass_rule` says what it takes to pass.
     """
 
     run: str
@@ -122,3 +123,4 @@ class Summary:
     billed: Bill = NO_BILL
     pairwise: Pairwise | None = None
     warnings: tuple[str, ...] = ()
+    pass_rule: str = ""

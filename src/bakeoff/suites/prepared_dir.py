@@ -127,11 +127,13 @@ class _Prepared:
     def task(self) -> Task:
         """Return the task."""
         variables, time_s = self._environment()
-        title = self.meta.metadata.get("title")
+        title, evaluation = self.meta.metadata.get("title"), self._evaluation()
+        threshold = evaluation.pass_threshold
         return Task(
             id=self.meta.task_id or self.folder.name,
             messages=(Message(role="user", content=self._instructions()),),
-            scorers=(rubrics_scorer(self.folder, self._evaluation(), said=self._of_evaluation),),
+            scorers=(rubrics_scorer(self.folder, evaluation, said=self._of_evaluation),),
+            pass_threshold=1.0 if threshold is None else threshold,
             time_s=time_s,
             name=title if isinstance(title, str) else None,
             category=self._category(),
@@ -194,16 +196,11 @@ class _Prepared:
         return text
 
     def _evaluation(self) -> Evaluation:
-        said = self.meta.evaluation
+        said = msgspec.structs.asdict(self.meta.evaluation)
         for newer in (self.changed.evaluation, self.changed):
-            if newer is not None:
-                said = Evaluation(
-                    rubrics=said.rubrics if newer.rubrics is None else newer.rubrics,
-                    test_scripts=said.test_scripts
-                    if newer.test_scripts is None
-                    else newer.test_scripts,
-                )
-        return said
+            given = {key: getattr(newer, key, None) for key in said}
+            said |= {key: value for key, value in given.items() if value is not None}
+        return Evaluation(**said)
 
     def _repo(self) -> Repo:
         repo, changed = self.meta.repo or Repo(), self.changed.repo or Repo()

@@ -72,6 +72,7 @@ class Evaluation(msgspec.Struct, kw_only=True):
 
     rubrics: list[Rubric] | None = None
     test_scripts: list[TestScript] | None = None
+    pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class TbMeta(msgspec.Struct, kw_only=True):
