@@ -546,3 +546,17 @@ def test_a_judge_who_is_not_content_does_not_fail_work_that_passes_its_tests() -
     assert found["lm_evaluation"]["weighted_score"] == pytest.approx(7 / 9)
     (judged,) = found["lm_evaluation"]["rubric_scores"]
     assert (judged["rubric_id"], judged["reasoning"]) == ("clear", "so so")
+
+
+def test_a_config_that_asks_for_less_is_not_resumed_unless_only_that_is_wanted() -> None:
+    config = _config("bench", _entry("task_1", "good"), _entry("task_2", "bad"))
+    assert _script("run", config).code == 0
+    _config("bench", _entry("task_1", "good"))
+    refused = _script("run", config, "--resume")
+    assert refused.code == 1
+    assert "--only" in refused.err
+    assert _script("run", config, "--resume", "--only").code == 0
+    assert {r["task_id"]: r["status"] for r in _results("bench")} == {
+        "task_1": "passed",
+        "task_2": "failed",
+    }

@@ -75,6 +75,10 @@ def test_a_dockerfile_makes_the_box_and_a_broken_one_is_a_fault_of_its_own(where
         ("broken", "faulted"),
         ("fine", "passed"),
     ] * 2
+    told = [line for line in ended.out.splitlines() if "with shell+good, rollout" in line]
+    (first,) = (line for line in told if "prepared/broken/Dockerfile" in line)
+    (second,) = (line for line in told if ": the same as " in line)
+    assert second.rpartition(" ")[2] in first, "an equal failure is told once"
     fault = results[0]["fault"]["message"]
     assert "the reason is here" in fault
     assert "prepared/broken/Dockerfile" in fault

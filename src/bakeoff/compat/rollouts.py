@@ -48,6 +48,7 @@ def _run(args: Namespace) -> int:
         parallel=args.parallel,
         sandbox=args.sandbox,
         env_file=args.env_file,
+        only=args.only,
     ).run()
 
 
@@ -89,6 +90,8 @@ def _parser() -> ArgumentParser:
     run.add_argument("config", nargs="?", type=Path, help="such as configs/your_benchmark.toml")
     run.add_argument("--resume", nargs="?", const="latest", metavar="ROLLOUT",
                      help="run what is missing of a rollout: a stamp, a folder, or the newest")  # fmt: skip
+    run.add_argument("--only", action="store_true",
+                     help="with --resume: run just what the config asks for now, and keep the rest")  # fmt: skip
     run.add_argument("--parallel", type=_count, metavar="N", help="rollouts at once")
     run.add_argument("--env-file", type=Path, metavar="FILE",
                      help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip

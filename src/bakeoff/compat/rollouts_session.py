@@ -41,6 +41,7 @@ class Session:
     parallel: int | None = None
     sandbox: str | None = None
     env_file: Path | None = None
+    only: bool = False
 
     def run(self) -> int:
         """Run what is to be run; return the exit code."""
@@ -141,6 +142,7 @@ class Session:
                 sandbox=self.sandbox,
                 parallel=view.parallel,
                 env_file=self.env_file,
+                only=self.only,
             )
         finally:
             console.close()
@@ -164,7 +166,7 @@ class Session:
             ("--data", None if self.data == DEFAULT_DATA else self.data),
         ):
             words += [] if given is None else [flag, str(given)]
-        return typed(*words)
+        return typed(*words, *(["--only"] if self.only else []))
 
     def _stopped(self, view: RolloutView, console: Console, again: str) -> int:
         if not is_rollout(view.rollout.folder):

@@ -18,19 +18,25 @@ _FETCH_S = 1800.0
 
 
 class Images:
-    """Makes images ready on one engine; who asks for the same one waits for the same work."""
+    """Makes images ready on one engine; who asks for the same one waits for the same work.
+
+    A build that failed is not tried again: everybody who needs it gets the same message.
+    """
 
     def __init__(self, engine: Engine, *, default: str, build_s: float) -> None:
         self._engine = engine
         self._default = default
         self._build_s = build_s
         self._ready: set[str] = set()
+        self._broken: dict[str, str] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ready(self, image: Image | None) -> str:
         """Return the name of an image that is there; UsageError where it cannot be had."""
         name = _name(image, self._default)
         async with self._locks[name]:
+            if name in self._broken:
+                raise UsageError(self._broken[name])
             if name not in self._ready and not await self._is_here(name):
                 if image is not None and image.context is not None:
                     await self._build(image, name)
@@ -63,7 +69,8 @@ class Images:
         if ended.code != 0:
             why = f"stopped, {ended.stopped}" if ended.stopped else "the build failed"
             last = "\n".join(ended.output.strip().splitlines()[-_LAST_LINES:])
-            raise UsageError(f"no image from {recipe}: {why}. Its last lines:\n{last}")
+            self._broken[name] = f"no image from {recipe}: {why}. Its last lines:\n{last}"
+            raise UsageError(self._broken[name])
 
 
 @asynccontextmanager
