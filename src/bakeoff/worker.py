@@ -1,37 +1,43 @@
-"""A process with one agent in it that blocks: `python -m bakeoff.worker FD`, started by a run."""
+"""A process with a person's own agent or scorers in it: `python -m bakeoff.worker FD`, started by a run."""
 
 import asyncio
 import itertools
+import json
 import os
 import signal
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from inspect import isawaitable
 from pathlib import Path
 from queue import SimpleQueue
 
 from bakeoff import registry
-from bakeoff.agents.blocking_wire import (
+from bakeoff.agents.function import outcome_of
+from bakeoff.core.errors import ProviderError, ScorerError
+from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.ports import Kit
+from bakeoff.core.record import Score
+from bakeoff.core.task import Task
+from bakeoff.scorers.function import FunctionScorer
+from bakeoff.workers.wire import (
     Answer,
     Ask,
     Begin,
     Broke,
-    FromAgent,
+    FromWorker,
+    Grade,
+    Graded,
     Left,
+    Ready,
     Solve,
     heard,
     packed,
-    to_agent,
+    to_worker,
 )
-from bakeoff.agents.function import outcome_of
-from bakeoff.core.errors import ProviderError
-from bakeoff.core.outcome import Completion, Request
-from bakeoff.core.ports import Kit
-from bakeoff.core.task import Task
 
 Call = Callable[[Task, Kit], object]
 
@@ -53,10 +59,10 @@ class _Line:
         self._numbers = itertools.count(1)
         self._asked: dict[int, Future[Completion]] = {}
         self._sending = threading.Lock()
-        self.orders: SimpleQueue[Begin | Solve] = SimpleQueue()
+        self.orders: SimpleQueue[Begin | Solve | Grade] = SimpleQueue()
         threading.Thread(target=self._listen, daemon=True, name="line").start()
 
-    def send(self, message: FromAgent) -> None:
+    def send(self, message: FromWorker) -> None:
         with self._sending:
             self._socket.sendall(packed(message))
 
@@ -75,8 +81,8 @@ class _Line:
             os.killpg(os.getpgid(0), signal.SIGKILL)
 
     def _take(self, data: bytes) -> None:
-        message = to_agent(data)
-        if isinstance(message, Begin | Solve):
+        message = to_worker(data)
+        if isinstance(message, Begin | Solve | Grade):
             self.orders.put(message)
             return
         asked = self._asked.pop(message.number)
@@ -104,22 +110,77 @@ class _Asks:
 
 
 def main() -> None:
-    """Solve one task after another until the run is gone."""
+    """Carry out one order after another until the run is gone."""
     line = _Line(int(sys.argv[1]))
     begin = line.orders.get()
     assert isinstance(begin, Begin)  # noqa: S101 -- the first word of a run
     sys.path[:] = begin.path
-    call = _call(begin)
+    folders = [Path(folder) for folder in begin.folders]
+    call = None if begin.agent is None else _call(begin, begin.agent, folders)
+    graders = _Graders(folders)
+    for scorer in begin.scorers:
+        registry.find("scorers", scorer, folders=folders)  # imported now, not in somebody's time
+    line.send(Ready())
     while True:
         order = line.orders.get()
-        if isinstance(order, Solve):
+        if isinstance(order, Solve) and call is not None:
             line.send(_solved(call, order, line))
+        elif isinstance(order, Grade):
+            line.send(graders.graded(order, line))
 
 
-def _call(begin: Begin) -> Call:
-    folders = [Path(folder) for folder in begin.folders]
-    part = registry.find("agents", begin.agent, folders=folders)
-    built = registry.build(part, begin.settings, what=f"agent {begin.agent!r}")
+class _Graders:
+    """The scorers of this process, each built once, and the loop in which async ones run."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._built: dict[tuple[str, str], object] = {}
+        self._runner = asyncio.Runner()
+
+    def graded(self, order: Grade, line: _Line) -> Graded | Broke:
+        """Grade as *order* says; whatever is raised is told to the run."""
+        try:
+            return Graded(self._score(order, line))
+        except Exception as error:  # noqa: BLE001 -- the run is told
+            number = error.number if isinstance(error, _RefusedError) else None
+            own = isinstance(error, ScorerError)  # it says what is wrong in full
+            return Broke(
+                message=str(error) if own else f"{type(error).__name__}: {error}", number=number
+            )
+
+    def _score(self, order: Grade, line: _Line) -> Score:
+        scorer = self._scorer(order)
+        if order.given is not None and isinstance(scorer, FunctionScorer):
+            return scorer.read(self._done(scorer.called(order.given)))
+        kit = Kit(
+            model=_Asks(line),
+            roles={role: _Asks(line, role) for role in order.roles},
+            rollout=order.rollout,
+        )
+        verdict = self._done(scorer.score(order.task, order.outcome, kit))  # type: ignore[attr-defined]
+        if not isinstance(verdict, Score):
+            raise ScorerError(f"it gave {type(verdict).__name__}; give a Score")
+        return verdict
+
+    def _done(self, result: object) -> object:
+        """Return *result*, awaited where that is needed."""
+        return self._runner.run(_awaited(result)) if isawaitable(result) else result
+
+    def _scorer(self, order: Grade) -> object:
+        key = order.scorer, json.dumps(order.settings, sort_keys=True)
+        if key not in self._built:
+            part = registry.find("scorers", order.scorer, folders=self._folders)
+            built = registry.build(part, order.settings, what=f"scorer {order.scorer!r}")
+            if not hasattr(built, "score"):
+                assert callable(built)  # noqa: S101 -- the run has looked
+                built = FunctionScorer(built, settings=order.settings)
+            self._built[key] = built
+        return self._built[key]
+
+
+def _call(begin: Begin, agent: str, folders: Sequence[Path]) -> Call:
+    part = registry.find("agents", agent, folders=folders)
+    built = registry.build(part, begin.settings, what=f"agent {agent!r}")
     if hasattr(built, "solve"):
         solve: Call = built.solve
         return solve

@@ -87,6 +87,7 @@ async def _rigged(prepared: Prepared, start: Start, parts: Parts) -> AsyncIterat
         rigs = SharedRigs(prepared.plan, parts, premises=premises)
         try:
             await rigs.check_roles()
+            await rigs.start_scorers()
             yield rigs
         finally:
             await rigs.close()

@@ -14,7 +14,6 @@ from bakeoff._lib.suggest import near
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.agents.attended import Attended, attended
 from bakeoff.agents.blocking import BlockingAgent
-from bakeoff.agents.blocking_wire import Begin
 from bakeoff.agents.dialogue import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent, blocks
@@ -29,7 +28,7 @@ from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.checkpoint import Checkpoints
 from bakeoff.core.dialogue import INSTRUCTOR
-from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.errors import ProviderError, ScorerError, UsageError
 from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
@@ -44,6 +43,9 @@ from bakeoff.models.providers import PROVIDERS, Provider
 from bakeoff.models.tape import Asker
 from bakeoff.models.tapes import Tapes
 from bakeoff.scorers.function import FunctionScorer
+from bakeoff.scorers.in_process import ScorerInProcess
+from bakeoff.workers.process import WorkerPool
+from bakeoff.workers.wire import Begin
 
 
 @runtime_checkable
@@ -52,6 +54,7 @@ class _Checks(Protocol):
 
 
 _WORKER = (sys.executable, "-u", "-m", "bakeoff.worker")  # -u: what it prints is heard in time
+_PATIENCE_S = 0.5  # a scorer that takes longer gets company
 _UNGATED = frozenset({"embedded", "scripted"})  # nobody else is in the queue
 
 
@@ -142,7 +145,18 @@ class Parts:
         built = registry.build(part, spec.settings, what=f"scorer {spec.name!r}")
         if hasattr(built, "score"):
             return built  # it has the one method of the port
-        return FunctionScorer(_function(built, f"scorer {spec.name!r}"), settings=spec.settings)
+        return FunctionScorer(
+            _function(built, f"scorer {spec.name!r}"), settings=spec.settings, in_thread=True
+        )
+
+    def is_own_scorer(self, spec: ScorerSpec) -> bool:
+        """Whether the scorer is a person's own that a file names, so that a process can import it."""
+        return spec.name not in self.own and spec.name not in registry.BUILT_IN["scorers"]
+
+    def scorer_pool(self) -> WorkerPool:
+        """Return where the own scorers of a run grade; nothing is started yet."""
+        begin = Begin(folders=tuple(map(str, self.folders)), path=tuple(sys.path))
+        return WorkerPool(_WORKER, begin, fault=ScorerError, patience_s=_PATIENCE_S)
 
 
 def _own_model(part: object, spec: ModelSpec) -> Model:
@@ -226,6 +240,7 @@ class SharedRigs:
         self._of_task: dict[str, tuple[Scorer, ...]] = {}
         self._seats: dict[str, tuple[Agent, Model]] = {}
         self._blocking: list[BlockingAgent] = []
+        self._scorer_pool: WorkerPool | None = None
         roles = plan.conditions.roles if roles is None else roles
         self._role_specs = roles
         self._roles = {name: self._model(spec) for name, spec in roles.items()}
@@ -307,6 +322,8 @@ class SharedRigs:
         """End every process, and close every model."""
         for agent in self._blocking:
             await agent.close()
+        if self._scorer_pool is not None:
+            await self._scorer_pool.close()
         for model in self._models.values():
             if hasattr(model, "close"):
                 await model.close()
@@ -336,5 +353,19 @@ class SharedRigs:
     def _scorer(self, spec: ScorerSpec) -> Scorer:
         key = digest([spec.name, dict(spec.settings)])
         if key not in self._scorers:
-            self._scorers[key] = self._parts.scorer(spec)
+            self._scorers[key] = self._live_scorer(spec)
         return self._scorers[key]
+
+    def _live_scorer(self, spec: ScorerSpec) -> Scorer:
+        scorer = self._parts.scorer(spec)
+        if not self._parts.is_own_scorer(spec):
+            return scorer
+        if self._scorer_pool is None:
+            self._scorer_pool = self._parts.scorer_pool()
+        self._scorer_pool.add_scorer(spec.name)
+        return ScorerInProcess(spec, scorer, self._scorer_pool)
+
+    async def start_scorers(self) -> None:
+        """Start a process for own scorers, where there are some, before the first answer is there."""
+        if self._scorer_pool is not None:
+            await self._scorer_pool.warm()

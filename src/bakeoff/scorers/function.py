@@ -4,8 +4,10 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 
+from bakeoff._lib.aside import called_aside
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
@@ -24,14 +26,19 @@ class FunctionScorer:
     """Calls *function* with those of answer, target, task, outcome and tool_calls that it names.
 
     A function that names none of them gets the answer and, where it takes two, the target. The
-    settings are passed by name. It may be async, and returns a bool, a number from 0 to 1, a
+    settings are passed by name. With `in_thread`, one that blocks is called beside the loop. It may be async, and returns a bool, a number from 0 to 1, a
     `Score`, or a mapping with "score" or "value", maybe "explanation", and details.
     """
 
     def __init__(
-        self, function: Callable[..., object], *, settings: Mapping[str, Json] | None = None
+        self,
+        function: Callable[..., object],
+        *,
+        settings: Mapping[str, Json] | None = None,
+        in_thread: bool = False,
     ) -> None:
         self._function = function
+        self._in_thread = in_thread and not inspect.iscoroutinefunction(function)
         self._settings = dict(settings or {})
         self._name = str(getattr(function, "__name__", "function"))
         self._by_name, self._by_place = _parameters(function, self._name, self._settings)
@@ -48,11 +55,27 @@ class FunctionScorer:
             "outcome": outcome,
             "tool_calls": outcome.tool_calls,
         }
-        places = [offered[name] for name in self._by_place]
-        names = {name: offered[name] for name in self._by_name}
-        result = self._function(*places, **names, **self._settings)
+        if self._in_thread:
+            result = await called_aside(partial(self.called, offered))
+        else:
+            result = self.called(offered)
         if inspect.isawaitable(result):
             result = await result
+        return self.read(result)
+
+    @property
+    def wants(self) -> frozenset[str]:
+        """What of an outcome the function is called with."""
+        return frozenset((*self._by_place, *self._by_name))
+
+    def called(self, offered: Mapping[str, object]) -> object:
+        """Return what the function returns for what is *offered*."""
+        places = [offered[name] for name in self._by_place]
+        names = {name: offered[name] for name in self._by_name}
+        return self._function(*places, **names, **self._settings)
+
+    def read(self, result: object) -> Score:
+        """Return what the function returned as a score."""
         return _score(self._name, result)
 
 

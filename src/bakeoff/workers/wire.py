@@ -1,4 +1,4 @@
-"""What a run and the process of an agent that blocks say to each other: each message with its length first."""
+"""What a run and a worker process say to each other: each message with its length first."""
 
 import struct
 from collections.abc import Callable
@@ -7,17 +7,19 @@ from typing import BinaryIO
 import msgspec
 
 from bakeoff.core.outcome import Completion, Outcome, Request, Tool
+from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
 
 HEAD = struct.Struct(">I")
 
 
-class Begin(msgspec.Struct, tag=True):
-    """Which agent the process is for, and where its Python is found."""
+class Begin(msgspec.Struct, tag=True, kw_only=True):
+    """Which agent the process is for, or which scorers, and where their Python is found."""
 
-    agent: str
-    settings: dict[str, Json]
+    agent: str | None = None
+    settings: dict[str, Json] = {}
+    scorers: tuple[str, ...] = ()
     folders: tuple[str, ...]
     path: tuple[str, ...]
 
@@ -29,6 +31,21 @@ class Solve(msgspec.Struct, tag=True):
     rollout: int
     label: str
     roles: tuple[str, ...]
+
+
+class Grade(msgspec.Struct, tag=True):
+    """An outcome to grade: with which scorer, and whom it may ask.
+
+    A plain function is given what it names: then only that is sent, as `given`.
+    """
+
+    scorer: str
+    settings: dict[str, Json]
+    given: dict[str, Json] | None = None
+    task: Task | None = None
+    outcome: Outcome | None = None
+    rollout: int = 0
+    roles: tuple[str, ...] = ()
 
 
 class Answer(msgspec.Struct, tag=True):
@@ -88,28 +105,38 @@ class Ask(msgspec.Struct, tag=True):
         )
 
 
+class Ready(msgspec.Struct, tag=True):
+    """The process has started, and takes orders."""
+
+
 class Left(msgspec.Struct, tag=True):
     """The task is done."""
 
     outcome: Outcome
 
 
+class Graded(msgspec.Struct, tag=True):
+    """The verdict."""
+
+    score: Score
+
+
 class Broke(msgspec.Struct, tag=True):
-    """The agent raised; where it was a refusal that it did not catch, `number` is of that question."""
+    """The agent or the scorer raised; where it was a refusal that it did not catch, `number` is of that question."""
 
     message: str
     number: int | None = None
 
 
-ToAgent = Begin | Solve | Answer | Refusal
-FromAgent = Ask | Left | Broke
+ToWorker = Begin | Solve | Grade | Answer | Refusal
+FromWorker = Ready | Ask | Left | Graded | Broke
 
-to_agent: Callable[[bytes], ToAgent] = msgspec.msgpack.Decoder(ToAgent).decode
-from_agent: Callable[[bytes], FromAgent] = msgspec.msgpack.Decoder(FromAgent).decode
+to_worker: Callable[[bytes], ToWorker] = msgspec.msgpack.Decoder(ToWorker).decode
+from_worker: Callable[[bytes], FromWorker] = msgspec.msgpack.Decoder(FromWorker).decode
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)  # what is no plain data goes as its text
 
 
-def packed(message: ToAgent | FromAgent) -> bytes:
+def packed(message: ToWorker | FromWorker) -> bytes:
     """Return *message* as it goes over the wire."""
     data = _encoder.encode(message)
     return HEAD.pack(len(data)) + data

@@ -1,0 +1,308 @@
+"""Worker processes: one order at a time each, kept for the next one, killed where they are cut off."""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bakeoff._lib.process import Child, Ended, Program, uncancelled
+from bakeoff._lib.untrusted import one_line
+from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError, TrialError
+from bakeoff.core.ports import Kit
+from bakeoff.workers.wire import (
+    HEAD,
+    Answer,
+    Ask,
+    Begin,
+    Broke,
+    FromWorker,
+    Grade,
+    Graded,
+    Left,
+    Ready,
+    Refusal,
+    Solve,
+    ToWorker,
+    from_worker,
+    packed,
+)
+
+Hears = Callable[[str], None]
+Reply = Ready | Left | Graded | Broke
+
+_PIECE = 65536
+
+
+class WorkerPool:
+    """Gives each order to a process that is free, or to a new one.
+
+    A new one is started where none has become free within `patience_s`. A process outlives its
+    order and takes another. Where an order is cut off it is killed, with all it started; where we
+    are killed it ends itself.
+    """
+
+    def __init__(
+        self,
+        program: Sequence[str],
+        begin: Begin,
+        *,
+        fault: type[TrialError],
+        patience_s: float = 0.0,
+    ) -> None:
+        self._program = tuple(program)
+        self._begin = begin
+        self._fault = fault
+        self._patience_s = patience_s
+        self._idle: list[WorkerProcess] = []
+        self._busy = 0
+        self._starting = 0
+        self._waiting: deque[asyncio.Future[WorkerProcess]] = deque()
+
+    def add_scorer(self, name: str) -> None:
+        """Let processes that are started from now on import this scorer before they are asked."""
+        scorers = dict.fromkeys((*self._begin.scorers, name))
+        self._begin = msgspec.structs.replace(self._begin, scorers=tuple(scorers))
+
+    async def warm(self) -> None:
+        """Start one process, so that the first order need not wait for it."""
+        self._idle.append(await self._started())
+
+    async def work(self, order: Solve | Grade, kit: Kit, *, hears: Hears | None = None) -> Reply:
+        """Return what came of *order*; questions go to the models of *kit*, *hears* its prints."""
+        process = await self._free()
+        self._busy += 1
+        try:
+            reply = await process.work(order, kit, hears)
+        except BaseException:
+            self._busy -= 1
+            await uncancelled(process.end())
+            raise
+        self._busy -= 1
+        self._give_back(process)
+        if isinstance(reply, Broke) and (refusal := process.refusals.get(reply.number or 0)):
+            raise refusal
+        return reply
+
+    async def close(self) -> None:
+        """End every process."""
+        while self._idle:
+            await self._idle.pop().end()
+
+    async def _free(self) -> "WorkerProcess":
+        """Return a process that waits for an order; one that died meanwhile does not."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.lives:
+                return process
+            await process.end()
+        others = self._busy + self._starting
+        if others and self._patience_s and (returned := await self._returned()):
+            return returned
+        return await self._started()
+
+    async def _returned(self) -> "WorkerProcess | None":
+        """Return the process that becomes free next, unless that takes too long."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=self._patience_s)
+            while self._starting and not waiter.done():
+                await asyncio.wait([waiter], timeout=self._patience_s)
+        except BaseException:
+            if waiter.done():  # it came just when the wait was cut off
+                self._give_back(waiter.result())
+            waiter.cancel()
+            raise
+        if not waiter.done():
+            waiter.cancel()
+            return None
+        process: WorkerProcess = waiter.result()
+        return process
+
+    def _give_back(self, process: "WorkerProcess") -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(process)
+                return
+        self._idle.append(process)
+
+    async def _started(self) -> "WorkerProcess":
+        """Return a new process that takes orders."""
+        process = WorkerProcess.start(self._program, self._fault)
+        self._starting += 1
+        try:
+            await process.begin(self._begin)
+        except BaseException:
+            await uncancelled(process.end())
+            raise
+        finally:
+            self._starting -= 1
+        return process
+
+
+class WorkerProcess:
+    """One process and the line to it; where it ends in the middle of an order, that is a fault."""
+
+    def __init__(self, child: Child, line: socket.socket, fault: type[TrialError]) -> None:
+        self._child = child
+        self._line = line
+        self._fault = fault
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[Ended] = asyncio.ensure_future(child.end())
+        self._hears: Hears | None = None
+        self._unread = bytearray()
+        self.refusals: dict[int, Exception] = {}
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended by itself."""
+        return not self._ended.done()
+
+    @classmethod
+    def start(cls, program: Sequence[str], fault: type[TrialError]) -> "WorkerProcess":
+        """Start *program*, which is told where its end of the line is."""
+        ours, theirs = socket.socketpair()
+        ours.settimeout(0)
+        process: WorkerProcess | None = None
+
+        def hears(piece: bytes) -> None:
+            if process is not None:
+                process.prints(piece)
+
+        with theirs:
+            fd = theirs.fileno()
+            process = cls(
+                Child(
+                    Program(
+                        argv=(*program, str(fd)),
+                        environment=dict(os.environ),
+                        cwd=str(Path.cwd()),
+                        hears=hears,
+                        passing=(fd,),
+                    )
+                ),
+                ours,
+                fault,
+            )
+        return process
+
+    def prints(self, piece: bytes) -> None:
+        """Pass on what it prints while it works on an order."""
+        if self._hears is not None:
+            self._hears(piece.decode(errors="replace"))
+
+    async def begin(self, begin: Begin) -> None:
+        """Tell it what it is for, and wait until it takes orders."""
+        await self.tell(begin)
+        await self._hear()
+
+    async def tell(self, message: ToWorker) -> None:
+        """Send *message*; one that cannot be sent is missed where an answer is waited for."""
+        with suppress(OSError):
+            await self._loop.sock_sendall(self._line, packed(message))
+
+    async def work(self, order: Solve | Grade, kit: Kit, hears: Hears | None) -> Reply:
+        """Return what came of *order*; questions are answered meanwhile."""
+        self._hears = hears
+        self.refusals.clear()
+        try:
+            await self.tell(order)
+            message = await self._hear()
+            if isinstance(message, Ask):
+                message = await self._answering(message, kit)
+            if hears is not None:
+                await self._printed()
+            return message
+        finally:
+            self._hears = None
+
+    async def _answering(self, ask: Ask, kit: Kit) -> Reply:
+        """Answer *ask* and those that come while it is answered; return the reply behind them."""
+        answering = {asyncio.ensure_future(self._answer(ask, kit))}
+        hearing = asyncio.ensure_future(self._hear())
+        try:
+            while True:
+                waiting: set[asyncio.Future[Any]] = {hearing, *answering}
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for answered in {a for a in answering if a.done()}:
+                    answering.discard(answered)
+                    answered.result()  # a limit that ran out ends all this
+                if not hearing.done():
+                    continue
+                message = hearing.result()
+                if not isinstance(message, Ask):
+                    return message
+                answering.add(asyncio.ensure_future(self._answer(message, kit)))
+                hearing = asyncio.ensure_future(self._hear())
+        finally:
+            await _left_alone({hearing, *answering})
+
+    async def _printed(self) -> None:
+        """Hear what it printed before its last word: that came another way."""
+        for _ in range(2):
+            await asyncio.sleep(0)
+
+    async def _answer(self, ask: Ask, kit: Kit) -> None:
+        asked = kit.model if ask.role is None else kit.roles[ask.role]
+        try:
+            completion = await asked.complete(ask.request())
+        except (LimitReached, BudgetReached):
+            raise
+        except Exception as error:  # noqa: BLE001 -- the worker is told, and may go on without
+            self.refusals[ask.number] = error
+            await self.tell(
+                Refusal(
+                    number=ask.number,
+                    message=str(error),
+                    transient=isinstance(error, TrialError) and error.transient,
+                    billable=isinstance(error, ProviderError) and error.billable,
+                )
+            )
+        else:
+            await self.tell(Answer(number=ask.number, completion=completion))
+
+    async def _hear(self) -> FromWorker:
+        """Return the next message; what came with it is kept for the one after."""
+        while True:
+            if len(self._unread) >= HEAD.size:
+                (size,) = HEAD.unpack_from(self._unread)
+                end = HEAD.size + size
+                if len(self._unread) >= end:
+                    data = bytes(self._unread[HEAD.size : end])
+                    del self._unread[:end]
+                    return from_worker(data)
+            try:
+                piece = await self._loop.sock_recv(self._line, _PIECE)
+            except OSError:
+                piece = b""
+            if not piece:
+                raise self._fault(f"its process ended: {_how(await self._ended)}")
+            self._unread += piece
+
+    async def end(self) -> None:
+        """Kill it, with all it started."""
+        self._child.kill("nobody needs it any more")
+        await asyncio.wait([self._ended])
+        self._line.close()
+
+
+async def _left_alone(waiting: set[asyncio.Future[Any]]) -> None:
+    """Cancel what nobody waits for any more, and see its end."""
+    for future in waiting:
+        future.cancel()
+    await asyncio.wait(waiting)
+    for future in waiting:
+        if not future.cancelled():
+            future.exception()  # seen, so that nobody is warned of it
+
+
+def _how(ended: Ended) -> str:
+    last = ended.output.rstrip().rpartition("\n")[2]
+    return f"exit code {ended.code}" + (f"; it said: {one_line(last)}" if last else "")
