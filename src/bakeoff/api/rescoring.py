@@ -1,5 +1,6 @@
 """The answers of a run are scored again."""
 
+from bakeoff._lib.collector import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.runs import Run, folders_of, refuse_a_plan_with_holes, summarized
@@ -55,15 +56,16 @@ async def score_again(
         try:
             store.freeze(before)
             start.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
-            adopted = await rescore_plan(
-                plan,
-                ledger=ledger,
-                store=store,
-                rigs=rigs,
-                executor=LocalExecutor(DEFAULT_PARALLEL),
-                stop=start.stop,
-                tell=filed(discreet(start.listener, redactor), folder, redactor),
-            )
+            with rare_collections():
+                adopted = await rescore_plan(
+                    plan,
+                    ledger=ledger,
+                    store=store,
+                    rigs=rigs,
+                    executor=LocalExecutor(DEFAULT_PARALLEL),
+                    stop=start.stop,
+                    tell=filed(discreet(start.listener, redactor), folder, redactor),
+                )
         finally:
             await store.close()
             await rigs.close()

@@ -26,6 +26,7 @@ from bakeoff.stores.sqlite import BLOBS, LEDGER
 from bakeoff.stores.writing import being_written
 
 T = TypeVar("T")
+_RecordRow = tuple[str, str | None, str, int, str | None, bytes | None]
 
 # Of all that is recorded, what the plan of today asks for; an earlier plan may have asked for more.
 _PLANNED_ATTEMPTS = """
@@ -73,6 +74,16 @@ class Seat:
 
     candidate: Candidate
     conditions: Conditions
+
+
+class _OutcomeMark(msgspec.Struct):
+    unfinished: bool = False
+
+
+class _AttemptMark(msgspec.Struct):
+    """What tells whether an attempt could be scored again; the rest of it is not decoded."""
+
+    outcome: _OutcomeMark | None = None
 
 
 class SqliteLedger:
@@ -167,7 +178,13 @@ class SqliteLedger:
 
     def answered(self) -> int:
         """Return how many recorded trials have an outcome that could be scored again."""
-        return sum(1 for record in self.records() if record.attempt.scorable)
+        with self._reading() as db:
+            records = db.execute(f"{_RECORD} AND NOT a.superseded")
+            marks = (self._decoded(row, _AttemptMark) for row in records)
+            return sum(
+                mark is not None and mark.outcome is not None and not mark.outcome.unfinished
+                for mark in marks
+            )
 
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body."""
@@ -223,16 +240,12 @@ class SqliteLedger:
             unpriced=unpriced,
         )
 
-    def _record(
-        self, row: tuple[str, str | None, str, int, str | None, bytes | None]
-    ) -> TrialRecord | None:
+    def _record(self, row: _RecordRow) -> TrialRecord | None:
         """Return a record; None, and remember which, where it is damaged."""
-        task_id, category, candidate_id, rollout, blob, body = row
-        try:
-            attempt = unpack(self._blob(str(blob)) if body is None else body, Attempt)
-        except (OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
-            self._lost[trial_name(task_id, candidate_id, rollout)] = str(error)
+        attempt = self._decoded(row, Attempt)
+        if attempt is None:
             return None
+        task_id, category, candidate_id, rollout, _, _ = row
         return TrialRecord(
             task_id=task_id,
             category=category,
@@ -240,6 +253,14 @@ class SqliteLedger:
             rollout=rollout,
             attempt=attempt,
         )
+
+    def _decoded(self, row: _RecordRow, kind: type[T]) -> T | None:
+        task_id, _, candidate_id, rollout, blob, body = row
+        try:
+            return unpack(self._blob(str(blob)) if body is None else body, kind)
+        except (OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
+            self._lost[trial_name(task_id, candidate_id, rollout)] = str(error)
+            return None
 
     def _blob(self, name: str) -> bytes:
         path = self._folder / BLOBS / name

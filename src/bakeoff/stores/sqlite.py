@@ -70,20 +70,25 @@ CREATE TEMP TABLE IF NOT EXISTS verdict (
   blob, body, PRIMARY KEY (rollout, task, candidate)) WITHOUT ROWID
 """
 _ASIDE = f"INSERT OR REPLACE INTO temp.verdict VALUES ({', '.join('?' * 16)})"  # noqa: S608
+_MOVED = "CREATE TEMP TABLE moved (task INTEGER PRIMARY KEY, row INTEGER NOT NULL)"
+# where a task stays what it was, no index changes, and that is most of the work
 _ADOPT = """
-UPDATE attempt SET task = :row, status = v.status, score = v.score, passed = v.passed,
+UPDATE attempt SET {move} status = v.status, score = v.score, passed = v.passed,
   fault_boundary = v.fault_boundary, fault_transient = v.fault_transient,
   billed_usd = v.billed_usd, billed_tokens = v.billed_tokens,
   unsure_usd = v.unsure_usd, unsure_tokens = v.unsure_tokens, unpriced = v.unpriced,
   blob = v.blob, body = v.body,
-  crc = row_crc(attempt.rollout, :row, attempt.candidate, attempt.number, v.status, v.score,
+  crc = row_crc(attempt.rollout, m.row, attempt.candidate, attempt.number, v.status, v.score,
     v.passed, v.fault_boundary, v.fault_transient, elapsed_s, model_s, first_token_s, requests,
     input_tokens, output_tokens, cost_usd, load_s, flags, v.billed_usd, v.billed_tokens,
     v.unsure_usd, v.unsure_tokens, v.unpriced, v.blob, v.body)
-FROM temp.verdict v
+FROM temp.verdict v JOIN temp.moved m ON m.task = v.task AND {which}
 WHERE v.rollout = attempt.rollout AND v.task = attempt.task AND v.candidate = attempt.candidate
-  AND v.number = attempt.number AND v.task IN (SELECT row FROM task WHERE id = :id)
+  AND v.number = attempt.number
 """
+_ADOPT_IN_PLACE = _ADOPT.format(move="", which="m.row = m.task")
+_ADOPT_MOVED = _ADOPT.format(move="task = m.row,", which="m.row <> m.task")
+_ASIDE_AT_ONCE = 500
 
 
 class SqliteStore:
@@ -109,6 +114,7 @@ class SqliteStore:
         self._last_task = max(self._task_rows.values(), default=0)
         self._seats: dict[str, int] = {}  # of the frozen plan, by the candidate's digest
         self._pending: list[tuple[Row, asyncio.Future[None]]] = []
+        self._aside: list[Row] = []
         self._flusher: asyncio.Task[None] | None = None
         self._session: int | None = None
 
@@ -147,22 +153,36 @@ class SqliteStore:
 
     def rescore(self, trial: Trial, attempt: Attempt) -> None:
         """Put the new verdict on the attempt that counts aside; `adopt` makes it the verdict."""
-        self._db.execute(_VERDICTS)
         row = self._row(trial, attempt)
-        self._db.execute(_ASIDE, (*row[0:4], *row[5:10], *row[19:26]))
+        self._aside.append((*row[0:4], *row[5:10], *row[19:26]))
+        if len(self._aside) >= _ASIDE_AT_ONCE:
+            self._put_aside()
+
+    def _put_aside(self) -> None:
+        """Write the new verdicts that have gathered into a temporary table, in one transaction."""
+        with writing_to(self._path), _writing(self._db, "BEGIN") as db:
+            db.execute(_VERDICTS)
+            db.executemany(_ASIDE, self._aside)
+        self._aside.clear()
 
     def adopt(self, plan: Plan) -> None:
         """Make *plan* and every verdict put aside what counts: all of it, or nothing.
 
         Tasks of *plan* have the ids of those that were planned, and may be scored differently.
         """
-        self._db.execute(_VERDICTS)
+        self._put_aside()
         with writing_to(self._path), _writing(self._db) as db:
             self._freeze(db, plan)
-            moved = dict(db.execute("SELECT id, row FROM task ORDER BY row"))
-            moved |= {task.id: self._task_rows[task.digest] for task in plan.tasks}
-            for task_id, row in moved.items():
-                db.execute(_ADOPT, {"id": task_id, "row": row})
+            newest = dict(db.execute("SELECT id, row FROM task ORDER BY row"))
+            newest |= {task.id: self._task_rows[task.digest] for task in plan.tasks}
+            tasks = db.execute("SELECT row, id FROM task").fetchall()
+            db.execute(_MOVED)
+            db.executemany(
+                "INSERT INTO temp.moved VALUES (?, ?)", ((row, newest[name]) for row, name in tasks)
+            )
+            db.execute(_ADOPT_IN_PLACE)
+            db.execute(_ADOPT_MOVED)
+            db.execute("DROP TABLE temp.moved")
             db.execute("DELETE FROM temp.verdict")
 
     async def close(self) -> None:
@@ -339,11 +359,12 @@ class SqliteStore:
 class _writing:  # noqa: N801 -- reads as a word at its place: `with _writing(db)`
     """A transaction: all of the block or nothing of it."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> None:
         self._db = db
+        self._begin = begin
 
     def __enter__(self) -> sqlite3.Connection:
-        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute(self._begin)
         return self._db
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
