@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Literal
 
 from bakeoff._lib.digest import digest_bytes
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.suggest import did_you_mean, near_file
 from bakeoff.config.convert import convert
 from bakeoff.config.own_function import check_call
 from bakeoff.core.errors import UsageError
@@ -149,11 +149,16 @@ def _load_own(reference: str, folders: Iterable[Path]) -> object:
     try:
         loaded = _own_module(module, places)
     except Exception as error:
+        meant = next(filter(None, (near_file(_file(module, folder)) for folder in places)), None)
+        missing = isinstance(error, ModuleNotFoundError) and error.name == module and meant
+        hint = f"; did you mean {meant.stem}:{attr}?" if missing and meant else ""
         raise UsageError(
-            f"{reference!r} cannot be imported: {type(error).__name__}: {error}"
+            f"{reference!r} cannot be imported: {type(error).__name__}: {error}{hint}"
         ) from error
     if not hasattr(loaded, attr):
-        raise UsageError(f"{reference!r}: module {module!r} has no {attr!r}")
+        public = [name for name in vars(loaded) if not name.startswith("_")]
+        hint = did_you_mean(attr, public)
+        raise UsageError(f"{reference!r}: module {module!r} has no {attr!r}; {hint}")
     part: object = getattr(loaded, attr)
     return part
 

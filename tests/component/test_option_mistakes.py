@@ -20,6 +20,8 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("base.toml").write_text(BASE)
     Path("agent_configs").mkdir()
     Path("empty.json").touch()
+    Path("misspelt.toml").write_text('suites = ["suit.json"]\nmodels = ["scripted"]\n')
+    Path("parts.py").write_text("def echo(request):\n    return 'x'\n")
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,10 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run suit.json -m scripted", "suit.json cannot be read: there is no such file; did you mean suite.json?"),
         ("run rum.toml", "did you mean run.toml?"),
         ("run agent_config -m scripted", "did you mean agent_configs?"),
+        ("run suite.json -m scripted --only", "--only runs a part of an earlier run: add --resume RUN"),
+        ("run misspelt.toml", "misspelt.toml:1: key 'suites': suit.json is not there; did you mean 'suite.json'?"),
+        ("run suite.json -m parts:echoo", "module 'parts' has no 'echoo'; did you mean 'echo'?"),
+        ("run suite.json -m scripted --agent prts:echo", "No module named 'prts'; did you mean parts:echo?"),
         ("run nowhere/x.json -m scripted", "nowhere/x.json cannot be read: No such file or directory"),
         ("run . -m scripted", "no task is in this folder; a task is a folder with an instruction.md; to run a file that is in it, name the file: base.toml"),
         ("run empty.json -m scripted", "empty.json is empty; it must hold JSON"),
@@ -83,6 +89,8 @@ def test_a_part_of_a_run_is_selected_with_the_options_that_would_change_a_plan(
         ("list", "missing: KIND (one of: runs, tasks, models, agents, scorers, sandboxes)"),
         ("power", "missing: DIFFERENCE (see bakeoff power --help)"),
         ("run a.json b.json", "unexpected argument: b.json"),
+        ("run a.json --resume", "--resume needs a value: --resume RUN"),
+        ("run a.json --model", "--model needs a value: --model M"),
     ],
 )
 def test_a_word_that_is_missing_or_wrong_is_told_in_one_line(

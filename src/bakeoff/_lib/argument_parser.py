@@ -6,6 +6,7 @@ from typing import NoReturn
 
 _UNKNOWN = "unrecognized arguments: "
 _MISSING = "the following arguments are required: "
+_NO_VALUE = re.compile(r"argument (\S+?/)?(--\S+): expected (one|at least one) argument")
 _CHOICE = re.compile(r"argument (.+): invalid choice: ('[^']*') \(choose from (.*)\)", re.DOTALL)
 
 
@@ -31,12 +32,18 @@ class ReadableParser(ArgumentParser):
         _, missing, names = message.partition(_MISSING)
         if missing:
             return f"missing: {names}{self._choices_of(names)}"
+        if bare := _NO_VALUE.fullmatch(message):
+            return self._needs_a_value(bare[2])
         if choice := _CHOICE.fullmatch(message):
             known = [name.strip(" '") for name in choice[3].split(",")]
             meant = near(choice[2].strip("'"), known)
             hint = f"did you mean {meant!r}?" if meant else f"there are: {', '.join(known)}"
             return f"argument {choice[1]}: invalid choice: {choice[2]}; {hint}"
         return message
+
+    def _needs_a_value(self, option: str) -> str:
+        action = self._option_string_actions[option]
+        return f"{option} needs a value: {option} {action.metavar or action.dest.upper()}"
 
     def _long_options(self) -> list[str]:
         """Return the long options of this parser and of its commands."""

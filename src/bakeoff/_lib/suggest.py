@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 def near(word: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
@@ -15,3 +16,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if meant := near(word, names):
         return f"did you mean {meant!r}?"
     return f"there are: {', '.join(names)}" if names else "there are none"
+
+
+def near_file(path: Path) -> Path | None:
+    """Return what lies beside *path* under nearly the same name."""
+    folder = path.parent
+    names = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
+    meant = near(path.name, (name for name in names if not name.startswith(".")), least=0.75)
+    return folder / meant if meant else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bakeoff._lib.digest import digest
-from bakeoff._lib.suggest import near
+from bakeoff._lib.suggest import near_file
 from bakeoff.api.agent_specs import known, refuse_misfits
 from bakeoff.api.model_names import OWN, how_understood, resolve, where_asked, with_alias
 from bakeoff.api.paired import Terms, changed_pairings, default_said, models_of, paired
@@ -120,7 +120,7 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
     if path.is_dir():
         return read_folder_by_content(path, overrides)
     reader = _READERS.get(path.suffix.lower())
-    meant = None if path.exists() else _near_file(path)
+    meant = None if path.exists() else near_file(path)
     if meant is not None:
         raise UsageError(f"{path} cannot be read: there is no such file; did you mean {meant}?")
     if reader is None:
@@ -130,14 +130,6 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
             ".md; any other coding task is a folder"
         )
     return reader(path, overrides)
-
-
-def _near_file(path: Path) -> Path | None:
-    """Return what lies beside *path* under nearly the same name."""
-    folder = path.parent
-    names = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
-    meant = near(path.name, (name for name in names if not name.startswith(".")), least=0.75)
-    return folder / meant if meant else None
 
 
 def read_for_scoring(

@@ -141,6 +141,8 @@ def _refuse_mistakes(args: Namespace) -> None:
                 f"{', '.join(typed)}: a run that is resumed without its source keeps its plan; to "
                 f"change it, name the source: bakeoff run SOURCE --resume {args.resume} ...{part}"
             )
+    if args.only and not args.resume:
+        raise UsageError("--only runs a part of an earlier run: add --resume RUN")
     for name in args.agents:
         if _is_agent_file(name):
             raise UsageError(

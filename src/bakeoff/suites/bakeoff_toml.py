@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bakeoff._lib.digest import digest_bytes
+from bakeoff._lib.suggest import near_file
 from bakeoff.config.convert import KeyPath, convert
 from bakeoff.config.entries import (
     conversation,
@@ -201,7 +202,9 @@ def _suite(place: Path, run: RunFile, scoring: Scoring, at: Place) -> Brief:
     if place.is_dir():
         return read_tasks(place)
     if not place.exists():
-        raise UsageError(f"{shown(at)}: key 'suites': {place} is not there")
+        meant = near_file(place)
+        hint = f"; did you mean {meant.name!r}?" if meant else ""
+        raise UsageError(f"{shown(at)}: key 'suites': {place} is not there{hint}")
     if ending == ".json":
         return read_suite(place, scoring=scoring)
     if ending == ".md":
