@@ -99,6 +99,7 @@ def test_no_image_and_no_box_shows_the_copies_of_tests_and_solution_that_overlay
     )
     _script("run", "configs/c.toml", env={**where.environment, "SANDBOX_BACKEND": where.name})
     (result,) = _results("c")
+    assert (result["status"], result["score"]) == ("passed", 1.0), "the image has no pytest"
     seen = Path(result["run_dir"], "artifacts/transcript.jsonl").read_text()
     assert "/opt/overlay:\\nLM_INSTRUCTIONS.md" in seen, "the build had the overlay"
     assert "../LM_INSTRUCTIONS.md" in seen

@@ -18,7 +18,7 @@ from bakeoff.core.events import (
 )
 from bakeoff.core.passing import pass_rule
 from bakeoff.core.plan import Trial
-from bakeoff.core.record import Attempt, Status
+from bakeoff.core.record import Attempt
 from bakeoff.core.values import Json
 
 QUIET, PROGRESS, EVERYTHING = range(3)
@@ -37,7 +37,7 @@ class Console:
         self._spins = verbosity == QUIET and out.isatty()
         self._frame = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.planned = self.done = self.faults = 0
+        self.planned = self.done = 0
         self._told: dict[str, str] = {}  # what was wrong, by the run that was told of first
         self.at_budget = False
 
@@ -113,20 +113,19 @@ class Console:
                 why = one_line(attempt.fault.message if attempt.fault else "", width=300)
                 self.say(f"[rollouts] {self._view.run_id(trial)} is tried again: {why}")
             return
-        self.faults += attempt.status is Status.FAULTED
         self.done += attempt.status.final
         run_id, status = self._view.run_id(trial), status_of(attempt)
         score = "" if attempt.score is None else f", score {attempt.score:.3f}"
+        rule = pass_rule([trial.task])
+        about = f" ({rule})" if rule and attempt.score is not None else ""
         if self._verbosity >= PROGRESS:
             took = f"{attempt.elapsed_s:.1f} s"
             self.say(
                 f"[rollouts] {self.done}/{self.planned} completed: {run_id} "
-                f"{status}{score}, {took}{self._why(run_id, attempt)}"
+                f"{status}{score}{about}, {took}{self._why(run_id, attempt)}"
             )
             return
         mark = "✓" if attempt.passed else "✗"
-        rule = pass_rule([trial.task])
-        about = f" ({rule})" if rule and attempt.score is not None else ""
         self.say(
             f"{mark} Task {run_id} {status}: {_what(trial)}{score}{about}"
             f"{self._why(run_id, attempt)}"
