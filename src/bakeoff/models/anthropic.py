@@ -41,6 +41,7 @@ from bakeoff.models.parameters import (
     take_seed,
     take_stops,
     take_thinking,
+    take_tools,
 )
 from bakeoff.models.settings import settings_of
 from bakeoff.models.tool_calls import arguments_of
@@ -109,8 +110,8 @@ class Anthropic:
         payload["messages"] = list(self._turns(request.messages))
         if stops := take_stops(parameters):
             payload["stop_sequences"] = stops
-        if request.tools:
-            payload["tools"] = [_tool(tool) for tool in request.tools]
+        if tools := take_tools(request, parameters):
+            payload["tools"] = [_tool(tool) for tool in tools]
         thinking = take_thinking(parameters)
         if parameters.pop("stream", self._settings.stream):
             payload["stream"] = True

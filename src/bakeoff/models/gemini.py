@@ -35,6 +35,7 @@ from bakeoff.models.parameters import (
     take_limit,
     take_stops,
     take_thinking,
+    take_tools,
 )
 from bakeoff.models.settings import settings_of
 from bakeoff.models.tool_calls import arguments_of
@@ -140,8 +141,8 @@ class Gemini:
         payload: dict[str, Json] = {"contents": list(self._turns(request.messages))}
         if system := [{"text": m.content} for m in request.messages if m.role in _SYSTEM]:
             payload["systemInstruction"] = {"parts": system}
-        if request.tools:
-            payload["tools"] = [{"functionDeclarations": [_tool(t) for t in request.tools]}]
+        if tools := take_tools(request, parameters):
+            payload["tools"] = [{"functionDeclarations": [_tool(tool) for tool in tools]}]
         choice = parameters.pop("tool_choice", None)
         if isinstance(choice, str):
             mode = _TOOL_MODES.get(choice, choice)

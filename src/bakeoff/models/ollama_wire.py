@@ -16,7 +16,13 @@ from bakeoff.core.values import Json
 from bakeoff.models import json_wire
 from bakeoff.models.faults import error_text
 from bakeoff.models.json_wire import Counts, count
-from bakeoff.models.parameters import parameters_of, take_limit, take_stops, take_thinking
+from bakeoff.models.parameters import (
+    parameters_of,
+    take_limit,
+    take_stops,
+    take_thinking,
+    take_tools,
+)
 from bakeoff.models.retry import TryAgain
 from bakeoff.models.tool_calls import arguments_of, tool_call
 
@@ -43,7 +49,7 @@ def payload(
         "messages": _messages(request.messages),
         "stream": bool(parameters.pop("stream", stream)),
         "think": take_thinking(parameters).effort,
-        "tools": [_tool(tool) for tool in request.tools] or None,
+        "tools": [_tool(tool) for tool in take_tools(request, parameters)] or None,
     }
     if "response_format" in parameters:
         body["format"] = _format(parameters.pop("response_format"))

@@ -33,7 +33,13 @@ from bakeoff.models.openai_responses_wire import (
     decode,
     decode_event,
 )
-from bakeoff.models.parameters import parameters_of, take_limit, take_seed, take_thinking
+from bakeoff.models.parameters import (
+    parameters_of,
+    take_limit,
+    take_seed,
+    take_thinking,
+    take_tools,
+)
 from bakeoff.models.settings import settings_of
 
 
@@ -93,8 +99,8 @@ class OpenAIResponses:
         limit = take_limit(parameters)
         if limit is not None:
             payload["max_output_tokens"] = limit
-        if request.tools:
-            payload["tools"] = [_tool(tool) for tool in request.tools]
+        if tools := take_tools(request, parameters):
+            payload["tools"] = [_tool(tool) for tool in tools]
         if reasoning := _reasoning(parameters):
             payload["reasoning"] = reasoning
         if parameters.pop("stream", self._settings.stream):

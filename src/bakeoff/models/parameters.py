@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from bakeoff.core.outcome import Request
+from bakeoff.core.outcome import Request, Tool
 from bakeoff.core.values import Json
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -53,6 +53,34 @@ def take_thinking(parameters: dict[str, Json]) -> Thinking:
         effort=options.get("effort"),
         exclude=options.get("exclude"),
         max_tokens=options.get("max_tokens"),
+    )
+
+
+def take_tools(request: Request, parameters: dict[str, Json]) -> tuple[Tool, ...]:
+    """Return the tools of *request*, and remove and return those given as OpenAI's chat API has them.
+
+    Tools in any other form are the API's own, and stay where they are.
+    """
+    given = parameters.get("tools")
+    functions = [_function(entry) for entry in given] if isinstance(given, list) else []
+    if not functions or not all(functions):
+        return request.tools
+    parameters.pop("tools")
+    return (*request.tools, *(_tool(function) for function in functions))
+
+
+def _function(entry: Json) -> Mapping[str, Json]:
+    function = entry.get("function") if isinstance(entry, Mapping) else None
+    named = isinstance(function, Mapping) and isinstance(function.get("name"), str)
+    return function if named and isinstance(function, Mapping) else {}
+
+
+def _tool(function: Mapping[str, Json]) -> Tool:
+    schema = function.get("parameters")
+    return Tool(
+        name=str(function["name"]),
+        description=str(function.get("description") or ""),
+        parameters=schema if isinstance(schema, Mapping) else {},
     )
 
 
