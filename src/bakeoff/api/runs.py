@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bakeoff._lib.suggest import did_you_mean
 from bakeoff.api.sources import Prepared
 from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.brief import Brief
@@ -11,7 +12,8 @@ from bakeoff.core.budget import Bill
 from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
-from bakeoff.core.record import TrialRecord, TrialRow
+from bakeoff.core.record import TrialFilter, TrialLine, TrialRecord, TrialRow
+from bakeoff.core.task import Task
 from bakeoff.planning.order import ordered
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.role_fidelity import role_fidelity
@@ -64,6 +66,40 @@ class Run:
         """Yield each recorded trial without its body: what statistics need."""
         return self._ledger.rows()
 
+    def lines(
+        self, which: TrialFilter | None = None, *, search: str | None = None
+    ) -> Iterator[TrialLine]:
+        """Yield recorded trials in a line each: all, or those that *which* and *search* ask for.
+
+        The text is searched for in names, questions, answers and faults, in upper or lower case.
+        """
+        which = which or TrialFilter()
+        self._refuse_unknown_names(which)
+        text = (search or "").casefold()
+        asked = {task.id for task in self.plan.tasks if text in _question(task)} if text else ()
+        for line in self._ledger.lines(which):
+            if (
+                line.task_id in asked
+                or text in line.text.casefold()
+                or text in line.name.casefold()
+            ):
+                yield line
+
+    def _refuse_unknown_names(self, which: TrialFilter) -> None:
+        if not which.candidates and not which.categories:
+            return
+        plan = self.plan
+        candidates = [candidate.id for candidate in plan.candidates]
+        categories = {task.category for task in plan.tasks if task.category}
+        for kind, names, known in (
+            ("candidate", which.candidates, candidates),
+            ("category", which.categories, categories),
+        ):
+            for name in names:
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    raise UsageError(f"no {kind} {name!r} in {self.id}: {hint}")
+
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts at a trial, by its name or its task's id."""
         return self._ledger.attempts(name)
@@ -98,6 +134,12 @@ class Run:
     def billed(self) -> Bill:
         """Return what the run was billed in all: every attempt at every trial, with its roles."""
         return self._ledger.billed()
+
+
+def _question(task: Task) -> str:
+    """Return what a task asks, for a search."""
+    told = task.dialogue.objective if task.dialogue else ""
+    return "\n".join([told, *(message.content for message in task.messages)]).casefold()
 
 
 def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_OUTPUT) -> Run:

@@ -5,48 +5,58 @@ from datetime import UTC, datetime
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.api import Run
 from bakeoff.cli.tables import console
 from bakeoff.core.errors import UsageError
-from bakeoff.core.record import Attempt, TrialRecord
+from bakeoff.core.record import TrialFilter, TrialRecord
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
 
-_STYLES = {"completed": "green", "limited": "yellow", "faulted": "red", "cancelled": "dim"}
+_COLOURS = {"completed": "32", "limited": "33", "faulted": "31", "cancelled": "2"}
+_MOST_OF_A_NAME, _MOST_OF_A_TEXT = 60, 60
 
 
-def as_data(run: Run, name: str | None) -> Json:
-    """Return the run's trials, or all attempts of those called *name*, as plain data."""
-    records = list(run.trials()) if name is None else _attempts(run, name)
+def as_data(run: Run, name: str | None, which: TrialFilter, search: str | None) -> Json:
+    """Return the trials that are asked for, or all attempts of those called *name*, as plain data."""
+    if name is not None:
+        records = list(_attempts(run, name))
+    elif which == TrialFilter(candidates=[], categories=[]) and not search:
+        records = list(run.trials())
+    else:
+        chosen = {line.name for line in run.lines(which, search=search)}
+        records = [record for record in run.trials() if record.name in chosen]
     data: Json = msgspec.to_builtins(records)
     return data
 
 
-def print_run(run: Run) -> None:
-    """Print a line for each recorded trial."""
+def print_run(run: Run, which: TrialFilter, search: str | None) -> None:
+    """Print a line for each recorded trial that is asked for."""
     out = console()
     manifest = run.manifest
     out.print(Text(f"{run.id}: {manifest.planned} trials planned, {manifest.tasks} tasks", "bold"))
     for candidate in manifest.candidates:
         out.print(Text(f"candidate {one_line(candidate.id)}"))
-    table = Table(box=None, pad_edge=False)
-    for heading in ("trial", "status", "score", "time", "answer or fault"):
-        table.add_column(heading, overflow="fold")
-    for record in run.trials():
-        attempt = record.attempt
-        table.add_row(
-            Text(one_line(record.name, width=60)),
-            Text(attempt.status.value, style=_STYLES[attempt.status.value]),
-            "–" if attempt.score is None else f"{attempt.score:.2f}",
-            f"{attempt.elapsed_s:.2f} s",
-            Text(one_line(_gist(attempt), width=60)),
-        )
-    out.print(table)
+    lines = list(run.lines(which, search=search))
+    names = [one_line(line.name, width=_MOST_OF_A_NAME) for line in lines]
+    width = max((len(name) for name in names), default=0)
+    rest = max(20, out.width - width - 31) if out.is_terminal else _MOST_OF_A_TEXT
+    if lines:
+        print(f"{'trial':{width}}  status     score       time  answer or fault")
+    for name, line in zip(names, lines, strict=True):
+        score = "–" if line.score is None else f"{line.score:.2f}"
+        status = f"{line.status:9}"
+        if out.color_system:
+            status = f"\x1b[{_COLOURS[line.status]}m{status}\x1b[0m"
+        text = one_line(line.text, width=min(rest, _MOST_OF_A_TEXT))
+        print(f"{name:{width}}  {status}  {score:>5}  {line.elapsed_s:7.2f} s  {text}".rstrip())
+    if not lines:
+        out.print(Text("no recorded trial is like that"))
+    for note in run.damage().lines:
+        out.print(Text(one_line(note, width=1000), style="red"))
 
 
 def print_trial(run: Run, name: str) -> None:
@@ -122,9 +132,3 @@ def _print_message(out: Console, message: Message) -> None:
         out.print(Text(for_terminal(message.content)))
     for call in message.tool_calls:
         out.print(Text(for_terminal(f"calls {call.name} {call.arguments}"), style="magenta"))
-
-
-def _gist(attempt: Attempt) -> str:
-    if attempt.fault is not None:
-        return attempt.fault.message
-    return attempt.outcome.answer if attempt.outcome else ""

@@ -1,7 +1,7 @@
 """How an attempt ended: statuses, scores, faults."""
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -127,6 +127,28 @@ class TrialRow(NamedTuple):
     cost_usd: float | None
     load_s: float | None = None
     flags: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFilter:
+    """Which trials: those that failed or faulted, of some candidates, of some categories; empty is all."""
+
+    failed: bool = False
+    faulted: bool = False
+    candidates: Collection[str] = ()
+    categories: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLine:
+    """A trial in one line; `text` is its whole answer, or why it has none."""
+
+    task_id: str
+    name: str
+    status: str
+    score: float | None
+    elapsed_s: float
+    text: str
 
 
 def total_score(scores: tuple[Score, ...]) -> float | None:

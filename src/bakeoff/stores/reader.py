@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -18,7 +18,7 @@ from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Block, Plan, trial_name
-from bakeoff.core.record import Attempt, Status, TrialRecord, TrialRow
+from bakeoff.core.record import Attempt, Status, TrialFilter, TrialLine, TrialRecord, TrialRow
 from bakeoff.core.task import Task
 from bakeoff.stores.damage import MANIFEST_COPY, NO_DAMAGE, Damage, examined, kept_manifest
 from bakeoff.stores.schema import VERSION, unpack
@@ -66,6 +66,16 @@ AND (:tasks IS NULL OR t.id IN (SELECT value FROM json_each(:tasks)))
 AND (:candidate IS NULL OR c.id = :candidate)
 AND (:rollouts IS NULL OR a.rollout < :rollouts)
 """
+_FILTER = """
+AND (:candidates IS NULL OR c.id IN (SELECT value FROM json_each(:candidates)))
+AND (:categories IS NULL OR t.category IN (SELECT value FROM json_each(:categories)))
+AND (NOT :failed AND NOT :faulted OR :failed AND a.passed = 0
+     OR :faulted AND a.status = 'faulted')
+"""
+_LINE = (
+    "SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body, a.status, a.score, a.elapsed_s"
+    f" {_PLANNED_ATTEMPTS} AND NOT a.superseded {_FILTER} ORDER BY a.rollout, a.task, a.candidate"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +84,27 @@ class Seat:
 
     candidate: Candidate
     conditions: Conditions
+
+
+class _AnswerOnly(msgspec.Struct):
+    answer: str = ""
+
+
+class _MessageOnly(msgspec.Struct):
+    message: str = ""
+
+
+class _TextOnly(msgspec.Struct):
+    """What an attempt has to say in a line; its transcript is not decoded."""
+
+    outcome: _AnswerOnly | None = None
+    fault: _MessageOnly | None = None
+
+    @property
+    def text(self) -> str:
+        if self.fault is not None:
+            return self.fault.message
+        return self.outcome.answer if self.outcome else ""
 
 
 class _OutcomeMark(msgspec.Struct):
@@ -217,6 +248,21 @@ class SqliteLedger:
                 if (record := self._record(row)) is not None:
                     yield record
 
+    def lines(self, which: TrialFilter) -> Iterator[TrialLine]:
+        """Yield each recorded trial of those that *which* asks for, in one line."""
+        chosen = {
+            "failed": which.failed,
+            "faulted": which.faulted,
+            "candidates": json.dumps(list(which.candidates)) if which.candidates else None,
+            "categories": json.dumps(list(which.categories)) if which.categories else None,
+        }
+        with self._reading() as db:
+            for *row, status, score, elapsed_s in db.execute(_LINE, chosen):
+                found = self._decoded(row, _TextOnly)
+                if found is not None:
+                    name = trial_name(row[0], row[2], row[3])
+                    yield TrialLine(row[0], name, status, score, elapsed_s, found.text)
+
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts of the trials called *name*: in full, or only by task id."""
         with self._reading() as db:
@@ -254,7 +300,7 @@ class SqliteLedger:
             attempt=attempt,
         )
 
-    def _decoded(self, row: _RecordRow, kind: type[T]) -> T | None:
+    def _decoded(self, row: Sequence[Any], kind: type[T]) -> T | None:
         task_id, _, candidate_id, rollout, blob, body = row
         try:
             return unpack(self._blob(str(blob)) if body is None else body, kind)
