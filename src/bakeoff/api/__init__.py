@@ -88,6 +88,7 @@ class Options(TypedDict, total=False):
     tests: Sequence[str]
     limit: int | None
     overrides: Mapping[str, str]
+    name: str | None
     resume: str | None
     only: bool
     output: str | Path
@@ -120,6 +121,7 @@ async def run_async(given: Given | None = None, **options: Unpack[Options]) -> R
         folder=_path(options.get("folder")),
         resume=options.get("resume"),
         only=options.get("only", False),
+        name=options.get("name"),
         listener=options.get("listener", ignore),
         stop=options.get("stop") or Stop(),
         command=options.get("command", ()),

@@ -36,7 +36,14 @@ from bakeoff.models.tapes import open_tapes
 from bakeoff.planning.differences import differences
 from bakeoff.planning.resume import merged, missing_from, remaining
 from bakeoff.stores.checkpoints import FileCheckpoints
-from bakeoff.stores.folders import find_run, make_folder, new_folder, read_manifest, write_manifest
+from bakeoff.stores.folders import (
+    check_run_name,
+    find_run,
+    make_folder,
+    new_folder,
+    read_manifest,
+    write_manifest,
+)
 from bakeoff.stores.reader import SqliteLedger
 from bakeoff.stores.sqlite import SqliteStore
 
@@ -44,6 +51,8 @@ from bakeoff.stores.sqlite import SqliteStore
 async def execute(prepared: Prepared, start: Start) -> Run:
     """Run what is due of *prepared*, into a new folder or one that is resumed."""
     warning = _dearer_than_its_cap(prepared)
+    if start.name is not None:
+        check_run_name(start.name)
     whole = _whole(prepared, start)
     redactor = Redactor()
     with closing(open_tapes(start.tapes, redactor, start.stop)) as tapes:
@@ -110,7 +119,8 @@ async def _execute(
         served = await rigs.served(plan)
         if before is not None:
             _tell_another_sandbox(before.sandbox.name, rigs.sandbox, start.listener)
-            manifest = replace(manifest, created_at=before.created_at)
+            name = start.name or before.run_name
+            manifest = replace(manifest, created_at=before.created_at, run_name=name)
             served = {**before.served, **served}
         manifest = replace(manifest, served=served)
         write_manifest(folder, manifest, redactor)
@@ -215,7 +225,7 @@ def _folder(prepared: Prepared, start: Start) -> Path:
         return find_run(start.resume, start.output)
     if start.folder is not None:
         return make_folder(start.folder)
-    return new_folder(start.output, prepared.brief.name, now())
+    return new_folder(start.output, start.name or prepared.brief.name, now())
 
 
 def _differences(plan: Plan, folder: Path) -> list[str]:
@@ -249,6 +259,7 @@ def _manifest(prepared: Prepared, start: Start, place: _Place, *, sandbox: str |
         sandbox=replace(prepared.brief.sandbox, name=sandbox),
         endpoints=prepared.brief.endpoints,
         adaptive=prepared.brief.adaptive,
+        run_name=start.name,
     )
 
 

@@ -3,33 +3,38 @@
 import inspect
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from bakeoff import registry
 from bakeoff._lib.loops import run_sync
 from bakeoff.api.model_names import resolve, where_asked
+from bakeoff.api.runs import Run
 from bakeoff.config.models_file import read_models_file
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.manifest import Manifest
 from bakeoff.models.discovery import Found, Places, discover
 from bakeoff.models.embedded import INSTALL
 from bakeoff.models.providers import PROVIDERS
 from bakeoff.stores.folders import RunEntry, list_runs
 from bakeoff.stores.reader import SqliteLedger
+from bakeoff.stores.writing import being_written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine:
-    """A run in one line."""
+    """A run in one line; `scores` are the means of its candidates."""
 
     id: str
+    name: str | None
     started: str
     planned: int | None
-    done: int | None
     candidates: tuple[str, ...]
-    trouble: str | None = None
+    state: str
+    done: int | None = None
+    scores: tuple[float | None, ...] = ()
 
 
 def runs(output: Path) -> list[RunLine]:
@@ -38,19 +43,40 @@ def runs(output: Path) -> list[RunLine]:
 
 
 def _run_line(entry: RunEntry) -> RunLine:
-    manifest, trouble, done = entry.manifest, entry.trouble, None
-    try:
-        done = SqliteLedger(entry.folder, trusting=True).finished()
-    except UsageError as error:
-        trouble = str(error)
-    return RunLine(
+    manifest = entry.manifest
+    line = RunLine(
         id=entry.folder.name,
+        name=entry.run_name,
         started=entry.created_at[:19].replace("T", " "),
         planned=None if manifest is None else manifest.planned,
-        done=done,
         candidates=tuple(c.id for c in manifest.candidates) if manifest else (),
-        trouble=trouble,
+        state=f"damaged: {entry.trouble}",
     )
+    if manifest is None:
+        return line
+    ledger = SqliteLedger(entry.folder, trusting=True)
+    try:
+        done, means = ledger.finished(), ledger.mean_scores()
+        state = _state(entry.folder, manifest, ledger, done)
+    except UsageError as error:
+        return replace(line, state=f"damaged: {error}")
+    return replace(line, done=done, scores=tuple(map(means.get, line.candidates)), state=state)
+
+
+def _state(folder: Path, manifest: Manifest, ledger: SqliteLedger, done: int) -> str:
+    """Return where a run stands, in a few words."""
+    if being_written(folder):
+        return "running"
+    if done >= manifest.planned:
+        return "done"
+    if manifest.adaptive is not None:
+        buckets = Run(folder).summary().buckets
+        if buckets.not_needed and not buckets.not_run + buckets.cancelled + buckets.faults:
+            return f"decided, {buckets.not_needed} not needed"
+    faulted = ledger.faulted()
+    left = manifest.planned - done - faulted
+    parts = [f"{faulted} faulted"] * bool(faulted) + [f"{left} left"] * bool(left)
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class Start:
     folder: Path | None = None
     resume: str | None = None
     only: bool = False
+    name: str | None = None
     listener: Listener = ignore
     stop: Stop = field(default_factory=Stop)
     command: Sequence[str] = ()

@@ -21,7 +21,9 @@ def parser() -> ArgumentParser:
         "none is, each with each. Tasks are matched by id.",
         examples=_EXAMPLES,
     )
-    p.add_argument("before", metavar="BEFORE", help="a run: an id, the start of one, or a folder")
+    p.add_argument(
+        "before", metavar="BEFORE", help="a run: an id, the start of one, a name, or a folder"
+    )
     p.add_argument("after", nargs="?", default="latest", metavar="AFTER",
                    help="the run to compare it with (default: latest)")  # fmt: skip
     p.add_argument("--pair", type=two, metavar="A,B",

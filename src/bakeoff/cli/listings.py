@@ -51,13 +51,16 @@ def _whole(value: str | int | None) -> str:
 
 
 def _run_row(entry: inspection.RunLine) -> Row:
+    scores = ["–" if score is None else f"{score:.3f}" for score in entry.scores]
     return {
         "run": entry.id,
-        "started": entry.started,
-        "planned": entry.planned,
-        "done": entry.done,
+        "name": entry.name,
+        "state": entry.state,
+        "score": ", ".join(scores),
         "candidates": ", ".join(entry.candidates),
-        "trouble": entry.trouble,
+        "done": entry.done,
+        "planned": entry.planned,
+        "started": entry.started,
     }
 
 

@@ -33,7 +33,7 @@ def add_run(parser: ArgumentParser) -> None:
     """Let the command take a run."""
     parser.add_argument(
         "run", nargs="?", default="latest", metavar="RUN",
-        help="an id, the start of one, a folder, or `latest` (the default)",
+        help="an id, the start of one, a name, a folder, or `latest` (the default)",
     )  # fmt: skip
 
 

@@ -14,7 +14,10 @@ from bakeoff.core.workspace import SandboxSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Everything about a run that was known before it started; secrets by name, never by value."""
+    """Everything about a run that was known before it started; secrets by name, never by value.
+
+    `name` is that of the suite or run file, `run_name` what a person called this run.
+    """
 
     run: str
     name: str
@@ -36,3 +39,4 @@ class Manifest:
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
     adaptive: Adaptive | None = None
+    run_name: str | None = None

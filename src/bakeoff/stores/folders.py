@@ -22,6 +22,7 @@ MANIFEST = "manifest.json"
 LATEST = "latest"
 INNER = "run"  # where a folder in another tool's layout keeps its run
 
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _NOT_A_SLUG = re.compile(r"[^a-z0-9]+")
 
 
@@ -34,9 +35,23 @@ class RunEntry:
     trouble: str | None = None
 
     @property
+    def run_name(self) -> str | None:
+        """What a person called the run."""
+        return None if self.manifest is None else self.manifest.run_name
+
+    @property
     def created_at(self) -> str:
         """When the run was started; nothing where that cannot be read."""
         return "" if self.manifest is None else self.manifest.created_at
+
+
+def check_run_name(name: str) -> None:
+    """Raise where *name* cannot be the name of a run."""
+    if name == LATEST or not _RUN_NAME.fullmatch(name):
+        raise UsageError(
+            f"a run cannot be called {name!r}: a name has letters, digits, dots, dashes and "
+            f"underscores, 60 at most, and is not {LATEST!r}"
+        )
 
 
 def new_folder(output: Path, name: str, moment: datetime) -> Path:
@@ -143,7 +158,10 @@ def _entry(folder: Path) -> RunEntry:
 
 
 def find_run(reference: str, output: Path) -> Path:
-    """Return the folder of a run: by id, by the start of its id, by path, or `latest`."""
+    """Return the folder of a run: by id, by path, by name, by the start of its id, or `latest`.
+
+    Of several runs with one name it is the newest.
+    """
     path = Path(reference)
     if reference != LATEST:
         for folder in (output / reference, path, path / INNER):
@@ -157,7 +175,9 @@ def find_run(reference: str, output: Path) -> Path:
         raise UsageError(f"there are no runs in {output}; start one with: bakeoff run SUITE")
     if reference == LATEST:
         return runs[-1].folder
-    names = [entry.folder.name for entry in runs]
+    named = [entry for entry in runs if entry.run_name == reference]
+    if reference and named:
+        return named[-1].folder
     near = [entry.folder for entry in runs if reference and entry.folder.name.startswith(reference)]
     if len(near) == 1:
         return near[0]
@@ -165,4 +185,6 @@ def find_run(reference: str, output: Path) -> Path:
         raise UsageError(
             f"{reference!r} is short for {len(near)} runs in {output}: write more of it"
         )
+    names = [entry.run_name for entry in runs if entry.run_name]
+    names += [entry.folder.name for entry in runs]
     raise UsageError(f"no run {reference!r} in {output}: {did_you_mean(reference, names[-20:])}")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -206,6 +207,24 @@ class SqliteLedger:
                 for task, candidate, rollout, blob in db.execute(_IN_BLOBS, final)
             )
             return int(count) - lost
+
+    def faulted(self) -> int:
+        """Return how many trials of the plan faulted, and are tried again by a resume."""
+        with self._reading() as db:
+            query = f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status = ?"
+            return int(db.execute(query, (Status.FAULTED.value,)).fetchone()[0])
+
+    def mean_scores(self) -> dict[str, float]:
+        """Return the mean of task means of each candidate that has scores."""
+        query = (
+            f"SELECT c.id, a.task, avg(a.score) {_PLANNED_ATTEMPTS} AND NOT a.superseded"
+            " AND a.score IS NOT NULL GROUP BY c.row, a.task"
+        )
+        means: dict[str, list[float]] = {}
+        with self._reading() as db:
+            for candidate, _, mean in db.execute(query):
+                means.setdefault(candidate, []).append(mean)
+        return {candidate: fmean(values) for candidate, values in means.items()}
 
     def answered(self) -> int:
         """Return how many recorded trials have an outcome that could be scored again."""
