@@ -48,9 +48,9 @@ class OwnModel:
 
     async def complete(self, request: Request) -> Completion:
         """Let the model answer."""
-        parameters = parameters_of(request, self._parameters)
-        asked = replace(request, parameters=parameters) if self._parameters else request
-        return with_readable_usage(await self._model.complete(asked))
+        if self._parameters:
+            request = replace(request, parameters=parameters_of(request, self._parameters))
+        return with_readable_usage(await self._model.complete(request))
 
     async def close(self) -> None:
         """Close the model, if it can be closed."""
