@@ -1,5 +1,6 @@
 """A run whose files were damaged: found, named, and everything else still read."""
 
+import asyncio
 import random
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from bakeoff import Message, Request, ScorerSpec, Task, UsageError
 from bakeoff.api import rescore
 from bakeoff.cli import call
 from bakeoff.stores.reader import SqliteLedger
+from bakeoff.stores.sqlite import SqliteStore
+from support.plans import attempt, plan, tasks
 
 LARGE = "t05"
 TASKS = [
@@ -306,3 +309,51 @@ def test_a_damaged_task_is_restored_from_the_source(folder: Path) -> None:
     assert len(list(again.trials())) == 48
     assert again.summary().buckets.scored == 48
     assert not again.damage().lines
+
+
+# --- a run that was killed keeps its last records in SQLite's log
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """The files of a run as a kill leaves them: nothing has been moved out of the log yet."""
+    given, dead = plan(*tasks(30), rollouts=2), tmp_path / "dead"
+
+    async def write() -> None:
+        store = SqliteStore(tmp_path / "live")
+        store.freeze(given)
+        async with asyncio.TaskGroup() as group:
+            for trial in given:
+                group.create_task(store.append(trial, attempt(answer="so it is " * 100)))
+        dead.mkdir()
+        for name in ("ledger.sqlite", "ledger.sqlite-wal"):
+            shutil.copy(tmp_path / "live" / name, dead / name)
+        await store.close()
+
+    asyncio.run(write())
+    return dead
+
+
+def test_a_damaged_log_hides_no_record(killed: Path, tmp_path: Path) -> None:
+    right = contents(SqliteLedger(Path(shutil.copytree(killed, tmp_path / "right"))))
+    assert len(right.rows) == 60
+    drawn = random.Random(34)
+    size = (killed / "ledger.sqlite-wal").stat().st_size
+    for number in range(60):
+        folder = Path(shutil.copytree(killed, tmp_path / f"{number}"))
+        bit = drawn.randrange(size * 8)
+        flip(folder / "ledger.sqlite-wal", bit)
+        ledger = SqliteLedger(folder)
+        found = contents(ledger)
+        assert ledger.damage().lines, f"bit {bit}"
+        assert len(found.rows) >= 56, f"bit {bit}"
+        assert all(row == right.rows[name] for name, row in found.rows.items()), f"bit {bit}"
+
+
+def test_a_log_that_ends_in_the_middle_of_a_page_is_no_damage(killed: Path) -> None:
+    log = killed / "ledger.sqlite-wal"
+    with log.open("ab") as file:
+        file.write(b"\x00" * 1000)  # what a kill leaves of a group that nobody was told of
+    ledger = SqliteLedger(killed)
+    assert len(contents(ledger).rows) == 60
+    assert not ledger.damage().lines

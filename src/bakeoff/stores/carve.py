@@ -30,23 +30,93 @@ class Carved:
 
 
 def carve(path: Path) -> Iterator[Carved]:
-    """Yield every row that can be made out in the file and in the log beside it."""
+    """Yield every row that can be made out in the file and then in the log beside it, the newer last."""
+    frames = [frame for frame in _frames(_log_of(path)) if frame.ours]
     with path.open("rb") as file:
-        if not path.stat().st_size:
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            pages = _Pages(data, _log_pages(path.with_name(f"{path.name}-wal")))
-            for number in range(1, pages.count + 1):
-                yield from _rows(pages, number)
+        data = file.read(PAGE) and mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            pages = _Pages(data, {frame.number: frame.page for frame in frames})
+            for number in range(1, len(data) // PAGE + 1):
+                page = data[(number - 1) * PAGE : number * PAGE]
+                yield from _rows(pages, page, start=_HEADER if number == 1 else 0)
+            for frame in frames:
+                yield from _rows(pages, frame.page, start=_HEADER if frame.number == 1 else 0)
+        finally:
+            if isinstance(data, mmap.mmap):
+                data.close()
+
+
+def log_is_whole(path: Path) -> bool:
+    """Return whether SQLite accepts every page that was committed to the log beside *path*.
+
+    It leaves out, without a word, whatever follows a page that is damaged.
+    """
+    log = _log_of(path)
+    if len(log) < _WAL_HEADER + _FRAME_HEADER + PAGE:
+        return True
+    endian = ">" if log[3] & 1 else "<"
+    sums = _checksum(log[:24], endian, (0, 0))
+    accepted = sums == struct.unpack_from(">II", log, 24)
+    for frame in _frames(log):
+        if accepted and frame.salted:
+            sums = _checksum(frame.head[:8] + frame.page, endian, sums)
+            accepted = sums == struct.unpack_from(">II", frame.head, 16)
+        else:
+            accepted = False
+        if frame.ours and not accepted:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A page in the log. `salted`: of this round of the log; `ours`: so, but for some damage."""
+
+    head: bytes
+    page: bytes
+    salted: bool
+    ours: bool
+
+    @property
+    def number(self) -> int:
+        return int.from_bytes(self.head[:4], "big")
+
+
+def _log_of(path: Path) -> bytes:
+    log = path.with_name(f"{path.name}-wal")
+    return log.read_bytes() if log.is_file() else b""
+
+
+def _frames(log: bytes) -> Iterator[_Frame]:
+    """Yield the pages of the log; those of an earlier round, which may follow, are not `ours`."""
+    first = log[_WAL_HEADER + 8 : _WAL_HEADER + 16]
+    for at in range(_WAL_HEADER, len(log) - PAGE - _FRAME_HEADER + 1, PAGE + _FRAME_HEADER):
+        head = log[at : at + _FRAME_HEADER]
+        salts = head[8:16]
+        yield _Frame(
+            head=head,
+            page=log[at + _FRAME_HEADER : at + _FRAME_HEADER + PAGE],
+            salted=salts == log[16:24],
+            ours=salts[:4] in {first[:4], log[16:20]} or salts[4:] in {first[4:], log[20:24]},
+        )
+
+
+def _checksum(data: bytes, endian: str, sums: tuple[int, int]) -> tuple[int, int]:
+    """Return SQLite's checksum of *data*, going on from *sums*."""
+    first, second = sums
+    words = iter(struct.unpack(f"{endian}{len(data) // 4}I", data))
+    for one, other in zip(words, words, strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return first, second
 
 
 class _Pages:
     """Pages by number, from 1; those of the log are newer."""
 
-    def __init__(self, data: mmap.mmap, newer: dict[int, bytes]) -> None:
+    def __init__(self, data: mmap.mmap | bytes, newer: dict[int, bytes]) -> None:
         self._data = data
         self._newer = newer
-        self.count = max(len(data) // PAGE, *newer, 0) if newer else len(data) // PAGE
 
     def __getitem__(self, number: int) -> bytes:
         if number in self._newer:
@@ -57,29 +127,7 @@ class _Pages:
         return page
 
 
-def _log_pages(path: Path) -> dict[int, bytes]:
-    """Return the pages that were committed to the log, by number."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return {}
-    pages: dict[int, bytes] = {}
-    pending: dict[int, bytes] = {}
-    salts = data[16:24]
-    for at in range(_WAL_HEADER, len(data) - PAGE - _FRAME_HEADER + 1, PAGE + _FRAME_HEADER):
-        number, committed = struct.unpack_from(">II", data, at)
-        if data[at + 8 : at + 16] != salts:
-            break  # left over from an earlier round of the log
-        pending[number] = data[at + _FRAME_HEADER : at + _FRAME_HEADER + PAGE]
-        if committed:
-            pages |= pending
-            pending = {}
-    return pages
-
-
-def _rows(pages: _Pages, number: int) -> Iterator[Carved]:
-    page = pages[number]
-    start = _HEADER if number == 1 else 0
+def _rows(pages: _Pages, page: bytes, *, start: int) -> Iterator[Carved]:
     kind = page[start]
     if kind not in {_TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR}:
         return

@@ -22,7 +22,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import trial_name
 from bakeoff.core.record import Attempt
-from bakeoff.stores.carve import PAGE, Carved, carve
+from bakeoff.stores.carve import PAGE, Carved, carve, log_is_whole
 from bakeoff.stores.schema import (
     ATTEMPT_COLUMNS,
     CHECKED_TABLES,
@@ -67,11 +67,16 @@ def examined(path: Path) -> tuple[sqlite3.Connection, Damage] | None:
 
     One that is empty, or in another format, is not damaged: whoever opens it says what it is.
     """
+    return None if _is_in_order(path) else salvage(path)
+
+
+def _is_in_order(path: Path) -> bool:
     if is_sealed(path):
-        return None
-    if not has_seal(path) and _version(path) not in {None, VERSION}:
-        return None
-    return None if is_intact(path) else salvage(path)
+        return True
+    log_is_right = log_is_whole(path)
+    if log_is_right and not has_seal(path) and _version(path) not in {None, VERSION}:
+        return True
+    return log_is_right and is_intact(path)
 
 
 def mend(path: Path) -> Damage:
@@ -81,9 +86,7 @@ def mend(path: Path) -> Damage:
     """
     rebuilt = path.with_name(f"{path.name}.rebuilt")
     rebuilt.unlink(missing_ok=True)
-    if is_sealed(path) or (not has_seal(path) and _version(path) not in {None, VERSION}):
-        return NO_DAMAGE
-    if is_intact(path):
+    if _is_in_order(path):
         return NO_DAMAGE
     db, damage = salvage(path, str(rebuilt))
     db.close()

@@ -21,6 +21,7 @@ from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Block, Plan, trial_name
 from bakeoff.core.record import Attempt, Status, TrialFilter, TrialLine, TrialRecord, TrialRow
 from bakeoff.core.task import Task
+from bakeoff.stores.carve import log_is_whole
 from bakeoff.stores.damage import MANIFEST_COPY, NO_DAMAGE, Damage, examined, kept_manifest
 from bakeoff.stores.schema import VERSION, unpack
 from bakeoff.stores.sqlite import BLOBS, LEDGER
@@ -140,9 +141,11 @@ class SqliteLedger:
         """Whether anything was ever planned here: a run may be killed before that."""
         try:
             with closing(sqlite3.connect(self._uri(), uri=True)) as db:
-                return bool(db.execute("PRAGMA user_version").fetchone()[0])
+                if db.execute("PRAGMA user_version").fetchone()[0]:
+                    return True
         except sqlite3.Error:
             return True  # damaged, which is not empty
+        return not log_is_whole(self._path)
 
     def damage(self) -> Damage:
         """Return what is damaged, as far as it was read; `bakeoff check` reads everything."""
