@@ -117,6 +117,8 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "sandbox": "where the commands of workspace tasks run: a name, or a table",
         "endpoints": "limits of whole endpoints: by URL, or by provider for each of its addresses",
         "adaptive": "end when the candidates are told apart, see `[adaptive]`; an empty table will do",
+        "give_up_after_s": "how long an endpoint that is down is waited for, in seconds; no trial faults meanwhile",
+        "keep_going": "go on where every request to an endpoint fails alike, as with a wrong key",
     },
     run_file.AdaptiveTable: {
         "precision": "or when the difference of two is known to within so much",

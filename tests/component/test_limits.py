@@ -13,8 +13,8 @@ import pytest
 
 import bakeoff
 from bakeoff.core.candidate import Limits, ModelSpec
-from bakeoff.core.endpoint import EndpointLimits
-from bakeoff.core.errors import ProviderError, UsageError
+from bakeoff.core.endpoint import EndpointLimits, Patience
+from bakeoff.core.errors import NotRun, UsageError
 from bakeoff.core.events import Event, Notice
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.ports import Model
@@ -149,20 +149,17 @@ def test_tokens_per_minute_are_kept_by_what_answers_really_took() -> None:
 # --- a server that is not there
 
 
-def test_a_server_that_nobody_has_reached_is_given_up_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("bakeoff.models.gate._PATIENCE_S", 0.3)
+def test_a_server_that_nobody_has_reached_is_given_up_after_a_while() -> None:
     with Loopback() as server:
         spec = spec_of(server, max_retries=400, retry_delay_s=0.1, retry_backoff=1)
 
     async def main() -> list[str]:
-        model = build(spec, Gates().of(spec))
+        gates = Gates(patience=Patience(unreached_s=0.3, first_probe_s=0.02))
+        model = build(spec, gates.of(spec))
         said = []
         for _ in range(5):
-            with pytest.raises(ProviderError) as caught:
+            with pytest.raises(NotRun) as caught:
                 await model.complete(QUESTION)
-            assert not caught.value.transient
             said.append(str(caught.value))
         await model.close()
         return said
@@ -171,27 +168,34 @@ def test_a_server_that_nobody_has_reached_is_given_up_after_a_while(
     said = asyncio.run(main())
     assert time.monotonic() - began < 0.05 * 400  # not even the first was tried to its end
     where = (spec.base_url or "").removesuffix("/v1")
-    told = f"nothing answers at {where}: connection refused, and so it was all the time: is it running?"
-    assert said == [told] * 5
+    why = "connection refused, and so it was all the time: is it running?"
+    assert said == [f"{where}: nothing answers at {where}: {why}"] * 5
 
 
 def test_a_server_that_goes_away_is_waited_for() -> None:
-    async def main() -> None:
+    """However few tries a request has: while nothing answers, none of them is spent."""
+
+    def closing(asked: Asked) -> Reply:
+        reply = chat(asked.prompt)
+        reply.headers["Connection"] = "close"
+        return reply
+
+    async def main() -> Completion:
         model = build(spec, gates.of(spec))
         try:
             await model.complete(QUESTION)
+            first.__exit__()
+            asking = asyncio.create_task(ask_all(model, 3, workers=3))
+            await asyncio.sleep(0.5)
+            with Loopback(port=first.port):
+                return (await asking)[-1]
         finally:
             await model.close()
 
-    gates = Gates()
-    with Loopback() as server:
-        spec = spec_of(server, max_retries=1, retry_delay_s=0.01)
-        asyncio.run(main())
-    gate = gates.of(spec)
-    gate._endpoint._silent_since = -1e9  # long ago
-    with pytest.raises(ProviderError, match=r"connection refused \(2 times\)") as caught:
-        asyncio.run(main())
-    assert caught.value.transient
+    first = Loopback(closing).__enter__()
+    spec = spec_of(first, max_retries=1, retry_delay_s=0.01)
+    gates = Gates(patience=Patience(unreached_s=0.1))  # it was reached: that does not count
+    assert asyncio.run(main()).text == "hello"
 
 
 # --- the load a server bears
@@ -385,7 +389,7 @@ def test_who_leaves_the_queue_leaves_no_hole(after: int) -> None:
     asyncio.run(main())
 
 
-def test_a_very_long_pause_is_not_waited_out_in_the_queue() -> None:
+def test_a_pause_longer_than_the_patience_is_not_waited_out_and_nobody_faults() -> None:
     reply = Reply(status=429, headers={"Retry-After": "3600"}, body=b"quota of the day")
     with Loopback(lambda asked: reply) as server:
         began = time.monotonic()
@@ -394,8 +398,8 @@ def test_a_very_long_pause_is_not_waited_out_in_the_queue() -> None:
         assert time.monotonic() - began < 5
         assert len(server.requests) <= 10
     faults = caught.value.exceptions
-    assert all(isinstance(fault, ProviderError) and fault.transient for fault in faults)
-    assert any("left alone" in str(fault) for fault in faults) or len(faults) < 10
+    assert all(isinstance(fault, NotRun) for fault in faults)
+    assert all("left alone for 1 h (Retry-After)" in str(fault) for fault in faults)
 
 
 def test_after_overload_with_a_retry_after_nobody_goes_before() -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C once, twice, SIGTERM: a clean stop, no orphans, and a resume command that works."""
+"""Ctrl-C once, twice, SIGTERM, SIGHUP: a clean stop, no orphans, and a resume command that works."""
 
 import os
 import pty
@@ -127,11 +127,14 @@ def test_a_hail_of_ctrl_c_does_not_damage_the_ledger(scene: Scene) -> None:
             scene.finish(ended, server)
 
 
-def test_sigterm_stops_at_once_with_the_resume_command(scene: Scene) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_stops_at_once_with_the_resume_command(
+    scene: Scene, number: signal.Signals
+) -> None:
     with scene.server() as server:
         with started([*BAKEOFF, *scene.words(server)], folder=scene.folder) as running:
             at_work(server, running)
-            running.send(signal.SIGTERM)
+            running.send(number)
             began = time.monotonic()
             ended = running.wait(20)
             assert time.monotonic() - began < AT_ONCE_S
@@ -151,6 +154,37 @@ def test_a_stop_during_retries_does_not_wait_for_the_endpoint_to_come_back(scene
             ended = running.wait(5)
         assert ended.code == 130
         assert len(server.requests) == PARALLEL
+
+
+def test_after_ctrl_c_a_request_that_waits_for_its_turn_is_not_sent(scene: Scene) -> None:
+    with Loopback() as server:
+        suite = write_suite(scene.folder / "suite.json", COUNT)
+        file = scene.folder / "slow.toml"
+        file.write_text(
+            f'suites = ["{suite.name}"]\nparallel = 8\n'
+            f'models = [{{model = "m", base_url = "{server.url}", settings = {{rpm = 120}}}}]\n'
+        )
+        words = ["run", file, "--output", scene.output]
+        with started([*BAKEOFF, *words], folder=scene.folder) as running:
+            until(lambda: len(server.requests) == 3)
+            running.send(signal.SIGINT)
+            sent = len(server.requests)
+            ended = running.wait(3)  # the eight that had a worker would take four seconds
+        assert ended.code == 130
+        assert len(server.requests) <= sent + 1  # on its way when the signal came
+        assert len(scene.recorded()) == len(server.requests)
+        assert "Traceback" not in ended.err
+
+
+def test_one_ctrl_c_is_enough_while_the_endpoint_is_down(scene: Scene) -> None:
+    with Loopback(lambda _: Reply(status=503)) as server:
+        with started([*BAKEOFF, *scene.words(server)], folder=scene.folder) as running:
+            until(lambda: len(server.requests) > PARALLEL)
+            running.send(signal.SIGINT)
+            ended = running.wait(5)
+        assert ended.code == 130
+        server.answer = lambda asked: chat(asked.prompt)
+        scene.finish(ended, server)
 
 
 class Terminal:

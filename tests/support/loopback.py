@@ -106,7 +106,12 @@ class Loopback:
     """
 
     def __init__(
-        self, answer: Answerer | None = None, *, certificate: Path | None = None, gets: bool = False
+        self,
+        answer: Answerer | None = None,
+        *,
+        certificate: Path | None = None,
+        gets: bool = False,
+        port: int = 0,
     ) -> None:
         self.gets = gets
         self.answer = answer or (lambda asked: chat(asked.prompt))
@@ -114,7 +119,7 @@ class Loopback:
         self.in_flight = 0
         self.peak_in_flight = 0
         self._lock = threading.Lock()
-        self._server = _Server(self)
+        self._server = _Server(self, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._scheme = "http"
         if certificate is not None:
@@ -126,6 +131,10 @@ class Loopback:
     @property
     def url(self) -> str:
         return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    @property
+    def port(self) -> int:
+        return self._server.server_address[1]
 
     def __enter__(self) -> "Loopback":
         self._thread.start()
@@ -161,8 +170,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, loopback: Loopback) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, loopback: Loopback, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.loopback = loopback
 
     def handle_error(self, *about: Any) -> None:

@@ -224,7 +224,7 @@ class TestRefusals:
         tab, error = ask_once(lambda _: told(), budget=budget)
         assert isinstance(error, BudgetReached)
         assert budget.reached
-        assert tab.refused == str(error)
+        assert tab.refused is error
         assert tab.bill == Bill(), "nothing was sent"
         assert "are spent, and the next request may cost $0.0010" in str(error)
 

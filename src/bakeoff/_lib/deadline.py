@@ -6,6 +6,7 @@ tenth of all that a trial costs.
 """
 
 import asyncio
+import math
 from contextlib import nullcontext
 from types import TracebackType
 from weakref import WeakKeyDictionary
@@ -37,8 +38,8 @@ class _Watch:
         for deadline in [d for d in self.open if d.when <= now]:
             self.open.discard(deadline)
             deadline.expire()
-        if self.open:
-            self._set(min(d.when for d in self.open))
+        if self.open and (when := min(d.when for d in self.open)) < math.inf:
+            self._set(when)
 
 
 _watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
@@ -47,13 +48,13 @@ _watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictiona
 class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
     """Raises TimeoutError where the block is not done by *when*, a moment of the loop's clock."""
 
-    __slots__ = ("_before", "_expired", "_task", "_watch", "when")
+    __slots__ = ("_before", "_expired", "_left_s", "_task", "_watch", "when")
 
     def __init__(self, when: float) -> None:
         self.when = when
         self._expired = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "until":
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a deadline needs a task that it can cut short")
@@ -64,6 +65,7 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
             watch = _watches[loop] = _Watch(loop)
         self._watch = watch
         watch.add(self, self.when)
+        return self
 
     def __exit__(
         self,
@@ -75,6 +77,17 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
             self._watch.open.discard(self)
         elif self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError from error
+
+    def pause(self) -> None:
+        """Let no time run out until `resume`."""
+        self._left_s = self.when - asyncio.get_running_loop().time()
+        self.when = math.inf
+
+    def resume(self) -> None:
+        """Go on with the time that was left; called as often as `pause`."""
+        self.when = asyncio.get_running_loop().time() + self._left_s
+        if self in self._watch.open:
+            self._watch.add(self, self.when)
 
     def expire(self) -> None:
         """Cut the block short; called by the watch."""

@@ -104,6 +104,8 @@ class Options(TypedDict, total=False):
     max_tokens: int | None
     prices: str | Path | None
     sandbox: str | None
+    give_up_after: float | None
+    keep_going: bool
 
 
 def run(given: Given | None = None, **options: Unpack[Options]) -> Run:
@@ -173,7 +175,7 @@ def summarize(run: Run | str | Path, *, output: str | Path = DEFAULT_OUTPUT) -> 
 
 def _prepared(given: Given | None, options: Options) -> Prepared:
     prepared = _planned(given, options)
-    brief = _budgeted(prepared.brief, options)
+    brief = _patient(_budgeted(prepared.brief, options), options)
     if sandbox := options.get("sandbox"):
         brief = replace(brief, sandbox=SandboxSpec(name=sandbox))
     if brief.sandbox.name:
@@ -202,6 +204,18 @@ def _adaptive(prepared: Prepared, options: Options) -> Prepared:
         brief=replace(prepared.brief, adaptive=rule),
         plan=ordered(prepared.plan, rule),
     )
+
+
+def _patient(brief: Brief, options: Options) -> Brief:
+    """Return *brief* with the patience that was wished for; `give_up_after` is in seconds."""
+    patience, after_s = brief.patience, options.get("give_up_after")
+    if after_s is not None:
+        if not after_s >= 0:
+            raise UsageError(f"give_up_after is {after_s}; give seconds, 0 or more")
+        patience = replace(patience, give_up_after_s=after_s)
+    if options.get("keep_going"):
+        patience = replace(patience, keep_going=True)
+    return replace(brief, patience=patience)
 
 
 def _budgeted(brief: Brief, options: Options) -> Brief:

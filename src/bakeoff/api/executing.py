@@ -10,6 +10,7 @@ from pathlib import Path
 from bakeoff._lib.clock import now
 from bakeoff._lib.collector import rare_collections
 from bakeoff._lib.redact import Redactor
+from bakeoff.api.endpoint_watch import EndpointWatch
 from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.runs import Run, summarized
 from bakeoff.api.site import open_premises
@@ -63,7 +64,7 @@ async def execute(prepared: Prepared, start: Start) -> Run:
             folders=prepared.folders,
             tapes=tapes,
             prices=prices_of(prepared.brief),
-            gates=Gates(prepared.brief.endpoints),
+            gates=Gates(prepared.brief.endpoints, patience=prepared.brief.patience),
         )
         async with _rigged(prepared, start, parts) as rigs:
             folder = _folder(prepared, start)
@@ -133,24 +134,44 @@ async def _execute(
         if adaptive := brief.adaptive is not None:
             start.listener(Notice(f"adaptive: {ends_when(brief.adaptive, len(plan))}"))
         start.listener(
-            RunStarted(folder.name, str(folder), len(plan), done, brief.cap, billed, adaptive)
-        )
-        with rare_collections():
-            await run_plan(
-                plan,
-                store=store,
-                rigs=rigs,
-                executor=LocalExecutor(brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s),
-                stop=start.stop,
-                tell=filed(discreet(start.listener, redactor), folder, redactor),
-                budget=budget,
-                until=_until(prepared, folder),
+            RunStarted(
+                folder.name,
+                str(folder),
+                len(plan),
+                done,
+                brief.cap,
+                billed,
+                adaptive,
+                plan.trials_by_candidate(),
             )
+        )
+        watch = EndpointWatch(rigs.gates, start.listener, redactor)
+        async with watch.watching(start.stop, rigs.nothing_left):
+            with rare_collections():
+                await run_plan(
+                    plan,
+                    store=store,
+                    rigs=rigs,
+                    executor=LocalExecutor(
+                        brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s
+                    ),
+                    stop=start.stop,
+                    tell=filed(discreet(start.listener, redactor), folder, redactor),
+                    budget=budget,
+                    until=_until(prepared, folder),
+                )
     finally:
         await store.close()
     for line in rigs.last_words():
         start.listener(Notice(line))
-    start.listener(RunEnded(folder.name, start.stop.requested, at_budget=budget.reached))
+    start.listener(
+        RunEnded(
+            folder.name,
+            start.stop.requested or bool(watch.given_up),
+            budget.reached,
+            watch.given_up,
+        )
+    )
     return summarized(folder)
 
 
@@ -260,6 +281,7 @@ def _manifest(prepared: Prepared, start: Start, place: _Place, *, sandbox: str |
         endpoints=prepared.brief.endpoints,
         adaptive=prepared.brief.adaptive,
         run_name=start.name,
+        patience=prepared.brief.patience,
     )
 
 

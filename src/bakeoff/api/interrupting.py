@@ -49,6 +49,8 @@ async def _heeding(
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupt)
     loop.add_signal_handler(signal.SIGTERM, terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` leaves it
+        loop.add_signal_handler(signal.SIGHUP, terminate)
     try:
         return await work
     except asyncio.CancelledError:

@@ -2,6 +2,7 @@
 
 from bakeoff._lib.collector import rare_collections
 from bakeoff._lib.redact import Redactor
+from bakeoff.api.endpoint_watch import EndpointWatch
 from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.runs import Run, folders_of, refuse_a_plan_with_holes, summarized
 from bakeoff.api.site import open_premises
@@ -56,20 +57,22 @@ async def score_again(
         try:
             store.freeze(before)
             start.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
-            with rare_collections():
-                adopted = await rescore_plan(
-                    plan,
-                    ledger=ledger,
-                    store=store,
-                    rigs=rigs,
-                    executor=LocalExecutor(DEFAULT_PARALLEL),
-                    stop=start.stop,
-                    tell=filed(discreet(start.listener, redactor), folder, redactor),
-                )
+            watch = EndpointWatch(rigs.gates, start.listener, redactor)
+            async with watch.watching(start.stop, rigs.nothing_left):
+                with rare_collections():
+                    adopted = await rescore_plan(
+                        plan,
+                        ledger=ledger,
+                        store=store,
+                        rigs=rigs,
+                        executor=LocalExecutor(DEFAULT_PARALLEL),
+                        stop=start.stop,
+                        tell=filed(discreet(start.listener, redactor), folder, redactor),
+                    )
         finally:
             await store.close()
             await rigs.close()
     for line in rigs.last_words():
         start.listener(Notice(line))
-    start.listener(RunEnded(folder.name, stopped_early=not adopted))
+    start.listener(RunEnded(folder.name, not adopted, given_up=watch.given_up))
     return summarized(folder)

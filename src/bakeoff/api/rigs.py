@@ -28,7 +28,7 @@ from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.checkpoint import Checkpoints
 from bakeoff.core.dialogue import INSTRUCTOR
-from bakeoff.core.errors import ProviderError, ScorerError, UsageError
+from bakeoff.core.errors import NotRun, ProviderError, ScorerError, UsageError
 from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
@@ -36,7 +36,7 @@ from bakeoff.core.ports import Agent, Model, Rig, Scorer, Site
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.models.function import FunctionModel, OwnModel
-from bakeoff.models.gate import OPEN
+from bakeoff.models.gate import OPEN, Gate
 from bakeoff.models.limits import Gates
 from bakeoff.models.prices import Prices
 from bakeoff.models.providers import PROVIDERS, Provider
@@ -91,11 +91,23 @@ class Parts:
         build = self.find("models", provider.adapter)
         if not callable(build):
             raise UsageError(f"model provider {spec.provider!r} is not something that can be built")
-        live = with_secrets(spec, self.environ, self.redactor)
-        live = replace(live, settings={**provider.settings, **live.settings})
-        gate = OPEN if provider.adapter in _UNGATED else self.gates.of(live)
-        model: Model = build(live, gate)
+        live = self._live(spec, provider)
+        model: Model = build(live, self._gate_of(live, provider))
         return model
+
+    def gate(self, spec: ModelSpec) -> Gate:
+        """Return what the requests to *spec* go through."""
+        if self.tapes.replaying or spec.provider == OWN:
+            return OPEN
+        provider = PROVIDERS.get(spec.provider, Provider(adapter=spec.provider))
+        return self._gate_of(self._live(spec, provider), provider)
+
+    def _live(self, spec: ModelSpec, provider: Provider) -> ModelSpec:
+        live = with_secrets(spec, self.environ, self.redactor)
+        return replace(live, settings={**provider.settings, **live.settings})
+
+    def _gate_of(self, live: ModelSpec, provider: Provider) -> Gate:
+        return OPEN if provider.adapter in _UNGATED else self.gates.of(live)
 
     def tariff(self, spec: ModelSpec) -> Tariff:
         """Return what *spec* charges; for what a recording answers, nobody sends a bill."""
@@ -231,6 +243,7 @@ class SharedRigs:
         premises: Premises | None = None,
     ) -> None:
         self._parts = parts
+        self.gates = parts.gates
         self._sites: dict[str, Site] = {}
         self.sandbox = premises.sandbox.name if premises else None
         self.checkpoints: Checkpoints | None = None
@@ -247,6 +260,8 @@ class SharedRigs:
         self._role_tariffs = {name: parts.tariff(spec) for name, spec in roles.items()}
         self._tariffs: dict[str, Tariff] = {}
         agents: dict[str, Agent | None] = {}
+        self._gates: dict[str, tuple[Gate, ...]] = {}
+        role_gates = tuple(map(parts.gate, roles.values()))
         for candidate in plan.candidates:
             self._tariffs[candidate.digest] = parts.tariff(candidate.model)
             agent: Agent = parts.agent(candidate.agent) if ask_candidates else Direct()
@@ -257,6 +272,10 @@ class SharedRigs:
             if premises is not None:
                 self._sites[candidate.digest] = premises.site(agent)
             self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
+            self._gates[candidate.digest] = (
+                *map(parts.gate, [candidate.model] if ask_candidates else []),
+                *role_gates,
+            )
         check_tasks(plan, lambda candidate: agents[candidate.digest])
         problems = Problems()
         for task in plan.tasks:
@@ -282,7 +301,9 @@ class SharedRigs:
         await warm_up(models, tell)
 
     def rig(self, trial: Trial) -> Rig:
-        """Return the parts of *trial*."""
+        """Return the parts of *trial*; NotRun where an endpoint that it needs was given up."""
+        if self.gates.given_up and (why := self._given_up(trial.candidate.digest)):
+            raise NotRun(why)
         agent, model = self._seats[trial.candidate.digest]
         if trial.task.dialogue is not None:
             # whoever leads the conversation is at its side already
@@ -306,6 +327,13 @@ class SharedRigs:
             checkpoints=self.checkpoints,
             checked=self._checked,
         )
+
+    def nothing_left(self) -> bool:
+        """Return whether every candidate needs an endpoint that was given up."""
+        return all(map(self._given_up, self._gates))
+
+    def _given_up(self, candidate: str) -> str | None:
+        return next((gate.given_up for gate in self._gates[candidate] if gate.given_up), None)
 
     def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:
         asker = Asker(

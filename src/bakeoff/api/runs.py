@@ -163,6 +163,7 @@ def prepared_again(reference: str, output: Path) -> Prepared:
         sandbox=manifest.sandbox,
         endpoints=manifest.endpoints,
         adaptive=manifest.adaptive,
+        patience=manifest.patience,
     )
     return Prepared(brief=brief, plan=plan, own={}, folders=folders_of(manifest))
 

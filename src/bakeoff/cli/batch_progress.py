@@ -11,7 +11,17 @@ from rich.text import Text
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.untrusted import one_line
 from bakeoff.cli.story import Line, Weight
-from bakeoff.core.events import Event, Notice, RunStarted, TrialEnded, TrialSpent, TrialStarted
+from bakeoff.cli.waiting import waits_in_words
+from bakeoff.core.events import (
+    Event,
+    Notice,
+    RunStarted,
+    TrialEnded,
+    TrialNotRun,
+    TrialSpent,
+    TrialStarted,
+    Waiting,
+)
 from bakeoff.core.outcome import Spent
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord
@@ -104,6 +114,7 @@ class BatchProgress:
     ) -> None:
         self._title = title
         self._began = monotonic()
+        self._waiting: tuple[str, ...] = ()
         rollouts = plan.rollouts
         self.rows = {
             candidate.id: ModelRow(name=one_line(names[candidate.id], width=60), planned=rollouts)
@@ -121,6 +132,10 @@ class BatchProgress:
             self.rows[event.trial.candidate.id].spent[event.trial.rollout] = event.spent
         elif isinstance(event, TrialEnded):
             return self._ended(event)
+        elif isinstance(event, TrialNotRun):
+            self.rows[event.trial.candidate.id].running.pop(event.trial.rollout, None)
+        elif isinstance(event, Waiting):
+            self._waiting = waits_in_words(event.endpoints)
         elif isinstance(event, Notice):
             return Line(one_line(event.text, width=300), Weight.NOTICE)
         elif isinstance(event, RunStarted):
@@ -153,7 +168,7 @@ class BatchProgress:
     def so_far(self) -> str:
         """Return how far it is, in one line."""
         running = [row.so_far() for row in self.rows.values() if row.running]
-        return "; ".join([f"{self._finished} of {len(self.rows)} done", *running])
+        return "; ".join([f"{self._finished} of {len(self.rows)} done", *running, *self._waiting])
 
     def draw(self, room: ConsoleDimensions) -> RenderableType:
         """Return a table with a row for each model, or for as many as fit."""
@@ -169,6 +184,7 @@ class BatchProgress:
         since = in_words.duration(monotonic() - self._began)
         title = Text.assemble((self._title, "bold"), f": {done}, {since}")
         more = [Text(left_out, style="dim")] if left_out else []
+        more += [Text(line, style="yellow") for line in self._waiting]
         return Group(title, table, *more)
 
 

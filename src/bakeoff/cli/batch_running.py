@@ -2,9 +2,10 @@
 
 import json
 import sys
+from collections.abc import Sequence
 
 from bakeoff import api
-from bakeoff._lib.untrusted import one_line
+from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.api.interrupting import interruptible
 from bakeoff.cli.batch_progress import BatchProgress
 from bakeoff.cli.batch_tables import print_batch
@@ -16,14 +17,24 @@ from bakeoff.compat.batch_place import Batch, names_of
 from bakeoff.compat.batch_view import write_report, write_result
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import BakeoffError
-from bakeoff.core.events import Event, Listener, Notice, RunStarted, TrialEnded, TrialOutput
+from bakeoff.core.events import (
+    Event,
+    Listener,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TrialEnded,
+    TrialOutput,
+)
 from bakeoff.core.stop import Stop
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Tree
+from bakeoff.reports.comparison import Comparison
 from bakeoff.reports.comparison import as_json as comparison_as_json
 from bakeoff.stats.head_to_head import Verdict
 
 EXIT_NOTHING = 1
+EXIT_ENDPOINT = 6
 EXIT_INTERRUPTED = 130
 _EVERY_S = 30.0
 
@@ -51,8 +62,11 @@ def run(wanted: Wanted, *, again: str, as_json: bool = False) -> int:
     """Run, show how it goes, write the reports; *again* is the command that resumes, but for the id."""
     it = ready(wanted)
     stop, screen = Stop(), _screen(it)
+    given_up: list[str] = []
 
     def listen(event: Event) -> None:
+        if isinstance(event, RunEnded):
+            given_up.extend(event.given_up)
         if isinstance(event, RunStarted):
             it.batch.remember(it.state)
         if isinstance(event, TrialEnded) and event.last and it.settings.save_intermediate:
@@ -78,13 +92,19 @@ def run(wanted: Wanted, *, again: str, as_json: bool = False) -> int:
         print(json.dumps(comparison_as_json(comparison), indent=2, allow_nan=False))
     else:
         print_batch(comparison, it.batch.folder, verbose=it.settings.verbose)
-    if finished is None or (stop.requested and not comparison.result.complete):
-        print(f"stopped; go on with: {again} {it.batch.id}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    cut = finished is None or (stop.requested and not comparison.result.complete)
+    return _ended(comparison, f"{again} {it.batch.id}", cut=cut, given_up=given_up)
+
+
+def _ended(comparison: Comparison, again: str, *, cut: bool, given_up: Sequence[str]) -> int:
+    """Say how the batch ended and how to go on, and return the exit code."""
+    for why in given_up:
+        print(for_terminal(f"given up: {why}"), file=sys.stderr)
+    if cut or given_up:
+        print(f"stopped; go on with: {again}", file=sys.stderr)
+        return EXIT_ENDPOINT if given_up else EXIT_INTERRUPTED
     if any(r.verdict is Verdict.ERROR for c in comparison.result.contenders for r in c.rollouts):
-        print(
-            f"once that is fixed, run what broke again with: {again} {it.batch.id}", file=sys.stderr
-        )
+        print(f"once that is fixed, run what broke again with: {again}", file=sys.stderr)
     return 0 if comparison.result.successful else EXIT_NOTHING
 
 

@@ -6,9 +6,10 @@ from typing import Self
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.cli.story import Story, Weight
-from bakeoff.core.events import Event
+from bakeoff.core.events import Event, TrialEnded, Waiting
 
 _EVERY_S = 5.0
+_SELDOM_S = 60.0  # how rarely it says that it still waits
 _IMPORTANT = frozenset({Weight.NOTICE, Weight.FAULT})
 
 
@@ -23,6 +24,7 @@ class PlainLines:
         self._every_s = every_s
         self._quiet = quiet
         self._last = monotonic()
+        self._pause_s = every_s
 
     def __enter__(self) -> Self:
         return self
@@ -46,6 +48,11 @@ class PlainLines:
             self.say(line.text)
         if line is not None and line.weight is not Weight.FAULT:
             self._last = monotonic()  # it says how far it is, or is about something else
-        elif not self._quiet and monotonic() - self._last >= self._every_s:
+        elif not self._quiet and monotonic() - self._last >= self._pause_s:
             self._last = monotonic()
             self.say(self._story.so_far())
+            # while nothing but waiting happens, it is said ever more rarely
+            longer_s = min(2 * self._pause_s, max(_SELDOM_S, self._every_s))
+            self._pause_s = longer_s if isinstance(event, Waiting) else self._every_s
+        if isinstance(event, TrialEnded):
+            self._pause_s = self._every_s

@@ -1,16 +1,22 @@
-"""A run of any size as a story: counted from events, cheap at any rate; its picture is a bar."""
+"""A run of any size as a story: counted from events, cheap at any rate.
+
+Its picture is a bar, a row for each candidate, what requests wait for, and the faults, folded.
+"""
 
 import re
 from dataclasses import dataclass, field
 
-from rich.console import ConsoleDimensions, RenderableType
+from rich.box import SIMPLE_HEAD
+from rich.console import ConsoleDimensions, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.untrusted import one_line
+from bakeoff.cli.fault_lines import FaultLines
 from bakeoff.cli.story import Line, Weight
+from bakeoff.cli.waiting import waits_in_words
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
 from bakeoff.core.events import (
     Event,
@@ -18,13 +24,55 @@ from bakeoff.core.events import (
     RunEnded,
     RunStarted,
     TrialEnded,
+    TrialNotRun,
     TrialOutput,
     TrialStarted,
+    Waiting,
 )
-from bakeoff.core.record import Status
+from bakeoff.core.record import Attempt, Status
 from bakeoff.reports.in_words import counted, duration
 
 _TURN = re.compile(r"turn (\d{1,6}) ")
+_MOST_FOLDED = 3
+_AROUND_ROWS = 8  # lines of a screen that are not rows of candidates
+
+
+@dataclass(slots=True)
+class CandidateRow:
+    """One candidate of a run: how many of its trials ended in this session, and how."""
+
+    planned: int | None = None
+    running: int = 0
+    done: int = 0
+    checked: int = 0
+    passed: int = 0
+    faults: int = 0
+    output_tokens: int = 0
+    model_s: float = 0.0
+
+    def take(self, attempt: Attempt) -> None:
+        """Count the last attempt at one of its trials."""
+        self.done += 1
+        self.faults += attempt.fault is not None
+        if attempt.passed is not None:
+            self.checked += 1
+            self.passed += attempt.passed
+        self.output_tokens += attempt.spent.usage.output_tokens or 0
+        self.model_s += attempt.spent.model_s
+
+    def cells(self, name: str) -> tuple[Text, ...]:
+        """Return it as a row of the table."""
+        of = "" if self.planned is None else f"/{self.planned}"
+        passed = f"{self.passed} of {self.checked}" if self.checked else ""
+        speed = f"{self.output_tokens / self.model_s:.0f}" if self.model_s > 0 else ""
+        return (
+            Text(one_line(name, width=60)),
+            Text(f"{self.done}{of}"),
+            Text(str(self.running) if self.running else "", style="cyan"),
+            Text(passed),
+            Text(str(self.faults) if self.faults else "", style="red"),
+            Text(speed),
+        )
 
 
 @dataclass(slots=True)
@@ -47,11 +95,20 @@ class Progress:
     over: bool = False
     began: float = field(default_factory=monotonic)
     turns: dict[str, int] = field(default_factory=dict)  # of the conversations that are going on
+    rows: dict[str, CandidateRow] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+    fault_lines: FaultLines = field(default_factory=FaultLines)
 
     def take(self, event: Event) -> Line | None:
         """Count *event*; return a line where there is one to tell."""
         if isinstance(event, TrialStarted):
             self.running += 1
+            self._row(event.trial.candidate.id).running += 1
+        elif isinstance(event, TrialNotRun):
+            self.running -= 1
+            self._row(event.trial.candidate.id).running -= 1
+        elif isinstance(event, Waiting):
+            self.waiting = waits_in_words(event.endpoints)
         elif isinstance(event, TrialOutput):
             self._heard(event)
         elif isinstance(event, TrialEnded):
@@ -61,7 +118,9 @@ class Progress:
         elif isinstance(event, RunEnded):
             self.over = True
             took = duration(self.elapsed_s)
-            return Line(f"{counted(self.done, 'trial')} in {took} ({self.figures()})")
+            told = f"{counted(self.done, 'trial')} in {took} ({self.figures()})"
+            folded = self.fault_lines.folded()
+            return Line("\n".join((*folded, told)), Weight.FAULT if folded else Weight.NEWS)
         elif isinstance(event, Notice):
             return Line(one_line(event.text, width=300), Weight.NOTICE)
         return None
@@ -70,10 +129,21 @@ class Progress:
         self.planned, self.before = event.planned, event.finished_before
         self.cap, self.billed, self.adaptive = event.cap, event.billed, event.adaptive
         self.began = monotonic()
+        whole = not event.finished_before
+        self.rows = {
+            name: CandidateRow(planned=planned if whole else None)
+            for name, planned in event.candidates.items()
+        }
         before = f", {self.before:,} already done" if self.before else ""
         what = "scoring again" if self.rescoring else "run"
         told = f"{what} {event.run_id}: {counted(self.planned, 'trial')}{before}"
         return Line(told, Weight.HEADING)
+
+    def _row(self, candidate: str) -> CandidateRow:
+        row = self.rows.get(candidate)
+        if row is None:
+            row = self.rows[candidate] = CandidateRow()
+        return row
 
     def _heard(self, event: TrialOutput) -> None:
         turn = _TURN.match(event.text) if event.trial.task.dialogue is not None else None
@@ -89,9 +159,12 @@ class Progress:
         if not event.last:
             return None
         self.running -= 1
+        row = self._row(event.trial.candidate.id)
+        row.running -= 1
         if attempt.status is Status.CANCELLED:
             return None  # refused by the budget: it was not given its chance
         self.done += 1
+        row.take(attempt)
         self.limited += attempt.status is Status.LIMITED
         if attempt.passed is not None:
             self.checked += 1
@@ -99,9 +172,8 @@ class Progress:
         if attempt.fault is None:
             return None
         self.faults += 1
-        name = one_line(event.trial.name, width=80)
-        why = one_line(attempt.fault.message, width=300)
-        return Line(f"fault ({attempt.fault.boundary}) {name}: {why}", Weight.FAULT)
+        line = self.fault_lines.take(event.trial, attempt.fault)
+        return None if line is None else Line(line, Weight.FAULT)
 
     @property
     def elapsed_s(self) -> float:
@@ -145,12 +217,37 @@ class Progress:
 
     def so_far(self) -> str:
         """Return how far it is, in one line."""
-        return f"{self.done + self.before}/{self.planned}: {self.figures()}"
+        count = f"{self.done + self.before}/{self.planned}: {self.figures()}"
+        return "; ".join((count, *self.waiting))
 
     def draw(self, room: ConsoleDimensions) -> RenderableType:
-        """Return a bar with the figures behind it."""
+        """Return a bar with the figures behind it, and below it what there is room for."""
         if not self.planned:
             return Text("preparing …", style="dim")
+        below: list[RenderableType] = []
+        if len(self.rows) > 1:
+            below.append(self._table(max(room.height - _AROUND_ROWS, 1)))
+        below += [Text(line, style="yellow", overflow="ellipsis") for line in self.waiting]
+        for line in self.fault_lines.folded()[:_MOST_FOLDED]:
+            below.append(Text(line, style="red", no_wrap=True, overflow="ellipsis"))
+        return Group(self._bar(room), *below) if below else self._bar(room)
+
+    def _table(self, most: int) -> Table:
+        """Return a row for each candidate, or for as many as fit: those at work first."""
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column("candidate", overflow="fold")
+        for name in ("done", "running", "passed", "faults", "tok/s"):
+            table.add_column(name, justify="right", no_wrap=True)
+        rows = list(self.rows.items())
+        if len(rows) > most:
+            rows = sorted(rows, key=lambda row: not row[1].running)[:most]
+        for name, row in rows:
+            table.add_row(*row.cells(name))
+        if hidden := len(self.rows) - len(rows):
+            table.caption = f"not shown: {hidden} more"
+        return table
+
+    def _bar(self, room: ConsoleDimensions) -> RenderableType:
         done = self.done + self.before
         count, figures = f"{done}/{self.planned}", self.figures()
         left = room.width - len(count) - len(figures) - 4

@@ -33,6 +33,7 @@ from bakeoff.stats.sizing import Foreseen, foreseen
 
 EXIT_FAULTED = 3
 EXIT_BUDGET = 4
+EXIT_ENDPOINT = 6
 EXIT_INTERRUPTED = 130
 
 
@@ -121,6 +122,10 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
     if finished is not None and seen.at_budget:
         _print_result(finished, as_json=as_json, hint=_budget_hint(finished))
         return EXIT_BUDGET
+    if finished is not None and seen.given_up:
+        _print_result(finished, as_json=as_json)
+        _print_given_up(seen.given_up, finished.id)
+        return EXIT_ENDPOINT
     if stop.requested or finished is None:
         _print_resume(seen.run_id)
         return EXIT_INTERRUPTED
@@ -175,17 +180,18 @@ def _print_result(
 
 
 class _Seen:
-    """Remembers which run this is, for the resume command, and whether its budget ended it."""
+    """Remembers which run this is, for the resume command, and what ended it early."""
 
     def __init__(self) -> None:
         self.run_id: str | None = None
         self.at_budget = False
+        self.given_up: tuple[str, ...] = ()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             self.run_id = event.run_id
         elif isinstance(event, RunEnded):
-            self.at_budget = event.at_budget
+            self.at_budget, self.given_up = event.at_budget, event.given_up
 
 
 def _options(options: Mapping[str, object]) -> api.Options:
@@ -197,6 +203,17 @@ def _print_resume(run_id: str | None) -> None:
         print("stopped before the run had started", file=sys.stderr)
         return
     print(f"stopped; go on with: {_resume_command(run_id)}", file=sys.stderr)
+
+
+def _print_given_up(reasons: Sequence[str], run_id: str) -> None:
+    """Say which endpoints were given up and why, and how to go on once they are back."""
+    for why in reasons:
+        print(for_terminal(f"given up: {why}"), file=sys.stderr)
+    print(
+        "what was not run counts as not run; once that is fixed, "
+        f"go on with: {_resume_command(run_id)}",
+        file=sys.stderr,
+    )
 
 
 def _resume_command(run_id: str) -> str:

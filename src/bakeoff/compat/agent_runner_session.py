@@ -14,7 +14,14 @@ from bakeoff._lib.clock import now
 from bakeoff._lib.untrusted import for_terminal
 from bakeoff.compat.agent_runner_place import BenchRun, find_run, new_run, runs_of
 from bakeoff.compat.agent_runner_view import LOGGER, SUMMARY, BenchView
-from bakeoff.compat.session import EXIT_BUDGET, EXIT_INTERRUPTED, exit_code, run_in, typed
+from bakeoff.compat.session import (
+    EXIT_BUDGET,
+    EXIT_ENDPOINT,
+    EXIT_INTERRUPTED,
+    exit_code,
+    run_in,
+    typed,
+)
 from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
 from bakeoff.core.stop import Stop
@@ -73,7 +80,7 @@ class Session:
             sandbox=self.sandbox,
             env_file=self.env_file,
         )
-        if finished is None or stop.requested:
+        if finished is None or stop.requested or view.given_up:
             return self._stopped(view)
         for note in finished.summary().notes:
             LOGGER.warning(note)
@@ -88,10 +95,14 @@ class Session:
         return code
 
     def _stopped(self, view: BenchView) -> int:
+        for why in view.given_up:
+            LOGGER.error("given up: %s", why)
         if view.run.begun:
             view.write(finished=False)
             view.log_agents()
             LOGGER.warning("stopped; go on with: %s", self._resume_command(view))
+        if view.given_up:
+            return EXIT_ENDPOINT
         return EXIT_BUDGET if view.at_budget else EXIT_INTERRUPTED
 
     def _resume_command(self, view: BenchView) -> str:

@@ -49,6 +49,7 @@ class BenchView:
         self._order: dict[str, int] = {}
         self._written = -_OFTEN_S
         self.at_budget = False
+        self.given_up: tuple[str, ...] = ()
 
     def __call__(self, event: Event) -> None:
         """Take note of *event*."""
@@ -77,7 +78,7 @@ class BenchView:
         elif isinstance(event, Notice):
             LOGGER.warning("%s", event.text)
         elif isinstance(event, RunEnded):
-            self.at_budget = event.at_budget
+            self.at_budget, self.given_up = event.at_budget, event.given_up
             self.write(finished=not event.stopped_early)
 
     def _start(self, event: RunStarted) -> None:

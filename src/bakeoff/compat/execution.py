@@ -16,7 +16,7 @@ from bakeoff.compat.runner_settings import Layers
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import Conditions
 from bakeoff.core.errors import UsageError
-from bakeoff.core.events import Event, Notice, TrialEnded, TrialStarted
+from bakeoff.core.events import Event, Notice, RunEnded, TrialEnded, TrialStarted
 from bakeoff.core.stop import Stop
 
 
@@ -51,6 +51,7 @@ class Execution:
 
     def _run(self, wanted: Brief, pace: Pace) -> list[TestResult]:
         results: dict[str, TestResult] = {}
+        reasons: list[str] = []  # why tests have no result of their own
 
         def listen(event: Event) -> None:
             if isinstance(event, TrialStarted):
@@ -62,6 +63,8 @@ class Execution:
                 self._count(result)
             elif isinstance(event, Notice):
                 LOGGER.info("%s", self._line(event.text))
+            elif isinstance(event, RunEnded):
+                reasons.extend(f"not run: {why}" for why in event.given_up)
 
         if not wanted.tasks:
             return []
@@ -71,8 +74,10 @@ class Execution:
             api.run(brief, output=output, listener=listen, stop=self.stop)
         except UsageError as error:
             LOGGER.error("the tests cannot be executed: %s", self._line(error))
-            for task in wanted.tasks:
-                results[task.id] = failed_result(task.id, task.name, str(error))
+            reasons.append(str(error))
+        for task in wanted.tasks:
+            if reasons and task.id not in results:
+                results[task.id] = failed_result(task.id, task.name, reasons[0])
                 self._count(results[task.id])
         return [results[task.id] for task in wanted.tasks if task.id in results]
 

@@ -40,6 +40,7 @@ class Console:
         self.planned = self.done = 0
         self._told: dict[str, str] = {}  # what was wrong, by the run that was told of first
         self.at_budget = False
+        self.given_up: tuple[str, ...] = ()
 
     def say(self, text: str) -> None:
         """Write one line; whatever a program printed is harmless in it."""
@@ -62,7 +63,7 @@ class Console:
         elif isinstance(event, Notice):
             self.say(f"[rollouts] {one_line(event.text, width=500)}")
         elif isinstance(event, RunEnded):
-            self.at_budget = event.at_budget
+            self.at_budget, self.given_up = event.at_budget, event.given_up
             self.close()
             self._closed()
 

@@ -16,6 +16,7 @@ from bakeoff.compat.rollouts_place import Rollout, find_rollout, is_rollout, new
 from bakeoff.compat.rollouts_view import MANIFEST, RolloutView
 from bakeoff.compat.session import (
     EXIT_BUDGET,
+    EXIT_ENDPOINT,
     EXIT_FAULTED,
     EXIT_INTERRUPTED,
     exit_code,
@@ -146,7 +147,7 @@ class Session:
             )
         finally:
             console.close()
-        if finished is None or stop.requested:
+        if finished is None or stop.requested or console.given_up:
             return self._stopped(view, console, again)
         code = exit_code(finished)
         if code == EXIT_FAULTED:
@@ -173,8 +174,12 @@ class Session:
             console.say("[rollouts] stopped before anything was run")
             return EXIT_INTERRUPTED
         view.rebuild()
+        for why in console.given_up:
+            console.say(f"[rollouts] given up: {why}")
         why = "stopped at the budget" if console.at_budget else "stopped"
         console.say(f"[rollouts] {why}; go on with: {again}")
+        if console.given_up:
+            return EXIT_ENDPOINT
         return EXIT_BUDGET if console.at_budget else EXIT_INTERRUPTED
 
 

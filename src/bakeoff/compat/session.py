@@ -11,7 +11,7 @@ from bakeoff.api.interrupting import interruptible
 from bakeoff.api.runs import Run
 from bakeoff.core.brief import Brief
 
-EXIT_FAULTED, EXIT_BUDGET, EXIT_INTERRUPTED = 3, 4, 130
+EXIT_FAULTED, EXIT_BUDGET, EXIT_ENDPOINT, EXIT_INTERRUPTED = 3, 4, 6, 130
 
 
 def run_in(

@@ -110,3 +110,5 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
     endpoints: Endpoints = {}
     adaptive: AdaptiveTable | None = None
+    give_up_after_s: Annotated[float, Meta(ge=0)] = 900.0
+    keep_going: bool = False

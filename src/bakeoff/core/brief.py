@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
-from bakeoff.core.endpoint import EndpointLimits
+from bakeoff.core.endpoint import EndpointLimits, Patience
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import SandboxSpec
 
@@ -35,7 +35,8 @@ class Brief:
 
     A model is named as the person named it; `api` finds out what it means. Where there are
     `pairings`, they are the plan, and `tasks` only lists their tasks. `endpoints` are limits by
-    URL or provider. `notices` are what a person should read about the files.
+    URL or provider; `patience` is what the run has with one that is down. `notices` are what a
+    person should read about the files.
     """
 
     name: str
@@ -54,4 +55,5 @@ class Brief:
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
     adaptive: Adaptive | None = None
+    patience: Patience = field(default_factory=Patience)
     notices: tuple[str, ...] = ()

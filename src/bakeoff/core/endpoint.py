@@ -25,5 +25,40 @@ class EndpointLimits:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an endpoint that is down is waited for, and how often it is tried meanwhile.
+
+    An endpoint at which nothing has succeeded is given up after so many `equal_rejections` (faults
+    that will not pass), or when nobody was reached there for `unreached_s`; not with `keep_going`.
+    """
+
+    give_up_after_s: float = 900.0
+    keep_going: bool = False
+    equal_rejections: int = 5
+    unreached_s: float = 10.0
+    first_probe_s: float = 0.1
+    longest_probe_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointWait:
+    """Why requests wait at an endpoint at this moment.
+
+    `next_s` is when the next one may go, None where that depends on one under way; `down_s` is for
+    how long the endpoint has been down, with the `reason`, and `given_up_in_s` says for how much
+    longer that is waited for.
+    """
+
+    endpoint: str
+    waiting: int
+    under_way: int
+    at_once: int | None = None
+    next_s: float | None = None
+    down_s: float | None = None
+    given_up_in_s: float = 0.0
+    reason: str = ""
+
+
 def _least(a: N | None, b: N | None) -> N | None:
     return b if a is None else a if b is None else min(a, b)

@@ -4,7 +4,8 @@
   x UsageError        the user can fix it: bad config, unknown name; shown without traceback
   x LedgerError       the ledger cannot be written; the run stops, nothing acknowledged is lost
   x LimitReached      a limit ran out; ends the attempt, which is then scored as it stands
-  x BudgetReached     the run may spend no more; the attempt was not given its chance
+  x NotRun            the run or an endpoint stops before the attempt had its chance; a resume runs it
+    + BudgetReached   the run may spend no more
   x TrialError        one trial broke at a boundary; recorded, never stops the run
     + ProviderError
     + AgentError
@@ -34,7 +35,11 @@ class LimitReached(BakeoffError):  # noqa: N818 -- not an error of anybody
     """A limit ran out. Not a fault: the candidate spent it."""
 
 
-class BudgetReached(BakeoffError):  # noqa: N818 -- not an error of anybody
+class NotRun(BakeoffError):  # noqa: N818 -- not an error of anybody
+    """A request is not sent: the run stops, or its endpoint was given up. A resume runs the trial."""
+
+
+class BudgetReached(NotRun):
     """The run may spend no more. Its trial is not over: a resume tries it again."""
 
 
@@ -83,7 +88,7 @@ class ScorerError(TrialError):
     boundary = "scorer"
 
 
-_MEANT = (TrialError, LimitReached, BudgetReached)
+_MEANT = (TrialError, LimitReached, NotRun)
 
 
 class boundary:  # noqa: N801 -- reads as a word at its place: `with boundary(...)`

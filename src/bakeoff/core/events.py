@@ -1,9 +1,10 @@
 """What a run tells the world. Events go out; nothing comes back."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
+from bakeoff.core.endpoint import EndpointWait
 from bakeoff.core.outcome import Spent
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt
@@ -13,7 +14,8 @@ from bakeoff.core.record import Attempt
 class RunStarted:
     """The plan is fixed and the ledger is open; `billed` is what earlier sessions cost.
 
-    An `adaptive` run may end before all that is planned is done.
+    An `adaptive` run may end before all that is planned is done. `candidates` says how many trials
+    are planned for each.
     """
 
     run_id: str
@@ -23,6 +25,7 @@ class RunStarted:
     cap: Cap = NO_CAP
     billed: Bill = NO_BILL
     adaptive: bool = False
+    candidates: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,21 @@ class TrialEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialNotRun:
+    """A trial that had started was left for a resume: no request of its attempt was answered."""
+
+    trial: Trial
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why requests wait for their endpoints at this moment; empty where none does any more."""
+
+    endpoints: tuple[EndpointWait, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something a person should read, such as what differs on resume."""
 
@@ -66,14 +84,25 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """No more events of this run follow."""
+    """No more events of this run follow. `given_up` says of each endpoint given up, why."""
 
     run_id: str
     stopped_early: bool
     at_budget: bool = False
+    given_up: tuple[str, ...] = ()
 
 
-Event = RunStarted | TrialStarted | TrialOutput | TrialSpent | TrialEnded | Notice | RunEnded
+Event = (
+    RunStarted
+    | TrialStarted
+    | TrialOutput
+    | TrialSpent
+    | TrialEnded
+    | TrialNotRun
+    | Waiting
+    | Notice
+    | RunEnded
+)
 Listener = Callable[[Event], None]
 
 

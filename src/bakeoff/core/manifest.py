@@ -7,7 +7,7 @@ from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.brief import Source
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import Candidate, Conditions
-from bakeoff.core.endpoint import EndpointLimits
+from bakeoff.core.endpoint import EndpointLimits, Patience
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 
@@ -40,3 +40,4 @@ class Manifest:
     endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
     adaptive: Adaptive | None = None
     run_name: str | None = None
+    patience: Patience = field(default_factory=Patience)

@@ -64,6 +64,8 @@ class Request:
     `prompt` is what a completions API is sent instead of the messages; None is their own text.
     `rollout` lets a deterministic model vary its answers. `on_retry` hears why a try failed;
     `on_lost` hears, before another goes out, of one that may be billed though it brought nothing.
+    `on_outage` hears when it begins to wait for an endpoint that is down, and when that is over.
+    `begun` is whether its attempt had an answer already: then it is sent even after a stop.
     """
 
     messages: tuple[Message, ...]
@@ -75,8 +77,17 @@ class Request:
     prompt: str | None = None
     on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     on_lost: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    on_outage: Callable[[bool], None] | None = field(default=None, repr=False, compare=False)
+    begun: bool = field(default=False, repr=False, compare=False)
 
-    def heard_by(self, on_retry: Callable[[str], None], on_lost: Callable[[], None]) -> "Request":
+    def heard_by(
+        self,
+        on_retry: Callable[[str], None],
+        on_lost: Callable[[], None],
+        *,
+        on_outage: Callable[[bool], None] | None = None,
+        begun: bool = False,
+    ) -> "Request":
         """Return the same question with somebody who hears of its tries."""
         # spelled out: `replace` looks up every field at run time, and this runs for each request
         return Request(
@@ -89,6 +100,8 @@ class Request:
             prompt=self.prompt,
             on_retry=on_retry,
             on_lost=on_lost,
+            on_outage=on_outage,
+            begun=begun,
         )
 
 

@@ -130,6 +130,15 @@ class Plan:
                     seen.add(candidate.digest)
                     yield candidate
 
+    def trials_by_candidate(self) -> dict[str, int]:
+        """Return how many trials each candidate has, in plan order."""
+        counts: dict[str, int] = {}
+        for block in self.blocks:
+            for candidate in block.candidates:
+                many = len(block.tasks) * block.rollouts
+                counts[candidate.id] = counts.get(candidate.id, 0) + many
+        return counts
+
     @cached_property
     def digest(self) -> str:
         """The digest of everything that is planned."""

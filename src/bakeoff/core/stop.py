@@ -1,5 +1,7 @@
 """The wish to stop, shared by whoever may have it and whoever must heed it."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Event
 
 
@@ -8,6 +10,7 @@ class Stop:
 
     def __init__(self) -> None:
         self._event = Event()
+        self._callbacks: list[Callable[[], None]] = []
 
     @property
     def requested(self) -> bool:
@@ -17,3 +20,16 @@ class Stop:
     def request(self) -> None:
         """Ask everybody to finish what they are doing and start nothing new."""
         self._event.set()
+        for callback in tuple(self._callbacks):
+            callback()
+
+    @contextmanager
+    def calling(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Call *callback* when a stop is requested, in the thread that requests it."""
+        self._callbacks.append(callback)
+        try:
+            if self.requested:
+                callback()
+            yield
+        finally:
+            self._callbacks.remove(callback)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Bound, Cap, Tariff
-from bakeoff.core.errors import BudgetReached, UsageError
+from bakeoff.core.errors import BudgetReached, NotRun, UsageError
 from bakeoff.core.outcome import Request, Usage
 
 _ROUNDING = 1e-9  # of a cap: sums of many small costs must still reach it
@@ -88,12 +88,19 @@ class Budget:
 class Tab:
     """What one attempt is billed for all its parties, under the budget of its run."""
 
-    __slots__ = ("bill", "budget", "refused")
+    __slots__ = ("begun", "bill", "budget", "refused")
 
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
         self.bill = NO_BILL
-        self.refused: str | None = None  # a part may swallow the error; the attempt must not
+        self.begun = False  # whether any of its requests was answered
+        self.refused: NotRun | None = None  # a part may swallow the error; the attempt must not
+
+    @property
+    def not_run(self) -> bool:
+        """Whether the attempt never began: its first request was not to be sent."""
+        refused = self.refused
+        return refused is not None and not self.begun and not isinstance(refused, BudgetReached)
 
 
 class Place:
@@ -177,5 +184,5 @@ class Place:
         try:
             yield
         except BudgetReached as error:
-            self._tab.refused = str(error)
+            self._tab.refused = error
             raise

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from bakeoff._lib.deadline import until
 from bakeoff.core.budget import NO_BILL, UNPRICED, Bill, Tariff
 from bakeoff.core.candidate import Limits
-from bakeoff.core.errors import LimitReached, ProviderError, boundary
+from bakeoff.core.errors import LimitReached, NotRun, ProviderError, boundary
 from bakeoff.core.outcome import Completion, Request, Spent
 from bakeoff.core.ports import Model
 from bakeoff.engine.budget import Place, Tab
@@ -13,6 +14,22 @@ from bakeoff.engine.budget import Place, Tab
 KEPT = "cached"  # the flag of an answer that was kept from an earlier request
 _NO_LIMITS, _NOTHING = Limits(), Spent()
 _WAITING = "the budget of the run was held by other requests"
+
+
+class OutageDeadline:
+    """The deadline of an attempt, which stands still while any of its requests meets an outage."""
+
+    def __init__(self, deadline: until) -> None:
+        self._deadline = deadline
+        self._waiting = 0
+
+    def hold(self, waits: bool) -> None:  # noqa: FBT001 -- a callback
+        """Take note that one more request waits for an endpoint that is down, or one less."""
+        self._waiting += 1 if waits else -1
+        if waits and self._waiting == 1:
+            self._deadline.pause()
+        elif not waits and self._waiting == 0:
+            self._deadline.resume()
 
 
 class Meter:
@@ -34,6 +51,7 @@ class Meter:
         self.spent = _NOTHING
         self.last: Completion | None = None
         self.hears: Callable[[Spent], None] | None = None  # is told what is spent after each answer
+        self.deadline: OutageDeadline | None = None  # what stands still while the endpoint is down
         self.trouble: str | None = None  # why the request under way had to wait or be tried again
 
     def take_over(self, spent: Spent, bill: Bill) -> None:
@@ -54,6 +72,11 @@ class Meter:
             self.trouble = None  # it was told; only a request that was cut leaves its trouble here
             place.failed(billable=error.billable)
             raise
+        except NotRun as error:
+            self.trouble = None
+            self._tab.refused = error
+            place.failed(billable=False)
+            raise
         except BaseException:
             place.failed(billable=True)  # cut while the endpoint was at it
             if self.trouble is None:  # it was not waiting for its turn: it had been sent
@@ -62,6 +85,7 @@ class Meter:
         finally:
             self.bill = place.bill if self.bill is NO_BILL else self.bill + place.bill
         self.trouble = None
+        self._tab.begun = True
         self.last = completion
         if self.hears is not None:
             self.hears(self.spent)
@@ -73,7 +97,12 @@ class Meter:
         self.trouble = None
 
     async def _ask(self, request: Request, place: Place) -> Completion:
-        asked = request.heard_by(self._on_retry, place.lost)
+        asked = request.heard_by(
+            self._on_retry,
+            place.lost,
+            on_outage=None if self.deadline is None else self.deadline.hold,
+            begun=self._tab.begun,
+        )
         completion = await self._model.complete(asked)
         usage = self._tariff.priced(completion.usage)
         if KEPT in completion.flags:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
+from bakeoff.core.errors import NotRun
 from bakeoff.core.events import Listener, TrialEnded, TrialStarted
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Executor, Job, Ledger, Rigs, Store
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.stop import Stop
+from bakeoff.engine.budget import Tab
 from bakeoff.engine.trial import rescore_attempt
 
 
@@ -37,9 +39,16 @@ async def rescore_plan(
     async def work(job: Job) -> None:
         tell(TrialStarted(job.trial))
         record = taken.pop(job.trial.name)
-        attempt = await rescore_attempt(
-            job.trial, rigs.rig(job.trial), record.attempt, number=job.attempt
-        )
+        tab = Tab()
+        try:
+            rig = rigs.rig(job.trial)
+        except NotRun:
+            stop.request()
+            return
+        attempt = await rescore_attempt(job.trial, rig, record.attempt, number=job.attempt, tab=tab)
+        if tab.refused is not None:  # a judge's endpoint is down: the verdicts stay as they were
+            stop.request()
+            return
         store.rescore(before(record), attempt)
         tell(TrialEnded(job.trial, attempt, last=True))
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable
 
 from bakeoff._lib.clock import monotonic, timestamp
-from bakeoff.core.errors import BakeoffError
-from bakeoff.core.events import Listener, TrialEnded, TrialStarted
+from bakeoff.core.errors import BakeoffError, NotRun
+from bakeoff.core.events import Listener, TrialEnded, TrialNotRun, TrialStarted
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Executor, Job, Rigs, Store
 from bakeoff.core.record import Attempt, Status
@@ -30,6 +30,8 @@ async def run_plan(
     """Run every trial of *plan* that *store* does not hold yet; announce what is durable.
 
     Where the *budget* refuses a request, its trial is recorded as cancelled and none is started.
+    A trial that never got an answer because the run stops, or its endpoint was given up, is not
+    recorded: a resume runs it.
     With *until*, trials that could tell nothing more are left out.
     """
     budget = budget or Budget()
@@ -37,8 +39,11 @@ async def run_plan(
 
     async def work(job: Job) -> None:
         trial, before = job.trial, None
+        try:
+            rig = rigs.rig(trial)
+        except NotRun:
+            return
         tell(TrialStarted(trial))
-        rig = rigs.rig(trial)
         for number in range(job.attempt, job.attempt + trial.conditions.attempts):
             tab = Tab(budget)
             if before is not None and before.scorable:  # only its scoring broke
@@ -46,6 +51,9 @@ async def run_plan(
             else:
                 trying = run_attempt(trial, rig, number=number, tab=tab, tell=tell)
             attempt = await _or_cut(trying, trial, number, store, tab)
+            if tab.not_run:
+                tell(TrialNotRun(trial, str(tab.refused)))
+                return
             if budget.reached:
                 stop.request()
             await store.append(trial, attempt)

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bakeoff._lib.clock import monotonic, timestamp
-from bakeoff._lib.deadline import within
+from bakeoff._lib.deadline import until, within
 from bakeoff.core.budget import NO_BILL, UNPRICED
 from bakeoff.core.candidate import Limits
 from bakeoff.core.checkpoint import Checkpoint
 from bakeoff.core.errors import (
     AgentError,
-    BudgetReached,
     LimitReached,
+    NotRun,
     ProviderError,
     SandboxError,
     ScorerError,
@@ -28,7 +28,7 @@ from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.engine.budget import Tab
 from bakeoff.engine.contained import contained
-from bakeoff.engine.meter import Meter
+from bakeoff.engine.meter import Meter, OutageDeadline
 from bakeoff.engine.progress import Progress
 from bakeoff.engine.room import heeding, solve_in_room
 
@@ -61,8 +61,15 @@ class _Course:
         self.meter = Meter(rig.model, limits, tariff=rig.tariff, tab=tab)
         return self.meter
 
-    def end(self, error: TrialError | BudgetReached | None = None) -> None:
-        """Say how it ended; a budget that ran out is nobody's fault and no result."""
+    def hold_in_outages(self, deadline: until) -> None:
+        """Let the time of the agent stand still while an endpoint that it needs is down."""
+        holding = OutageDeadline(deadline)
+        for meter in (self.meter, *self.roles.values()):
+            if meter is not None:
+                meter.deadline = holding
+
+    def end(self, error: TrialError | NotRun | None = None) -> None:
+        """Say how it ended; a run that stops or has no budget left is nobody's fault and no result."""
         if error is not None and self.outcome is None:
             self.outcome = _broken_off(self.journal)
         if isinstance(error, TrialError):
@@ -85,7 +92,7 @@ async def run_attempt(
         await _solve(trial, rig, course, number)
         await _score(trial, rig, course, number)
         course.end()
-    except (TrialError, BudgetReached) as error:
+    except (TrialError, NotRun) as error:
         course.end(error)
     return _close(trial.task, course, number, started_at, monotonic() - began)
 
@@ -102,7 +109,7 @@ async def rescore_attempt(
     try:
         await _score(trial, rig, course, number)
         course.end()
-    except (TrialError, BudgetReached) as error:
+    except (TrialError, NotRun) as error:
         course.end(error)
     course.phases = {**old.phases, **course.phases}
     again = _close(trial.task, course, number, old.started_at, old.elapsed_s)
@@ -184,11 +191,16 @@ async def _left_by(
     """Return what *agent* leaves, or what there was when a limit ran out."""
     meter = course.meter
     try:
-        with within(limits.time_s), contained(AgentError, f"agent {trial.candidate.agent.name!r}"):
+        with (
+            within(limits.time_s) as deadline,
+            contained(AgentError, f"agent {trial.candidate.agent.name!r}"),
+        ):
+            if deadline is not None:
+                course.hold_in_outages(deadline)
             solving = agent.solve(trial.task, kit)
             left = _checked(await (solving if kit.door is None else heeding(kit.door, solving)))
             if course.tab.refused:
-                raise BudgetReached(course.tab.refused)
+                raise course.tab.refused
             return left
     except (TimeoutError, LimitReached) as error:
         # Only the deadline can raise TimeoutError here: `boundary` renamed any other.

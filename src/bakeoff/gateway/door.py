@@ -7,8 +7,8 @@ from collections.abc import Callable
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import (
     BakeoffError,
-    BudgetReached,
     LimitReached,
+    NotRun,
     ProviderError,
     TrialError,
     boundary,
@@ -86,7 +86,7 @@ class TrialDoor:
                 completion = await self._model.complete(
                     asked.request(messages, rollout=self._rollout)
                 )
-        except (LimitReached, BudgetReached) as error:
+        except (LimitReached, NotRun) as error:
             if not self._refusal.done():
                 self._refusal.set_result(error)
             raise
@@ -111,7 +111,7 @@ class TrialDoor:
 
         Programs ask again after a 5xx, some of them often, and none after a 400.
         """
-        if isinstance(error, LimitReached | BudgetReached):
+        if isinstance(error, LimitReached | NotRun):
             return Problem(status=400, message=f"no more requests: {error}", code="limit_reached")
         may_pass = isinstance(error, TrialError) and error.transient
         if may_pass and self._faults < _MOST_FAULTS:

@@ -1,7 +1,7 @@
 """The limits that files set, and the gates that keep them: one per endpoint and run."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.endpoint import EndpointLimits
+from bakeoff.core.endpoint import EndpointLimits, EndpointWait, Patience
 from bakeoff.core.errors import UsageError
 from bakeoff.models.gate import EndpointGate, Gate, ModelGate
 from bakeoff.models.providers import PROVIDERS
@@ -39,10 +39,18 @@ class Gates:
 
     *limits* are those of whole endpoints, by URL or by the name of a provider, which stands for
     each of its addresses; those in a model's settings are the model's own. Of two limits for one
-    thing the stricter holds.
+    thing the stricter holds. *patience* is what they have with an endpoint that is down.
     """
 
-    def __init__(self, limits: Mapping[str, EndpointLimits] | None = None) -> None:
+    def __init__(
+        self,
+        limits: Mapping[str, EndpointLimits] | None = None,
+        *,
+        patience: Patience | None = None,
+    ) -> None:
+        self._patience = patience
+        self.given_up: list[str] = []
+        self.on_given_up: Callable[[], None] | None = None
         self._limits = {_key(name): limit for name, limit in (limits or {}).items()}
         self._idle = {_key(name): name for name in limits or {}}
         self._endpoints: dict[str, EndpointGate] = {}
@@ -52,15 +60,39 @@ class Gates:
         """Return the gate that the requests of *spec* go through."""
         endpoint = endpoint_of(spec.base_url or spec.provider)
         if endpoint not in self._endpoints:
-            self._endpoints[endpoint] = EndpointGate()
+            gate = EndpointGate(name=_shown(spec, endpoint), patience=self._patience)
+            gate.on_given_up = lambda why: self._give_up(endpoint, why)
+            self._endpoints[endpoint] = gate
         for key in {endpoint, spec.provider} & self._limits.keys():
             self._idle.pop(key, None)
             self._endpoints[endpoint].restrict(self._limits[key])
         model = (endpoint, spec.name)
         if model not in self._models:
-            self._models[model] = ModelGate(self._endpoints[endpoint])
+            name = f"{_shown(spec, endpoint)} ({spec.name})"
+            self._models[model] = ModelGate(self._endpoints[endpoint], name)
         self._models[model].restrict(limits_of(spec))
         return self._models[model]
+
+    def stop(self) -> None:
+        """Send nothing new anywhere: what is under way is finished."""
+        for model in self._models.values():
+            model.close(None)
+        for gate in self._endpoints.values():
+            gate.stop()
+
+    def waits(self) -> Iterator[EndpointWait]:
+        """Yield why requests wait, for each endpoint and each model with limits where any does."""
+        waits = [gate.waits() for gate in self._endpoints.values()]
+        waits += [model.waits() for model in self._models.values()]
+        yield from (wait for wait in waits if wait is not None)
+
+    def _give_up(self, endpoint: str, why: str) -> None:
+        self.given_up.append(why)
+        for (place, _), model in self._models.items():
+            if place == endpoint:
+                model.close(why)
+        if self.on_given_up is not None:
+            self.on_given_up()
 
     def idle(self) -> Iterator[str]:
         """Yield the endpoints with limits at which no model has been asked for, as named."""
@@ -81,6 +113,11 @@ def endpoint_of(url: str) -> str:
     parts = urlsplit(text if "://" in text else f"http://{text}")
     host = _HERE.sub("127.0.0.1", parts.netloc.rpartition("@")[2].lower())
     return f"{parts.scheme.lower()}://{host}" + _VERSION.sub("", _API_PATH.sub("", parts.path))
+
+
+def _shown(spec: ModelSpec, endpoint: str) -> str:
+    """Return an endpoint as a person knows it: its address, or its provider's name."""
+    return endpoint if spec.base_url else spec.provider
 
 
 def _key(name: str) -> str:

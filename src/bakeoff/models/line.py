@@ -60,6 +60,7 @@ class Line:
             once,
             self._policy,
             through=lambda try_once: self._gate.through(try_once, request),
+            rest=lambda seconds: self._gate.rest(seconds, request),
             on_retry=request.on_retry,
             on_lost=request.on_lost,
         )

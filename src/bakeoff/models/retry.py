@@ -17,6 +17,7 @@ from bakeoff.core.errors import ProviderError
 T = TypeVar("T")
 Try = Callable[[], Awaitable[T]]
 Told = Callable[[str], None]
+Rest = Callable[[float], Awaitable[None]]
 
 _PASSING = frozenset({408, 409, 425, 429})
 _FOR_GOOD = frozenset({501, 505})
@@ -31,7 +32,14 @@ class Strain(StrEnum):
 
 
 class TryAgain(ProviderError):  # noqa: N818 -- it says what to do
-    """A fault that may pass. `after_s` is how long the endpoint asked to be left alone."""
+    """A fault that may pass. `after_s` is how long the endpoint asked to be left alone.
+
+    `outage` is whether the endpoint counts as down: then its limiter says when to try again. A
+    `probe` was sent to find out whether it still is, and costs the request none of its tries.
+    """
+
+    outage = False
+    probe = False
 
     def __init__(
         self,
@@ -84,6 +92,7 @@ class _Tries(Generic[T]):
         self._clock = asyncio.get_running_loop().time
         self.left_s = policy.deadline_s
         self.last: TryAgain | None = None
+        self._forgiven = 0
 
     async def once(self) -> T:
         """Try within what is left of the time."""
@@ -102,7 +111,17 @@ class _Tries(Generic[T]):
             transient=True,
         )
 
-    async def pause(self, last: TryAgain, pause_s: float, on_retry: Told | None) -> None:
+    def forgives(self, error: TryAgain) -> bool:
+        """Return whether a try is not counted: the endpoint was down, and it may be tried later."""
+        if not error.outage:
+            return False
+        if not error.probe:  # it was sent before the outage was known: once is bad luck
+            self._forgiven += 1
+        return error.probe or self._forgiven == 1
+
+    async def pause(
+        self, last: TryAgain, pause_s: float, rest: Rest, on_retry: Told | None
+    ) -> None:
         """Wait before the next try, unless there would be no time left for it."""
         if pause_s >= self.left_s:
             raise ProviderError(
@@ -114,7 +133,7 @@ class _Tries(Generic[T]):
         if on_retry:
             on_retry(str(last))
         self.left_s -= pause_s
-        await asyncio.sleep(pause_s)
+        await rest(pause_s)
 
 
 async def with_retries(
@@ -122,6 +141,7 @@ async def with_retries(
     policy: RetryPolicy,
     *,
     through: Callable[[Try[T]], Awaitable[T]] | None = None,
+    rest: Rest = asyncio.sleep,
     on_retry: Told | None = None,
     on_lost: Callable[[], None] | None = None,
     chance: Callable[[], float] = random.random,
@@ -129,10 +149,13 @@ async def with_retries(
     """Return what *once* returns and how many further tries it took.
 
     Ends within the policy's deadline: with a value, or with the last fault and how often it came.
-    Every try goes *through* where that is given; time spent waiting there does not count.
+    Every try goes *through* where that is given; time spent waiting there does not count, nor does
+    a try that met an endpoint which is down. *rest* waits between two tries.
     """
     tries = _Tries(once, policy)
-    for retries in range(policy.max_retries + 1):
+    retries = 0
+    while True:
+        left_s = tries.left_s
         try:
             if through is None:
                 return await tries.once(), retries
@@ -141,13 +164,18 @@ async def with_retries(
             raise tries.late() from error
         except TryAgain as error:
             tries.last = last = error
-        if retries < policy.max_retries:
-            await tries.pause(last, policy.pause(retries, last, chance()), on_retry)
-            if on_lost and last.billable:
-                on_lost()
+        if tries.forgives(last):
+            tries.left_s = left_s
+            continue
+        if retries >= policy.max_retries:
+            break
+        if not last.outage:
+            await tries.pause(last, policy.pause(retries, last, chance()), rest, on_retry)
+        if on_lost and last.billable:
+            on_lost()
+        retries += 1
     times = f" ({policy.max_retries + 1} times)" if policy.max_retries else ""
-    billable = tries.last is None or tries.last.billable
-    raise ProviderError(f"{tries.last}{times}", transient=True, billable=billable) from tries.last
+    raise ProviderError(f"{last}{times}", transient=True, billable=last.billable) from last
 
 
 def _telling(tries: _Tries[T], on_retry: Told | None) -> Try[T]:

@@ -34,6 +34,7 @@ from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.brief import Brief, Source
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin
+from bakeoff.core.endpoint import Patience
 from bakeoff.core.errors import UsageError
 from bakeoff.core.place import Place
 from bakeoff.core.task import ScorerSpec, Task
@@ -239,6 +240,7 @@ def _under(run: RunFile, brief: Brief) -> Brief:
         sandbox=sandbox_spec(run.sandbox),
         endpoints=endpoint_limits(run.endpoints),
         adaptive=_adaptive(run.adaptive),
+        patience=Patience(give_up_after_s=run.give_up_after_s, keep_going=run.keep_going),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from bakeoff._lib.process import Child, Ended, Program, uncancelled
 from bakeoff._lib.untrusted import one_line
-from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError, TrialError
+from bakeoff.core.errors import LimitReached, NotRun, ProviderError, TrialError
 from bakeoff.core.ports import Kit
 from bakeoff.workers.wire import (
     HEAD,
@@ -253,7 +253,7 @@ class WorkerProcess:
         asked = kit.model if ask.role is None else kit.roles[ask.role]
         try:
             completion = await asked.complete(ask.request())
-        except (LimitReached, BudgetReached):
+        except (LimitReached, NotRun):
             raise
         except Exception as error:  # noqa: BLE001 -- the worker is told, and may go on without
             self.refusals[ask.number] = error

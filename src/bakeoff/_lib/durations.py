@@ -1,0 +1,29 @@
+"""Durations as a person writes and reads them: `15m`, `2 min 5 s`."""
+
+import math
+import re
+
+_UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that *text* means, such as 90, 90s, 15m or 1.5h; ValueError if none."""
+    written = _WRITTEN.fullmatch(text.strip().lower())
+    if written is None or written[2] not in _UNITS_S:
+        raise ValueError(f"{text!r} is not a duration: write it as 90s, 15m or 2h")
+    return float(written[1]) * _UNITS_S[written[2]]
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in its two largest units: `0.4 s`, `42 s`, `2 min 5 s`, `24 h`."""
+    if seconds < 1:
+        return f"{max(seconds, 0.0):.1f} s"
+    if not math.isfinite(seconds):
+        return "ever"
+    whole = round(seconds)
+    for unit_s, unit, rest_s, rest in ((3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit_s:
+            left = whole % unit_s // rest_s
+            return f"{whole // unit_s} {unit}" + (f" {left} {rest}" if left else "")
+    return f"{whole} s"
