@@ -173,7 +173,7 @@ def test_a_resume_without_its_source_heeds_what_is_said_about_how_to_run(
         return chat(asked.prompt)
 
     with Loopback(slow) as server:
-        cli("run", suite, "-m", "m", "--base-url", server.url, code=3)
+        cli("run", suite, "-m", "m", "--base-url", server.url, "--keep-going", code=3)
         server.peak_in_flight = 0
         cli("run", "--resume", "latest", "--parallel", "1")
         assert len(server.requests) == 24
@@ -412,14 +412,15 @@ def test_a_run_or_trial_that_is_not_there_is_told_with_the_nearest(cli: Cli, sui
     assert "no trial 'nothing' is recorded" in cli("show", "latest", "nothing", code=1).err
 
 
-def test_a_server_that_is_not_there_is_a_fault_not_a_zero(cli: Cli, suite: Path) -> None:
+def test_a_server_that_is_not_there_ends_the_run_and_is_no_zero(cli: Cli, suite: Path) -> None:
     ended = cli(
-        "run", suite, "--base-url", "http://127.0.0.1:9/v1", "--limit", "2",
-        "--set", 'models=[{model="m", settings={max_retries=0}}]',
-        code=3,
+        "run", suite, "-m", "m", "--base-url", "http://127.0.0.1:9/v1", "--limit", "2",
+        "--give-up-after", "0.1s", code=6,
     )  # fmt: skip
-    assert "fault (provider) even_00@m#0: " in ended.err
-    assert "2 planned = 0 scored + 2 infrastructure fault" in ended.out
+    assert "given up: http://127.0.0.1:9: no answer for " in ended.err
+    assert "nothing answers at http://127.0.0.1:9: connection refused" in ended.err
+    assert "go on with: bakeoff run " in ended.err
+    assert "2 planned = 0 scored + 2 not run" in ended.out
     assert re.search(r"m[\s│]+–[\s│]+–[\s│]+0%", ended.out), ended.out
 
 

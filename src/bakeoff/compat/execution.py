@@ -15,6 +15,7 @@ from bakeoff.compat.runner_progress import ProgressBoard
 from bakeoff.compat.runner_settings import Layers
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import Conditions
+from bakeoff.core.endpoint import Patience
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Notice, RunEnded, TrialEnded, TrialStarted
 from bakeoff.core.stop import Stop
@@ -96,6 +97,7 @@ class Execution:
             parallel=workers,
             pause_s=self.layers.delay_s if pace.pause_s is None else pace.pause_s,
             conditions=Conditions(attempts=1),  # `retry_attempts` says how often, and no more
+            patience=Patience(waits=False),
         )
 
     def _write(self, result: TestResult) -> None:

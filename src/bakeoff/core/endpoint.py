@@ -31,8 +31,10 @@ class Patience:
 
     An endpoint at which nothing has succeeded is given up after so many `equal_rejections` (faults
     that will not pass), or when nobody was reached there for `unreached_s`; not with `keep_going`.
+    Where it does not wait (`waits`), an outage is not told apart: every request spends its tries.
     """
 
+    waits: bool = True
     give_up_after_s: float = 900.0
     keep_going: bool = False
     equal_rejections: int = 5

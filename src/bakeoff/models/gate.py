@@ -180,7 +180,7 @@ class EndpointGate:
             if tokens and used is not None:
                 self._tokens.correct(self._clock(), used - tokens)
             self._in_flight -= 1
-            if outage.down:
+            if outage.failing:
                 self._after_failure(sent)
             if self._queue:
                 self._heard_at = self._clock()
@@ -371,7 +371,7 @@ class EndpointGate:
             outage.probe = None
         if self._in_flight or self.given_up is not None:
             return  # what is under way may still be answered
-        if self._stopping:
+        if self._stopping and outage.down:
             self.give_up(STOPPING)
         elif why := outage.hopeless(self._clock()):
             self.give_up(f"{self.name}: {why}")

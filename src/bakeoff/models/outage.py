@@ -87,6 +87,8 @@ class Outage:
 
     def _is_outage(self, failure: Failure) -> bool:
         error = failure.error
+        if not self._patience.waits:
+            return False
         if (error.after_s or 0.0) > LONG_S:
             return True
         needed = 1 if self._probation else _FAILURES
@@ -110,18 +112,19 @@ class Outage:
 
     def hopeless(self, now: float) -> str | None:
         """Return why it is not worth waiting any longer; None where it is."""
-        if not self.down:
-            return None
         patience, down_s, next_s = self._patience, now - self.since, self.probe_at - now
-        if down_s >= patience.give_up_after_s or down_s + next_s > patience.give_up_after_s:
-            if next_s > 2 * self._delay_s:
-                asked = f"it asks to be left alone for {format_duration(next_s)} (Retry-After)"
-                return f"{asked}: {self.reason}"
-            return f"no answer for {format_duration(down_s)}: {self.reason}"
-        never = not self.reached and isinstance(self._last, Unreachable)
-        if never and down_s >= patience.unreached_s and not patience.keep_going:
+        if self._never_reached and down_s >= patience.unreached_s and not patience.keep_going:
             return f"{self.reason}, and so it was all the time: is it running?"
-        return None
+        if not self.down or down_s + max(next_s, 0.0) < patience.give_up_after_s:
+            return None
+        if next_s > 2 * self._delay_s:
+            asked = f"it asks to be left alone for {format_duration(next_s)} (Retry-After)"
+            return f"{asked}: {self.reason}"
+        return f"no answer for {format_duration(down_s)}: {self.reason}"
+
+    @property
+    def _never_reached(self) -> bool:
+        return not self.reached and isinstance(self._last, Unreachable)
 
     @property
     def _longest_delay_s(self) -> float:
