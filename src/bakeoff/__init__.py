@@ -29,36 +29,127 @@ if TYPE_CHECKING:
         TestResult,
         TestRunner,
     )
-    from bakeoff.core.candidate import AgentSpec, ModelSpec
-    from bakeoff.core.errors import BakeoffError, UsageError
-    from bakeoff.core.outcome import Completion, Outcome, Request, Usage
-    from bakeoff.core.record import Score, TrialRecord
+    from bakeoff.core.boxes import (
+        Bench,
+        Box,
+        BoxSpec,
+        CleanRoom,
+        Command,
+        GatewayAddress,
+        Mount,
+        Ran,
+        Room,
+        Sandbox,
+    )
+    from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec
+    from bakeoff.core.checkpoint import Checkpoint
+    from bakeoff.core.errors import (
+        AgentError,
+        BakeoffError,
+        BudgetReached,
+        LedgerError,
+        LimitReached,
+        ProviderError,
+        SandboxError,
+        ScorerError,
+        TrialError,
+        UsageError,
+    )
+    from bakeoff.core.events import (
+        Event,
+        Listener,
+        Notice,
+        RunEnded,
+        RunStarted,
+        TrialEnded,
+        TrialOutput,
+        TrialSpent,
+        TrialStarted,
+    )
+    from bakeoff.core.journal import Journal
+    from bakeoff.core.outcome import Completion, Outcome, Request, Spent, Tool, Usage
+    from bakeoff.core.plan import Plan, Trial
+    from bakeoff.core.ports import Agent, Context, Door, Model, Scorer
+    from bakeoff.core.record import Attempt, Fault, Score, Status, TrialRecord
     from bakeoff.core.stop import Stop
-    from bakeoff.core.task import Message, ScorerSpec, Suite, Task
+    from bakeoff.core.task import Message, ScorerSpec, Suite, Task, ToolCall
+    from bakeoff.core.values import Json
+    from bakeoff.core.workspace import BoxLimits, Change, Image, SandboxSpec, Workspace
     from bakeoff.stats.summary import Summary
 
 __all__ = [
     "APIConfiguration",
+    "Agent",
+    "AgentError",
     "AgentSpec",
+    "Attempt",
     "BakeoffError",
+    "Bench",
+    "Box",
+    "BoxLimits",
+    "BoxSpec",
+    "BudgetReached",
+    "Candidate",
+    "Change",
+    "Checkpoint",
+    "CleanRoom",
+    "Command",
     "Completion",
+    "Conditions",
+    "Context",
+    "Door",
+    "Event",
     "ExecutionProgress",
+    "Fault",
+    "GatewayAddress",
+    "Image",
+    "Journal",
+    "Json",
+    "LedgerError",
+    "LimitReached",
+    "Limits",
+    "Listener",
     "Message",
+    "Model",
     "ModelSpec",
+    "Mount",
+    "Notice",
     "Outcome",
+    "Plan",
+    "ProviderError",
+    "Ran",
     "Request",
+    "Room",
     "Run",
+    "RunEnded",
+    "RunStarted",
+    "Sandbox",
+    "SandboxError",
+    "SandboxSpec",
     "Score",
+    "Scorer",
+    "ScorerError",
     "ScorerSpec",
+    "Spent",
+    "Status",
     "Stop",
     "Suite",
     "Summary",
     "Task",
     "TestResult",
     "TestRunner",
+    "Tool",
+    "ToolCall",
+    "Trial",
+    "TrialEnded",
+    "TrialError",
+    "TrialOutput",
     "TrialRecord",
+    "TrialSpent",
+    "TrialStarted",
     "Usage",
     "UsageError",
+    "Workspace",
     "compare",
     "get_task_score",
     "load_benchmark",
@@ -72,31 +163,27 @@ __all__ = [
 ]
 
 _HOMES = {
-    "bakeoff.api": (
-        "Run",
-        "compare",
-        "load_run",
-        "power",
-        "report",
-        "rescore",
-        "run",
-        "run_async",
-        "summarize",
-    ),
-    "bakeoff.api.benchmarks": ("get_task_score", "load_benchmark"),
-    "bakeoff.compat.test_runner": (
-        "APIConfiguration",
-        "ExecutionProgress",
-        "TestResult",
-        "TestRunner",
-    ),
-    "bakeoff.core.candidate": ("AgentSpec", "ModelSpec"),
-    "bakeoff.core.errors": ("BakeoffError", "UsageError"),
-    "bakeoff.core.outcome": ("Completion", "Outcome", "Request", "Usage"),
-    "bakeoff.core.record": ("Score", "TrialRecord"),
-    "bakeoff.core.stop": ("Stop",),
-    "bakeoff.core.task": ("Message", "ScorerSpec", "Suite", "Task"),
-    "bakeoff.stats.summary": ("Summary",),
+    "bakeoff.api": "Run compare load_run power report rescore run run_async summarize",
+    "bakeoff.api.benchmarks": "get_task_score load_benchmark",
+    "bakeoff.compat.test_runner": "APIConfiguration ExecutionProgress TestResult TestRunner",
+    "bakeoff.core.boxes": "Bench Box BoxSpec CleanRoom Command GatewayAddress "
+    "Mount Ran Room Sandbox",
+    "bakeoff.core.candidate": "AgentSpec Candidate Conditions Limits ModelSpec",
+    "bakeoff.core.checkpoint": "Checkpoint",
+    "bakeoff.core.errors": "AgentError BakeoffError BudgetReached LedgerError LimitReached ProviderError "
+    "SandboxError ScorerError TrialError UsageError",
+    "bakeoff.core.events": "Event Listener Notice RunEnded RunStarted "
+    "TrialEnded TrialOutput TrialSpent TrialStarted",
+    "bakeoff.core.journal": "Journal",
+    "bakeoff.core.outcome": "Completion Outcome Request Spent Tool Usage",
+    "bakeoff.core.plan": "Plan Trial",
+    "bakeoff.core.ports": "Agent Context Door Model Scorer",
+    "bakeoff.core.record": "Attempt Fault Score Status TrialRecord",
+    "bakeoff.core.stop": "Stop",
+    "bakeoff.core.task": "Message ScorerSpec Suite Task ToolCall",
+    "bakeoff.core.values": "Json",
+    "bakeoff.core.workspace": "BoxLimits Change Image SandboxSpec Workspace",
+    "bakeoff.stats.summary": "Summary",
 }
 
 
@@ -105,7 +192,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(home), name)
     raise AttributeError(f"module 'bakeoff' has no attribute {name!r}")
 

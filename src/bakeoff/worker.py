@@ -19,7 +19,7 @@ from bakeoff import registry
 from bakeoff.agents.function import outcome_of
 from bakeoff.core.errors import ProviderError, ScorerError
 from bakeoff.core.outcome import Completion, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.scorers.function import FunctionScorer
@@ -39,7 +39,7 @@ from bakeoff.workers.wire import (
     to_worker,
 )
 
-Call = Callable[[Task, Kit], object]
+Call = Callable[[Task, Context], object]
 
 
 class _RefusedError(ProviderError):
@@ -152,7 +152,7 @@ class _Graders:
         scorer = self._scorer(order)
         if order.given is not None and isinstance(scorer, FunctionScorer):
             return scorer.read(self._done(scorer.called(order.given)))
-        kit = Kit(
+        kit = Context(
             model=_Asks(line),
             roles={role: _Asks(line, role) for role in order.roles},
             rollout=order.rollout,
@@ -189,7 +189,7 @@ def _call(begin: Begin, agent: str, folders: Sequence[Path]) -> Call:
 
 
 def _solved(call: Call, order: Solve, line: _Line) -> Left | Broke:
-    kit = Kit(
+    kit = Context(
         model=_Asks(line),
         roles={role: _Asks(line, role) for role in order.roles},
         rollout=order.rollout,

@@ -13,7 +13,7 @@ import pytest
 import bakeoff
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Request
-from bakeoff.core.ports import Asks
+from bakeoff.core.ports import Model
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Task
 from support.cli import BAKEOFF, started, until
@@ -23,7 +23,7 @@ from support.plans import tasks
 def test_eight_agents_that_block_wait_at_the_same_time(tmp_path: Path) -> None:
     meet = threading.Barrier(8)  # nobody passes before all eight are there
 
-    def agent(task: Task, model: Asks) -> str:
+    def agent(task: Task, model: Model) -> str:
         meet.wait(timeout=60)
         return task.id
 
@@ -35,7 +35,7 @@ def test_eight_agents_that_block_wait_at_the_same_time(tmp_path: Path) -> None:
 def test_one_that_blocks_for_ever_ends_with_its_time_and_holds_up_nothing(tmp_path: Path) -> None:
     over = threading.Event()
 
-    def agent(task: Task, model: Asks) -> str:
+    def agent(task: Task, model: Model) -> str:
         over.wait(60)
         return "too late"
 
@@ -48,7 +48,7 @@ def test_one_that_blocks_for_ever_ends_with_its_time_and_holds_up_nothing(tmp_pa
 
 
 def test_what_it_raises_is_its_fault_and_an_async_result_is_awaited(tmp_path: Path) -> None:
-    def agent(task: Task, model: Asks) -> object:
+    def agent(task: Task, model: Model) -> object:
         if task.id == "t0000":
             raise ValueError("broken here")
         if task.id == "t0001":

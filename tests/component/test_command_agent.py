@@ -14,7 +14,7 @@ from bakeoff import registry
 from bakeoff.agents.command import Codex, CommandAgent
 from bakeoff.core.errors import AgentError, ProviderError, UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 from bakeoff.sandboxes.local import Local
 from support.loopback import Loopback, Reply
@@ -279,7 +279,7 @@ def test_a_program_is_cut_with_the_trial(folder: Path, llm: ScriptedLlm) -> None
 
 def test_without_a_gateway_it_says_so(folder: Path, llm: ScriptedLlm) -> None:
     async def no_door(trial: TrialRoom) -> Outcome:
-        kit = Kit(model=trial.meter, journal=trial.journal, room=trial.room)
+        kit = Context(model=trial.meter, journal=trial.journal, room=trial.room)
         return await CommandAgent(command="true").solve(repair_task(), kit)
 
     with pytest.raises(Exception, match="needs the model gateway"):

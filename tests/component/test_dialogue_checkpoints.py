@@ -13,7 +13,7 @@ from bakeoff.core.candidate import Limits
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Outcome, Request, Usage
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Task
 from bakeoff.engine.budget import Budget, Tab
@@ -100,9 +100,9 @@ def test_an_agent_that_is_given_the_whole_talk_is_called_once_for_each_message(
     called = []
 
     class Own:
-        """Asks a client of its own, and its model only in the second turn."""
+        """Model a client of its own, and its model only in the second turn."""
 
-        async def solve(self, task: Task, kit: Kit) -> Outcome:
+        async def solve(self, task: Task, kit: Context) -> Outcome:
             called.append(task.messages[-1].content)
             if len(task.messages) == 3:
                 await kit.model.complete(Request(messages=task.messages))
@@ -138,11 +138,11 @@ def test_an_agent_that_takes_another_way_makes_the_rest_worthless(tmp_path: Path
         def __init__(self, word: str) -> None:
             self._word = word
 
-        async def solve(self, task: Task, kit: Kit) -> Outcome:
+        async def solve(self, task: Task, kit: Context) -> Outcome:
             answer = await kit.model.complete(Request(messages=task.messages))
             return Outcome(answer=f"{self._word} {answer.text}")
 
-        async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+        async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
             return await self.solve(task, kit)
 
     first = scene(tmp_path, agent=["a", DOWN])

@@ -17,7 +17,7 @@ from bakeoff.core.errors import LedgerError, ProviderError
 from bakeoff.core.events import Event, TrialEnded, TrialStarted
 from bakeoff.core.outcome import Completion, Outcome, Request, Usage
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Asks, Kit
+from bakeoff.core.ports import Context, Model
 from bakeoff.core.record import Attempt, Score, Status
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
@@ -139,7 +139,7 @@ class TestFaults:
         assert sorted(r.attempts for r in store.rows()) == [1, 1, 2]
 
     def test_a_crash_of_the_agent_is_its_own_fault_and_no_zero(self) -> None:
-        def crash(_task: Task, _model: Asks) -> NoReturn:
+        def crash(_task: Task, _model: Model) -> NoReturn:
             raise ZeroDivisionError("oh")
 
         attempt = outcome_of(
@@ -164,7 +164,7 @@ class TestFaults:
     def test_a_part_that_ends_itself_ends_its_trial_and_not_the_run(
         self, leave: BaseException
     ) -> None:
-        def go(task: Task, _model: Asks) -> str:
+        def go(task: Task, _model: Model) -> str:
             if task.id == "t0000":
                 raise leave
             return "four"
@@ -175,7 +175,7 @@ class TestFaults:
     @pytest.mark.parametrize("left", ["four", None, Outcome(answer=4)], ids=repr)  # type: ignore[arg-type]
     def test_an_agent_that_leaves_no_outcome_is_at_fault(self, left: object) -> None:
         class Odd:
-            async def solve(self, _task: Task, _kit: Kit) -> object:
+            async def solve(self, _task: Task, _kit: Context) -> object:
                 return left
 
         attempt = outcome_of(workshop(agent=Odd()))
@@ -198,7 +198,7 @@ class TestScorers:
     @pytest.mark.parametrize("value", [math.nan, math.inf, 2.0, -0.1, "1", None])
     def test_a_value_that_is_no_score_is_a_fault(self, value: object) -> None:
         class Odd:
-            async def score(self, _task: Task, _outcome: Outcome, _kit: Kit) -> Score:
+            async def score(self, _task: Task, _outcome: Outcome, _kit: Context) -> Score:
                 return Score(scorer="odd", value=value)  # type: ignore[arg-type]
 
         attempt = outcome_of(workshop(odd=Odd()), task(scorers=scored_by("odd")))
@@ -208,7 +208,7 @@ class TestScorers:
 
     def test_a_scorer_that_returns_no_score_at_all_is_a_fault(self) -> None:
         class Odd:
-            async def score(self, _task: Task, _outcome: Outcome, _kit: Kit) -> float:
+            async def score(self, _task: Task, _outcome: Outcome, _kit: Context) -> float:
                 return 1.0
 
         attempt = outcome_of(workshop(odd=Odd()), task(scorers=scored_by("odd")))
@@ -217,7 +217,7 @@ class TestScorers:
 
     def test_a_scorer_that_asks_beyond_the_limits_is_a_fault_of_its_trial_alone(self) -> None:
         class Asking:
-            async def score(self, task: Task, _outcome: Outcome, kit: Kit) -> Score:
+            async def score(self, task: Task, _outcome: Outcome, kit: Context) -> Score:
                 await kit.model.complete(Request(messages=task.messages))
                 return Score(scorer="asking", value=1.0)
 
@@ -269,7 +269,7 @@ class TestScorers:
 
 class TestLimits:
     def test_a_spent_time_limit_is_a_result_and_scored_as_it_stands(self) -> None:
-        async def think(task: Task, model: Asks) -> str:
+        async def think(task: Task, model: Model) -> str:
             await model.complete(Request(messages=task.messages))
             return await hang()
 
@@ -302,7 +302,7 @@ class TestLimits:
 
     def test_time_that_the_endpoint_of_a_role_wasted_is_a_fault_too(self) -> None:
         class Supervised:
-            async def solve(self, task: Task, kit: Kit) -> Outcome:
+            async def solve(self, task: Task, kit: Context) -> Outcome:
                 answer = await kit.roles["supervisor"].complete(Request(messages=task.messages))
                 return Outcome(answer=answer.text)
 
@@ -321,7 +321,7 @@ class TestLimits:
             request.on_retry("HTTP 429")
             raise ProviderError("HTTP 429", transient=True)
 
-        async def undeterred(task: Task, model: Asks) -> str:
+        async def undeterred(task: Task, model: Model) -> str:
             with pytest.raises(ProviderError):
                 await model.complete(Request(messages=task.messages))
             return await hang()
@@ -338,7 +338,7 @@ class TestLimits:
         assert (attempt.spent.requests, attempt.spent.sent) == (0, 1)
 
     def test_spent_requests_limit_the_attempt(self) -> None:
-        async def insist(task: Task, model: Asks) -> NoReturn:
+        async def insist(task: Task, model: Model) -> NoReturn:
             while True:
                 await model.complete(Request(messages=task.messages))
 
@@ -349,7 +349,7 @@ class TestLimits:
         assert attempt.outcome.stop_reason == "3 requests are spent"
 
     def test_spent_output_tokens_limit_the_attempt(self) -> None:
-        async def insist(task: Task, model: Asks) -> NoReturn:
+        async def insist(task: Task, model: Model) -> NoReturn:
             while True:
                 await model.complete(Request(messages=task.messages))
 
@@ -362,7 +362,7 @@ class TestLimits:
 
     def test_what_a_role_spends_is_not_booked_on_the_candidate(self) -> None:
         class Judge:
-            async def score(self, task: Task, _outcome: Outcome, kit: Kit) -> Score:
+            async def score(self, task: Task, _outcome: Outcome, kit: Context) -> Score:
                 await kit.roles["judge"].complete(Request(messages=task.messages))
                 return Score(scorer="judge", value=1.0)
 

@@ -12,7 +12,7 @@ from bakeoff.core.boxes import BoxSpec
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task, ToolCall
 from bakeoff.core.workspace import Workspace
 from bakeoff.models.function import FunctionModel
@@ -53,7 +53,7 @@ def solved(folder: Path, model: Callable[[Request], Completion | str], agent: Sh
         box = await sandbox.open(BoxSpec(label="t", folder=folder))
         try:
             room = Room(box=box, folder=folder)
-            kit = Kit(model=FunctionModel(model), journal=Journal(), room=room)
+            kit = Context(model=FunctionModel(model), journal=Journal(), room=room)
             return await agent.solve(TASK, kit)
         finally:
             await box.close()

@@ -16,7 +16,7 @@ from bakeoff.agents.oracle import Oracle
 from bakeoff.api.site import build
 from bakeoff.core.errors import AgentError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Agent, Kit
+from bakeoff.core.ports import Agent, Context
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Change, Reference, SandboxSpec
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
@@ -56,7 +56,7 @@ def left_by(
             for agent in agents:
                 opening = bench.room(task, label="t", environment={}, gateway=None, mounts=())
                 async with opening as room:
-                    outcome = await agent.solve(task, Kit(model=_Nobody(), room=room))
+                    outcome = await agent.solve(task, Context(model=_Nobody(), room=room))
                     left.append((outcome, await bench.change(task, room)))
             return left
 
@@ -189,4 +189,4 @@ def test_a_trick_that_nobody_knows_is_told() -> None:
 @pytest.mark.parametrize("agent", [Oracle(), Cheat()])
 def test_outside_of_a_workspace_there_is_nothing_to_do(agent: Agent) -> None:
     with pytest.raises(UsageError, match="works on the files of a task, and task 'chat' has none"):
-        asyncio.run(agent.solve(Task(id="chat", messages=()), Kit(model=_Nobody())))
+        asyncio.run(agent.solve(Task(id="chat", messages=()), Context(model=_Nobody())))

@@ -11,7 +11,7 @@ import bakeoff
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.outcome import Completion, Outcome, Request, Usage
-from bakeoff.core.ports import Asks
+from bakeoff.core.ports import Model
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Task, ToolCall
 from bakeoff.suites.agent_bench import read_bench
@@ -197,7 +197,7 @@ def test_an_agent_in_python_is_given_nothing_of_the_roles_either(tmp_path: Path)
     brief = read_bench(tmp_path / "base_config.toml", tmp_path / "agent_configs").brief
     given: list[str] = []
 
-    def agent(task: Task, model: Asks) -> Outcome:
+    def agent(task: Task, model: Model) -> Outcome:
         given.extend((repr(task), json.dumps(task.identity()), repr(vars(model))))
         return Outcome(answer="done")
 

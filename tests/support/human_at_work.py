@@ -10,7 +10,7 @@ from bakeoff.agents.human import Human
 from bakeoff.core.boxes import BoxSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.journal import Journal
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.models.function import FunctionModel
 from bakeoff.sandboxes.local import Local
 from support.trial_room import Room, repair_task
@@ -23,7 +23,7 @@ def nobody(_: object) -> str:
 async def main(folder: Path, wait_for: str) -> str:
     sandbox = Local()
     box = await sandbox.open(BoxSpec(label="test", folder=folder))
-    kit = Kit(model=FunctionModel(nobody), journal=Journal(), room=Room(box=box, folder=folder))
+    kit = Context(model=FunctionModel(nobody), journal=Journal(), room=Room(box=box, folder=folder))
     agent = Human(wait_for="folder" if wait_for == "folder" else "shell")
     try:
         async with asyncio.timeout(0.5 if wait_for == "too-late" else None):

@@ -9,7 +9,7 @@ from pathlib import Path
 from bakeoff.core.boxes import Box, BoxSpec, Mount, Sandbox
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.journal import Journal
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 from bakeoff.core.workspace import Workspace
 from bakeoff.engine.meter import Meter
@@ -43,7 +43,7 @@ class Room:
 class TrialRoom:
     """What an agent is given, and what a test looks at afterwards."""
 
-    kit: Kit
+    kit: Context
     meter: Meter
     journal: Journal
     room: Room
@@ -95,7 +95,7 @@ async def trial_room(
         box = await sandbox.open(spec)
         try:
             room = Room(box=box, folder=folder)
-            kit = Kit(model=meter, journal=journal, room=room, door=door)
+            kit = Context(model=meter, journal=journal, room=room, door=door)
             yield TrialRoom(kit=kit, meter=meter, journal=journal, room=room)
         finally:
             await box.close()

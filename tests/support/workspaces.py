@@ -11,7 +11,7 @@ from py_compile import PycInvalidationMode
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.core.boxes import Command, Ran, Room, Sandbox
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 from bakeoff.core.workspace import Change, Tree, Workspace
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
@@ -111,8 +111,8 @@ class Nobody:
         raise AssertionError("nobody was to be asked")
 
 
-def kit(bench: HostBench, **rest: object) -> Kit:
-    return Kit(model=Nobody(), bench=bench, label="t1", **rest)
+def kit(bench: HostBench, **rest: object) -> Context:
+    return Context(model=Nobody(), bench=bench, label="t1", **rest)
 
 
 def outcome(change: Change | None) -> Outcome:

@@ -16,7 +16,7 @@ from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError, UsageError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Outcome, Request, Usage
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Asks, Kit, Rig
+from bakeoff.core.ports import Context, Model, Rig
 from bakeoff.core.record import Score
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message, Task
@@ -344,7 +344,7 @@ class TestRuns:
 
     @pytest.mark.parametrize("as_what", ["nothing", "another error"])
     def test_a_part_that_swallows_the_end_of_the_budget_has_no_result(self, as_what: str) -> None:
-        async def stubborn(task: Task, model: Asks) -> str:
+        async def stubborn(task: Task, model: Model) -> str:
             try:
                 await model.complete(Request(messages=task.messages, parameters=task.parameters))
             except Exception as error:
@@ -364,7 +364,7 @@ class TestRuns:
 
     def test_an_answer_that_only_lacks_its_verdict_is_kept(self) -> None:
         class Judging:
-            async def score(self, _task: Task, _outcome: Outcome, kit: Kit) -> Score:
+            async def score(self, _task: Task, _outcome: Outcome, kit: Context) -> Score:
                 await kit.roles["judge"].complete(request(1000))
                 return Score(scorer="said", value=1.0)
 

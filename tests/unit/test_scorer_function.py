@@ -8,7 +8,7 @@ import pytest
 
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
@@ -26,7 +26,7 @@ class Silent:
 def score(function: Callable[..., object], settings: Mapping[str, Json] | None = None) -> Score:
     scorer = FunctionScorer(function, settings=settings)
     scorer.check(TASK)
-    return asyncio.run(scorer.score(TASK, OUTCOME, Kit(model=Silent())))
+    return asyncio.run(scorer.score(TASK, OUTCOME, Context(model=Silent())))
 
 
 def test_a_function_gets_what_it_names() -> None:

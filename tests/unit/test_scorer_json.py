@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
@@ -36,7 +36,7 @@ def task(target: Json = None) -> Task:
 
 
 def score(scorer: JsonAnswer, answer: str, target: Json = None) -> Score:
-    return asyncio.run(scorer.score(task(target), Outcome(answer=answer), Kit(model=Silent())))
+    return asyncio.run(scorer.score(task(target), Outcome(answer=answer), Context(model=Silent())))
 
 
 @pytest.mark.parametrize(

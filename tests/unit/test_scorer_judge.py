@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import ProviderError, ScorerError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task, ToolCall
 from bakeoff.core.values import Json
@@ -43,7 +43,7 @@ def task(target: Json = None) -> Task:
 def score(
     bench: Bench, *, answer: str = "4", target: Json = None, scorer: Judge | None = None
 ) -> Score:
-    kit = Kit(model=Bench(), roles={"judge": bench})
+    kit = Context(model=Bench(), roles={"judge": bench})
     judge = scorer or Judge(rubric="Is it right?")
     return asyncio.run(judge.score(task(target), Outcome(answer=answer), kit))
 
@@ -62,7 +62,7 @@ def test_of_an_answer_with_text_and_tool_calls_the_judge_sees_both() -> None:
     bench = Bench(verdict(10))
     outcome = Outcome(answer="I will look.", transcript=(said,))
     asyncio.run(
-        Judge(rubric="?").score(task(), outcome, Kit(model=Bench(), roles={"judge": bench}))
+        Judge(rubric="?").score(task(), outcome, Context(model=Bench(), roles={"judge": bench}))
     )
     shown = bench.asked[0].messages[-1].content
     assert "I will look." in shown
@@ -74,7 +74,7 @@ def test_of_a_dialogue_the_judge_sees_what_was_wanted_and_what_was_said() -> Non
     told = Task(id="t", messages=(), dialogue=Dialogue(objective="OBJ", reference="REF"))
     said = (Message(role="user", content="Please."), Message(role="assistant", content="Sure."))
     outcome = Outcome(answer="Bye.", transcript=said)
-    kit = Kit(model=Bench(), roles={"judge": bench})
+    kit = Context(model=Bench(), roles={"judge": bench})
     asyncio.run(Judge(rubric="?").score(told, outcome, kit))
     shown = bench.asked[0].messages[-1].content
     assert "OBJ" in shown
@@ -165,7 +165,7 @@ def test_a_fault_of_the_judges_endpoint_stays_what_it_is() -> None:
 def test_a_run_without_a_judge_is_told_to_configure_one() -> None:
     judge = Judge(rubric="?")
     with pytest.raises(ScorerError, match=r"\[roles\.judge\]"):
-        asyncio.run(judge.score(task(), Outcome(answer=""), Kit(model=Bench())))
+        asyncio.run(judge.score(task(), Outcome(answer=""), Context(model=Bench())))
 
 
 def test_a_judge_needs_a_rubric_and_a_scale() -> None:
@@ -178,7 +178,7 @@ def test_a_judge_needs_a_rubric_and_a_scale() -> None:
 
 def shown_to_the_judge(change: Change | None) -> str:
     bench = Bench(verdict(5))
-    kit = Kit(model=Bench(), roles={"judge": bench})
+    kit = Context(model=Bench(), roles={"judge": bench})
     asyncio.run(Judge(rubric="?").score(task(), Outcome(answer="done", change=change), kit))
     return bench.asked[0].messages[1].content
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
@@ -29,7 +29,7 @@ def task(target: Json = None) -> Task:
 
 
 def score(scorer: Numeric, answer: str, target: Json) -> Score:
-    return asyncio.run(scorer.score(task(target), Outcome(answer=answer), Kit(model=Silent())))
+    return asyncio.run(scorer.score(task(target), Outcome(answer=answer), Context(model=Silent())))
 
 
 def value(answer: str, target: Json, **settings: float) -> float:

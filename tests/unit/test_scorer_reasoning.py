@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
@@ -29,7 +29,7 @@ def task(**metadata: Json) -> Task:
 
 
 def score(scorer: Reasoning, answer: str, of: Task) -> Score:
-    return asyncio.run(scorer.score(of, Outcome(answer=answer), Kit(model=Silent())))
+    return asyncio.run(scorer.score(of, Outcome(answer=answer), Context(model=Silent())))
 
 
 def test_the_weights_sum_to_one() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit, Scorer
+from bakeoff.core.ports import Context, Scorer
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
@@ -29,7 +29,7 @@ def task(target: Json = None) -> Task:
 
 
 def score(scorer: Scorer, answer: str, target: Json = None) -> Score:
-    kit = Kit(model=Silent())
+    kit = Context(model=Silent())
     return asyncio.run(scorer.score(task(target), Outcome(answer=answer), kit))
 
 

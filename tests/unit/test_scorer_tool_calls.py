@@ -8,7 +8,7 @@ import pytest
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.scorers.tool_calls import ToolCalls
@@ -33,7 +33,7 @@ def value(made: list[Any], expected: Json, **settings: Any) -> float:
     task = Task(id="t", messages=(), target=expected)
     scorer = ToolCalls(**settings)
     scorer.check(task)
-    return asyncio.run(scorer.score(task, outcome, Kit(model=Silent()))).value
+    return asyncio.run(scorer.score(task, outcome, Context(model=Silent()))).value
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from bakeoff._lib.untrusted import well_formed
 from bakeoff.agents.program_run import instruction_of
 from bakeoff.core.boxes import Command
 from bakeoff.core.outcome import Outcome, Request
-from bakeoff.core.ports import Agent, Kit
+from bakeoff.core.ports import Agent, Context
 from bakeoff.core.task import Message, Task
 
 _CHECK_S = 300.0
@@ -27,10 +27,10 @@ do next. You cannot write the code for it. Decide what the task leaves open; do 
 class GoesOn(Protocol):
     """An agent that can be told something after it stopped."""
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Work from the start."""
 
-    async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
         """Work on in the same room, with what was said."""
 
 
@@ -41,7 +41,7 @@ class Attended:
     agent: GoesOn
     interventions: int
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Work until the agent is done or nobody steps in any more."""
         left = await self.agent.solve(task, kit)
         for _ in range(self.interventions):
@@ -62,7 +62,7 @@ def attended(agent: Agent, interventions: int) -> Agent:
     return agent
 
 
-async def _reason_to_step_in(task: Task, kit: Kit, left: Outcome) -> str | None:
+async def _reason_to_step_in(task: Task, kit: Context, left: Outcome) -> str | None:
     """Return what the instructor is told of the stop; None where the agent seems to be done."""
     workspace = task.workspace
     if workspace is not None and workspace.check is not None and kit.room is not None:
@@ -80,7 +80,7 @@ async def _reason_to_step_in(task: Task, kit: Kit, left: Outcome) -> str | None:
     return "The agent asks you something." if left.answer.rstrip().endswith("?") else None
 
 
-async def _advice(task: Task, kit: Kit, left: Outcome, why: str) -> str:
+async def _advice(task: Task, kit: Context, left: Outcome, why: str) -> str:
     told = instruction_of(task)
     asked = f"The task:\n{told}\n\nWhat the agent said last:\n{left.answer}\n\n{why}"
     answer = await kit.roles["instructor"].complete(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bakeoff.core.errors import AgentError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Task
 from bakeoff.workers.process import WorkerPool
 from bakeoff.workers.wire import Begin, Broke, Left, Solve
@@ -20,7 +20,7 @@ class BlockingAgent:
         self._name = begin.agent
         self._pool = WorkerPool(program, begin, fault=AgentError)
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Let a process solve the task."""
         order = Solve(task=task, rollout=kit.rollout, label=kit.label, roles=tuple(kit.roles))
         hears = kit.journal.print if kit.journal is not None else None

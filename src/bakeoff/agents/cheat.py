@@ -10,7 +10,7 @@ from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Command
 from bakeoff.core.errors import AgentError, SandboxError, UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Workspace
 
@@ -39,7 +39,7 @@ class Cheat:
         """Refuse a task without files to work on."""
         workspace_of(task, "cheat")
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Play the tricks in the room."""
         workspace = workspace_of(task, "cheat")
         if kit.room is None:

@@ -10,7 +10,7 @@ from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Tool
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 
 _SYSTEM = """\
@@ -50,23 +50,23 @@ class CodeSessionAgent:
         """Refuse a task without files to work on."""
         workspace_of(task, "code-session")
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Answer the first message."""
         return await self._answer(task, kit)
 
-    async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
         """Answer another message, in the same session."""
         if kit.journal is not None:
             kit.journal.say(Message(role="user", content=message))
         return await self._answer(task, kit)
 
-    async def leave(self, kit: Kit) -> None:
+    async def leave(self, kit: Context) -> None:
         """End the session."""
         session = self._sessions.pop(kit.journal, None) if kit.journal is not None else None
         if session is not None:
             await session.close()
 
-    async def _answer(self, task: Task, kit: Kit) -> Outcome:
+    async def _answer(self, task: Task, kit: Context) -> Outcome:
         session, journal = self._session(task, kit)
 
         async def look(code: str) -> str:
@@ -83,7 +83,7 @@ class CodeSessionAgent:
             notes={"code_cells": session.cells},
         )
 
-    def _session(self, task: Task, kit: Kit) -> tuple[CodeSession, Journal]:
+    def _session(self, task: Task, kit: Context) -> tuple[CodeSession, Journal]:
         workspace = workspace_of(task, "code-session")
         if kit.room is None or kit.journal is None:
             raise SandboxError("agent 'code-session' was given no box to work in")

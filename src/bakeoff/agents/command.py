@@ -15,7 +15,7 @@ from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Mount
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Task
 
 _SHELL_ONLY = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
@@ -79,11 +79,11 @@ class CommandAgent:
         """Refuse a task without files to work on."""
         workspace_of(task, "command")
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Run the program once."""
         return await self.go_on(task, kit, instruction_of(task))
 
-    async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
         """Run it again in the same room, with another instruction."""
         call = Call(
             name="command",
@@ -121,11 +121,11 @@ class NamedProgram:
         """Refuse a task without files to work on."""
         workspace_of(task, self.program.name)
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Give it the task."""
         return await self._run(self.program.first, instruction_of(task), task, kit)
 
-    async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
         """Go on with its session; where it keeps none, begin one that knows the task."""
         if self.program.again is not None:
             return await self._run(self.program.again, message, task, kit)
@@ -133,7 +133,7 @@ class NamedProgram:
         return await self._run(self.program.first, told, task, kit)
 
     async def _run(
-        self, arguments: tuple[str, ...], instruction: str, task: Task, kit: Kit
+        self, arguments: tuple[str, ...], instruction: str, task: Task, kit: Context
     ) -> Outcome:
         program = self.program
         call = Call(

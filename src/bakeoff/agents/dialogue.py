@@ -19,7 +19,7 @@ from bakeoff.core.dialogue import AGENT, INSTRUCTOR, SUPERVISOR, Dialogue, Turn
 from bakeoff.core.errors import AgentError, LimitReached
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Agent, Kit
+from bakeoff.core.ports import Agent, Context
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 
@@ -34,7 +34,7 @@ class InDialogue:
 
     agent: Agent
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Hold the conversation, or go on with one that was cut off."""
         if task.dialogue is None:
             return await self.agent.solve(task, kit)
@@ -50,7 +50,7 @@ class InDialogue:
 class _Conversation:
     """One dialogue on its way."""
 
-    def __init__(self, dialogue: Dialogue, kit: Kit, candidate: Candidate, tape: Tape) -> None:
+    def __init__(self, dialogue: Dialogue, kit: Context, candidate: Candidate, tape: Tape) -> None:
         if INSTRUCTOR not in kit.roles:
             raise AgentError("a dialogue needs somebody who leads it: give [roles.instructor]")
         watched = dialogue.mode == "user"

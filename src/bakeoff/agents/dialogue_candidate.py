@@ -12,7 +12,7 @@ from bakeoff.agents.dialogue_tape import Tape
 from bakeoff.core.dialogue import AGENT
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Agent, Asks, Kit
+from bakeoff.core.ports import Agent, Context, Model
 from bakeoff.core.task import Message, Task
 
 
@@ -20,14 +20,14 @@ from bakeoff.core.task import Message, Task
 class Leaves(Protocol):
     """An agent that holds something in its room for as long as the conversation goes on."""
 
-    async def leave(self, kit: Kit) -> None:
+    async def leave(self, kit: Context) -> None:
         """Give it back."""
 
 
 class _Taped:
     """The candidate's model in one turn; what it answers is saved."""
 
-    def __init__(self, tape: Tape, model: Asks, turn: int) -> None:
+    def __init__(self, tape: Tape, model: Model, turn: int) -> None:
         self._tape = tape
         self._model = model
         self._turn = turn
@@ -43,7 +43,7 @@ class Candidate:
     An agent that can go on is told each message; any other is given the whole conversation anew.
     """
 
-    def __init__(self, agent: Agent, task: Task, kit: Kit, tape: Tape) -> None:
+    def __init__(self, agent: Agent, task: Task, kit: Context, tape: Tape) -> None:
         self._agent = agent
         self._task = _shown(task)
         self._journal = kit.journal or Journal()
@@ -70,7 +70,7 @@ class Candidate:
         self._talk.append(Message(role="assistant", content=reply))
         return reply
 
-    async def _anew(self, message: str, kit: Kit, turn: int) -> Outcome:
+    async def _anew(self, message: str, kit: Context, turn: int) -> Outcome:
         """Return what an agent leaves that is given the whole conversation; once without a room."""
         if kit.room is None and (before := self._tape.replied(turn, message)) is not None:
             return before

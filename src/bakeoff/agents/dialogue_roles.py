@@ -21,7 +21,7 @@ from bakeoff.agents.dialogue_tape import Tape
 from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR, Dialogue, Turn
 from bakeoff.core.errors import AgentError, ProviderError
 from bakeoff.core.outcome import Completion, Request
-from bakeoff.core.ports import Asks
+from bakeoff.core.ports import Model
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
 
@@ -53,7 +53,7 @@ class _Question(Generic[T]):
     """What a role is asked, and how its answer is read; a second one may be read more kindly."""
 
     role: str
-    model: Asks
+    model: Model
     turn: int
     messages: tuple[Message, ...]
     form: str
@@ -70,8 +70,8 @@ class Roles:
     """
 
     dialogue: Dialogue
-    instructor: Asks
-    supervisor: Asks | None
+    instructor: Model
+    supervisor: Model | None
     tape: Tape
     rollout: int = 0
     speak_freely: set[str] = field(default_factory=set)

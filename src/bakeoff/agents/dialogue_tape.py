@@ -16,7 +16,7 @@ from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.checkpoint import Checkpoint
 from bakeoff.core.dialogue import AGENT
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Asks
+from bakeoff.core.ports import Model
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
 
@@ -49,7 +49,7 @@ class Tape:
         self._at = 0
         self._before: dict[str, tuple[Message, ...]] = {}
 
-    async def ask(self, party: str, turn: int, model: Asks, request: Request) -> Completion:
+    async def ask(self, party: str, turn: int, model: Model, request: Request) -> Completion:
         """Return what *party* answered when it was asked this before; else ask it, and save it."""
         asked = _fingerprint(party, request)
         before = self._before.get(party, ())

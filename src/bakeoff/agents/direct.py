@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bakeoff.agents.system_prompt import prompted
 from bakeoff.agents.task_fit import refuse_files_only
 from bakeoff.core.outcome import Outcome, Request
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 
 
@@ -23,7 +23,7 @@ class Direct:
         """Refuse a task that is graded by its files alone."""
         refuse_files_only(task, "direct")
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Ask once."""
         completion = await kit.model.complete(
             Request(

@@ -7,7 +7,7 @@ from functools import partial
 from bakeoff._lib.aside import called_aside
 from bakeoff.core.errors import AgentError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
 
@@ -22,7 +22,7 @@ class FunctionAgent:
         self._function = function
         self._settings = settings
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Let the function solve the task."""
         call = partial(self._function, task, kit.model, **self._settings)
         # a coroutine function only makes its coroutine; called here, it costs no thread

@@ -18,7 +18,7 @@ from bakeoff.core.boxes import Box, Command, Room
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 
 _LOOK_S = 0.2
@@ -42,11 +42,11 @@ class Human:
         """Refuse a task without files to work on."""
         workspace_of(task, "human")
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Show the task and wait until the person is done."""
         return await self.go_on(task, kit, instruction_of(task))
 
-    async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
         """Show what there is to say, and let the person work on."""
         workspace = workspace_of(task, "human")
         if kit.room is None:

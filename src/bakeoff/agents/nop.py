@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Task
 
 
@@ -14,6 +14,6 @@ class Nop:
 
     needs_model: ClassVar[bool] = False
 
-    async def solve(self, _task: Task, _kit: Kit) -> Outcome:
+    async def solve(self, _task: Task, _kit: Context) -> Outcome:
         """Leave everything as it is."""
         return Outcome(answer="", stop_reason="it does nothing")

@@ -13,7 +13,7 @@ from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Request, Tool
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task, ToolCall
 
 Look = Callable[[str], Awaitable[str]]
@@ -46,7 +46,9 @@ class OneTool:
             return self
         return replace(self, system=f"{system_prompt}\n\n{self.system}")
 
-    async def use(self, task: Task, kit: Kit, journal: Journal, look: Look, *, steps: int) -> Ended:
+    async def use(
+        self, task: Task, kit: Context, journal: Journal, look: Look, *, steps: int
+    ) -> Ended:
         """Let the model use the tool at most *steps* times; *look* runs a text and says what came."""
         last: Completion | None = None
         tools: tuple[Tool, ...] = (self.tool,)

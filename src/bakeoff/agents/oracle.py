@@ -16,7 +16,7 @@ from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Command
 from bakeoff.core.errors import AgentError, SandboxError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Reference, Workspace
 
@@ -46,7 +46,7 @@ class Oracle:
         """Refuse a task without files to work on."""
         workspace_of(task, "oracle")
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Lay the reference over the room, or run it there."""
         workspace = workspace_of(task, "oracle")
         if kit.room is None:

@@ -15,7 +15,7 @@ from bakeoff.core.boxes import Box, Command, Ran
 from bakeoff.core.errors import AgentError, SandboxError, TrialError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Door, Kit
+from bakeoff.core.ports import Context, Door
 from bakeoff.core.task import Task
 
 _INSTRUCTION = ".bakeoff/instruction.md"
@@ -46,7 +46,7 @@ def instruction_of(task: Task) -> str:
     return "\n\n".join(message.content for message in task.messages)
 
 
-async def run(call: Call, task: Task, kit: Kit) -> Outcome:
+async def run(call: Call, task: Task, kit: Context) -> Outcome:
     """Run the program until it ends, and return what it left."""
     workspace = workspace_of(task, call.name)
     if kit.room is None:

@@ -11,7 +11,7 @@ from bakeoff.core.boxes import Box, Command
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Tool
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 
 _SYSTEM = """\
@@ -51,17 +51,17 @@ class Shell:
         """Refuse a task without files to work on."""
         workspace_of(task, "shell")
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome:
+    async def solve(self, task: Task, kit: Context) -> Outcome:
         """Work on *task* from the start."""
         return await self._work(task, kit)
 
-    async def go_on(self, task: Task, kit: Kit, message: str) -> Outcome:
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
         """Work on after somebody said something; what was done is in the journal."""
         if kit.journal is not None:
             kit.journal.say(Message(role="user", content=message))
         return await self._work(task, kit)
 
-    async def _work(self, task: Task, kit: Kit) -> Outcome:
+    async def _work(self, task: Task, kit: Context) -> Outcome:
         workspace = workspace_of(task, "shell")
         if kit.room is None or kit.journal is None:
             raise SandboxError("agent 'shell' was given no box to work in")

@@ -32,7 +32,7 @@ from bakeoff.core.errors import NotRun, ProviderError, ScorerError, UsageError
 from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Agent, Model, Rig, Scorer, Site
+from bakeoff.core.ports import Agent, Model, Rig, Scorer, Site, close_model
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.models.function import FunctionModel, OwnModel
@@ -178,7 +178,7 @@ def _own_model(part: object, spec: ModelSpec) -> Model:
         function = _function(built, what)
         check_call(function, spec.settings, gets=("request",), what=what)
         built = FunctionModel(function, spec.settings)
-    model: Model = built  # type: ignore[assignment]  # it has the method of the port
+    model: Model = built  # it has the method of the port
     return OwnModel(model, spec.parameters)
 
 
@@ -353,8 +353,7 @@ class SharedRigs:
         if self._scorer_pool is not None:
             await self._scorer_pool.close()
         for model in self._models.values():
-            if hasattr(model, "close"):
-                await model.close()
+            await close_model(model)
 
     def _model(self, spec: ModelSpec) -> Model:
         key = digest([spec.identity(), dict(spec.settings), dict(spec.headers), spec.api_key])

@@ -18,16 +18,18 @@ from bakeoff.core.task import Task
 
 
 class Model(Protocol):
-    """Turns messages into one completion."""
+    """Turns messages into one completion. Where it has an async `close`, that is called at the end.
 
-    async def complete(self, request: Request) -> Completion: ...
-    async def close(self) -> None: ...
+    The one that an agent or a scorer is given is metered: what it is asked is counted and limited.
+    """
+
+    async def complete(self, request: Request, /) -> Completion: ...
 
 
-class Asks(Protocol):
-    """A model as an agent or a scorer sees it: metered, and not theirs to close."""
-
-    async def complete(self, request: Request) -> Completion: ...
+async def close_model(model: Model) -> None:
+    """Close *model*, if it can be closed."""
+    if (close := getattr(model, "close", None)) is not None:
+        await close()
 
 
 class Door(Protocol):
@@ -54,7 +56,7 @@ class Gateway(Protocol):
 
     address: GatewayAddress
 
-    def admit(self, model: Asks, journal: Journal, *, rollout: int) -> Door:
+    def admit(self, model: Model, journal: Journal, *, rollout: int) -> Door:
         """Return a door to *model*; what is said through it is written into *journal*."""
 
     async def close(self) -> None:
@@ -62,7 +64,7 @@ class Gateway(Protocol):
 
 
 @noun
-class Kit:
+class Context:
     """What an agent or a scorer is given to work with.
 
     Where the task has a workspace, an agent is given the `room` it works in and, if it is a program
@@ -70,8 +72,8 @@ class Kit:
     dialogue is given a `checkpoint`, from which it goes on if it was cut off.
     """
 
-    model: Asks
-    roles: Mapping[str, Asks] = field(default_factory=dict)
+    model: Model
+    roles: Mapping[str, Model] = field(default_factory=dict)
     rollout: int = 0
     label: str = ""
     journal: Journal | None = None
@@ -82,15 +84,15 @@ class Kit:
 
 
 class Agent(Protocol):
-    """Solves a task with what is in the kit."""
+    """Solves a task with what the context offers."""
 
-    async def solve(self, task: Task, kit: Kit) -> Outcome: ...
+    async def solve(self, task: Task, context: Context, /) -> Outcome: ...
 
 
 class Scorer(Protocol):
     """Judges an outcome."""
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score: ...
+    async def score(self, task: Task, outcome: Outcome, context: Context, /) -> Score: ...
 
 
 @runtime_checkable

@@ -13,13 +13,13 @@ from bakeoff.core.events import Listener, TrialSpent
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import ChecksBox, Door, Kit, Rig
+from bakeoff.core.ports import ChecksBox, Context, Door, Rig
 from bakeoff.core.task import Task
 from bakeoff.engine.contained import contained
 from bakeoff.engine.meter import Meter
 
 T = TypeVar("T")
-Solve = Callable[[Kit], Awaitable[Outcome]]
+Solve = Callable[[Context], Awaitable[Outcome]]
 
 
 async def solve_in_room(
@@ -27,7 +27,7 @@ async def solve_in_room(
     rig: Rig,
     solve: Solve,
     *,
-    kit: Kit,
+    kit: Context,
     journal: Journal,
     meter: Meter,
     phases: dict[str, float],

@@ -23,7 +23,7 @@ from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.passing import has_passed
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Agent, Kit, Rig, Scorer
+from bakeoff.core.ports import Agent, Context, Rig, Scorer
 from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.engine.budget import Tab
@@ -130,7 +130,7 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
     limits = _effective_limits(trial)
     meter = course.measure(rig, limits)
     if trial.task.workspace is None and trial.task.dialogue is None:
-        kit = Kit(model=meter, roles=course.roles, rollout=trial.rollout)
+        kit = Context(model=meter, roles=course.roles, rollout=trial.rollout)
         course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
         return
     course.journal = Journal(lambda text: course.tell(TrialOutput(trial, text)))
@@ -142,7 +142,7 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
         course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
         return
 
-    async def solve(kit: Kit) -> Outcome:
+    async def solve(kit: Context) -> Outcome:
         return await _left_by(rig.agent, trial, course, kit, limits)
 
     course.outcome = await solve_in_room(
@@ -158,8 +158,8 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
     course.phases["agent"] += course.before_s
 
 
-def _room_kit(trial: Trial, rig: Rig, course: _Course, meter: Meter, number: int) -> Kit:
-    return Kit(
+def _room_kit(trial: Trial, rig: Rig, course: _Course, meter: Meter, number: int) -> Context:
+    return Context(
         model=meter,
         roles=course.roles,
         rollout=trial.rollout,
@@ -186,7 +186,7 @@ def _what_is_left(limits: Limits, progress: Progress) -> Limits:
 
 
 async def _left_by(
-    agent: Agent, trial: Trial, course: _Course, kit: Kit, limits: Limits
+    agent: Agent, trial: Trial, course: _Course, kit: Context, limits: Limits
 ) -> Outcome:
     """Return what *agent* leaves, or what there was when a limit ran out."""
     meter = course.meter
@@ -235,7 +235,7 @@ async def _score(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
         )
         return
     if task.workspace is None:
-        kit = Kit(model=course.meter, roles=course.roles, rollout=trial.rollout)
+        kit = Context(model=course.meter, roles=course.roles, rollout=trial.rollout)
     else:
         kit = _room_kit(trial, rig, course, course.meter, number)
     began = monotonic()
@@ -253,7 +253,7 @@ async def _score(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
 
 
 async def _verdict(
-    spec: ScorerSpec, scorer: Scorer, task: Task, outcome: Outcome, kit: Kit
+    spec: ScorerSpec, scorer: Scorer, task: Task, outcome: Outcome, kit: Context
 ) -> Score:
     what = f"scorer {spec.name!r}"
     try:

@@ -15,7 +15,7 @@ from bakeoff.core.errors import (
 )
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion
-from bakeoff.core.ports import Asks
+from bakeoff.core.ports import Model
 from bakeoff.gateway.asked import Asked
 from bakeoff.gateway.bounds import Bounds, Claim, Room
 from bakeoff.gateway.conversation import Conversation
@@ -34,7 +34,7 @@ class TrialDoor:
 
     def __init__(
         self,
-        model: Asks,
+        model: Model,
         journal: Journal,
         *,
         rollout: int,

@@ -20,7 +20,7 @@ from bakeoff.core.boxes import GatewayAddress
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion
-from bakeoff.core.ports import Asks
+from bakeoff.core.ports import Model
 from bakeoff.core.values import Json
 from bakeoff.gateway import spoken
 from bakeoff.gateway.asked import Asked, NotUnderstoodError
@@ -104,7 +104,7 @@ class Gateway:
     def _speaker(self) -> asyncio.Protocol:
         return self._connections.speaker(self._runner.server)
 
-    def admit(self, model: Asks, journal: Journal, *, rollout: int) -> TrialDoor:
+    def admit(self, model: Model, journal: Journal, *, rollout: int) -> TrialDoor:
         """Return a door to *model*; what is said through it is written into *journal*."""
         door = TrialDoor(
             model, journal, rollout=rollout, bounds=self._bounds, on_close=self._forget

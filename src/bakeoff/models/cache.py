@@ -20,7 +20,7 @@ from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Request
-from bakeoff.core.ports import Model
+from bakeoff.core.ports import Model, close_model
 from bakeoff.core.values import Json
 from bakeoff.models.tape import Asker, encoded, question_of
 
@@ -123,7 +123,7 @@ class CachedModel:
 
     async def close(self) -> None:
         """Close the model."""
-        await self._model.close()
+        await close_model(self._model)
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:

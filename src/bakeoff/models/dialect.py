@@ -27,7 +27,7 @@ class Dialect(Protocol[E]):
 
 
 class DialectModel(Generic[E]):
-    """Asks one model of one endpoint."""
+    """Model one model of one endpoint."""
 
     def __init__(self, spec: ModelSpec, dialect: Dialect[E], line: Line) -> None:
         self._dialect = dialect

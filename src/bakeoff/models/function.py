@@ -8,7 +8,7 @@ from dataclasses import replace
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
-from bakeoff.core.ports import Model
+from bakeoff.core.ports import Model, close_model
 from bakeoff.core.values import Json
 from bakeoff.models.json_wire import USAGE_UNREADABLE
 from bakeoff.models.parameters import parameters_of
@@ -54,8 +54,7 @@ class OwnModel:
 
     async def close(self) -> None:
         """Close the model, if it can be closed."""
-        if hasattr(self._model, "close"):
-            await self._model.close()
+        await close_model(self._model)
 
 
 def with_readable_usage(completion: Completion) -> Completion:

@@ -44,7 +44,7 @@ class LineSettings(LimitSettings, frozen=True):
 
 
 class Line:
-    """Asks one endpoint, again where that may help, and never past its limits."""
+    """Model one endpoint, again where that may help, and never past its limits."""
 
     def __init__(self, client: HttpClient, settings: LineSettings, gate: Gate = OPEN) -> None:
         self.client = client

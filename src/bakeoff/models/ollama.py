@@ -41,7 +41,7 @@ def build(spec: ModelSpec, gate: Gate = OPEN) -> "Ollama":
 
 
 class Ollama:
-    """Asks one model of one Ollama."""
+    """Model one model of one Ollama."""
 
     def __init__(self, spec: ModelSpec, settings: LineSettings, line: Line) -> None:
         self._name = spec.name

@@ -16,7 +16,7 @@ from bakeoff._lib.clock import monotonic
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import ProviderError, UsageError, boundary
 from bakeoff.core.outcome import Completion, Request
-from bakeoff.core.ports import Model
+from bakeoff.core.ports import Model, close_model
 from bakeoff.core.stop import Stop
 from bakeoff.models.tape import Asker, Cut, Exchange, Refusal, ended, key_of, line_of, question_of
 
@@ -138,7 +138,7 @@ class RecordedModel:
 
     async def close(self) -> None:
         """Close the model."""
-        await self._model.close()
+        await close_model(self._model)
 
     def _begun(self, request: Request) -> Exchange:
         question = question_of(request, self._asker)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.scorers.choice_forms import forms
@@ -49,7 +49,7 @@ class Choice:
         """Refuse a task whose target is not an option."""
         self._target(task)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
         """Find the chosen option and compare it."""
         target, chosen = self._target(task), self.chosen(outcome.answer)
         if len(chosen) > 1:

@@ -10,7 +10,7 @@ from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.core.boxes import CleanRoom, Command, Mount, Ran
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Workspace
@@ -32,7 +32,7 @@ def workspace_of(task: Task, scorer: str) -> Workspace:
 def open_clean_room(
     task: Task,
     outcome: Outcome,
-    kit: Kit,
+    kit: Context,
     *,
     scorer: str,
     protected: tuple[str, ...] = (),

@@ -9,7 +9,7 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.core.boxes import Command
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
@@ -74,7 +74,7 @@ class Evaluation:
         """Refuse a task without a workspace."""
         workspace_of(task, "evaluation")
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
         """Evaluate the prediction in the outcome's change."""
         workspace = workspace_of(task, "evaluation")
         prediction = str(PurePosixPath(workspace.start, self.prediction))

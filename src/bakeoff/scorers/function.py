@@ -11,7 +11,7 @@ from bakeoff._lib.aside import called_aside
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
@@ -46,7 +46,7 @@ class FunctionScorer:
     def check(self, task: Task) -> None:
         """Accept any task: what it needs is the function's own business."""
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
         """Call the function and read what it returned."""
         offered = {
             "answer": outcome.answer,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bakeoff.core.errors import ScorerError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit, Scorer
+from bakeoff.core.ports import Context, Scorer
 from bakeoff.core.record import Score
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.scorers.function import FunctionScorer
@@ -35,7 +35,7 @@ class ScorerInProcess:
         if (check := getattr(self._scorer, "check", None)) is not None:
             check(task)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
         """Let a process grade."""
         needs_bench = kit.bench is not None and not self._is_function
         if needs_bench and inspect.iscoroutinefunction(self._scorer.score):
@@ -47,7 +47,7 @@ class ScorerInProcess:
         message = reply.message if isinstance(reply, Broke) else "it solved instead of grading"
         raise ScorerError(f"scorer {self._spec.name!r}: {message}")
 
-    def _order(self, task: Task, outcome: Outcome, kit: Kit) -> Grade:
+    def _order(self, task: Task, outcome: Outcome, kit: Context) -> Grade:
         name, settings = self._spec.name, dict(self._spec.settings)
         if self._light:
             given = {"answer": outcome.answer, "target": task.target}

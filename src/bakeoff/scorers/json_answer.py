@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
@@ -50,7 +50,7 @@ class JsonAnswer:
                 f"task {task.id!r}: `expected` is {{}}, which every object has; name a field"
             )
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
         """Take the JSON out of the answer and compare it."""
         expected = task.target if self.fields is None else self.fields
         try:

@@ -10,7 +10,7 @@ from bakeoff._lib.digest import digest
 from bakeoff._lib.untrusted import one_line, well_formed
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome, Request
-from bakeoff.core.ports import Asks, Kit
+from bakeoff.core.ports import Context, Model
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task, calls_as_json
 from bakeoff.core.values import Json
@@ -62,7 +62,7 @@ class Judge:
     def check(self, task: Task) -> None:
         """Accept any task: a target helps, but the rubric is enough."""
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
         """Ask the judge."""
         judge = kit.roles.get("judge")
         if judge is None:
@@ -102,7 +102,7 @@ class Judge:
         system = _SYSTEM.replace("SCALE", str(self.scale))
         return Message(role="system", content=system), Message(role="user", content=user)
 
-    async def _ask(self, judge: Asks, request: Request) -> tuple[_Verdict, str | None]:
+    async def _ask(self, judge: Model, request: Request) -> tuple[_Verdict, str | None]:
         """Return the verdict and who gave it, asking a second time where there was none."""
         first = await judge.complete(request)
         try:

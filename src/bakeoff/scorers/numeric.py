@@ -1,16 +1,17 @@
 """The scorer `numeric`: a number in the answer against a number."""
 
+import decimal
 import math
 import re
 from collections import deque
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, InvalidOperation
 from typing import Literal, NamedTuple
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 
@@ -33,7 +34,7 @@ _NUMBER = re.compile(
 )
 _PLAIN = str.maketrans("−⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-+-0123456789")
 # The widest arithmetic there is, and nothing of it raises: digits come from the answer.
-_CONTEXT = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+_CONTEXT = decimal.Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _READ = 200_000  # characters; enough for any answer, and a runaway one still costs little
 
 
@@ -69,7 +70,7 @@ class Numeric:
         """Refuse a task whose target is not a number."""
         _target(task)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
         """Take one number out of the answer and compare it."""
         target = _target(task)
         found = last_number(outcome.answer) if self.take == "last" else first_number(outcome.answer)

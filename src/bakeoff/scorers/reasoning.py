@@ -10,7 +10,7 @@ import msgspec
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
@@ -126,7 +126,7 @@ class Reasoning:
         """Refuse a task whose `evaluation_config` makes no sense."""
         self._for(task)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
         """Measure the style of the answer."""
         own = self._for(task)
         report = evaluate_reasoning(

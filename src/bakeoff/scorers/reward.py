@@ -12,7 +12,7 @@ from bakeoff._lib.untrusted import one_line, well_formed
 from bakeoff.core.boxes import Command, Mount
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
@@ -48,7 +48,7 @@ class Reward:
                 f"there; there are: {', '.join(places) or 'none'}"
             )
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
         """Run the verifier and read its reward."""
         logs = scratch.new_folder("verifier")
         try:
@@ -57,7 +57,7 @@ class Reward:
         finally:
             scratch.remove(logs)
 
-    async def _score(self, task: Task, outcome: Outcome, kit: Kit, logs: Path) -> Score:
+    async def _score(self, task: Task, outcome: Outcome, kit: Context, logs: Path) -> Score:
         shown = Mount(source=str(logs), target=_LOGS, writable=True)
         opened = open_clean_room(task, outcome, kit, scorer="reward", mounts=(shown,))
         async with opened as room:

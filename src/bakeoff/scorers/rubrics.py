@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from bakeoff.core.boxes import Box, Command
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
@@ -124,7 +124,7 @@ class Rubrics:
         programs = (program_of(script.path) for script in self.test_scripts)
         await check_programs(box, filter(None, programs), scorer="rubrics")
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
         """Run every script, ask the judge for what is left, and weigh it all."""
         results = [await self._run(script, task, outcome, kit) for script in self.test_scripts]
         entries: dict[str, dict[str, Json]] = {}
@@ -149,7 +149,7 @@ class Rubrics:
             },
         )
 
-    async def _run(self, script: TestScript, task: Task, outcome: Outcome, kit: Kit) -> _Result:
+    async def _run(self, script: TestScript, task: Task, outcome: Outcome, kit: Context) -> _Result:
         workspace = workspace_of(task, "rubrics")
         protected = tuple(inside(workspace, path) for path in (script.path, METRICS_FILE))
         mounts = await brought_mounts() if is_python(script.path) else ()
@@ -213,7 +213,7 @@ def _tested(rubric: Rubric, results: list[_Result]) -> dict[str, Json]:
     return _entry(rubric, passed / len(results), len(results), passed)
 
 
-async def _judged(rubric: Rubric, task: Task, outcome: Outcome, kit: Kit) -> dict[str, Json]:
+async def _judged(rubric: Rubric, task: Task, outcome: Outcome, kit: Context) -> dict[str, Json]:
     if "judge" not in kit.roles:
         why = "it has no tests, and there is no judge; it does not count"
         return _entry(rubric, None) | {"explanation": why}

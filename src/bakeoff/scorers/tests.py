@@ -12,7 +12,7 @@ from bakeoff._lib.untrusted import one_line
 from bakeoff.core.boxes import Box, CleanRoom, Command, Ran
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
@@ -113,7 +113,7 @@ class Tests:
         """Refuse a task without a workspace."""
         workspace_of(task, "tests")
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
         """Run the tests on the outcome's change."""
         workspace = workspace_of(task, "tests")
         protected = tuple(inside(workspace, path.split("::")[0]) for path in self.paths)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task, ToolCall
 from bakeoff.core.values import Json
@@ -45,7 +45,7 @@ class ToolCalls:
             )
         _check_calls(_listed(task.target), f"task {task.id!r}: `expected`")
 
-    async def score(self, task: Task, outcome: Outcome, kit: Kit) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
         """Compare the calls that were made with those that are expected."""
         expected = _listed(task.target) if self.calls is None else self.calls
         made = outcome.tool_calls

@@ -14,7 +14,7 @@ import msgspec
 from bakeoff._lib.process import Child, Ended, Program, uncancelled
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, TrialError
-from bakeoff.core.ports import Kit
+from bakeoff.core.ports import Context
 from bakeoff.workers.wire import (
     HEAD,
     Answer,
@@ -73,7 +73,9 @@ class WorkerPool:
         """Start one process, so that the first order need not wait for it."""
         self._idle.append(await self._started())
 
-    async def work(self, order: Solve | Grade, kit: Kit, *, hears: Hears | None = None) -> Reply:
+    async def work(
+        self, order: Solve | Grade, kit: Context, *, hears: Hears | None = None
+    ) -> Reply:
         """Return what came of *order*; questions go to the models of *kit*, *hears* its prints."""
         process = await self._free()
         self._busy += 1
@@ -208,7 +210,7 @@ class WorkerProcess:
         with suppress(OSError):
             await self._loop.sock_sendall(self._line, packed(message))
 
-    async def work(self, order: Solve | Grade, kit: Kit, hears: Hears | None) -> Reply:
+    async def work(self, order: Solve | Grade, kit: Context, hears: Hears | None) -> Reply:
         """Return what came of *order*; questions are answered meanwhile."""
         self._hears = hears
         self.refusals.clear()
@@ -223,7 +225,7 @@ class WorkerProcess:
         finally:
             self._hears = None
 
-    async def _answering(self, ask: Ask, kit: Kit) -> Reply:
+    async def _answering(self, ask: Ask, kit: Context) -> Reply:
         """Answer *ask* and those that come while it is answered; return the reply behind them."""
         answering = {asyncio.ensure_future(self._answer(ask, kit))}
         hearing = asyncio.ensure_future(self._hear())
@@ -249,7 +251,7 @@ class WorkerProcess:
         for _ in range(2):
             await asyncio.sleep(0)
 
-    async def _answer(self, ask: Ask, kit: Kit) -> None:
+    async def _answer(self, ask: Ask, kit: Context) -> None:
         asked = kit.model if ask.role is None else kit.roles[ask.role]
         try:
             completion = await asked.complete(ask.request())
