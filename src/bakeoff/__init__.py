@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         BudgetReached,
         LedgerError,
         LimitReached,
+        NotRun,
         ProviderError,
         SandboxError,
         ScorerError,
@@ -113,6 +114,7 @@ __all__ = [
     "Model",
     "ModelSpec",
     "Mount",
+    "NotRun",
     "Notice",
     "Outcome",
     "Plan",
@@ -170,7 +172,7 @@ _HOMES = {
     "Mount Ran Room Sandbox",
     "bakeoff.core.candidate": "AgentSpec Candidate Conditions Limits ModelSpec",
     "bakeoff.core.checkpoint": "Checkpoint",
-    "bakeoff.core.errors": "AgentError BakeoffError BudgetReached LedgerError LimitReached ProviderError "
+    "bakeoff.core.errors": "AgentError BakeoffError BudgetReached LedgerError LimitReached NotRun ProviderError "
     "SandboxError ScorerError TrialError UsageError",
     "bakeoff.core.events": "Event Listener Notice RunEnded RunStarted "
     "TrialEnded TrialOutput TrialSpent TrialStarted",
