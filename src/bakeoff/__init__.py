@@ -63,9 +63,11 @@ if TYPE_CHECKING:
         RunEnded,
         RunStarted,
         TrialEnded,
+        TrialNotRun,
         TrialOutput,
         TrialSpent,
         TrialStarted,
+        Waiting,
     )
     from bakeoff.core.journal import Journal
     from bakeoff.core.outcome import Completion, Outcome, Request, Spent, Tool, Usage
@@ -145,12 +147,14 @@ __all__ = [
     "Trial",
     "TrialEnded",
     "TrialError",
+    "TrialNotRun",
     "TrialOutput",
     "TrialRecord",
     "TrialSpent",
     "TrialStarted",
     "Usage",
     "UsageError",
+    "Waiting",
     "Workspace",
     "compare",
     "get_task_score",
@@ -175,7 +179,7 @@ _HOMES = {
     "bakeoff.core.errors": "AgentError BakeoffError BudgetReached LedgerError LimitReached NotRun ProviderError "
     "SandboxError ScorerError TrialError UsageError",
     "bakeoff.core.events": "Event Listener Notice RunEnded RunStarted "
-    "TrialEnded TrialOutput TrialSpent TrialStarted",
+    "TrialEnded TrialNotRun TrialOutput TrialSpent TrialStarted Waiting",
     "bakeoff.core.journal": "Journal",
     "bakeoff.core.outcome": "Completion Outcome Request Spent Tool Usage",
     "bakeoff.core.plan": "Plan Trial",
