@@ -1,24 +1,30 @@
 """What is known of a run while it goes."""
 
+import io
+import time
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from bakeoff.cli.plain import PlainLines
 from bakeoff.cli.progress import Progress
 from bakeoff.cli.story import Line, Weight
 from bakeoff.core.budget import Bill, Cap
 from bakeoff.core.dialogue import Dialogue
+from bakeoff.core.endpoint import EndpointWait
 from bakeoff.core.events import (
     Notice,
     RunEnded,
     RunStarted,
     TrialEnded,
+    TrialNotRun,
     TrialOutput,
     TrialStarted,
+    Waiting,
 )
 from bakeoff.core.record import Fault, Status
-from support.plans import attempt, task, trial
+from support.plans import attempt, candidate, task, trial
 
 
 def _progress(planned: int = 10, before: int = 0) -> Progress:
@@ -170,3 +176,69 @@ def test_quiet_lines_are_only_those_that_must_be_read(capsys: pytest.CaptureFixt
         "look here",
         "fault (provider) t1@m#0: gone",
     ]
+
+
+def _drawn(progress: Progress) -> str:
+    console = Console(width=120, height=30, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(progress.draw(console.size))
+    return capture.get()
+
+
+def test_equal_faults_are_one_line_and_a_count_at_the_end() -> None:
+    progress = _progress()
+    lines = [
+        _end(progress, status=Status.FAULTED, message=f"HTTP 401, request_id req_00{n}f3a")
+        for n in range(3)
+    ]
+    lines.append(_end(progress, status=Status.FAULTED, message="HTTP 403"))
+    assert [line is not None for line in lines] == [True, False, False, True]
+    assert "3 faults (provider) like t1@m#0: HTTP 401" in _drawn(progress)
+    ended = progress.take(RunEnded("r", stopped_early=False))
+    assert ended is not None
+    folded, told = ended.text.splitlines()
+    assert folded == "3 faults (provider) like t1@m#0: HTTP 401, request_id req_000f3a"
+    assert told.startswith("4 trials in ")
+
+
+def test_candidates_are_rows_where_there_are_several() -> None:
+    progress = Progress()
+    progress.take(RunStarted("r", "runs/r", 20, 0, candidates={"m": 10, "other": 10}))
+    _end(progress)
+    _end(progress, status=Status.FAULTED)
+    progress.take(TrialStarted(trial(candidates=[candidate("other")])))
+    rows = [line.split() for line in _drawn(progress).splitlines()]
+    assert ["m", "2/10", "1", "of", "1", "1", "12"] in rows
+    assert ["other", "0/10", "1"] in rows
+    progress.take(TrialNotRun(trial(candidates=[candidate("other")]), "the run is stopping"))
+    assert progress.rows["other"].running == 0
+
+
+def test_what_requests_wait_for_is_said() -> None:
+    progress = _progress()
+    limited = EndpointWait(endpoint="openai", waiting=5, under_way=3, at_once=3, next_s=2.0)
+    down = EndpointWait(
+        endpoint="http://h:1", waiting=2, under_way=0, next_s=4.0, down_s=65.0,
+        given_up_in_s=835.0, reason="HTTP 503 from h: closed",
+    )  # fmt: skip
+    progress.take(Waiting((limited, down)))
+    assert "limited by openai: 3 at once, 5 waiting, next in 2 s" in progress.so_far()
+    told = "http://h:1 is down for 1 min 5 s, next in 4 s, given up in 13 min 55 s: HTTP 503"
+    assert told in progress.so_far()
+    assert told in _drawn(progress)
+    progress.take(Waiting())
+    assert "limited" not in progress.so_far()
+
+
+def test_plain_lines_say_ever_more_rarely_that_they_wait(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = PlainLines(Progress(), every_s=0.02)
+    view(RunStarted("r", "runs/r", 10, 0))
+    waiting = Waiting((EndpointWait(endpoint="openai", waiting=5, under_way=3),))
+    for _ in range(60):
+        time.sleep(0.01)
+        view(waiting)
+    _, *rest = capsys.readouterr().err.splitlines()
+    assert 3 <= len(rest) <= 6  # at 0.02, 0.06, 0.14, 0.3 s
+    assert all("limited by openai: 3 under way, 5 waiting" in line for line in rest)
