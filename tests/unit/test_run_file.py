@@ -28,6 +28,8 @@ rollouts = 3
 parallel = 4
 pause_s = 0.25
 warm_up = true
+give_up_after_s = 30
+keep_going = true
 parameters = { temperature = 0.5, top_p = 0.9 }
 scorers = ["exact", { scorer = "includes", weight = 2, settings = { all = true } }]
 pass_threshold = 0.6
@@ -100,6 +102,7 @@ def _brief(tmp_path: Path, text: str, **overrides: str) -> Brief:
 def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
     brief = _brief(tmp_path, EVERY_KEY)
     assert (brief.name, brief.rollouts, brief.parallel, brief.pause_s) == ("all", 3, 4, 0.25)
+    assert (brief.patience.give_up_after_s, brief.patience.keep_going) == (30, True)
     scripted, own = brief.models
     assert (scripted.name, scripted.label) == ("scripted", None)
     assert (own.name, own.label, own.base_url, own.api_key) == ("m", "label", "http://x/v1", "${K}")
