@@ -321,6 +321,8 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "processes": "processes at once",
         "disk_mb": "what may be written, in megabytes",
         "cpus": "processors, also parts of one",
+        "trust_system_changes": "let changes of virtual environments, start-up files and new modules "
+        "with the name of one of Python's reach the grade: for tasks that are about them",
     },
     task_file.TestsTable: {
         "runner": "default: what the files in `tests/` say",

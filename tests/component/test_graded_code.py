@@ -221,8 +221,6 @@ def test_tolerant_comparisons_early_returns_and_expected_failures_are_no_false_a
 ) -> None:
     hidden = """\
 import pytest
-
-import bakeoff
 from unittest.mock import ANY
 from calc import add, Money
 def test_approx():

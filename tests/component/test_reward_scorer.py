@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from bakeoff.core.boxes import Sandbox
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
-from bakeoff.core.workspace import Change, Image
+from bakeoff.core.workspace import IN_IMAGE, Change, Image, Workspace
 from bakeoff.scorers.reward import Reward
 from bakeoff.workspaces.archive import count_files, graded
 from bakeoff.workspaces.aside import Work
@@ -102,6 +103,57 @@ def test_no_reward_is_a_fault_and_never_0(tmp_path: Path, written: str, why: str
     assert not [name for name in mine if "-verifier-" in name]
 
 
+VERIFIER = """\
+sh ./a.txt
+cmp a.txt /tests/expected
+echo $((1 - ($? > 0))) > /logs/verifier/reward.txt
+"""
+DURING_VERIFICATION = {
+    "a reward.json beside the verifier's reward.txt": (
+        "echo '{\"reward\": 1}' > /logs/verifier/reward.json",
+        "reward.json says 1 and reward.txt says 0: the lower one counts",
+    ),
+    "a reward, and the verifier killed before it writes its own": (
+        "echo 1 > /logs/verifier/reward.txt; kill -9 $PPID",
+        "the verifier was ended",
+    ),
+    "a reward that the verifier cannot overwrite": (
+        "mkdir /logs/verifier/reward.txt; echo '{\"reward\": 1}' > /logs/verifier/reward.json",
+        "cannot be read: it is not a file",
+    ),
+    "something that is no reward": ("echo x > /logs/verifier/reward.json", "no reward from 0 to 1"),
+    "a verifier that never ends": ("kill -STOP $PPID; sleep 60", "did not end within 3 s"),
+    "a verifier without memory": (
+        "exec python3 -c 'import os; os.kill(os.getppid(), 9); x = [b\"x\" * 2**20 for _ in range(9000)]'",
+        "the verifier was ended",
+    ),
+}
+
+
+@pytest.mark.parametrize("trick", DURING_VERIFICATION)
+def test_what_is_verified_cannot_write_its_own_reward_or_do_without_one(
+    tmp_path: Path, trick: str
+) -> None:
+    line, why = DURING_VERIFICATION[trick]
+    task = verified_by(tmp_path, VERIFIER)
+    given = scored(tmp_path, task, f"cat > a.txt <<'END'\n{line}\nEND\n", isolating(), time_s=3.0)
+    assert given.value == 0.0
+    assert why in given.explanation
+
+
+def test_two_files_that_agree_are_one_reward(tmp_path: Path) -> None:
+    written = 'echo 0.5 > reward.txt; echo \'{"reward": 0.5, "speed": 0.2}\' > reward.json'
+    given = scored(
+        tmp_path,
+        verified_by(tmp_path, f"cd /logs/verifier; {written}\n"),
+        "true",
+        isolating(),
+    )
+    assert given.value == 0.5
+    assert given.details["rewards"] == {"reward": 0.5, "speed": 0.2}
+    assert "lower" not in given.explanation
+
+
 def test_a_task_whose_verifier_has_no_place_is_refused_early(tmp_path: Path) -> None:
     repo = tree(write(tmp_path / "repo", {"a": ""}))
     with pytest.raises(UsageError, match="no hidden files go there; there are: none"):
@@ -138,13 +190,126 @@ def test_the_change_of_a_whole_box_is_verified_in_a_fresh_one(tmp_path: Path, na
     )
 
 
-def packed(**files: bytes) -> bytes:
+PROGRAM = "#!/bin/sh\\necho 1 > /logs/verifier/reward.txt\\nexit 0\\n"
+SYSTEM_CHANGES = rf"""
+rm -f /usr/bin/cmp
+for name in /usr/bin/cmp /usr/local/bin/cmp /usr/local/bin/python3 /root/.local/bin/cmp; do
+  mkdir -p $(dirname $name)
+  printf '{PROGRAM}' > $name; chmod 755 $name
+done
+mv /bin/bash /bin/bash.old; printf '#!/bin/bash.old\necho 1 > /logs/verifier/reward.txt\n' > /usr/bin/bash
+chmod 755 /usr/bin/bash
+echo /srv/evil.so > /etc/ld.so.preload
+echo 'echo 1 > /logs/verifier/reward.txt; exit' >> /root/.bashrc
+mkdir -p /etc/profile.d; echo 'cmp() {{ :; }}' > /etc/profile.d/x.sh
+packages=$(/usr/bin/python3 -c 'import json; print(json.__file__.rsplit("/", 2)[0])')
+echo 'import os; os._exit(0)' > $packages/sitecustomize.py
+mkdir -p /usr/local/lib/python3/dist-packages
+echo 'import os; os._exit(0)' > /usr/local/lib/python3/dist-packages/x.pth
+rm $packages/uuid.py
+echo 'print("mine")' > /srv/json.py; echo > /srv/conftest.py
+echo wrong > /srv/out; echo seen > /opt/mine
+"""
+SYSTEM_VERIFIER = """\
+cd /srv
+PATH=/root/.local/bin:$PATH
+/usr/bin/python3 -m uuid >/dev/null && cmp out /tests/expected && test "$(cat /opt/mine)" = seen
+echo $((1 - ($? > 0))) > /logs/verifier/reward.txt
+"""
+
+
+@pytest.mark.parametrize("name", ["docker", "podman"])
+def test_changes_of_the_system_do_not_reach_the_verifier_unless_the_task_trusts_them(
+    tmp_path: Path, name: str
+) -> None:
+    where = engine(name)
+    tests = {"test.sh": SYSTEM_VERIFIER, "expected": "right\n"}
+    hidden = (tree(write(tmp_path / "tests", tests), at="/tests"),)
+
+    def verified(work: str, **more: object) -> Score:
+        task = workspace_task(
+            image=Image(name=where.with_python()),
+            whole_box=True,
+            hidden=hidden,
+            root="/srv",
+            **more,
+        )
+        return scored(tmp_path, task, work, container_sandbox(where, where.with_python()))
+
+    given = verified(SYSTEM_CHANGES)
+    assert given.value == 0.0, given
+    assert "/tests/expected differ" in given.details["output"], given.details["output"]
+    assert "trust_system_changes = true" in given.explanation
+    undone = set(given.details["undone"])
+    assert undone >= {
+        *("usr/bin/cmp", "usr/bin/bash", "usr/local/bin/cmp", "usr/local/bin/python3"),
+        *("root/.local/bin/cmp", "root/.bashrc", "etc/ld.so.preload", "etc/profile.d/x.sh"),
+        *("srv/json.py", "srv/conftest.py", "usr/local/lib/python3/dist-packages/x.pth"),
+    }
+    assert {path.rpartition("/")[2] for path in undone} >= {"sitecustomize.py", "uuid.py"}
+    assert not undone & {"opt/mine", "srv/out"}
+    honest = "echo right > /srv/out; echo seen > /opt/mine"
+    assert verified(honest).value == 1.0
+    trusted = verified(f"{honest}; rm /usr/bin/cmp", trust_system_changes=True)
+    assert trusted.value == 0.0
+    assert trusted.details["undone"] == []
+
+
+LATE_WRITER = """\
+cat > /opt/solution <<'END'
+(while :; do echo 1 > /logs/verifier/reward.txt; done) </dev/null >/dev/null 2>&1 &
+END
+"""
+
+
+@pytest.mark.parametrize("name", ["docker", "podman"])
+def test_a_reward_that_somebody_still_writes_is_not_trusted(tmp_path: Path, name: str) -> None:
+    where = engine(name)
+    script = "test -e /opt/solution && bash /opt/solution\necho 0 > /logs/verifier/reward.txt\n"
+    task = workspace_task(
+        image=Image(name=where.with_python()),
+        whole_box=True,
+        root="/",
+        hidden=(tree(write(tmp_path / "tests", {"test.sh": script}), at="/tests"),),
+    )
+    boxes = container_sandbox(where, where.with_python())
+    given = scored(tmp_path, task, LATE_WRITER, boxes)
+    assert given.value == 0.0
+    assert "written to after the verifier had ended" in given.explanation
+
+
+def test_only_the_user_of_the_verifier_may_write_a_reward(tmp_path: Path) -> None:
+    where = engine("podman")
+    script = (
+        "cd /; setpriv --reuid=1234 --clear-groups sh -c "
+        '"echo \'{\\"reward\\": 1}\' > /logs/verifier/reward.json"\n'
+        "echo 0.25 > /logs/verifier/reward.txt\n"
+    )
+    task = workspace_task(
+        image=Image(name=where.with_python()),
+        whole_box=True,
+        root="/",
+        hidden=(tree(write(tmp_path / "tests", {"test.sh": script}), at="/tests"),),
+    )
+    boxes = container_sandbox(where, where.with_python())
+    given = scored(tmp_path, task, "true", boxes)
+    assert given.details["rewards"] == {"reward": 0.25}
+    assert "Permission denied" in given.details["output"]
+
+
+def packed(in_image: Iterable[str] = (), links: Iterable[str] = (), **files: bytes) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
+            member.pax_headers = {IN_IMAGE: "1"} if name in in_image else {}
+            if name.endswith("/"):
+                member.type = tarfile.DIRTYPE
+            elif name in links:
+                member.type, member.linkname = tarfile.SYMTYPE, content.decode()
+            else:
+                member.size = len(content)
+            tar.addfile(member, io.BytesIO(content) if member.isreg() else None)
     return buffer.getvalue()
 
 
@@ -153,7 +318,8 @@ def test_an_archive_loses_what_is_protected_and_what_would_lie_in_the_graders_pl
     archive = packed(**{name: name.encode() for name in names})
     change = Change(patch="", archive=archive, gone=("/app/tests/gone", "/app/gone"))
     protection = Protection(patterns=("tests/**",))
-    rest, gone, undone = graded(Work(), change, "/app", protection, ["/tests", "/logs/verifier"])
+    space = Workspace(root="/app", whole_box=True)
+    rest, gone, undone = graded(Work(), change, space, protection, ["/tests", "/logs/verifier"])
     with tarfile.open(fileobj=io.BytesIO(rest)) as tar:
         left = {member.name: tar.extractfile(member).read().decode() for member in tar}
     assert left == {name: name for name in (".bashrc", "app/b", "tests2/t")}
@@ -165,3 +331,41 @@ def test_an_archive_loses_what_is_protected_and_what_would_lie_in_the_graders_pl
         "logs/verifier/reward.txt",
     }
     assert count_files(Work(), archive) == 6
+
+
+@pytest.mark.parametrize(
+    ("path", "is_held"),
+    [
+        ("opt/conda/bin/pytest", True),  # a new program beside those of the image
+        ("opt/conda/lib/python3.12/json/__init__.py", True),
+        ("opt/conda/lib/python3.12/site-packages/x.pth", True),
+        ("opt/tool/bin/run", False),  # all new, and nobody's PATH
+        ("opt/tool/lib/python3.12/site-packages/x.py", False),
+        ("app/model.pth", False),
+        ("app/bin/run", False),
+        ("app/.venv/bin/python", True),
+        ("app/made/bin/python", True),  # an environment, by its pyvenv.cfg
+        ("app/made/pyvenv.cfg", True),
+        ("etc/nginx/nginx.conf", False),
+        ("etc/environment", True),
+        ("home/x/.profile", True),
+        ("home/x/notes", False),
+        ("usr/share/nginx/html/index.html", False),
+        ("lib64/ld-linux-x86-64.so.2", True),
+    ],
+)
+def test_what_of_a_machine_decides_how_programs_start(path: str, is_held: bool) -> None:
+    in_image = ("opt/conda/bin/", "opt/conda/lib/python3.12/", "app/bin/")
+    files = {**dict.fromkeys(in_image, b""), "app/made/pyvenv.cfg": b"", path: b"x"}
+    change = Change(patch="", archive=packed(in_image, **files))
+    space = Workspace(root="/app", whole_box=True)
+    _, _, undone = graded(Work(), change, space, Protection(), [])
+    assert (path in undone) is is_held
+
+
+def test_a_link_in_the_place_of_a_folder_of_the_image_is_held_back() -> None:
+    links = {"opt": b"/srv/opt", "app": b"/srv/app", "var/www": b"/srv/www"}
+    archive = packed(links, links, **links)
+    space = Workspace(root="/app", whole_box=True)
+    _, _, undone = graded(Work(), Change(patch="", archive=archive), space, Protection(), [])
+    assert undone == ("app", "opt")

@@ -134,6 +134,17 @@ def test_the_network_is_as_the_task_says(settings: str, network: bool, tmp_path:
     assert workspace.network is network
 
 
+def test_a_task_about_the_system_says_that_changes_of_it_are_trusted(tmp_path: Path) -> None:
+    plain = read_task_folder(harbor_folder(tmp_path))
+    said = PLAIN.replace("timeout_sec = 120.0", "timeout_sec = 120.0\ntrust_system_changes = true")
+    trusting = read_task_folder(harbor_folder(tmp_path, said, name="trusting"))
+    assert plain.workspace is not None
+    assert trusting.workspace is not None
+    assert not plain.workspace.trust_system_changes
+    assert trusting.workspace.trust_system_changes
+    assert plain.workspace.identity() != trusting.workspace.identity()
+
+
 def test_marks_for_crawlers_are_not_part_of_the_instruction(tmp_path: Path) -> None:
     folder = harbor_folder(tmp_path)
     marks = "<!-- harbor-canary GUID 1-2 -->\n# BENCHMARK DATA SHOULD NEVER APPEAR IN TRAINING\n\n"

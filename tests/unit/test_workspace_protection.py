@@ -40,7 +40,12 @@ def undone(
             ".pytest.ini",
             "tox.ini",
         ),
-        *("x/sitecustomize.py", "usercustomize.py", "a/b.pth", "x.egg-info/entry_points.txt"),
+        *(
+            "x/sitecustomize.py",
+            "usercustomize.py",
+            "lib/site-packages/b.pth",
+            "x.egg-info/entry_points.txt",
+        ),
         ".venv/lib/python3.11/site-packages/pytest/__init__.py",
     ],
 )
@@ -49,9 +54,36 @@ def test_files_that_decide_how_tests_are_run_stay_as_they_were(path: str) -> Non
     assert undone(gone(path), base={path: b""}) == {path}
 
 
-@pytest.mark.parametrize("path", ["setup.py", "pyproject.toml", "conftest.txt", "src/x.py", "a.pt"])
+@pytest.mark.parametrize(
+    "path", ["setup.py", "pyproject.toml", "conftest.txt", "src/x.py", "a.pt", "model.pth"]
+)
 def test_other_files_count(path: str) -> None:
     assert undone(added(path)) == set()
+
+
+def test_a_virtual_environment_stays_as_it_was_unless_the_task_is_about_it() -> None:
+    base = {"env3/pyvenv.cfg": b"home = /usr/bin\n", "env3/bin/python": b""}
+    edits = [added("env3/bin/python"), added("env3/pyvenv.cfg"), added("other/bin/python")]
+    assert undone(*edits, base=base) == {"env3/bin/python", "env3/pyvenv.cfg"}
+    assert undone(added("mine/pyvenv.cfg"), added("mine/bin/x")) == {
+        "mine/pyvenv.cfg",
+        "mine/bin/x",
+    }
+    trusting = Protection(trusts_system=True)
+    assert undone(*edits, base=base, protection=trusting) == set()
+    assert undone(added("queue.py"), added("x/site-packages/a.py"), protection=trusting) == set()
+    assert undone(added("conftest.py"), protection=trusting) == {"conftest.py"}
+
+
+@pytest.mark.parametrize("prompt", ["Write calc.py.", "Write pkg/__init__.py."])
+def test_the_workspace_itself_is_not_made_a_package(prompt: str) -> None:
+    protection = Protection(tops=(b"", b"src", b"work"), asked_for=prompt)
+    edits = [added("__init__.py"), added("work/__init__.py"), added("pkg/__init__.py")]
+    held = undone(*edits, added("src/__init__.py"), protection=protection)
+    assert held == {"__init__.py", "work/__init__.py"}
+    asked = Protection(asked_for="Put an `__init__.py` beside it.")
+    assert undone(added("__init__.py"), protection=asked) == set()
+    assert undone(added("__init__.py"), base={"__init__.py": b""}) == set()
 
 
 def test_setup_cfg_counts_unless_it_speaks_to_pytest_before_or_after() -> None:

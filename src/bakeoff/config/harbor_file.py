@@ -28,12 +28,13 @@ class PhaseTable(msgspec.Struct, kw_only=True):
 
 
 class VerifierTable(msgspec.Struct, kw_only=True):
-    """How `tests/test.sh` is run."""
+    """How `tests/test.sh` is run; `trust_system_changes` is Bakeoff's own key."""
 
     timeout_sec: Positive = 600.0
     env: dict[str, str] = {}
     environment_mode: str | None = None
     environment: dict[str, Json] = {}
+    trust_system_changes: bool = False
 
 
 class EnvironmentTable(msgspec.Struct, kw_only=True):

@@ -42,6 +42,7 @@ class BoxTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     processes: Annotated[int, Meta(ge=0)] = 512
     disk_mb: Annotated[int, Meta(ge=0)] = 4096
     cpus: Annotated[float, Meta(ge=0)] = 0.0
+    trust_system_changes: bool = False
 
 
 class TestsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -154,6 +154,10 @@ class CleanRoom(Room, Protocol):
     def undone(self) -> tuple[str, ...]:
         """The paths of the change that are as they were before it: they are protected."""
 
+    @property
+    def new_modules(self) -> tuple[str, ...]:
+        """The Python modules that the change brought, by name, and that the task did not ask for."""
+
 
 class Bench(Protocol):
     """Sets up the workspace of a task: the agent's room, then the clean room for its grade."""
@@ -184,9 +188,11 @@ class Bench(Protocol):
         protected: tuple[str, ...] = (),
         mounts: tuple[Mount, ...] = (),
         texts: Mapping[str, str] = MappingProxyType({}),
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> AbstractAsyncContextManager[CleanRoom]:
         """Open a fresh room with the pristine files, the change, and only then what is hidden.
 
         Beyond what the task protects, paths that match *protected* are as they were before. *texts*
-        are further hidden files, by their path from the root of the workspace.
+        are further hidden files, by their path from the root of the workspace. *environment* are the
+        variables that the check sets: modules in its PYTHONPATH hide others too.
         """

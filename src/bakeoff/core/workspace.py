@@ -7,6 +7,9 @@ from typing import Literal
 from bakeoff._lib.noun import noun
 from bakeoff.core.values import Json
 
+IN_IMAGE = "BAKEOFF.in_image"
+"""The header of a member of a change's archive at whose path the image has something too."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
@@ -108,7 +111,9 @@ class Workspace:
     `shown` folders lie at a place of their own in the box, and nobody there can write to them.
 
     With `whole_box` the change is that of the box's whole file system, which an image brought;
-    else it is that of the files under `root`.
+    else it is that of the files under `root`. Changes to what decides how programs start (programs
+    on PATH, libraries, packages, start-up files) do not reach the grade, unless the task is about
+    them and says `trust_system_changes`.
     """
 
     files: tuple[Tree, ...] = ()
@@ -127,6 +132,7 @@ class Workspace:
     protected: tuple[str, ...] = ()
     reference: Reference | None = None
     shown: tuple[Tree, ...] = ()
+    trust_system_changes: bool = False
 
     @property
     def start(self) -> str:
@@ -136,8 +142,10 @@ class Workspace:
     def identity(self) -> dict[str, Json]:
         """Return what makes a difference to an agent or to its grade."""
         shown = {"shown": [tree.identity() for tree in self.shown]} if self.shown else {}
+        trusts = {"trust_system_changes": True} if self.trust_system_changes else {}
         return {
             **shown,
+            **trusts,
             "files": [tree.identity() for tree in self.files],
             "texts": dict(self.texts),
             "removed": list(self.removed),

@@ -88,6 +88,7 @@ class ContainerBox:
             (self._engine.name, "export", self.name),
             environment=self._engine.environment,
             kept=differences,
+            in_image=differences.in_image,
             looked_for=differences.perhaps_gone,
             most_mb=self._most_change_mb,
             time_s=_EXPORT_S,

@@ -16,6 +16,7 @@ from typing import BinaryIO, cast
 
 from bakeoff._lib.noun import noun
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError
+from bakeoff.core.workspace import IN_IMAGE
 
 # What is not part of the work: the kernel's, what lasts no longer than a run, what apt can have again.
 _LEFT_OUT = tuple(
@@ -48,11 +49,13 @@ class Differences:
     """The paths that a container has anew or changed, and those that it has no more.
 
     Engines print a name as it is, so a line break in one makes it look like something else. `kept`
-    may hold names that are none, which no file will have. What of `perhaps_gone` is still there was
-    not taken away. `printed` is what the engine said, for a name that looks like several entries.
+    may hold names that are none, which no file will have; `in_image` are those of them at which the
+    image has something too. What of `perhaps_gone` is still there was not taken away. `printed` is
+    what the engine said, for a name that looks like several entries.
     """
 
     kept: frozenset[str]
+    in_image: frozenset[str]
     gone: tuple[str, ...]
     perhaps_gone: frozenset[str]
     left_out: tuple[str, ...]
@@ -72,18 +75,21 @@ def read_differences(printed: str, own: Iterable[str]) -> Differences:
     """Return what `diff` printed, without what is not part of the work; *own* are our mounts."""
     left_out = (*_LEFT_OUT, *own)
     kept: set[str] = set()
+    in_image: set[str] = set()
     gone: set[str] = set()
     perhaps_gone: set[str] = set()
     for kind, names in _entries(printed):
         paths = {name for name in names if not _is_under(name, left_out)}
         if kind != "D":
             kept |= paths
+            in_image |= paths if kind == "C" else set()
         elif len(names) == 1:
             gone |= paths
         else:
             perhaps_gone |= paths
     return Differences(
         kept=frozenset(kept),
+        in_image=frozenset(in_image),
         gone=tuple(sorted(gone)),
         perhaps_gone=frozenset(perhaps_gone),
         left_out=left_out,
@@ -115,13 +121,15 @@ def archive(
     *,
     environment: Mapping[str, str],
     kept: Container[str],
+    in_image: Container[str] = (),
     looked_for: Container[str] = (),
     most_mb: int,
     time_s: float,
 ) -> tuple[bytes, frozenset[str]]:
     """Run *export*, which prints a tar, and return the *kept* paths of it as a gzipped tar.
 
-    Beside it, those that were *looked_for* and are there. It blocks, so it belongs in a thread.
+    Those that the image has something at are marked. Beside it, those that were *looked_for* and are
+    there. It blocks, so it belongs in a thread.
     """
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
@@ -131,7 +139,7 @@ def archive(
         timer.start()
         stream = cast("BinaryIO", process.stdout)
         try:
-            made = _filtered(stream, kept, looked_for, most_mb << 20)
+            made = _filtered(stream, kept, in_image, looked_for, most_mb << 20)
             while stream.read(_CHUNK):
                 pass  # what fills up the last block
             if code := process.wait():  # cut between two files, a tar looks whole
@@ -155,7 +163,11 @@ def _said(complaints: BinaryIO) -> str:
 
 
 def _filtered(
-    stream: BinaryIO, kept: Container[str], looked_for: Container[str], most: int
+    stream: BinaryIO,
+    kept: Container[str],
+    in_image: Container[str],
+    looked_for: Container[str],
+    most: int,
 ) -> tuple[bytes, frozenset[str]]:
     room, there = _Room(most), set()
     with (
@@ -168,6 +180,8 @@ def _filtered(
             if path in looked_for:
                 there.add(path)
             if path in kept and _is_file_like(member):
+                if path in in_image:
+                    member.pax_headers = {**member.pax_headers, IN_IMAGE: "1"}
                 chosen.addfile(member, whole.extractfile(member) if member.isreg() else None)
             whole.members.clear()  # type: ignore[attr-defined] # else it remembers every file
     return room.getvalue(), frozenset(there)

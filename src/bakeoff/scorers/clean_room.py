@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.core.boxes import CleanRoom, Command, Mount, Ran
-from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.errors import SandboxError, ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
@@ -38,13 +38,20 @@ def open_clean_room(
     protected: tuple[str, ...] = (),
     mounts: tuple[Mount, ...] = (),
     texts: Mapping[str, str] = MappingProxyType({}),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> AbstractAsyncContextManager[CleanRoom]:
     """Open a room with the outcome's change in it; nothing else of the outcome is looked at."""
     if kit.bench is None:
         raise ScorerError(f"scorer {scorer!r} has no sandbox to grade in")
     label = f"{kit.label} {scorer}".strip()
     return kit.bench.clean_room(
-        task, outcome.change, label=label, protected=protected, mounts=mounts, texts=texts
+        task,
+        outcome.change,
+        label=label,
+        protected=protected,
+        mounts=mounts,
+        texts=texts,
+        environment=environment,
     )
 
 
@@ -63,25 +70,41 @@ class CheckTimeoutError(CheckError):
         )
 
 
+Check = Callable[[Outcome], Awaitable[Score]]
+
+
 async def check_change(
-    check: Callable[[Outcome], Awaitable[Score]], outcome: Outcome, *, scorer: str
+    check: Check,
+    outcome: Outcome,
+    *,
+    scorer: str,
+    control: Callable[[], Awaitable[object]] | None = None,
 ) -> Score:
     """Return what *check* says of the outcome; 0 where the change is why it gives no verdict.
 
     Else a change that breaks its own check would be left out of the mean, and giving up would pay.
-    A check that never ends is the change's doing; one that cannot run is tried without the change.
+    A check that never ends is the change's doing. Where one cannot run, or its box breaks twice, it
+    is tried without the change, or *control* is: if that fails too, it is a fault.
     """
     try:
-        return await check(outcome)
-    except CheckError as error:
+        return await _checked_again(check, outcome)
+    except (CheckError, SandboxError) as error:
         if outcome.change is None or not outcome.change.files:
             raise
         if not isinstance(error, CheckTimeoutError):
             try:
-                await check(replace(outcome, change=None))
-            except CheckError:
+                await (control() if control else check(replace(outcome, change=None)))
+            except (CheckError, SandboxError):
                 raise error from None
         return Score(scorer=scorer, value=0.0, explanation=str(error))
+
+
+async def _checked_again(check: Check, outcome: Outcome) -> Score:
+    """Check once more where the box broke: sandboxes fail by themselves too."""
+    try:
+        return await check(outcome)
+    except SandboxError:
+        return await check(outcome)
 
 
 async def run_in(room: CleanRoom, command: Command, *, scorer: str) -> Ran:

@@ -2,26 +2,39 @@
 
 import math
 import os
+import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bakeoff._lib import scratch
 from bakeoff._lib.untrusted import one_line, well_formed
-from bakeoff.core.boxes import Command, Mount
-from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.boxes import CleanRoom, Command, Mount
+from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.scorers.clean_room import last_lines, open_clean_room, run_in, shortened, workspace_of
+from bakeoff.scorers.clean_room import (
+    CheckError,
+    check_change,
+    last_lines,
+    open_clean_room,
+    run_in,
+    shortened,
+    workspace_of,
+)
 from bakeoff.scorers.json_text import read_json
 
 _LOGS = "/logs/verifier"
 _BASH = "/bin/bash"  # not one that an agent put on PATH
+_FILES = ("reward.json", "reward.txt")
 _MOST = 65_536
+_MARK_S = 60.0
+_SIGNALLED = range(129, 193)  # exit codes of what a signal ended: 128 and its number
+_NAMED = 3
 _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -30,8 +43,13 @@ class Reward:
     """The reward that the task's verifier writes, 0 to 1.
 
     `bash /tests/test.sh` is run in the clean room; it writes /logs/verifier/reward.json, with a
-    `reward` or several by name, of which the mean counts, or reward.txt, with one number. Where it
-    writes neither, or something else, that is a fault and never a 0, whatever its exit code.
+    `reward` or several by name, of which the mean counts, or reward.txt, with one number. Where both
+    are there and disagree, the lower one counts. The folder belongs to the verifier's user.
+
+    A verifier that writes neither, or something else, or does not end by itself, gives no reward,
+    and neither does a file that is written to after its end. Where it gives one without the change,
+    the change is why, and scores 0; else that is a fault. Its exit code does not matter, unless it
+    says that a signal ended it.
     """
 
     script: str = "/tests/test.sh"
@@ -50,29 +68,51 @@ class Reward:
 
     async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
         """Run the verifier and read its reward."""
-        logs = scratch.new_folder("verifier")
-        try:
-            logs.chmod(0o777)  # whoever the box makes of the verifier; the folder above is shut
-            return await self._score(task, outcome, kit, logs)
-        finally:
-            scratch.remove(logs)
+
+        async def check(outcome: Outcome) -> Score:
+            logs = scratch.new_folder("verifier")
+            try:
+                logs.chmod(0o777)  # whoever the box makes of the verifier; the folder above is shut
+                return await self._score(task, outcome, kit, logs)
+            finally:
+                scratch.remove(logs)
+
+        return await check_change(check, outcome, scorer="reward")
 
     async def _score(self, task: Task, outcome: Outcome, kit: Context, logs: Path) -> Score:
         shown = Mount(source=str(logs), target=_LOGS, writable=True)
-        opened = open_clean_room(task, outcome, kit, scorer="reward", mounts=(shown,))
+        opened = open_clean_room(
+            task,
+            outcome,
+            kit,
+            scorer="reward",
+            mounts=(shown,),
+            environment=self.environment,
+        )
         async with opened as room:
+            is_shared = await _give_to_verifier(room, logs)
             command = Command(
                 argv=(_BASH, self.script), environment=self.environment, time_s=self.time_s
             )
             ran = await run_in(room, command, scorer="reward")
+            at_the_end = _Written.read(logs)
             await room.box.stop()  # nobody writes any more
-            said = f"exit code {ran.code}; {last_lines(ran.output)}"
-            rewards = _rewards(logs, said)
-            value = rewards.get("reward", sum(rewards.values()) / len(rewards))
+            written = _Written.read(logs)
+            ended = f"exit code {ran.code}; {last_lines(ran.output)}"
+            if ran.code is None or ran.code in _SIGNALLED:
+                how = ran.stopped or f"code {ran.code}"
+                raise CheckError(f"scorer 'reward': the verifier was ended ({how}); {ended}")
+            if is_shared and written != at_the_end:
+                raise CheckError(
+                    "scorer 'reward': the reward was written to after the verifier had ended; "
+                    f"{ended}"
+                )
+            rewards, objection = written.rewards(ended)
+            value = _value(rewards)
             return Score(
                 scorer="reward",
                 value=value,
-                explanation=None if value >= 1 else one_line(said, width=400),
+                explanation=_explained(value, objection, ended, room.undone),
                 details={
                     "rewards": dict(rewards),
                     "code": ran.code,
@@ -83,25 +123,94 @@ class Reward:
             )
 
 
-def _rewards(logs: Path, said: str) -> dict[str, float]:
-    """Return the rewards by name; ScorerError where there is none that can be read."""
-    for name in ("reward.json", "reward.txt"):
-        try:
-            text = _text(logs / name)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise ScorerError(
-                f"scorer 'reward': {name} cannot be read: {error.strerror}"
-            ) from error
-        try:
-            return _checked(read_json(text) if name.endswith(".json") else float(text))
-        except ValueError as error:
-            raise ScorerError(
-                f"scorer 'reward': {name} holds no reward from 0 to 1 but {one_line(text)!r} "
-                f"({error}); {said}"
-            ) from error
-    raise ScorerError(f"scorer 'reward': the verifier wrote no reward.json or reward.txt; {said}")
+async def _give_to_verifier(room: CleanRoom, logs: Path) -> bool:
+    """Let nobody but the verifier's user write rewards, where this user can arrange that.
+
+    Returns whether what the box writes is seen here at once.
+    """
+    mark = f".{secrets.token_hex(8)}"
+    await room.box.run(Command(argv=("/bin/sh", "-c", f": >{_LOGS}/{mark}"), time_s=_MARK_S))
+    return _shut_to_others(logs, logs / mark)
+
+
+def _shut_to_others(logs: Path, mark: Path) -> bool:
+    """Give *logs* to whoever wrote *mark*; return whether the mark is there at all."""
+    try:
+        verifier = mark.lstat()
+    except FileNotFoundError:  # the box works on a copy of the folder
+        return False
+    mark.unlink(missing_ok=True)
+    if os.geteuid() == 0:
+        os.chown(logs, verifier.st_uid, verifier.st_gid)
+    if os.geteuid() in (0, verifier.st_uid):  # else this user could not take away what lies there
+        logs.chmod(0o755)
+    return True
+
+
+def _explained(
+    value: float, objection: str | None, ended: str, undone: Sequence[str]
+) -> str | None:
+    """Return why the reward is not 1, for a person."""
+    if value >= 1:
+        return None
+    reasons = [objection] if objection else []
+    if undone:
+        more = f" and {len(undone) - _NAMED} more" if len(undone) > _NAMED else ""
+        reasons.append(
+            f"the verifier did not see what was changed at {', '.join(undone[:_NAMED])}{more} (for a "
+            "task about the system itself, set trust_system_changes = true)"
+        )
+    return one_line("; ".join([*reasons, ended]), width=600)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """What lies in the verifier's folder: the text of each reward, or why it cannot be read."""
+
+    texts: Mapping[str, str]
+    problems: Mapping[str, str]
+    stamps: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def read(cls, logs: Path) -> "_Written":
+        """Return what lies there now."""
+        texts, problems, stamps = {}, {}, {}
+        for name in _FILES:
+            try:
+                texts[name], stamps[name] = _text(logs / name)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                problems[name] = str(error.strerror)
+        return cls(texts=texts, problems=problems, stamps=stamps)
+
+    def rewards(self, ended: str) -> tuple[dict[str, float], str | None]:
+        """Return the rewards by name, the lower ones of two files, and what is wrong with them."""
+        for name, why in self.problems.items():
+            raise CheckError(f"scorer 'reward': {name} cannot be read: {why}; {ended}")
+        given: dict[str, dict[str, float]] = {}
+        for name, text in self.texts.items():
+            try:
+                given[name] = _checked(read_json(text) if name.endswith(".json") else float(text))
+            except ValueError as error:
+                raise CheckError(
+                    f"scorer 'reward': {name} holds no reward from 0 to 1 but {one_line(text)!r} "
+                    f"({error}); {ended}"
+                ) from error
+        if not given:
+            raise CheckError(
+                f"scorer 'reward': the verifier wrote no reward.json or reward.txt; {ended}"
+            )
+        lowest = min(given, key=lambda name: _value(given[name]))
+        values = {name: _value(rewards) for name, rewards in given.items()}
+        if len(set(values.values())) == 1:
+            return given[next(iter(given))], None
+        both = " and ".join(f"{name} says {value:g}" for name, value in values.items())
+        return given[lowest], f"{both}: the lower one counts"
+
+
+def _value(rewards: Mapping[str, float]) -> float:
+    return rewards.get("reward", sum(rewards.values()) / len(rewards))
 
 
 def _checked(value: Json) -> dict[str, float]:
@@ -118,12 +227,14 @@ def _checked(value: Json) -> dict[str, float]:
     return rewards
 
 
-def _text(path: Path) -> str:
-    """Return a small file that a stranger may have put there: no link, nothing that waits."""
+def _text(path: Path) -> tuple[str, tuple[int, ...]]:
+    """Return a small file that a stranger may have put there (no link, nothing that waits), and its stamp."""
     file = os.open(path, _SAFE)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(0, "it is not a file")
-        return os.read(file, _MOST).decode("utf-8", "replace").strip()
+        text = os.read(file, _MOST).decode("utf-8", "replace").strip()
+        return text, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     finally:
         os.close(file)

@@ -164,6 +164,7 @@ class Rubrics:
                 protected=protected,
                 mounts=mounts,
                 texts=texts,
+                environment=self.environment,
             )
             async with opened as room:
                 content = await _content(room.box, script, required=True)

@@ -121,7 +121,13 @@ class Tests:
 
         async def check(outcome: Outcome) -> Score:
             opened = open_clean_room(
-                task, outcome, kit, scorer="tests", protected=protected, mounts=mounts
+                task,
+                outcome,
+                kit,
+                scorer="tests",
+                protected=protected,
+                mounts=mounts,
+                environment=self.environment,
             )
             async with opened as room:
                 return await self.score_in(room, workspace)

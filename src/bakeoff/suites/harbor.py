@@ -113,6 +113,7 @@ def _workspace(folder: Path, config: HarborFile, place: _Place) -> Workspace:
         ),
         hidden=(Tree(path=str(tests), digest=tree_digest(tests), at="/tests"),),
         reference=Reference(kind="script", path=str(solve)) if solve.is_file() else None,
+        trust_system_changes=config.verifier.trust_system_changes,
     )
 
 

@@ -98,6 +98,7 @@ class _Native:
             hidden=tuple(self._hidden()),
             protected=tuple(self._protected()),
             reference=self._reference(),
+            trust_system_changes=box.trust_system_changes,
         )
 
     def _inside(self, key: KeyPath, path: str) -> str:

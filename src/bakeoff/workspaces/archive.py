@@ -4,11 +4,17 @@ import gzip
 import io
 import tarfile
 from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 from bakeoff.core.errors import SandboxError
-from bakeoff.core.workspace import Change
+from bakeoff.core.workspace import IN_IMAGE, Change, Workspace
 from bakeoff.workspaces.aside import Work
+from bakeoff.workspaces.patch import Edit
 from bakeoff.workspaces.protection import Protection
+from bakeoff.workspaces.snapshot import LINK
+from bakeoff.workspaces.system_paths import is_system_path
+
+_MOST_SETTINGS = 1_000_000  # bytes of a setup.cfg
 
 
 def count_files(_: Work, archive: bytes) -> int:
@@ -18,26 +24,19 @@ def count_files(_: Work, archive: bytes) -> int:
 
 
 def graded(
-    work: Work, change: Change, root: str, protection: Protection, covered: Iterable[str]
+    work: Work,
+    change: Change,
+    workspace: Workspace,
+    protection: Protection,
+    covered: Iterable[str],
 ) -> tuple[bytes, tuple[str, ...], tuple[str, ...]]:
-    """Return *change*'s archive and what is gone, without what is protected; and what that was.
+    """Return *change*'s archive and what is gone, without what is held back; and what that was.
 
-    Paths under *covered* are places of the grader: nothing may come there before it. Beyond the
-    task's own protected paths nothing is held back: to install things is part of such tasks.
+    Paths under *covered* are places of the grader: nothing may come there before it. What decides
+    how programs start stays as the image has it, unless the workspace trusts changes of it.
     """
-    tops = [f"{top.strip('/')}/" for top in covered]
-    undone: list[str] = []
-
-    def counts(path: str) -> bool:
-        plain = path.removeprefix("./").strip("/")
-        if any(f"{plain}/".startswith(top) for top in tops) or _is_protected(
-            plain, root.strip("/"), protection
-        ):
-            undone.append(plain)
-            return False
-        return True
-
-    gone = tuple(path for path in change.gone if counts(path))
+    members = _members(work, change.archive or b"")
+    held = _held(members, change.gone, workspace, protection, covered)
     kept = io.BytesIO()
     with (
         _opened(change.archive or b"") as old,
@@ -46,17 +45,115 @@ def graded(
     ):
         for member in old:
             work.go_on()
-            if counts(member.name):
+            if _plain(member.name) not in held:
+                member.pax_headers = {
+                    key: value for key, value in member.pax_headers.items() if key != IN_IMAGE
+                }
                 new.addfile(member, old.extractfile(member) if member.isreg() else None)
-    return kept.getvalue(), gone, tuple(undone)
+    gone = tuple(path for path in change.gone if _plain(path) not in held)
+    folders = {member.path for member in members if member.kind == "folder"}
+    return kept.getvalue(), gone, tuple(sorted(held - folders))
 
 
-def _is_protected(path: str, root: str, protection: Protection) -> bool:
-    """Whether a path of the box is one that the workspace protects, seen from its root."""
+class _Member(NamedTuple):
+    """What of a member of an archive decides whether it is held back."""
+
+    path: str
+    kind: Literal["file", "folder", "link"]
+    in_image: bool
+    same_as: str | None  # the path of the file that it is a further name of
+    content: bytes
+
+
+def _members(work: Work, archive: bytes) -> list[_Member]:
+    members = []
+    with _opened(archive) as tar:
+        for member in tar:
+            work.go_on()
+            path = _plain(member.name)
+            is_read = member.isreg() and path.rpartition("/")[2] == "setup.cfg"
+            file = tar.extractfile(member) if is_read else None
+            members.append(
+                _Member(
+                    path=path,
+                    kind="folder" if member.isdir() else "link" if member.issym() else "file",
+                    in_image=IN_IMAGE in member.pax_headers,
+                    same_as=_plain(member.linkname) if member.islnk() else None,
+                    content=b"" if file is None else file.read(_MOST_SETTINGS),
+                )
+            )
+    return members
+
+
+def _held(
+    members: list[_Member],
+    gone: Iterable[str],
+    workspace: Workspace,
+    protection: Protection,
+    covered: Iterable[str],
+) -> set[str]:
+    """Return the paths that stay as the image has them."""
+    root, tops = workspace.root.strip("/"), [f"{_plain(top)}/" for top in covered]
+    removed = [_plain(path) for path in gone]
+    every = [*(member.path for member in members), *removed]
+    held = {path for path in every if any(f"{path}/".startswith(top) for top in tops)}
+    if workspace.trust_system_changes:
+        inside = {path: _inside(path, root) for path in every}
+        held |= {path for path, name in inside.items() if name and protection.covers(name)}
+        return held
+    in_image = {member.path for member in members if member.in_image}
+    in_image |= {above for path in removed for above in (path, *_parents(path))}
+    environments = {path.rpartition("/")[0] for path in every if path.endswith("/pyvenv.cfg")}
+    links = {member.path for member in members if member.kind == "link"}
+    held |= {
+        path
+        for path in every
+        if is_system_path(
+            path, root=root, in_image=in_image, environments=environments, is_link=path in links
+        )
+    }
+    held |= _held_inside(members, removed, root, protection, in_image)
+    needed = {above for path in held for above in _parents(path)}
+    for member in members:
+        if member.kind != "folder" and (member.path in needed or member.same_as in held):
+            held.add(member.path)
+    return held
+
+
+def _held_inside(
+    members: list[_Member],
+    removed: list[str],
+    root: str,
+    protection: Protection,
+    in_image: Iterable[str],
+) -> set[str]:
+    """Return what of the workspace itself is protected, by the rules for every workspace."""
+    edits = [
+        Edit(name, LINK if member.kind == "link" else b"100644", member.content)
+        for member in members
+        if member.kind != "folder" and (name := _inside(member.path, root))
+    ]
+    edits += [Edit(name, b"000000", None) for path in removed if (name := _inside(path, root))]
+    base = {name: None for path in in_image if (name := _inside(path, root))}
+    _, held = protection.split(edits, base, lambda _: b"")
+    top = f"{root}/" if root else ""
+    return {f"{top}{name.decode('utf-8', 'surrogateescape')}" for name in held}
+
+
+def _inside(path: str, root: str) -> bytes:
+    """Return *path* as seen from the workspace at *root*; nothing where it is not in it."""
     if root and not path.startswith(f"{root}/"):
-        return False
-    inside = path.removeprefix(f"{root}/") if root else path
-    return protection.covers(inside.encode("utf-8", "surrogateescape"))
+        return b""
+    return (path.removeprefix(f"{root}/") if root else path).encode("utf-8", "surrogateescape")
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("./").strip("/")
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:number]) for number in range(1, len(parts))]
 
 
 def _opened(archive: bytes) -> tarfile.TarFile:

@@ -1,8 +1,9 @@
 """The bench of the host: the agent's room, its change, and the clean room in which it is graded."""
 
+import os
 import posixpath
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,7 @@ class HostRoom:
     box: Box
     files: RoomFiles | None
     undone: tuple[str, ...] = ()
+    new_modules: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path | None:
@@ -126,9 +128,10 @@ class HostBench:
         protected: tuple[str, ...] = (),
         mounts: tuple[Mount, ...] = (),
         texts: Mapping[str, str] = MappingProxyType({}),
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncIterator[CleanRoom]:
         """Open a fresh room with the pristine files, the change, and only then what is hidden."""
-        workspace, protection = _workspace(task), _protection(task, protected)
+        workspace, protection = _workspace(task), _protection(task, protected, environment)
         async with AsyncExitStack() as stack:
             lent = await self._lent(stack, workspace)
             shown = (*_shown_mounts(workspace), *_hidden_mounts(lent), *mounts)
@@ -151,7 +154,7 @@ class HostBench:
                 await _check_shared(box, workspace, own)
                 own = await aside(files.after_set_up, own)
                 own = await aside(files.prepare_grading, own, change, protection)
-            yield HostRoom(box=box, files=own, undone=own.undone)
+            yield HostRoom(box=box, files=own, undone=own.undone, new_modules=own.new_modules)
 
     async def _whole(
         self,
@@ -166,7 +169,7 @@ class HostBench:
         if change is not None and change.archive is not None:
             covered = [mount.target for mount in spec.mounts]
             packed, gone, undone = await aside(
-                archive.graded, change, workspace.root, protection, covered
+                archive.graded, change, workspace, protection, covered
             )
             spec = replace(spec, archive=packed, gone=gone)
         box = await self._opened(stack, spec)
@@ -215,12 +218,27 @@ def _workspace(task: Task) -> Workspace:
     return task.workspace
 
 
-def _protection(task: Task, more: tuple[str, ...]) -> Protection:
+def _protection(task: Task, more: tuple[str, ...], environment: Mapping[str, str]) -> Protection:
     workspace = _workspace(task)
     start = "/".join(parts_of(workspace.workdir))
     tops = {top.encode() for top in ("", start, "src", f"{start}/src".lstrip("/"))}
     told = "\n".join(message.content for message in task.messages)
-    return Protection(patterns=(*workspace.protected, *more), tops=tops, asked_for=told)
+    return Protection(
+        patterns=(*workspace.protected, *more),
+        tops=tops | set(_python_path(workspace, environment)),
+        asked_for=told,
+        trusts_system=workspace.trust_system_changes,
+    )
+
+
+def _python_path(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield the folders of the workspace that Python is told to import from."""
+    told = {**workspace.environment, **environment}.get("PYTHONPATH", "")
+    for folder in filter(None, told.split(":")):
+        place = posixpath.normpath(posixpath.join(workspace.start, folder))
+        inside = posixpath.relpath(place, workspace.root)
+        if inside != ".." and not inside.startswith("../"):
+            yield os.fsencode("" if inside == "." else inside)
 
 
 def _shown_mounts(workspace: Workspace) -> tuple[Mount, ...]:

@@ -31,6 +31,7 @@ class RoomFiles:
 
     `base` is what was there before anybody worked on it; `undone` names what of a change that was
     made to it was left as it was. `texts` are hidden files beyond those of the workspace.
+    `new_modules` are those that the change brought.
     """
 
     place: Path
@@ -38,6 +39,7 @@ class RoomFiles:
     base: Snapshot
     undone: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    new_modules: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -87,6 +89,7 @@ def prepare_grading(
     """Return *files* with the change in place, what is protected as it was, and what was hidden."""
     folder = Folder(files.folder)
     undone: list[bytes] = []
+    new_modules: tuple[str, ...] = ()
     if made is not None and made.patch:
 
         def read(path: bytes) -> bytes:
@@ -94,6 +97,7 @@ def prepare_grading(
 
         wanted = edits(work, files.base, made.patch, git_dir=files.git_dir)
         counting, undone = protection.split(wanted, files.base.entries, read)
+        new_modules = protection.new_modules(counting, files.base.entries)
         _apply(work, counting, folder)
     for tree, brought in files.pristine.hidden:
         if not tree.at.startswith("/"):
@@ -102,7 +106,7 @@ def prepare_grading(
         data = text.encode("utf-8", "surrogateescape")
         folder.put_file(os.fsencode(plain_path(name)), data, executable=True)
     names = tuple(path.decode("utf-8", "backslashreplace") for path in undone)
-    return replace(files, undone=names)
+    return replace(files, undone=names, new_modules=new_modules)
 
 
 def _apply(work: Work, made: list[Edit], folder: Folder) -> None:
