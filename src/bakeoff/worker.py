@@ -16,6 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from bakeoff import registry
+from bakeoff._lib.tracebacks import traceback_text
 from bakeoff.agents.function import outcome_of
 from bakeoff.core.errors import ProviderError, ScorerError
 from bakeoff.core.outcome import Completion, Request
@@ -142,11 +143,9 @@ class _Graders:
         try:
             return Graded(self._score(order, line))
         except Exception as error:  # noqa: BLE001 -- the run is told
-            number = error.number if isinstance(error, _RefusedError) else None
-            own = isinstance(error, ScorerError)  # it says what is wrong in full
-            return Broke(
-                message=str(error) if own else f"{type(error).__name__}: {error}", number=number
-            )
+            if isinstance(error, ScorerError):  # it says what is wrong in full
+                return Broke(message=str(error))
+            return _broke(error)
 
     def _score(self, order: Grade, line: _Line) -> Score:
         scorer = self._scorer(order)
@@ -200,8 +199,14 @@ def _solved(call: Call, order: Solve, line: _Line) -> Left | Broke:
         return Left(outcome_of(asyncio.run(_awaited(answer)) if isawaitable(answer) else answer))
     except Exception as error:  # noqa: BLE001 -- the run is told
         traceback.print_exc()
-        number = error.number if isinstance(error, _RefusedError) else None
-        return Broke(message=f"{type(error).__name__}: {error}", number=number)
+        return _broke(error)
+
+
+def _broke(error: Exception) -> Broke:
+    message = f"{type(error).__name__}: {error}"
+    if isinstance(error, _RefusedError):
+        return Broke(message=message, number=error.number)
+    return Broke(message=message, traceback=traceback_text(error))
 
 
 async def _awaited(answer: Awaitable[object]) -> object:

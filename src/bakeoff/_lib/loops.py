@@ -16,9 +16,15 @@ def run_sync(work: Coroutine[object, object, T], *, loop_factory: LoopFactory | 
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(work)
 
+    if not _a_loop_runs():
+        return run()  # outside any `except`: an error in *work* must not look like caused by ours
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(run).result()
+
+
+def _a_loop_runs() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return run()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(run).result()
+        return False
+    return True

@@ -27,8 +27,10 @@ class BlockingAgent:
         reply = await self._pool.work(order, kit, hears=hears)
         if isinstance(reply, Left):
             return reply.outcome
-        message = reply.message if isinstance(reply, Broke) else "it graded instead of solving"
-        raise AgentError(f"agent {self._name!r}: {message}")
+        what = f"agent {self._name!r}"
+        if isinstance(reply, Broke):
+            raise AgentError(f"{what}: {reply.message}", traceback=reply.traceback)
+        raise AgentError(f"{what}: it graded instead of solving")
 
     async def close(self) -> None:
         """End every process."""

@@ -59,7 +59,8 @@ def discreet(listener: Listener, redactor: Redactor) -> Listener:
     def tell(event: Event) -> None:
         if isinstance(event, TrialEnded) and event.attempt.fault is not None:
             fault = event.attempt.fault
-            fault = replace(fault, message=redactor.text(fault.message))
+            trace = None if fault.traceback is None else redactor.text(fault.traceback)
+            fault = replace(fault, message=redactor.text(fault.message), traceback=trace)
             event = replace(event, attempt=replace(event.attempt, fault=fault))
         listener(event)
 

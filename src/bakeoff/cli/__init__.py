@@ -77,6 +77,13 @@ def call(argv: Sequence[str]) -> int:
     return _run(argv[0], argv[1:])
 
 
+def _traceback(error: BaseException) -> str:
+    """Return where *error* came from, and what caused it."""
+    from traceback import format_exception
+
+    return "".join(format_exception(error))
+
+
 def _run(name: str, argv: Sequence[str]) -> int:
     from importlib import import_module
 
@@ -87,9 +94,12 @@ def _run(name: str, argv: Sequence[str]) -> int:
     if name == "run" and is_meant(argv):
         name, argv = "batch", from_run(argv)
     command = import_module(f"bakeoff.cli.{name}_command")
+    args = command.parser().parse_args(argv)
     try:
-        code: int = command.main(command.parser().parse_args(argv))
+        code: int = command.main(args)
     except BakeoffError as error:
+        if args.debug:
+            print(for_terminal(_traceback(error)), file=sys.stderr)
         print(f"bakeoff: error: {for_terminal(str(error))}", file=sys.stderr)
         return 1
     except BrokenPipeError:

@@ -137,7 +137,7 @@ def main(args: Namespace) -> int:
     )
     if args.dry_run:
         return batch_running.print_plan(wanted, as_json=args.as_json)
-    return batch_running.run(wanted, again=_again(args), as_json=args.as_json)
+    return batch_running.run(wanted, again=_again(args), as_json=args.as_json, debug=args.debug)
 
 
 def _again(args: Namespace) -> str:

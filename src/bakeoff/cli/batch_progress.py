@@ -10,7 +10,7 @@ from rich.text import Text
 
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.untrusted import one_line
-from bakeoff.cli.story import Line, Weight
+from bakeoff.cli.story import Line, Weight, fault_details
 from bakeoff.cli.waiting import waits_in_words
 from bakeoff.core.events import (
     Event,
@@ -159,7 +159,8 @@ class BatchProgress:
         fault = event.attempt.fault
         if fault is None:
             return Line(told)
-        return Line(f"{told} ({one_line(fault.message, width=200)})", Weight.FAULT)
+        why = one_line(fault.message, width=200)
+        return Line(f"{told} ({why})", Weight.FAULT, fault_details(fault))
 
     @property
     def _finished(self) -> int:

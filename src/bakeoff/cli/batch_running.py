@@ -58,10 +58,10 @@ def _files_of(tree: Tree) -> str:
     return f"{where} at commit {tree.commit[:12]}" if tree.commit else where
 
 
-def run(wanted: Wanted, *, again: str, as_json: bool = False) -> int:
+def run(wanted: Wanted, *, again: str, as_json: bool = False, debug: bool = False) -> int:
     """Run, show how it goes, write the reports; *again* is the command that resumes, but for the id."""
     it = ready(wanted)
-    stop, screen = Stop(), _screen(it)
+    stop, screen = Stop(), _screen(it, debug=debug)
     given_up: list[str] = []
 
     def listen(event: Event) -> None:
@@ -113,15 +113,16 @@ def _options(it: Ready, listener: Listener, stop: Stop) -> api.Options:
     return {**how, **it.options()}
 
 
-def _screen(it: Ready) -> LiveView | PlainLines:
+def _screen(it: Ready, *, debug: bool) -> LiveView | PlainLines:
     plan = it.prepared.plan
     names = names_of(tuple(plan.candidates))
     shown = {c.id: c.model.label or names[c.id] for c in plan.candidates}
     before = api.load_run(it.batch.run).trials() if it.resumes else ()
     story = BatchProgress(f"{it.batch.id}, {it.brief.tasks[0].id}", plan, shown, before)
     if it.settings.show_progress and sys.stderr.isatty():
-        return LiveView(story)
-    return PlainLines(story, every_s=_EVERY_S, quiet=not it.settings.show_progress)
+        return LiveView(story, debug=debug)
+    quiet = not it.settings.show_progress
+    return PlainLines(story, every_s=_EVERY_S, quiet=quiet, debug=debug)
 
 
 def _keep(batch: Batch, candidate: Candidate, tell: Listener) -> None:

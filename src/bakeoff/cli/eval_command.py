@@ -29,4 +29,6 @@ def main(args: Namespace) -> int:
     from bakeoff.cli import running
 
     options = {"output": args.output, "sandbox": args.sandbox}
-    return running.score_again(args.run, args.source, options, as_json=args.as_json)
+    return running.score_again(
+        args.run, args.source, options, as_json=args.as_json, debug=args.debug
+    )

@@ -16,8 +16,9 @@ _STYLES = {Weight.HEADING: "bold", Weight.NOTICE: "yellow", Weight.FAULT: "red"}
 class LiveView:
     """The picture of a story, drawn a few times a second; what must be read scrolls by above it."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: Story, *, debug: bool = False) -> None:
         self._story = story
+        self._debug = debug
         self._console = Console(stderr=True)
         self._live = Live(
             console=self._console, get_renderable=self._draw, refresh_per_second=8, transient=True
@@ -44,6 +45,8 @@ class LiveView:
         line = self._story.take(event)
         if line is not None and line.weight in _STYLES:
             self._console.print(Text(line.text, style=_STYLES[line.weight]))
+            if self._debug and line.details is not None:
+                self._console.print(Text(line.details))
         if isinstance(event, TrialStarted) and event.trial.candidate.agent.name == "human":
             self._live.stop()  # the terminal is theirs now
         if isinstance(event, RunEnded):

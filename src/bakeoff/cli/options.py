@@ -15,13 +15,16 @@ ArgumentGroup = _ArgumentGroup  # argparse has no public name for what `add_argu
 
 def new_parser(name: str, description: str, *, examples: str | None = None) -> ArgumentParser:
     """Return a parser for one command."""
-    return ReadableParser(
+    parser = ReadableParser(
         prog=f"bakeoff {name}",
         description=description,
         epilog=None if examples is None else f"examples:\n{examples}",
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--debug", action="store_true",
+                        help="show the traceback of every error")  # fmt: skip
+    return parser
 
 
 def options_of(parser: ArgumentParser) -> set[str]:

@@ -16,13 +16,16 @@ _IMPORTANT = frozenset({Weight.NOTICE, Weight.FAULT})
 class PlainLines:
     """Writes a line for what happens, and one now and then for how far it is.
 
-    Where it is *quiet*, only what must be read.
+    Where it is *quiet*, only what must be read; with *debug*, tracebacks too.
     """
 
-    def __init__(self, story: Story, *, every_s: float = _EVERY_S, quiet: bool = False) -> None:
+    def __init__(
+        self, story: Story, *, every_s: float = _EVERY_S, quiet: bool = False, debug: bool = False
+    ) -> None:
         self._story = story
         self._every_s = every_s
         self._quiet = quiet
+        self._debug = debug
         self._last = monotonic()
         self._pause_s = every_s
 
@@ -46,6 +49,8 @@ class PlainLines:
         line = self._story.take(event)
         if line is not None and (not self._quiet or line.weight in _IMPORTANT):
             self.say(line.text)
+            if self._debug and line.details is not None:
+                self.say(line.details)
         if line is not None and line.weight is not Weight.FAULT:
             self._last = monotonic()  # it says how far it is, or is about something else
         elif not self._quiet and monotonic() - self._last >= self._pause_s:

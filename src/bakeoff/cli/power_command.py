@@ -17,7 +17,7 @@ _EXAMPLES = """\
   bakeoff power 0.1 --run latest --pair ollama/qwen3:8b,openai/gpt-4.1-mini --tasks 200
   bakeoff power 0.05 --score 0.9 --candidates 4"""
 
-_ASIDE = {"difference", "pair", "as_json"}
+_ASIDE = {"difference", "pair", "as_json", "debug"}
 
 
 def parser() -> ArgumentParser:

@@ -15,7 +15,7 @@ from rich.text import Text
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.untrusted import one_line
 from bakeoff.cli.fault_lines import FaultLines
-from bakeoff.cli.story import Line, Weight
+from bakeoff.cli.story import Line, Weight, fault_details
 from bakeoff.cli.waiting import waits_in_words
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
 from bakeoff.core.events import (
@@ -173,7 +173,7 @@ class Progress:
             return None
         self.faults += 1
         line = self.fault_lines.take(event.trial, attempt.fault)
-        return None if line is None else Line(line, Weight.FAULT)
+        return None if line is None else Line(line, Weight.FAULT, fault_details(attempt.fault))
 
     @property
     def elapsed_s(self) -> float:

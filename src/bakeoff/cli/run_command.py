@@ -125,14 +125,14 @@ def main(args: Namespace) -> int:
     from bakeoff.cli import running
 
     _refuse_mistakes(args)
-    aside = {"source", "dry_run", "as_json", "agent_config"}
+    aside = {"source", "dry_run", "as_json", "agent_config", "debug"}
     options = {k: v for k, v in vars(args).items() if k not in aside}
     options["overrides"] = dict(args.overrides)
     if args.agent_config is not None:
         options["overrides"]["benchmark.agent_config"] = str(args.agent_config.resolve())
     if args.dry_run:
         return running.print_plan(args.source, options, as_json=args.as_json)
-    return running.run(args.source, options, as_json=args.as_json)
+    return running.run(args.source, options, as_json=args.as_json, debug=args.debug)
 
 
 def _refuse_mistakes(args: Namespace) -> None:

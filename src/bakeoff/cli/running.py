@@ -102,9 +102,11 @@ def _in_words(may: Forecast) -> str:
     return f"{cost}: about {may.input_tokens:,} tokens in, {longest} out, without retries{why}"
 
 
-def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> int:
+def run(
+    source: Path | None, options: Mapping[str, object], *, as_json: bool, debug: bool = False
+) -> int:
     """Run, show how it goes, print what came of it; return the exit code."""
-    view = _view()
+    view = _view(Progress(), debug=debug)
     stop, seen = Stop(), _Seen()
 
     def listen(event: Event) -> None:
@@ -137,10 +139,15 @@ def run(source: Path | None, options: Mapping[str, object], *, as_json: bool) ->
 
 
 def score_again(
-    run: str, source: Path | None, options: Mapping[str, object], *, as_json: bool
+    run: str,
+    source: Path | None,
+    options: Mapping[str, object],
+    *,
+    as_json: bool,
+    debug: bool = False,
 ) -> int:
     """Score the stored answers of a run again; return the exit code."""
-    view = _view(Progress(rescoring=True))
+    view = _view(Progress(rescoring=True), debug=debug)
     stop = Stop()
 
     async def work() -> api.Run:
@@ -156,9 +163,10 @@ def score_again(
     return _print_result(finished, as_json=as_json)
 
 
-def _view(progress: Progress | None = None) -> LiveView | PlainLines:
-    progress = progress or Progress()
-    return LiveView(progress) if sys.stderr.isatty() else PlainLines(progress)
+def _view(progress: Progress, *, debug: bool) -> LiveView | PlainLines:
+    if sys.stderr.isatty():
+        return LiveView(progress, debug=debug)
+    return PlainLines(progress, debug=debug)
 
 
 def _print_result(

@@ -11,7 +11,7 @@ from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.api import Run
 from bakeoff.cli.tables import console
 from bakeoff.core.errors import UsageError
-from bakeoff.core.record import TrialFilter, TrialRecord
+from bakeoff.core.record import Fault, TrialFilter, TrialRecord
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
@@ -99,9 +99,7 @@ def _print_attempt(out: Console, record: TrialRecord) -> None:
         if attempt.outcome.stop_reason:
             out.print(Text(f"stopped: {one_line(attempt.outcome.stop_reason)}", style="dim"))
     if attempt.fault is not None:
-        out.print(
-            Text(f"fault ({attempt.fault.boundary}): {for_terminal(attempt.fault.message)}", "red")
-        )
+        _print_fault(out, attempt.fault)
     for score in attempt.scores:
         why = f": {one_line(score.explanation, width=300)}" if score.explanation else ""
         out.print(Text(f"score {score.scorer} {score.value:.3f} (weight {score.weight:g}){why}"))
@@ -114,6 +112,12 @@ def _print_attempt(out: Console, record: TrialRecord) -> None:
             out.print(Text(f"{f'{who}: ' if who else ''}flags: {flags}", style="dim"))
     usage = attempt.spent.usage
     out.print(Text(f"tokens in/out {usage.input_tokens}/{usage.output_tokens}", style="dim"))
+
+
+def _print_fault(out: Console, fault: Fault) -> None:
+    out.print(Text(f"fault ({fault.boundary}): {for_terminal(fault.message)}", "red"))
+    if fault.traceback is not None:
+        out.print(Text(for_terminal(fault.traceback), style="dim"))
 
 
 def _print_change(out: Console, change: Change) -> None:

@@ -6,7 +6,9 @@ from typing import Protocol
 
 from rich.console import ConsoleDimensions, RenderableType
 
+from bakeoff._lib.untrusted import for_terminal
 from bakeoff.core.events import Event
+from bakeoff.core.record import Fault
 
 
 class Weight(Enum):
@@ -20,10 +22,16 @@ class Weight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, harmless to a terminal."""
+    """One line, harmless to a terminal; `details` are shown with --debug only."""
 
     text: str
     weight: Weight = Weight.NEWS
+    details: str | None = None
+
+
+def fault_details(fault: Fault) -> str | None:
+    """Return what --debug shows of *fault*: the traceback of somebody's own code."""
+    return None if fault.traceback is None else for_terminal(fault.traceback)
 
 
 class Story(Protocol):

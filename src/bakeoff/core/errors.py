@@ -18,6 +18,8 @@ Adapters raise plain Python errors or one of the four; `boundary` names the rest
 
 from typing import ClassVar
 
+from bakeoff._lib.tracebacks import traceback_text
+
 
 class BakeoffError(Exception):
     """Base of every error this package raises on purpose."""
@@ -44,26 +46,42 @@ class BudgetReached(NotRun):
 
 
 class TrialError(BakeoffError):
-    """A trial broke. Subclasses name the boundary it broke at."""
+    """A trial broke. Subclasses name the boundary it broke at.
+
+    `traceback` is where a plain Python error, which nobody raised on purpose, came from.
+    """
 
     boundary: ClassVar[str] = "engine"
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    def __init__(
+        self, message: str, *, transient: bool = False, traceback: str | None = None
+    ) -> None:
         super().__init__(message)
         self.transient = transient
+        self.traceback = traceback
 
 
 class ProviderError(TrialError):
     """A model endpoint did not answer as it should.
 
     `billable` is whether it may charge for that: not where it refused, or was never reached.
+    `status` is the HTTP status it answered with; None where it gave no HTTP answer.
     """
 
     boundary = "provider"
 
-    def __init__(self, message: str, *, transient: bool = False, billable: bool = True) -> None:
-        super().__init__(message, transient=transient)
+    def __init__(
+        self,
+        message: str,
+        *,
+        transient: bool = False,
+        billable: bool = True,
+        status: int | None = None,
+        traceback: str | None = None,
+    ) -> None:
+        super().__init__(message, transient=transient, traceback=traceback)
         self.billable = billable
+        self.status = status
 
 
 class AgentError(TrialError):
@@ -108,4 +126,5 @@ class boundary:  # noqa: N801 -- reads as a word at its place: `with boundary(..
             return  # none, not ours to name, or it already carries its meaning
         if isinstance(error, BakeoffError):
             raise self._kind(f"{self._what}: {error}") from error  # one trial's trouble only
-        raise self._kind(f"{self._what}: {type(error).__name__}: {error}") from error
+        message = f"{self._what}: {type(error).__name__}: {error}"
+        raise self._kind(message, traceback=traceback_text(error)) from error

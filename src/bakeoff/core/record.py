@@ -45,21 +45,40 @@ class Score:
 
 @noun
 class Fault:
-    """An error as data. Never a score of zero."""
+    """An error as data. Never a score of zero.
+
+    `traceback` says where in a person's own code a plain Python error came from.
+    """
 
     boundary: str
     message: str
     transient: bool = False
+    traceback: str | None = None
 
     @classmethod
     def of(cls, error: TrialError) -> "Fault":
         """Return *error* as data."""
-        return cls(boundary=error.boundary, message=str(error), transient=error.transient)
+        return cls(
+            boundary=error.boundary,
+            message=str(error),
+            transient=error.transient,
+            traceback=_traceback_of(error),
+        )
 
     @property
     def is_model_error(self) -> bool:
         """Whether the endpoint itself said no for good; anything else is infrastructure."""
         return self.boundary == "provider" and not self.transient
+
+
+def _traceback_of(error: TrialError) -> str | None:
+    """Return the traceback of *error*, or of what caused it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TrialError) and cause.traceback is not None:
+            return cause.traceback
+        cause = cause.__cause__
+    return None
 
 
 @noun

@@ -44,8 +44,10 @@ class ScorerInProcess:
         reply = await self._pool.work(self._order(task, outcome, kit), kit, hears=printed.append)
         if isinstance(reply, Graded):
             return _with_output(reply.score, "".join(printed)) if printed else reply.score
-        message = reply.message if isinstance(reply, Broke) else "it solved instead of grading"
-        raise ScorerError(f"scorer {self._spec.name!r}: {message}")
+        what = f"scorer {self._spec.name!r}"
+        if isinstance(reply, Broke):
+            raise ScorerError(f"{what}: {reply.message}", traceback=reply.traceback)
+        raise ScorerError(f"{what}: it solved instead of grading")
 
     def _order(self, task: Task, outcome: Outcome, kit: Context) -> Grade:
         name, settings = self._spec.name, dict(self._spec.settings)

@@ -126,6 +126,7 @@ class Broke(msgspec.Struct, tag=True):
 
     message: str
     number: int | None = None
+    traceback: str | None = None
 
 
 ToWorker = Begin | Solve | Grade | Answer | Refusal
