@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from bakeoff._lib.redact import MASK, Redactor
-from bakeoff.api.model_names import how_understood, learn_literals, resolve, with_secrets
+from bakeoff.api.known_secrets import learn_literals
+from bakeoff.api.model_names import how_understood, resolve, with_secrets
 from bakeoff.core.candidate import ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 

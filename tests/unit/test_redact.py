@@ -1,8 +1,11 @@
 """Secrets, taken out by value."""
 
+import base64
 import json
+from urllib.parse import quote, quote_plus
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,3 +73,45 @@ def test_a_secret_with_quotes_and_backslashes_does_not_slip_through_json() -> No
     secret = 'pa"ss\\wörd\n1'
     data = json.dumps({"key": secret}).encode()
     assert json.loads(Redactor([secret]).data(data)) == {"key": MASK}
+
+
+@settings(deadline=None)
+@given(secrets, st.binary(max_size=4), st.binary(max_size=4))
+def test_no_secret_is_left_in_base64_wherever_it_begins(
+    secret: str, before: bytes, after: bytes
+) -> None:
+    redactor = Redactor([secret])
+    whole = before + secret.encode() + after
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        text = encode(whole).decode()
+        cleaned = redactor.text(text)
+        assert MASK in cleaned
+        longest = max(cleaned.split(MASK), key=len)
+        assert len(longest) <= len(before) * 8 // 6 + len(after) * 8 // 6 + 6
+
+
+@settings(deadline=None)
+@given(secrets)
+def test_no_secret_is_left_in_hex_or_in_a_url(secret: str) -> None:
+    redactor, data = Redactor([secret]), secret.encode()
+    for encoded in (
+        data.hex(),
+        data.hex().upper(),
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        secret.replace("/", "\\/"),
+    ):
+        assert redactor.text(f"<{encoded}>") == f"<{MASK}>"
+    assert Redactor(["a/b=cdef"]).text("a%2fb%3dcdef") == MASK
+
+
+def test_the_start_of_an_encoded_secret_is_redacted_where_a_message_was_cut() -> None:
+    redactor = Redactor(["sk-live-0123456789abcdef"])
+    text = base64.b64encode(b"key: sk-live-0123456789abcdef").decode()
+    assert redactor.text(f"it said {text[:26]}") == f"it said {text[:7]}{MASK}"
+
+
+@pytest.mark.parametrize("text", ["the answer is 42", "0123456789abcdef", "c2stbGl2ZQ=="])
+def test_text_that_only_looks_encoded_is_left_alone(text: str) -> None:
+    assert Redactor(["sk-live-0123456789abcdef"]).text(text) is text

@@ -10,13 +10,23 @@ from pathlib import Path
 from bakeoff._lib.clock import now
 from bakeoff._lib.collector import rare_collections
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.secret_values import url_secrets
 from bakeoff.api.endpoint_watch import EndpointWatch
+from bakeoff.api.known_secrets import learn_plan
 from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.runs import Run, summarized
 from bakeoff.api.site import open_premises
 from bakeoff.api.sources import Prepared
 from bakeoff.api.spending import check_cap, forecast_of, prices_of
-from bakeoff.api.start import DEFAULT_PARALLEL, VERSION, Start, discreet, environ_of, filed
+from bakeoff.api.start import (
+    DEFAULT_PARALLEL,
+    VERSION,
+    Start,
+    discreet,
+    discreet_errors,
+    environ_of,
+    filed,
+)
 from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import UsageError
@@ -56,10 +66,16 @@ async def execute(prepared: Prepared, start: Start) -> Run:
         check_run_name(start.name)
     whole = _whole(prepared, start)
     redactor = Redactor()
-    with closing(open_tapes(start.tapes, redactor, start.stop)) as tapes:
+    environ = environ_of(start)
+    learn_plan(whole, environ, redactor)
+    for name in prepared.brief.endpoints:
+        redactor.add(url_secrets(name))
+    start = replace(start, listener=discreet(start.listener, redactor))
+    tapes_open = closing(open_tapes(start.tapes, redactor, start.stop))
+    with discreet_errors(redactor), tapes_open as tapes:
         parts = Parts(
             redactor=redactor,
-            environ=environ_of(start),
+            environ=environ,
             own=prepared.own,
             folders=prepared.folders,
             tapes=tapes,
@@ -156,7 +172,7 @@ async def _execute(
                         brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s
                     ),
                     stop=start.stop,
-                    tell=filed(discreet(start.listener, redactor), folder, redactor),
+                    tell=filed(start.listener, folder, redactor),
                     budget=budget,
                     until=_until(prepared, folder),
                 )

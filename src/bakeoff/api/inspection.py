@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bakeoff import registry
 from bakeoff._lib.loops import run_sync
+from bakeoff._lib.secret_values import public_url
 from bakeoff.api.model_names import resolve, where_asked
 from bakeoff.api.runs import Run
 from bakeoff.config.models_file import read_models_file
@@ -144,6 +145,7 @@ def _embedded() -> ModelLine:
 
 def _found(model: Found, local: Mapping[str, str]) -> ModelLine:
     name = model.name
+    where = public_url(model.base_url) if model.base_url else None
     if provider := local.get(model.base_url or ""):
         name = f"{provider}/{name.partition('/')[2]}"
     return ModelLine(
@@ -152,8 +154,8 @@ def _found(model: Found, local: Mapping[str, str]) -> ModelLine:
         quantization=model.quantization,
         context_length=model.context_length,
         digest=model.digest,
-        note=model.note or model.base_url or "",
-        where=model.base_url,
+        note=model.note or where or "",
+        where=where,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from bakeoff._lib.secret_values import public_url
 from bakeoff.api.origins import about
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import BakeoffError, ProviderError, UsageError
@@ -48,14 +49,14 @@ async def _check_role(role: str, spec: ModelSpec, url: str) -> None:
     except ProviderError as error:
         if error.transient and not isinstance(error.__cause__, TimeoutError):
             raise UsageError(
-                f"key 'roles.{role}': nothing answers at {url}, where the Ollama with "
+                f"key 'roles.{role}': nothing answers at {public_url(url)}, where the Ollama with "
                 f"{spec.name!r} should be; start it with `ollama serve`, set OLLAMA_HOST, or write "
                 "the model as provider/name"
             ) from error
         return  # slow, or a server that does not list its models: its first answer will tell
     if not {spec.name, f"{spec.name}:latest"} & set(names):
         raise UsageError(
-            f"key 'roles.{role}': the Ollama at {url} has no model {spec.name!r}; it has: "
+            f"key 'roles.{role}': the Ollama at {public_url(url)} has no model {spec.name!r}; it has: "
             f"{', '.join(names) or 'none'}; get it with `ollama pull {spec.name}`, or write the "
             "model as provider/name"
         )

@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from bakeoff import registry
-from bakeoff._lib.redact import MASK, Redactor
+from bakeoff._lib.redact import Redactor
+from bakeoff._lib.secret_values import public_url
 from bakeoff._lib.suggest import did_you_mean, near
+from bakeoff.api.known_secrets import VARIABLE, learn_model, refuse_redacted_model
 from bakeoff.api.origins import about
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
@@ -28,9 +29,7 @@ _FAMILIES = {
     "anthropic": re.compile(r"claude-"),
     "google": re.compile(r"gemini-"),
 }
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _MISSPELT = 0.75  # how near a name must be to another to be a slip of the finger
-_SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret", re.IGNORECASE)
 
 
 def resolve(
@@ -175,8 +174,8 @@ def _located(spec: ModelSpec, environ: Mapping[str, str]) -> ModelSpec:
     for variable in provider.url_variables:
         if url := environ.get(variable, "").strip():
             url = _azure(url, spec.name, environ) if spec.provider == "azure" else url
-            # a URL with a password in it is named, not kept
-            kept = f"${{{variable}}}" if "@" in urlsplit(url).netloc else url
+            # a URL with a secret in it is named, not kept
+            kept = url if public_url(url) == url else f"${{{variable}}}"
             return replace(spec, base_url=kept, base_url_from=variable)
     if host := provider.host_variable:
         said_by = host if environ.get(host) else "default"
@@ -203,7 +202,7 @@ def where_asked(spec: ModelSpec) -> str | None:
     if spec.base_url_from not in variables:
         return None
     named = spec.base_url_from == (spec.base_url or "").strip("${}")
-    shown = "a URL with a password" if named else (spec.base_url or "").partition("?")[0]
+    shown = "a URL with a secret" if named else public_url(spec.base_url or "").partition("?")[0]
     return f"model {spec.full_name!r} is asked at {shown} ({spec.base_url_from})"
 
 
@@ -221,12 +220,8 @@ def _with_defaults(spec: ModelSpec) -> ModelSpec:
 
 def with_secrets(spec: ModelSpec, environ: Mapping[str, str], redactor: Redactor) -> ModelSpec:
     """Return *spec* with every `${NAME}` read; the redactor learns each secret first."""
-    if spec.api_key and MASK in spec.api_key:
-        raise UsageError(
-            f"model {spec.full_name!r}: its key was written out in the config and so was not kept; "
-            "give the config again, or name an environment variable in it"
-        )
-    learn(spec, environ, redactor)
+    refuse_redacted_model(spec)
+    learn_model(spec, environ, redactor)
     return replace(
         spec,
         base_url=_read(spec.base_url, spec, environ) if spec.base_url else None,
@@ -251,20 +246,4 @@ def _read(text: str, spec: ModelSpec, environ: Mapping[str, str]) -> str:
             f"or {where} {name}=... into a file .env here, or into one named with --env-file"
         )
 
-    return _VARIABLE.sub(value, text)
-
-
-def learn(spec: ModelSpec, environ: Mapping[str, str], redactor: Redactor) -> None:
-    """Let the redactor know the secrets of *spec*, as far as they are there to be read."""
-    learn_literals(spec, redactor)
-    for text in (spec.api_key or "", *spec.headers.values()):
-        redactor.add(environ[m[1]] for m in _VARIABLE.finditer(text) if m[1] in environ)
-
-
-def learn_literals(spec: ModelSpec, redactor: Redactor) -> None:
-    """Let the redactor know secrets that were written out instead of named."""
-    values = [spec.api_key or ""]
-    values += [v for name, v in spec.headers.items() if _SECRET_HEADERS.search(name)]
-    words = [word for value in values for word in value.split()]
-    words.append(urlsplit(spec.base_url or "").password or "")
-    redactor.add(word for word in words if not _VARIABLE.search(word) and word != "Bearer")
+    return VARIABLE.sub(value, text)

@@ -10,7 +10,7 @@ import msgspec
 
 from bakeoff._lib.clock import now
 from bakeoff._lib.redact import Redactor
-from bakeoff.api.model_names import learn
+from bakeoff.api.known_secrets import learn_plan
 from bakeoff.api.runs import DEFAULT_OUTPUT, Run, load_run
 from bakeoff.config.env_file import environment
 from bakeoff.core.errors import UsageError
@@ -89,10 +89,9 @@ def _found_again(folder: Path) -> tuple[str, str, str | None]:
 
 
 def _redactor(plan: Plan) -> Redactor:
-    """Return one that knows the secrets of all models of *plan* that can be read here."""
-    redactor, environ = Redactor(), _environ()
-    for spec in (*(c.model for c in plan.candidates), *plan.conditions.roles.values()):
-        learn(spec, environ, redactor)
+    """Return one that knows the secrets of *plan* that can be read here."""
+    redactor = Redactor()
+    learn_plan(plan, _environ(), redactor)
     return redactor
 
 

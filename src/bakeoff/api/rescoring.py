@@ -1,8 +1,11 @@
 """The answers of a run are scored again."""
 
+from dataclasses import replace
+
 from bakeoff._lib.collector import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.endpoint_watch import EndpointWatch
+from bakeoff.api.known_secrets import learn_plan
 from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.runs import Run, folders_of, refuse_a_plan_with_holes, summarized
 from bakeoff.api.site import open_premises
@@ -35,11 +38,15 @@ async def score_again(
     refuse_a_plan_with_holes(Run(folder, ledger=ledger))
     before = ledger.planned()
     plan = rescored(before, anew.tasks if anew else ())
-    redactor = Redactor()
+    redactor, environ = Redactor(), environ_of(start)
+    learn_plan(
+        plan, environ, redactor
+    )  # the stored answers were redacted; what is judged may repeat
+    start = replace(start, listener=discreet(start.listener, redactor))
     manifest = read_manifest(folder)
     parts = Parts(
         redactor=redactor,
-        environ=environ_of(start),
+        environ=environ,
         folders=folders_of(manifest),
         prices=prices_from(anew.prices if anew else None, manifest.prices),
         gates=Gates({**manifest.endpoints, **(anew.endpoints if anew else {})}),
@@ -67,7 +74,7 @@ async def score_again(
                         rigs=rigs,
                         executor=LocalExecutor(DEFAULT_PARALLEL),
                         stop=start.stop,
-                        tell=filed(discreet(start.listener, redactor), folder, redactor),
+                        tell=filed(start.listener, folder, redactor),
                     )
         finally:
             await store.close()

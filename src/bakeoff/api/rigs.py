@@ -18,8 +18,9 @@ from bakeoff.agents.dialogue import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent, blocks
 from bakeoff.api.agent_specs import check_tasks
+from bakeoff.api.known_secrets import learn_agent, learn_literals, refuse_redacted_agent
 from bakeoff.api.local_models import check_roles, served, warm_up
-from bakeoff.api.model_names import OWN, learn_literals, with_secrets
+from bakeoff.api.model_names import OWN, with_secrets
 from bakeoff.api.origins import about, about_scorer, about_task
 from bakeoff.api.site import Premises
 from bakeoff.config.own_function import check_call
@@ -127,6 +128,8 @@ class Parts:
         One that blocks has processes of its own. An object has not: it lives where it was made.
         """
         with about(spec):
+            refuse_redacted_agent(spec)
+            learn_agent(spec, self.redactor)
             return self._agent(spec)
 
     def _agent(self, spec: AgentSpec) -> Agent:

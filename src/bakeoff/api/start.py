@@ -1,7 +1,8 @@
 """How and where a run is started: its place, who listens, what its models may read."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -9,13 +10,16 @@ from pathlib import Path
 from bakeoff._lib.redact import Redactor
 from bakeoff.api.runs import DEFAULT_OUTPUT
 from bakeoff.config.env_file import environment
+from bakeoff.core.errors import UsageError
 from bakeoff.core.events import (
     Event,
     Listener,
     Notice,
     TrialEnded,
+    TrialOutput,
     ignore,
 )
+from bakeoff.core.record import Attempt
 from bakeoff.core.stop import Stop
 from bakeoff.core.values import Json
 from bakeoff.models.tapes import Folders
@@ -54,17 +58,44 @@ def environ_of(start: Start) -> Mapping[str, str]:
 
 
 def discreet(listener: Listener, redactor: Redactor) -> Listener:
-    """Return a listener that is told what went wrong without the secrets in it."""
+    """Return a listener that is told what went wrong, and what to note, without the secrets in it."""
 
     def tell(event: Event) -> None:
-        if isinstance(event, TrialEnded) and event.attempt.fault is not None:
-            fault = event.attempt.fault
-            trace = None if fault.traceback is None else redactor.text(fault.traceback)
-            fault = replace(fault, message=redactor.text(fault.message), traceback=trace)
-            event = replace(event, attempt=replace(event.attempt, fault=fault))
+        if isinstance(event, Notice | TrialOutput):
+            event = replace(event, text=redactor.text(event.text))
+        elif isinstance(event, TrialEnded):
+            attempt = _discreet_attempt(event.attempt, redactor)
+            event = event if attempt is event.attempt else replace(event, attempt=attempt)
         listener(event)
 
     return tell
+
+
+def _discreet_attempt(attempt: Attempt, redactor: Redactor) -> Attempt:
+    """Return *attempt* as it may be printed: its fault and its verdicts without secrets."""
+    if attempt.fault is not None:
+        fault, trace = attempt.fault, attempt.fault.traceback
+        trace = None if trace is None else redactor.text(trace)
+        fault = replace(fault, message=redactor.text(fault.message), traceback=trace)
+        attempt = replace(attempt, fault=fault)
+    words = [score.explanation for score in attempt.scores]
+    clean = [redactor.text(text) if text else text for text in words]
+    if words == clean:
+        return attempt
+    told = zip(attempt.scores, clean, strict=True)
+    return replace(attempt, scores=tuple(replace(s, explanation=text) for s, text in told))
+
+
+@contextmanager
+def discreet_errors(redactor: Redactor) -> Iterator[None]:
+    """Let a mistake of the user's be told without the secrets in it, such as those of a URL."""
+    try:
+        yield
+    except UsageError as error:
+        clean = redactor.text(str(error))
+        if clean == str(error):
+            raise
+        raise UsageError(clean) from None  # the cause would tell what was taken out
 
 
 def filed(listener: Listener, folder: Path, redactor: Redactor) -> Listener:

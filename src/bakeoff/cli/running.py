@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from bakeoff import api
+from bakeoff._lib.secret_values import public_word
 from bakeoff._lib.untrusted import for_terminal
 from bakeoff.api.checks import check_scorers
 from bakeoff.api.executing import ends_when
@@ -226,7 +227,7 @@ def _print_given_up(reasons: Sequence[str], run_id: str) -> None:
 
 def _resume_command(run_id: str) -> str:
     words = _without("--resume", sys.argv[1:])
-    return for_terminal(shlex.join(["bakeoff", *words, "--resume", run_id]))
+    return for_terminal(shlex.join(["bakeoff", *map(public_word, words), "--resume", run_id]))
 
 
 def _budget_hint(run: api.Run) -> str:
@@ -240,7 +241,7 @@ def _budget_hint(run: api.Run) -> str:
     if cap.tokens is not None:
         told.append(f"{billed.most_tokens:,} of {cap.tokens:,} tokens")
         words = [*_without("--max-tokens", words), "--max-tokens", str(2 * cap.tokens)]
-    command = shlex.join(["bakeoff", *words, "--resume", run.id])
+    command = shlex.join(["bakeoff", *map(public_word, words), "--resume", run.id])
     return (
         f"stopped at the budget ({', '.join(told)}), the next request might have passed it; "
         f"with twice as much, go on with: {command}"

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Self
 
 from bakeoff._lib.digest import digest
+from bakeoff._lib.secret_values import public_environment, public_settings, public_url
 from bakeoff.core.values import Json
 
 TRANSPORT_SETTINGS = frozenset(
@@ -66,13 +67,15 @@ class ModelSpec:
         return f"{self.provider}/{self.name}" if self.name else self.provider
 
     def identity(self) -> dict[str, Json]:
-        """Return what decides the answers; keys, headers and retries do not."""
+        """Return what decides the answers; keys, wherever they stand, headers and retries do not."""
         return {
             "provider": self.provider,
             "name": self.name,
-            "base_url": self.base_url,
-            "parameters": dict(self.parameters),
-            "settings": {k: v for k, v in self.settings.items() if k not in TRANSPORT_SETTINGS},
+            "base_url": public_url(self.base_url) if self.base_url else self.base_url,
+            "parameters": public_settings(self.parameters),
+            "settings": public_settings(
+                {k: v for k, v in self.settings.items() if k not in TRANSPORT_SETTINGS}
+            ),
         }
 
 
@@ -94,13 +97,18 @@ class AgentSpec:
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def identity(self) -> dict[str, Json]:
-        """Return what decides how the agent works."""
+        """Return what decides how the agent works; a key among its variables does not."""
         own: dict[str, Json] = {}
         if self.environment:
-            own["environment"] = dict(self.environment)
+            own["environment"] = public_environment(self.environment)
         if self.time_s is not None:
             own["time_s"] = float(self.time_s)
-        return {"name": self.name, "version": self.version, "settings": dict(self.settings), **own}
+        return {
+            "name": self.name,
+            "version": self.version,
+            "settings": public_settings(self.settings),
+            **own,
+        }
 
 
 NO_MODEL = ModelSpec(provider="scripted", name="nobody")

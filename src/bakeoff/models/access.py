@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from bakeoff._lib.secret_values import public_url
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.models.providers import PROVIDERS, Provider
@@ -20,7 +21,7 @@ def base_url_of(spec: ModelSpec, *, example: str = "http://host:port/v1") -> str
         )
     if not re.match(r"\s*https?://[^/?#]", spec.base_url, re.IGNORECASE):
         raise UsageError(
-            f"model {spec.full_name!r}: {spec.base_url!r}{_named_by(spec)} is no base URL: "
+            f"model {spec.full_name!r}: {public_url(spec.base_url)!r}{_named_by(spec)} is no base URL: "
             f"write it as {example} or https://..."
         )
     return spec.base_url.strip()

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bakeoff._lib.redact import Redactor
+from bakeoff._lib.secret_values import public_url, url_secrets
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.values import Json
+from bakeoff.models.access import split_query
 from bakeoff.models.look import SHORT_S, look, open_session
 from bakeoff.models.ollama_address import address
 
@@ -132,18 +135,22 @@ async def ollama_models(host: str) -> Discovery:
     try:
         url = address(host)
     except UsageError as error:
-        return _trouble(f"Ollama at {host!r}", str(error), "correct OLLAMA_HOST")
+        return _trouble(f"Ollama at {public_url(host)!r}", str(error), "correct OLLAMA_HOST")
     try:
         async with open_session() as session:
             tags = (await look(session, f"{url}/api/tags", _Tags)).models or []
             found = await _with_details(session, url, [_of_tag(tag, url) for tag in tags])
     except ProviderError as error:
         return _trouble(
-            f"Ollama at {url}", str(error), "start it with `ollama serve`, or set OLLAMA_HOST"
+            f"Ollama at {public_url(url)}",
+            str(error),
+            "start it with `ollama serve`, or set OLLAMA_HOST",
         )
     if not found:
         return _trouble(
-            f"Ollama at {url}", "it has no models", "get one, for example: ollama pull llama3.2:1b"
+            f"Ollama at {public_url(url)}",
+            "it has no models",
+            "get one, for example: ollama pull llama3.2:1b",
         )
     return Discovery(found=found)
 
@@ -211,14 +218,16 @@ class _Listing(msgspec.Struct):
 async def served_models(base_url: str, *, api_key: str | None = None) -> Discovery:
     """Return every model that a server with OpenAI's API lists."""
     url = base_url.strip().rstrip("/")
+    root, query = split_query(url)
     headers = {"Authorization": f"Bearer {api_key.strip()}"} if api_key else {}
     try:
         async with open_session(headers) as session:
-            served = (await look(session, f"{url}/models", _Listing)).data or []
+            served = (await look(session, f"{root}/models{query}", _Listing)).data or []
     except ProviderError as error:
         key = "401" in str(error) or "403" in str(error)
         todo = "give its key" if key else "is it running, and is the base URL right (.../v1)?"
-        return _trouble(url, str(error), todo)
+        why = Redactor([api_key or "", *url_secrets(url)]).text(str(error))
+        return _trouble(public_url(url), why, todo)
     return Discovery(
         found=tuple(
             Found(

@@ -14,6 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from bakeoff._lib.secret_values import public_url
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.faults import error_in, is_spent, pause_s
@@ -177,13 +178,13 @@ class _faults:  # noqa: N801 -- reads as a word at its place: `with _faults(url)
 
 
 def _named(error: Exception, url: str) -> ProviderError:
-    said = one_line(_text(error), width=300)
+    said = one_line(_text(error).replace(url, public_url(url)), width=300)
     match error:
         case ssl.CertificateError():  # before ValueError, which it is too
-            message = f"the certificate of {url!r} is not to be trusted: {said}"
+            message = f"the certificate of {public_url(url)!r} is not to be trusted: {said}"
             return ProviderError(message, billable=False)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            message = f"{url!r} is not a URL that can be asked: {said}"
+            message = f"{public_url(url)!r} is not a URL that can be asked: {said}"
             return ProviderError(message, billable=False)
         case aiohttp.ClientConnectorError() | aiohttp.ServerTimeoutError():
             return _not_connected(error, url)

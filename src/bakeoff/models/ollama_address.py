@@ -3,6 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
+from bakeoff._lib.secret_values import public_url
 from bakeoff.core.errors import UsageError
 
 DEFAULT_URL = "http://127.0.0.1:11434"
@@ -21,7 +22,9 @@ def address(text: str) -> str:
     except ValueError:
         host, port = None, None
     if parts.scheme not in {"http", "https"} or not host:
-        raise UsageError(f"{text!r} is no address of an Ollama: write it as {DEFAULT_URL}")
+        raise UsageError(
+            f"{public_url(text)!r} is no address of an Ollama: write it as {DEFAULT_URL}"
+        )
     if host in {"0.0.0.0", "::"}:  # noqa: S104 -- where a server listens is not where it is asked
         host = "127.0.0.1"
     if port is None and "://" not in given:
