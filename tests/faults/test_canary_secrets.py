@@ -138,7 +138,7 @@ class Parrot:
         if asked.body.get("stream"):
             return self._streamed(asked.prompt, text)
         if asked.prompt in {"refuse it", "break it"}:
-            return Reply(status=401 if asked.prompt == "refuse it" else 503, body=text.encode())
+            return Reply(status=401 if asked.prompt == "refuse it" else 500, body=text.encode())
         if asked.prompt == "cut it":
             return Reply(body=b"<html>" + text.encode())
         return chat(text, repeated=text, **{text: 1})
@@ -155,7 +155,7 @@ class Parrot:
 
     def _streamed(self, prompt: str, text: str) -> Reply:
         if prompt in {"refuse it", "break it"}:
-            return sse({"error": {"message": text, "code": 401 if "refuse" in prompt else 503}})
+            return sse({"error": {"message": text, "code": 401 if "refuse" in prompt else 500}})
         if prompt == "cut it":
             cut = sse(delta(text[: len(text) // 2]))
             cut.then_close = True

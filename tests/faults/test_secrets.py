@@ -72,7 +72,7 @@ def blabbing(asked: Asked) -> Reply:
         return chat(f"it: {said} {' '.join(asked.headers.values())}", headers=asked.headers)
     if asked.prompt == "garble it":
         return Reply(body=b"<html>" + " ".join(asked.headers.values()).encode())
-    status = 401 if asked.prompt == "refuse it" else 503
+    status = 401 if asked.prompt == "refuse it" else 500
     return Reply(status=status, body=" ".join(asked.headers.values()).encode())
 
 
