@@ -316,7 +316,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "root": "where the files lie in the box",
         "workdir": "where in them the agent starts",
         "environment": "variables; nothing of the host's is there",
-        "network": "whether the box has one",
+        "network": 'what the box may reach: nothing, everything public, or the hosts of a list, such as `["pypi.org"]`',
         "memory_mb": "memory, in megabytes",
         "processes": "processes at once",
         "disk_mb": "what may be written, in megabytes",

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -201,27 +200,6 @@ def test_the_environment_of_a_command_is_not_in_anybody_s_arguments(folder: Path
     seen = asyncio.run(work())
     assert any(b"bwrap" in argv for argv in seen)
     assert not [argv for argv in seen if b"t0ken-" in argv]
-
-
-def test_a_box_that_may_use_the_network_reaches_the_gateway_directly(folder: Path) -> None:
-    connect = "import socket; socket.create_connection(('127.0.0.1', {}), 5); print('there')"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        url = f"http://127.0.0.1:{port}"
-        gateway = GatewayAddress(socket="/nonexistent.sock", url=url)
-
-        async def work() -> tuple[str | None, Ran]:
-            sandbox = Bubblewrap()
-            spec = BoxSpec(label="t", folder=folder, network=True, gateway=gateway)
-            box = await sandbox.open(spec)
-            result = await box.run(Command(argv=("python3", "-c", connect.format(port))))
-            await box.close()
-            await sandbox.close()
-            return box.gateway_url, result
-
-        seen, result = asyncio.run(work())
-    assert seen == url
-    assert result.output == "there\n"
 
 
 # ---- an image that was unpacked

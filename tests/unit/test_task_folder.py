@@ -262,7 +262,14 @@ def test_a_dockerfile_comes_with_the_folder_it_lies_in(tmp_path: Path) -> None:
         ("id = x\n", "T/task.toml:1: not valid TOML: "),
         ('\nnaem = "x"', "T/task.toml:2: unknown key 'naem'; did you mean 'name'?"),
         ("[box]\n\nmemory = 1", "T/task.toml:3: unknown key 'memory'; did you mean 'memory_mb'?"),
-        ('[box]\nnetwork = "no"', "T/task.toml:2: key 'box.network': true or false is expected"),
+        (
+            '[box]\nnetwork = "no"',
+            "T/task.toml:2: key 'box.network': true or false or a list is expected",
+        ),
+        (
+            '[box]\nnetwork = ["https://pypi.org/simple"]',
+            "T/task.toml:2: key 'box.network': 'https://pypi.org/simple' is no host; write a name",
+        ),
         ("time_s = 0", "T/task.toml:1: key 'time_s': a number over 0 is expected, not 0"),
         (
             '[tests]\nrunner = "nose"',

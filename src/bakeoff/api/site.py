@@ -9,13 +9,14 @@ from typing import Protocol, cast, runtime_checkable
 
 from bakeoff import registry
 from bakeoff._lib import scratch
+from bakeoff.core.allowed_hosts import Network
 from bakeoff.core.boxes import Bench, Mount, Sandbox
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, Notice
 from bakeoff.core.plan import Plan
 from bakeoff.core.ports import Agent, Gateway, Site
 from bakeoff.core.values import Json
-from bakeoff.core.workspace import SandboxSpec
+from bakeoff.core.workspace import SandboxSpec, Workspace
 
 VARIABLE = "SANDBOX_BACKEND"
 ANY_CONTAINER = "container"
@@ -33,6 +34,14 @@ class Inquirable(Protocol):
 
     def available(self) -> str | None:
         """Return None where it works, else why it does not and what to install."""
+
+
+@runtime_checkable
+class ChecksNetwork(Protocol):
+    """A sandbox that cannot give every task the network it asks for."""
+
+    def check_network(self, network: Network) -> None:
+        """Raise UsageError where no box can have this *network*."""
 
 
 @runtime_checkable
@@ -75,6 +84,7 @@ async def open_premises(
 
     images = any(workspace.image is not None for workspace in workspaces)
     sandbox = choose(spec, environ=environ, images=images)
+    _check_networks(sandbox, workspaces)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(sandbox.close)
         for line in await reap(sandbox):
@@ -90,6 +100,13 @@ async def open_premises(
         bench = HostBench(sandbox=sandbox, cache=_cache(environ), run=run)
         stack.push_async_callback(bench.close)
         yield Premises(sandbox=sandbox, bench=bench, gateway=gateway)
+
+
+def _check_networks(sandbox: Sandbox, workspaces: Iterable[Workspace]) -> None:
+    """Raise where a task asks for a network that *sandbox* cannot give; before the first request."""
+    if isinstance(sandbox, ChecksNetwork):
+        for network in dict.fromkeys(workspace.network for workspace in workspaces):
+            sandbox.check_network(network)
 
 
 def _cache(environ: Mapping[str, str]) -> Path:

@@ -37,7 +37,7 @@ class BoxTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     root: Annotated[str, Meta(pattern="^/")] = "/app"
     workdir: str = ""
     environment: dict[str, str] = {}
-    network: bool = False
+    network: bool | list[Text] = False
     memory_mb: Annotated[int, Meta(ge=0)] = 4096
     processes: Annotated[int, Meta(ge=0)] = 512
     disk_mb: Annotated[int, Meta(ge=0)] = 4096

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from bakeoff._lib.noun import noun
+from bakeoff.core.allowed_hosts import Network
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import BoxLimits, Change, Image
 
@@ -53,7 +54,7 @@ class BoxSpec:
     image: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     limits: BoxLimits = field(default_factory=BoxLimits)
-    network: bool = False
+    network: Network = False
     mounts: tuple[Mount, ...] = ()
     gateway: GatewayAddress | None = None
     archive: bytes | None = None
@@ -102,6 +103,10 @@ class Box(Protocol):
     @property
     def gateway_url(self) -> str | None:
         """Where a command in the box reaches the gateway: `http://127.0.0.1:PORT`."""
+
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """What the box tried to reach and was refused, as far as that can be seen."""
 
     async def run(self, command: Command) -> Ran:
         """Run *command*; raise SandboxError only where it could not be started or watched."""

@@ -29,6 +29,8 @@ class Journal:
 
     def print(self, text: str) -> None:
         """Go on with the log; what is too long is left out, and it says so."""
+        if not text:
+            return
         if self._hears is not None:
             self._hears(text)
         if self._room <= 0:

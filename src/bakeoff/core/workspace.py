@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bakeoff._lib.noun import noun
+from bakeoff.core.allowed_hosts import Network
 from bakeoff.core.values import Json
 
 IN_IMAGE = "BAKEOFF.in_image"
@@ -108,6 +109,8 @@ class Workspace:
     that match `protected` are as they were before the agent came. `check` is a command that the
     agent may know: it tells whether the work looks finished, and is never the verdict.
 
+    `network` is what the box may reach: nothing, everything public, or the hosts of a list.
+
     `shown` folders lie at a place of their own in the box, and nobody there can write to them.
 
     With `whole_box` the change is that of the box's whole file system, which an image brought;
@@ -125,7 +128,7 @@ class Workspace:
     whole_box: bool = False
     setup: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    network: bool = False
+    network: Network = False
     limits: BoxLimits = field(default_factory=BoxLimits)
     check: str | None = None
     hidden: tuple[Tree, ...] = ()
@@ -155,7 +158,7 @@ class Workspace:
             "whole_box": self.whole_box,
             "setup": list(self.setup),
             "environment": dict(self.environment),
-            "network": self.network,
+            "network": self.network if isinstance(self.network, bool) else list(self.network),
             "limits": self.limits.identity(),
             "check": self.check,
             "hidden": [tree.identity() for tree in self.hidden],

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bakeoff._lib.clock import monotonic
-from bakeoff.core.boxes import Room
+from bakeoff.core.boxes import Bench, Room
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError, ScorerError
 from bakeoff.core.events import Listener, TrialSpent
 from bakeoff.core.journal import Journal
@@ -15,6 +15,7 @@ from bakeoff.core.outcome import Outcome
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import ChecksBox, Context, Door, Rig
 from bakeoff.core.task import Task
+from bakeoff.core.workspace import Change
 from bakeoff.engine.contained import contained
 from bakeoff.engine.meter import Meter
 
@@ -65,6 +66,9 @@ async def solve_in_room(
         began = monotonic()
         try:
             left = await solve(replace(kit, room=room, door=door))
+        except BaseException:
+            journal.print(_refusals(room))
+            raise
         finally:
             phases["agent"] = monotonic() - began
             if door is not None:
@@ -72,20 +76,38 @@ async def solve_in_room(
                 await door.settled()
         if door is not None and door.fault is not None:
             raise door.fault
-        change, refused = None, None
-        try:
-            with contained(SandboxError, "what the agent changed could not be taken"):
-                change = await site.bench.change(task, room)
-        except ChangeTooLargeError as error:
-            refused = str(error)
+        left = _with_refusals(replace(left, log=left.log or journal.log), room)
+        change, refused = await _change(site.bench, task, room)
     return replace(
         left,
         transcript=left.transcript or tuple(journal.messages),
-        log=left.log or journal.log,
         interventions=left.interventions or journal.interventions,
         change=change,
         change_refused=refused,
     )
+
+
+async def _change(bench: Bench, task: Task, room: Room) -> tuple[Change | None, str | None]:
+    """Return what was changed in the room; where it is too large to be taken, why that is refused."""
+    try:
+        with contained(SandboxError, "what the agent changed could not be taken"):
+            return await bench.change(task, room), None
+    except ChangeTooLargeError as error:
+        return None, str(error)
+
+
+def _with_refusals(left: Outcome, room: Room) -> Outcome:
+    """Return *left* with what the room's box tried to reach and was refused, in its log and notes."""
+    refused = room.box.refused_traffic
+    if not refused:
+        return left
+    notes = {**left.notes, "refused_traffic": list(refused)}
+    return replace(left, log="\n".join(filter(None, (left.log, _refusals(room)))), notes=notes)
+
+
+def _refusals(room: Room) -> str:
+    """Return what the room's box tried to reach and was refused, as lines of a log."""
+    return "".join(f"refused traffic: {line}\n" for line in room.box.refused_traffic)
 
 
 async def _check_box(rig: Rig, task: Task, room: Room) -> None:

@@ -7,7 +7,7 @@ from one command to the next are its folder, its home and its /tmp.
 import asyncio
 import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from bakeoff._lib.process import Ended, Program
@@ -16,9 +16,12 @@ from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.sandboxes import marks, prelude
 from bakeoff.sandboxes.bubblewrap_ground import PATH, Ground
 from bakeoff.sandboxes.bubblewrap_root import HOME, SUPPORT, root_arguments
+from bakeoff.sandboxes.egress_proxy import PORT as PROXY_PORT
+from bakeoff.sandboxes.egress_proxy import EgressProxy, proxy_environment
 from bakeoff.sandboxes.holdings import Holdings
 from bakeoff.sandboxes.imageless import WHOLE_BOX
 from bakeoff.sandboxes.supervision import Supervision, impossible
+from bakeoff.sandboxes.uplink import AwaitedUplink
 
 GATEWAY_PORT = 8642
 _RELAY = Path(__file__).with_name("relay.py")
@@ -31,9 +34,14 @@ _TMP = "/tmp"  # noqa: S108 -- the box's own
 class BubblewrapBox:
     """Private folders and a control group, in which commands are run."""
 
-    def __init__(self, spec: BoxSpec, ground: Ground) -> None:
+    def __init__(
+        self, spec: BoxSpec, ground: Ground, *, proxy: EgressProxy | None, host_network: bool
+    ) -> None:
         _check(spec, ground)
         self._spec = spec
+        self._proxy = proxy
+        self._on_host_network = spec.network is True and host_network
+        self._has_uplink = spec.network is True and not host_network
         self._ground = ground
         self._view: list[str] = []
         self._holdings = Holdings(spec, ground.cgroups)
@@ -43,14 +51,25 @@ class BubblewrapBox:
 
     @property
     def gateway_url(self) -> str | None:
-        """Where a command reaches the gateway: through the relay, or directly over the network."""
+        """Where a command reaches the gateway: through the relay, or directly on the host's network."""
         if self._spec.gateway is None:
             return None
-        return self._spec.gateway.url if self._spec.network else f"http://127.0.0.1:{GATEWAY_PORT}"
+        return self._spec.gateway.url if self._on_host_network else _local_url(GATEWAY_PORT)
 
     @property
-    def _relayed(self) -> bool:
-        return self._spec.gateway is not None and not self._spec.network
+    def refused_traffic(self) -> tuple[str, ...]:
+        """What the box's proxy refused."""
+        return () if self._proxy is None else self._proxy.refused
+
+    @property
+    def _relays(self) -> dict[int, str]:
+        """The ports of the box that lead to a socket of the host, and the socket."""
+        relays = {}
+        if self._spec.gateway is not None and not self._on_host_network:
+            relays[GATEWAY_PORT] = self._spec.gateway.socket
+        if self._proxy is not None:
+            relays[PROXY_PORT] = str(self._proxy.socket)
+        return relays
 
     async def run(self, command: Command) -> Ran:
         """Run *command* in namespaces of its own, which end with it."""
@@ -68,13 +87,18 @@ class BubblewrapBox:
                 passing.append(os.open(calls, os.O_RDONLY | os.O_CLOEXEC))
                 files.callback(os.close, passing[-1])
                 words += ["--seccomp", str(passing[-1])]
+            uplink = AwaitedUplink(files) if self._has_uplink else None
+            if uplink is not None:
+                passing += uplink.passing
+                words += uplink.words
             # through a file: the environment may hold a token, and arguments are seen by everyone
             arguments = _file_with("\0".join([*words, ""]).encode())
             files.callback(os.close, arguments)
             program = self._program(command, arguments, passing=(arguments, *passing))
-            return await self._supervision.run(
-                command, program, lambda ended: self._gone(reading, ended)
-            )
+            async with uplink or nullcontext():
+                return await self._supervision.run(
+                    command, program, lambda ended: self._gone(reading, ended)
+                )
 
     def _program(self, command: Command, arguments: int, *, passing: tuple[int, ...]) -> Program:
         limits = self._spec.limits
@@ -84,9 +108,9 @@ class BubblewrapBox:
             memory_mb=None if "memory" in kept else limits.memory_mb,
             processes=None if "pids" in kept else limits.processes,
         )
-        if self._relayed:
+        for port in self._relays:  # one becomes the next, and the last the command
             relay = (str(self._ground.python), "-I", "-S", f"{SUPPORT}/relay.py")
-            inside = (*inside, *relay, str(GATEWAY_PORT), f"{SUPPORT}/gateway.sock", "--")
+            inside = (*inside, *relay, str(port), f"{SUPPORT}/{port}.sock", "--")
         return Program(
             argv=(
                 *prelude.entering(self._holdings.doors, most_file_mb=limits.disk_mb),
@@ -104,10 +128,10 @@ class BubblewrapBox:
     def _all_mounts(self) -> list[str]:
         """Return bubblewrap's words for all that does not differ from command to command."""
         spec, ground = self._spec, self._ground
-        words = [*ground.namespaces, *(["--share-net"] if spec.network else [])]
+        words = [*ground.namespaces, *(["--share-net"] if self._on_host_network else [])]
         targets = (spec.root, *(mount.target for mount in (*spec.mounts, *spec.pinned)))
         words += root_arguments(
-            ground.support, rootfs=ground.rootfs, targets=targets, network=spec.network
+            ground.support, rootfs=ground.rootfs, targets=targets, resolver=self._resolver()
         )
         words += ground.python_mounts
         words += ["--bind", str(self._holdings.temp), _TMP]
@@ -116,10 +140,18 @@ class BubblewrapBox:
         words += ["--bind", str(self._holdings.folder), spec.root]
         for mount in (*spec.mounts, *spec.pinned):
             words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
-        if self._relayed and spec.gateway is not None:
+        if relays := self._relays:
             words += ["--ro-bind", str(_RELAY), f"{SUPPORT}/relay.py"]
-            words += ["--ro-bind", spec.gateway.socket, f"{SUPPORT}/gateway.sock"]
+        for port, socket in relays.items():
+            words += ["--ro-bind", socket, f"{SUPPORT}/{port}.sock"]
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+    def _resolver(self) -> Path | None:
+        """Return the resolv.conf that the box sees; None where there is nobody to ask."""
+        if self._has_uplink:
+            return self._ground.support / "resolv.conf"
+        names = Path("/etc/resolv.conf").resolve()
+        return names if self._on_host_network and names.exists() else None
 
     def _own_words(self, command: Command) -> list[str]:
         environment = {
@@ -129,6 +161,7 @@ class BubblewrapBox:
             "LANG": "C.UTF-8",
             "TMPDIR": _TMP,
             "BAKEOFF_ROOT": self._spec.root,
+            **({} if self._proxy is None else proxy_environment()),
             **self._spec.environment,
             **command.environment,
             marks.VARIABLE: self._holdings.mark,
@@ -166,6 +199,8 @@ class BubblewrapBox:
     async def close(self) -> None:
         """End every command; take the private folders and the control group away."""
         await self.stop()
+        if self._proxy is not None:
+            await self._proxy.close()
         await asyncio.to_thread(self._holdings.remove)
 
 
@@ -173,8 +208,14 @@ def _check(spec: BoxSpec, ground: Ground) -> None:
     """Refuse what bubblewrap cannot do."""
     if Path(spec.root) == Path("/"):
         raise UsageError("the root of a workspace cannot be / in bubblewrap; choose a folder")
-    if ground.python is None and spec.gateway is not None:
-        raise UsageError(f"{ground.rootfs} has no python3, which a box with a gateway needs")
+    listed = not isinstance(spec.network, bool) and bool(spec.network)
+    if ground.python is None and (spec.gateway is not None or listed):
+        what = "a gateway" if spec.gateway is not None else "a list of allowed hosts"
+        raise UsageError(f"{ground.rootfs} has no python3, which a box with {what} needs")
+
+
+def _local_url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
 
 
 def _file_with(data: bytes) -> int:

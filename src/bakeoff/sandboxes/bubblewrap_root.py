@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
+from bakeoff.sandboxes.uplink import NAMESERVER
+
 HOME = "/home/agent"
 SUPPORT = "/run/bakeoff"
 _PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -59,6 +61,7 @@ def write_support(folder: Path) -> None:
     for name, text in _WRITTEN.items():
         (etc / name).write_text(text)
     (etc / "resolv.conf").touch()
+    (folder / "resolv.conf").write_text(f"nameserver {NAMESERVER}\n")
     (folder / "nothing").mkdir()
 
 
@@ -80,24 +83,27 @@ def python_of(rootfs: Path | None) -> tuple[str | None, list[str]]:
 
 @lru_cache(maxsize=256)  # most boxes of a run differ in nothing here
 def root_arguments(
-    support: Path, *, rootfs: Path | None, targets: tuple[str, ...], network: bool
+    support: Path, *, rootfs: Path | None, targets: tuple[str, ...], resolver: Path | None
 ) -> tuple[str, ...]:
     """Return bubblewrap's arguments for all that is the same in every box.
 
-    *targets* are the places where something will be mounted later.
+    *targets* are the places where something will be mounted later; *resolver* is the resolv.conf of
+    a box with a network.
     """
     points = [PurePosixPath(target) for target in (*targets, HOME, "/tmp", SUPPORT)]  # noqa: S108
     words: list[str] = []
     if rootfs is None:
         for name in _PROGRAMS:
             words += _shown(Path("/", name), PurePosixPath("/", name), points)
-        words += _etc(support, network=network)
+        words += _etc(support)
         if _has_entries(Path("/usr/local/etc")):
             words += ["--ro-bind", str(support / "nothing"), "/usr/local/etc"]
     else:
         for entry in sorted(rootfs.iterdir()):
             if entry.name not in _OURS:
                 words += _shown(entry, PurePosixPath("/", entry.name), points)
+    if resolver is not None and (rootfs is None or (rootfs / "etc/resolv.conf").is_file()):
+        words += ["--ro-bind", str(resolver), "/etc/resolv.conf"]
     return (*words, *_kernel())
 
 
@@ -119,13 +125,10 @@ def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> 
         yield from _shown(entry, target / entry.name, below)
 
 
-def _etc(support: Path, *, network: bool) -> list[str]:
+def _etc(support: Path) -> list[str]:
     words = ["--ro-bind", str(support / "etc"), "/etc"]
     for name in _etc_folders():
         words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
-    names = Path("/etc/resolv.conf").resolve()
-    if network and names.exists():
-        words += ["--ro-bind", str(names), "/etc/resolv.conf"]
     return words
 
 

@@ -16,10 +16,11 @@ from bakeoff._lib.process import uncancelled
 from bakeoff.core.boxes import Box, BoxSpec, Mount
 from bakeoff.core.workspace import Image
 from bakeoff.sandboxes import container_relay, leftovers
-from bakeoff.sandboxes.container_box import ContainerBox
+from bakeoff.sandboxes.container_box import ContainerBox, sockets
 from bakeoff.sandboxes.container_engine import Engine, EngineName
 from bakeoff.sandboxes.container_images import Images
 from bakeoff.sandboxes.container_words import run_words
+from bakeoff.sandboxes.egress_proxy import checked_private_hosts, open_proxy
 
 DEFAULT_IMAGE = "python:3.11-slim"
 _OWNER = "bakeoff.owner"
@@ -30,7 +31,8 @@ class Container:
     """Opens containers on one engine.
 
     `default_image` is for tasks that name none. `environment` is the client's own, such as
-    DOCKER_HOST; None is that of this process. Nothing of it enters a container.
+    DOCKER_HOST; None is that of this process. Nothing of it enters a container. `private_hosts` may
+    be reached where a task lists them.
     """
 
     name: EngineName
@@ -38,9 +40,11 @@ class Container:
     build_s: float = 1800.0
     most_change_mb: int = 64
     environment: Mapping[str, str] | None = None
+    private_hosts: tuple[str, ...] = ()
     isolates: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
+        self.private_hosts = checked_private_hosts(self.private_hosts)
         # the client finds its engine, its user and its settings by the environment, as in a shell
         environment = os.environ if self.environment is None else self.environment
         self._engine = Engine(self.name, dict(environment))
@@ -58,15 +62,19 @@ class Container:
     async def open(self, spec: BoxSpec) -> Box:
         """Return a running container that shows the folder of *spec*."""
         image = spec.image or await self._images.ready(None)
-        mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *container_relay.mounts(spec.gateway))
+        user = None if spec.folder is None else await self._caller()
+        proxy = await open_proxy(spec.network, private_hosts=self.private_hosts)
+        relayed = container_relay.mounts(sockets(spec, proxy))
+        mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relayed)
         name = f"bakeoff-{owner.mine()}-{secrets.token_hex(6)}"
         box = ContainerBox(
             self._engine,
             spec,
             name=name,
             mounts=mounts,
-            user=None if spec.folder is None else await self._caller(),
+            user=user,
             most_change_mb=self.most_change_mb,
+            proxy=proxy,
         )
         labels = ("--label", f"{_OWNER}={owner.mine()}", "--label", f"bakeoff.label={spec.label}")
         words = ("-d", "--name", name, *labels, *self._engine.dialect.run)
@@ -76,6 +84,8 @@ class Container:
             await box.ready()
         except BaseException:
             await uncancelled(self._remove(name))
+            if proxy is not None:
+                await uncancelled(proxy.close())
             raise
         return box
 

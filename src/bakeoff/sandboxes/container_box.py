@@ -14,6 +14,8 @@ from bakeoff.sandboxes.container_disk import watch_of
 from bakeoff.sandboxes.container_engine import Engine
 from bakeoff.sandboxes.container_relay import Relay
 from bakeoff.sandboxes.container_words import HOME, entering, nowhere, preamble
+from bakeoff.sandboxes.egress_proxy import PORT as PROXY_PORT
+from bakeoff.sandboxes.egress_proxy import EgressProxy, proxy_environment
 from bakeoff.sandboxes.opening_mark import OpeningMark
 from bakeoff.sandboxes.supervision import Supervision, impossible
 
@@ -22,6 +24,12 @@ _EXPORT_S = 600.0
 _OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _STATE = "state={{.State.Running}}"
+
+
+def sockets(spec: BoxSpec, proxy: EgressProxy | None) -> dict[int, str]:
+    """Return the ports of a box that lead to a socket of the host, and the socket."""
+    gateway = {} if spec.gateway is None else {container_relay.PORT: spec.gateway.socket}
+    return gateway if proxy is None else {**gateway, PROXY_PORT: str(proxy.socket)}
 
 
 class ContainerBox:
@@ -36,6 +44,7 @@ class ContainerBox:
         mounts: tuple[Mount, ...],
         user: str | None,
         most_change_mb: int,
+        proxy: EgressProxy | None,
     ) -> None:
         self.name = name
         self._engine = engine
@@ -43,6 +52,7 @@ class ContainerBox:
         self._mounts = mounts
         self._user = user
         self._most_change_mb = most_change_mb
+        self._proxy = proxy
         self._relay: Relay | None = None
         self._oom_kills = 0
         self._restarts = 0
@@ -54,21 +64,27 @@ class ContainerBox:
         disk = await watch_of(self._engine, self.name, self._spec)
         self._supervision = Supervision(self._spec.limits, cgroup=None, disk=disk)
         await self._apply()
-        if self._spec.gateway is not None:
+        if sockets(self._spec, self._proxy):
             found = await self._exec(Command(argv=container_relay.FIND, cwd="/", time_s=60))
             self._relay = container_relay.choose(found.output, image=self._spec.image)
 
     @property
     def gateway_url(self) -> str | None:
         """Where a command in the box reaches the gateway."""
-        return None if self._relay is None else f"http://127.0.0.1:{container_relay.PORT}"
+        return None if self._spec.gateway is None else f"http://127.0.0.1:{container_relay.PORT}"
+
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """What the box's proxy refused."""
+        return () if self._proxy is None else self._proxy.refused
 
     async def run(self, command: Command) -> Ran:
         """Run *command*; where it must be stopped, every process of the box ends with it."""
         if (ran := impossible(command)) is not None:
             return ran
         if self._relay is not None:
-            command = replace(command, argv=self._relay.before(command.argv))
+            ports = sockets(self._spec, self._proxy)
+            command = replace(command, argv=self._relay.before(command.argv, ports))
         return await self._exec(command)
 
     async def stop(self) -> None:
@@ -99,7 +115,11 @@ class ContainerBox:
         """Take the container away, running or not."""
         self._stopped = True
         await self._supervision.stop()
-        await uncancelled(self._remove())
+        try:
+            await uncancelled(self._remove())
+        finally:
+            if self._proxy is not None:
+                await uncancelled(self._proxy.close())
 
     async def _remove(self) -> None:
         await self._engine.call(*self._engine.dialect.remove, self.name)
@@ -145,6 +165,7 @@ class ContainerBox:
         spec = self._spec
         ours = {"HOME": HOME, "LANG": "C.UTF-8"} if spec.folder is not None else {}
         ours["BAKEOFF_ROOT"] = spec.root
+        ours |= {} if self._proxy is None else proxy_environment()
         return preamble(
             {**ours, **spec.environment, **command.environment},
             cwd=posixpath.join(spec.root, command.cwd or spec.workdir),

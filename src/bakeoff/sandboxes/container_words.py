@@ -44,7 +44,7 @@ def run_words(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> list[str]
     """Return what follows `run` for the container of *spec*, after its name and labels."""
     words = ["--pull", "never", "--security-opt", "no-new-privileges"]
     words += ["--security-opt", "label=disable"]  # else SELinux keeps it from its own mounts
-    words += [] if spec.network else ["--network", "none"]
+    words += [] if spec.network is True else ["--network", "none"]
     words += _limits(spec.limits)
     words += ["--cap-drop", "ALL"]
     for mount in mounts:

@@ -83,6 +83,11 @@ class _LocalBox:
         """Where a command reaches the gateway: its address on the host."""
         return None if self._spec.gateway is None else self._spec.gateway.url
 
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """Nothing: the host's network is open to what does not isolate."""
+        return ()
+
     async def run(self, command: Command) -> Ran:
         """Run *command* in the folder; what it leaves running runs on until the stop."""
         if (ran := impossible(command)) is not None:

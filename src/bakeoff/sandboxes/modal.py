@@ -17,6 +17,7 @@ from typing import Any
 from bakeoff._lib import owner
 from bakeoff._lib.digest import digest
 from bakeoff._lib.process import uncancelled
+from bakeoff.core.allowed_hosts import Network
 from bakeoff.core.boxes import Box, BoxSpec
 from bakeoff.core.errors import SandboxError, UsageError, boundary
 from bakeoff.core.workspace import Image
@@ -80,9 +81,18 @@ class Modal:
             recipe, folder, left_out=image.left_out, add_python=self.add_python
         )
 
+    def check_network(self, network: Network) -> None:
+        """Refuse a list of hosts: there is no proxy of ours on Modal."""
+        if not isinstance(network, bool) and network:
+            raise UsageError(
+                "a box on Modal cannot be held to a list of hosts; write network = true or false, "
+                "or choose another sandbox: --sandbox docker"
+            )
+
     async def open(self, spec: BoxSpec) -> Box:
         """Return a box on Modal that has a copy of the folder of *spec*."""
         _check(spec)
+        self.check_network(spec.network)
         key = spec.image or await self.image(None)
         if key not in self._images:
             key = await self.image(Image(name=key))

@@ -60,6 +60,11 @@ class ModalBox:
         """None: a gateway on this machine cannot be reached from there."""
         return None
 
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """Nothing: what Modal blocks cannot be seen from here."""
+        return ()
+
     async def send(self) -> None:
         """Copy the folder and the mounts into the box."""
         sources = [(Path(mount.source), mount.target) for mount in self._spec.mounts]

@@ -14,6 +14,7 @@ from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.config.convert import KeyPath, convert, dotted
 from bakeoff.config.harbor_file import HarborFile
 from bakeoff.config.toml_file import line_of
+from bakeoff.core.allowed_hosts import Network, parse_allowed_host
 from bakeoff.core.errors import UsageError
 from bakeoff.core.place import Place
 from bakeoff.core.task import Message, ScorerSpec, Task
@@ -149,15 +150,23 @@ def _workdir(folder: Path, config: HarborFile) -> str:
     return last_workdir(file.read_text(encoding="utf-8", errors="replace")) or "/"
 
 
-def _network(config: HarborFile, place: _Place) -> bool:
-    """Return whether the box has a network; the agent's setting wins, as it may be the narrower."""
+def _network(config: HarborFile, place: _Place) -> Network:
+    """Return what the box may reach; the agent's setting wins, as it may be the narrower."""
     for table, phase in (("agent", config.agent), ("environment", config.environment)):
-        if phase.network_mode == "allowlist" and phase.allowed_hosts:
-            why = "a list of allowed hosts cannot be kept here; write public or no-network"
-            raise place.wrong((table, "network_mode"), why)
+        if phase.network_mode == "allowlist":
+            return _allowed_hosts(phase.allowed_hosts, (table, "allowed_hosts"), place)
         if phase.network_mode is not None:
             return phase.network_mode == "public"
     return config.environment.allow_internet
+
+
+def _allowed_hosts(hosts: list[str], key: KeyPath, place: _Place) -> Network:
+    for host in hosts:
+        try:
+            parse_allowed_host(host)
+        except ValueError as error:
+            raise place.wrong(key, str(error)) from None
+    return tuple(hosts) or False
 
 
 def _megabytes(size: str | None, key: KeyPath, place: _Place) -> int | None:

@@ -12,6 +12,7 @@ from bakeoff.config.convert import KeyPath, convert, dotted
 from bakeoff.config.entries import scorer_specs
 from bakeoff.config.task_file import BoxTable, RepoTable, RubricTable, TaskFile
 from bakeoff.config.toml_file import line_of
+from bakeoff.core.allowed_hosts import Network, parse_allowed_host
 from bakeoff.core.errors import UsageError
 from bakeoff.core.place import Place
 from bakeoff.core.task import Message, ScorerSpec, Task
@@ -92,7 +93,7 @@ class _Native:
             image=self._image(),
             setup=tuple(box.setup),
             environment=box.environment,
-            network=box.network,
+            network=self._network(),
             limits=_limits(box),
             check=self.settings.check,
             hidden=tuple(self._hidden()),
@@ -100,6 +101,18 @@ class _Native:
             reference=self._reference(),
             trust_system_changes=box.trust_system_changes,
         )
+
+    def _network(self) -> Network:
+        """Return what the box may reach; each host of a list is one."""
+        network = self.settings.box.network
+        if isinstance(network, bool):
+            return network
+        for host in network:
+            try:
+                parse_allowed_host(host)
+            except ValueError as error:
+                raise self.wrong(("box", "network"), str(error)) from None
+        return tuple(network) or False
 
     def _inside(self, key: KeyPath, path: str) -> str:
         """Return a path within the workspace as it is written plainly."""

@@ -136,7 +136,7 @@ class HostBench:
             lent = await self._lent(stack, workspace)
             shown = (*_shown_mounts(workspace), *_hidden_mounts(lent), *mounts)
             # what a set-up or the verifier of a whole machine installs must be within its reach
-            network = workspace.network and bool(workspace.setup or workspace.whole_box)
+            network = workspace.network if workspace.setup or workspace.whole_box else False
             own = await self._own_files(stack, workspace)
             spec = await self._spec(workspace, label, own)
             spec = replace(spec, mounts=shown, network=network, grading=True)
