@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.suggest import did_you_mean, near_file
 from bakeoff.config.convert import convert
 from bakeoff.config.own_function import check_call
-from bakeoff.core.errors import UsageError
+from bakeoff.core.errors import BakeoffError, UsageError
 from bakeoff.core.values import Json
 
 Kind = Literal["models", "agents", "scorers", "sandboxes"]
@@ -107,16 +107,24 @@ def _file(module: str, folder: Path) -> Path:
 
 def names(kind: Kind) -> list[str]:
     """Return every name that `find` knows."""
-    return sorted({*BUILT_IN[kind], *(e.name for e in entry_points(group=f"bakeoff.{kind}"))})
+    return sorted({*BUILT_IN[kind], *plugins(kind)})
+
+
+def plugins(kind: Kind) -> dict[str, EntryPoint]:
+    """Return the plug-ins of *kind* that installed packages offer; none of them is imported.
+
+    A built-in name cannot be taken, and of two packages with the same name the first one counts.
+    """
+    offered = reversed(tuple(entry_points(group=f"bakeoff.{kind}")))
+    return {plugin.name: plugin for plugin in offered if plugin.name not in BUILT_IN[kind]}
 
 
 def find(kind: Kind, name: str, *, folders: Iterable[Path] = ()) -> object:
     """Return the part called *name*; *folders* are searched for a `module:attr` first."""
     if path := BUILT_IN[kind].get(name):
         return _load(path)
-    for plugin in entry_points(group=f"bakeoff.{kind}"):
-        if plugin.name == name:
-            return plugin.load()
+    if plugin := plugins(kind).get(name):
+        return _load_plugin(kind, plugin)
     if is_reference(name):
         return _load_own(name, folders)
     raise UsageError(f"no {_ONE[kind]} is called {name!r}: {did_you_mean(name, names(kind))}")
@@ -127,17 +135,37 @@ def build(part: object, settings: Mapping[str, Json], *, what: str) -> object:
     if not isinstance(part, type):
         return part
     check_call(part, settings, what=what)
-    if not is_dataclass(part):
-        try:
-            return part(**settings)
-        except TypeError as error:
-            raise UsageError(f"{what} cannot be made with these settings: {error}") from error
-    return convert(dict(settings), part, source=what, line_of=lambda _: None)
+    try:
+        if is_dataclass(part):
+            return convert(dict(settings), part, source=what, line_of=lambda _: None)
+        return part(**settings)
+    except BakeoffError:
+        raise
+    except TypeError as error:
+        raise UsageError(f"{what} cannot be made with these settings: {error}") from error
+    except Exception as error:
+        raise UsageError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
 
 
 def _load(path: str) -> object:
     module, _, attr = path.partition(":")
     return getattr(import_module(module), attr)
+
+
+def package_of(plugin: EntryPoint) -> str:
+    """Return which package brought *plugin*."""
+    return f"{plugin.dist.name} {plugin.dist.version}" if plugin.dist else "an unknown package"
+
+
+def _load_plugin(kind: Kind, plugin: EntryPoint) -> object:
+    try:
+        part: object = plugin.load()
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"{_ONE[kind]} {plugin.name!r} of {package_of(plugin)} cannot be loaded from "
+            f"{plugin.value!r}: {type(error).__name__}: {error}; fix or uninstall that package"
+        ) from error
+    return part
 
 
 def _load_own(reference: str, folders: Iterable[Path]) -> object:

@@ -8,9 +8,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +21,7 @@ from bakeoff.api import checks
 from bakeoff.compat.runner_config import read_config
 from bakeoff.config.schemas import json_schema
 from bakeoff.suites.json_suite import read_categories, read_metadata
+from support.doc_blocks import BLOCK, Block, blocks
 from support.loopback import Loopback, completion
 
 ROOT = Path(__file__).parents[2]
@@ -29,40 +29,9 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 LINKED = [*PAGES, *(p for p in (ROOT / "README.md", ROOT / "examples/README.md") if p.is_file())]
 
-_BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 _MARK = "\x1e"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """A fenced block: its language, what is said behind it, and the output that follows it."""
-
-    page: Path
-    line: int
-    language: str
-    kind: str
-    text: str
-    output: str | None
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    text = page.read_text(encoding="utf-8")
-    found = list(_BLOCK.finditer(text))
-    for match, after in zip_longest(found, found[1:]):
-        follows = after is not None and text[match.end() : after.start()] == "\n"
-        yield Block(
-            page=page,
-            line=text.count("\n", 0, match.start()) + 1,
-            language=match[1],
-            kind=match[2].strip(),
-            text=match[3],
-            output=after[3] if after is not None and follows and after[1] == "text" else None,
-        )
 
 
 ALL_BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -123,7 +92,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
-    for link in _LINK.findall(_BLOCK.sub("", page.read_text(encoding="utf-8"))):
+    for link in _LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8"))):
         if "://" in link or link.startswith("mailto:"):
             continue
         path, _, anchor = link.partition("#")
@@ -141,7 +110,7 @@ def test_every_page_is_on_the_index() -> None:
 
 @pytest.mark.parametrize("block", blocks_of("toml"), ids=str)
 def test_a_run_file_in_the_docs_is_valid(block: Block, folder: Path) -> None:
-    if block.kind == "fragment":
+    if block.kind in {"fragment", "package"}:
         return
     path = folder / "example.toml"
     path.write_text(block.text, encoding="utf-8")
@@ -206,29 +175,6 @@ def test_the_test_runner_page_is_a_session_that_runs(tmp_path: Path) -> None:
         run_session(
             DOCS / "guides/test-runner.md", tmp_path, **{"http://localhost:8004/v1": server.url}
         )
-
-
-def test_the_parts_on_the_page_of_own_parts_work(tmp_path: Path) -> None:
-    page = list(blocks(DOCS / "guides/own-parts.md"))
-    for block in page:
-        if block.kind.startswith("file="):
-            (tmp_path / block.kind.removeprefix("file=")).write_text(block.text, encoding="utf-8")
-    (run_file,) = [b for b in page if b.kind == "run"]
-    (tmp_path / "own.toml").write_text(run_file.text, encoding="utf-8")
-    code = (
-        "import bakeoff\n"
-        "run = bakeoff.run('own.toml')\n"
-        "print({t.name: round(t.attempt.score, 2) for t in run.trials()})\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    shown = (DOCS / "guides/own-parts.md").read_text(encoding="utf-8")
-    scores = eval(ended.stdout)
-    assert len(scores) == 6
-    for name, score in scores.items():
-        assert re.search(rf"^{re.escape(name)} +completed +{score:.2f} ", shown, re.MULTILINE)
 
 
 def test_every_dependency_has_its_reason_and_no_other_is_named() -> None:

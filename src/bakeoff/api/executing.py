@@ -108,6 +108,7 @@ async def _rigged(prepared: Prepared, start: Start, parts: Parts) -> AsyncIterat
         environ=parts.environ,
         run=prepared.brief.name,
         tell=start.listener,
+        folders=parts.folders,
     )
     async with premises_open as premises:
         rigs = SharedRigs(prepared.plan, parts, premises=premises)

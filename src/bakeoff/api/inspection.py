@@ -120,6 +120,8 @@ def models(config: Path | None = None, *, environ: Mapping[str, str] | None = No
     seen = run_sync(discover(places))
     lines = [_embedded(), *(_found(model, local) for model in seen.found)]
     lines += [ModelLine(name=f"{name}/NAME", note=_keyed(name, environ)) for name in seen.keyed]
+    plugins = sorted(registry.plugins("models"))
+    lines += [ModelLine(name=f"{name}/NAME", note=part_line("models", name)) for name in plugins]
     lines.append(ModelLine(name="NAME --base-url URL", note="any server with OpenAI's API"))
     # a default port with nothing behind it is no trouble; an Ollama that is not there may be one
     troubles = [str(t) for t in seen.troubles if t.where not in local]
@@ -159,15 +161,13 @@ def _found(model: Found, local: Mapping[str, str]) -> ModelLine:
     )
 
 
-def agent_line(name: str) -> str:
-    """Return what the agent called *name* does, in one line."""
-    return _first_line(registry.find("agents", name))
-
-
-def scorer_line(name: str) -> str:
-    """Return what the scorer called *name* does, in one line."""
-    return _first_line(registry.find("scorers", name))
-
-
-def _first_line(part: object) -> str:
-    return (inspect.getdoc(part) or "").partition("\n")[0]
+def part_line(kind: registry.Kind, name: str) -> str:
+    """Return what the part called *name* does in one line, or why its plug-in cannot be used."""
+    try:
+        part = registry.find(kind, name)
+    except UsageError as error:
+        return str(error)
+    what = (inspect.getdoc(part) or "").partition("\n")[0]
+    if plugin := registry.plugins(kind).get(name):
+        return f"{what or 'a plug-in'} ({registry.package_of(plugin)})"
+    return what

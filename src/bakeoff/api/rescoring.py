@@ -54,7 +54,12 @@ async def score_again(
     roles = {**plan.conditions.roles, **(anew.conditions.roles if anew else {})}
     where = SandboxSpec(name=sandbox) if sandbox else manifest.sandbox
     premises_open = open_premises(
-        plan, where, environ=parts.environ, run=manifest.name, tell=start.listener
+        plan,
+        where,
+        environ=parts.environ,
+        run=manifest.name,
+        tell=start.listener,
+        folders=parts.folders,
     )
     async with premises_open as premises:
         rigs = SharedRigs(plan, parts, roles=roles, ask_candidates=False, premises=premises)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from bakeoff import registry
 from bakeoff._lib.digest import digest
@@ -29,7 +29,7 @@ from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.checkpoint import Checkpoints
 from bakeoff.core.dialogue import INSTRUCTOR
-from bakeoff.core.errors import NotRun, ProviderError, ScorerError, UsageError
+from bakeoff.core.errors import BakeoffError, NotRun, ProviderError, ScorerError, UsageError
 from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
@@ -90,10 +90,10 @@ class Parts:
             return _own_model(self.find("models", spec.name), spec)
         provider = PROVIDERS.get(spec.provider, Provider(adapter=spec.provider))
         build = self.find("models", provider.adapter)
-        if not callable(build):
-            raise UsageError(f"model provider {spec.provider!r} is not something that can be built")
         live = self._live(spec, provider)
-        model: Model = build(live, self._gate_of(live, provider))
+        if provider.adapter not in registry.BUILT_IN["models"]:
+            return _plugin_model(build, live)
+        model: Model = _function(build, "model")(live, self._gate_of(live, provider))
         return model
 
     def gate(self, spec: ModelSpec) -> Gate:
@@ -108,7 +108,8 @@ class Parts:
         return replace(live, settings={**provider.settings, **live.settings})
 
     def _gate_of(self, live: ModelSpec, provider: Provider) -> Gate:
-        return OPEN if provider.adapter in _UNGATED else self.gates.of(live)
+        plugin = provider.adapter not in registry.BUILT_IN["models"]
+        return OPEN if plugin or provider.adapter in _UNGATED else self.gates.of(live)
 
     def tariff(self, spec: ModelSpec) -> Tariff:
         """Return what *spec* charges; for what a recording answers, nobody sends a bill."""
@@ -174,6 +175,21 @@ class Parts:
         return WorkerPool(_WORKER, begin, fault=ScorerError, patience_s=_PATIENCE_S)
 
 
+def _plugin_model(build: object, spec: ModelSpec) -> Model:
+    """Return what the factory of a plug-in makes of *spec*."""
+    what = f"model {spec.full_name!r}"
+    try:
+        model = _function(build, f"model provider {spec.provider!r}")(spec)
+    except BakeoffError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
+    if not hasattr(model, "complete"):
+        made = type(model).__name__
+        raise UsageError(f"{what}: its plug-in made a {made}; make an object with `complete`")
+    return OwnModel(model, spec.parameters)
+
+
 def _own_model(part: object, spec: ModelSpec) -> Model:
     what = f"model {spec.name!r}"
     built = registry.build(part, spec.settings, what=what)
@@ -185,7 +201,7 @@ def _own_model(part: object, spec: ModelSpec) -> Model:
     return OwnModel(model, spec.parameters)
 
 
-def _function(part: object, what: str) -> Callable[..., object]:
+def _function(part: object, what: str) -> Callable[..., Any]:
     if not callable(part):
         raise UsageError(f"{what} is a {type(part).__name__}; give a function or an object")
     return part

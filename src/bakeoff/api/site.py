@@ -9,6 +9,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from bakeoff import registry
 from bakeoff._lib import scratch
+from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.allowed_hosts import Network
 from bakeoff.core.boxes import Bench, Mount, Sandbox
 from bakeoff.core.errors import UsageError
@@ -72,7 +73,13 @@ class Premises:
 
 @asynccontextmanager
 async def open_premises(
-    plan: Plan, spec: SandboxSpec, *, environ: Mapping[str, str], run: str, tell: Listener
+    plan: Plan,
+    spec: SandboxSpec,
+    *,
+    environ: Mapping[str, str],
+    run: str,
+    tell: Listener,
+    folders: Iterable[Path] = (),
 ) -> AsyncIterator[Premises | None]:
     """Open what *plan* needs to run in boxes, if it does; first take away what dead runs left."""
     workspaces = [task.workspace for task in plan.tasks if task.workspace is not None]
@@ -83,7 +90,7 @@ async def open_premises(
     from bakeoff.workspaces.bench import HostBench
 
     images = any(workspace.image is not None for workspace in workspaces)
-    sandbox = choose(spec, environ=environ, images=images)
+    sandbox = choose(spec, environ=environ, images=images, folders=folders)
     _check_networks(sandbox, workspaces)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(sandbox.close)
@@ -125,7 +132,11 @@ async def clean() -> list[str]:
     """Take away what dead runs left in any sandbox that works here."""
     lines = []
     for name in registry.names("sandboxes"):
-        sandbox = build(SandboxSpec(name=name))
+        try:
+            sandbox = build(SandboxSpec(name=name))
+        except UsageError as error:
+            lines.append(f"not asked: {error}")  # a plug-in that is broken, or needs settings
+            continue
         if _why_not(sandbox) is None:
             lines += await reap(sandbox)
             await sandbox.close()
@@ -133,9 +144,10 @@ async def clean() -> list[str]:
 
 
 def check_name(name: str) -> None:
-    """Raise where no sandbox has that *name*, even if no task will need one."""
-    if name != ANY_CONTAINER:
-        registry.find("sandboxes", name)
+    """Raise where no sandbox has that *name*, even if no task will need one; nothing is imported."""
+    known = registry.names("sandboxes")
+    if name not in (*known, ANY_CONTAINER) and not registry.is_reference(name):
+        raise UsageError(f"no sandbox is called {name!r}: {did_you_mean(name, known)}")
 
 
 def is_container(name: str) -> bool:
@@ -143,14 +155,20 @@ def is_container(name: str) -> bool:
     return name in _CONTAINERS
 
 
-def choose(spec: SandboxSpec, *, environ: Mapping[str, str], images: bool) -> Sandbox:
+def choose(
+    spec: SandboxSpec,
+    *,
+    environ: Mapping[str, str],
+    images: bool,
+    folders: Iterable[Path] = (),
+) -> Sandbox:
     """Return the sandbox that is asked for by name, else the best one that works here.
 
     Nothing that does not isolate is ever chosen without being asked for by name.
     """
     name = spec.name or environ.get(VARIABLE)
     if name and name != ANY_CONTAINER:
-        sandbox = build(SandboxSpec(name=name, settings=spec.settings))
+        sandbox = build(SandboxSpec(name=name, settings=spec.settings), folders=folders)
         if why := _why_not(sandbox):
             raise UsageError(f"sandbox {name!r} cannot be used here: {why}")
         return sandbox
@@ -171,22 +189,36 @@ def _first(names: Iterable[str], settings: Mapping[str, Json]) -> Sandbox:
     raise UsageError(f"no sandbox that isolates works here ({'; '.join(reasons)}). {_UNSAFE}")
 
 
-def build(spec: SandboxSpec) -> Sandbox:
-    """Return the sandbox that *spec* names."""
+def build(spec: SandboxSpec, *, folders: Iterable[Path] = ()) -> Sandbox:
+    """Return the sandbox that *spec* names; one's own is looked for in *folders*."""
     name = spec.name or ""
-    part = registry.find("sandboxes", name)
-    return cast("Sandbox", registry.build(part, spec.settings, what=f"sandbox {name!r}"))
+    what = f"sandbox {name!r}"
+    part = registry.find("sandboxes", name, folders=folders)
+    sandbox = registry.build(part, spec.settings, what=what)
+    for needed in ("name", "isolates", "image", "open", "reap", "close"):
+        if not hasattr(sandbox, needed):
+            raise UsageError(f"{what} is no sandbox: it has no `{needed}`")
+    return cast("Sandbox", sandbox)
 
 
 def _why_not(sandbox: Sandbox) -> str | None:
-    return sandbox.available() if isinstance(sandbox, Inquirable) else None
+    if not isinstance(sandbox, Inquirable):
+        return None
+    try:
+        return sandbox.available()
+    except Exception as error:  # noqa: BLE001 -- a plug-in's own mistake must not end `list`
+        return f"it cannot say whether it works here: {type(error).__name__}: {error}"
 
 
 def works_here() -> list[tuple[str, str]]:
     """Return each sandbox with what is to be said about it: that it works, or why not."""
     lines = []
     for name in registry.names("sandboxes"):
-        sandbox = build(SandboxSpec(name=name))
+        try:
+            sandbox = build(SandboxSpec(name=name))
+        except UsageError as error:
+            lines.append((name, str(error)))
+            continue
         how = "isolates" if sandbox.isolates else "does not isolate: commands run with your rights"
         lines.append((name, _why_not(sandbox) or how))
     return lines

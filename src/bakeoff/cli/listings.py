@@ -26,9 +26,8 @@ def rows(kind: str, source: Path | None, output: Path) -> list[Row]:
         return _model_rows(source)
     if kind == "sandboxes":
         return [{"sandbox": name, "here": line} for name, line in works_here()]
-    names = registry.names("agents") if kind == "agents" else registry.names("scorers")
-    describe = inspection.agent_line if kind == "agents" else inspection.scorer_line
-    return [{kind[:-1]: name, "what": describe(name)} for name in names]
+    of: registry.Kind = "agents" if kind == "agents" else "scorers"
+    return [{kind[:-1]: n, "what": inspection.part_line(of, n)} for n in registry.names(of)]
 
 
 def print_rows(kind: str, found: list[Row]) -> None:
