@@ -119,6 +119,8 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "adaptive": "end when the candidates are told apart, see `[adaptive]`; an empty table will do",
         "give_up_after_s": "how long an endpoint that is down is waited for, in seconds; no trial faults meanwhile",
         "keep_going": "go on where every request to an endpoint fails alike, as with a wrong key",
+        "trust": "suites, task folders and dialogues named here may run Python of their own (`module:attr`), with your rights",
+        "allow_env": "environment variables that suites and dialogues named here may read, for endpoints that they name",
     },
     run_file.AdaptiveTable: {
         "precision": "or when the difference of two is known to within so much",

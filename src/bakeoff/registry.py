@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Literal
 
 from bakeoff._lib.digest import digest_bytes
@@ -76,6 +76,10 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
 }
 
 _ONE = {"models": "model", "agents": "agent", "scorers": "scorer", "sandboxes": "sandbox"}
+_OF_PYTHON = (
+    "{!r} is part of Python's standard library, and so no agent, model or scorer: "
+    "write a function of your own that calls it"
+)
 _REFERENCE = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 
 
@@ -171,6 +175,7 @@ def _load_plugin(kind: Kind, plugin: EntryPoint) -> object:
 def _load_own(reference: str, folders: Iterable[Path]) -> object:
     module, attr = _module(reference), reference.rpartition(":")[2]
     places = (*folders, Path.cwd())
+    refuse_standard(reference, folders)
     for folder in places:
         if str(folder) not in sys.path:
             sys.path.append(str(folder))  # last: a file of theirs must not hide a library of ours
@@ -188,7 +193,25 @@ def _load_own(reference: str, folders: Iterable[Path]) -> object:
         hint = did_you_mean(attr, public)
         raise UsageError(f"{reference!r}: module {module!r} has no {attr!r}; {hint}")
     part: object = getattr(loaded, attr)
+    if _is_of_python(part):
+        raise UsageError(_OF_PYTHON.format(reference))
     return part
+
+
+def _is_of_python(part: object) -> bool:
+    """Whether *part* is a function or a class of the standard library, whoever imported it."""
+    if not isinstance(part, type | FunctionType | BuiltinFunctionType):
+        return False
+    return (part.__module__ or "").partition(".")[0] in sys.stdlib_module_names
+
+
+def refuse_standard(reference: str, folders: Iterable[Path] = ()) -> None:
+    """Raise where the module of *reference* is one of Python's own, and no file of the user's."""
+    module = _module(reference)
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return
+    if not any(_file(module, folder).is_file() for folder in (*folders, Path.cwd())):
+        raise UsageError(_OF_PYTHON.format(reference))
 
 
 def _own_module(module: str, places: Iterable[Path]) -> ModuleType:

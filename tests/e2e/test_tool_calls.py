@@ -105,7 +105,7 @@ def test_a_scorer_of_ones_own_is_given_the_calls_it_names(tmp_path: Path) -> Non
     )
     scorer = {"scorer": "mine:asks", "settings": {"city": "Köln"}}
     with Loopback() as server:
-        run = _run(server, _suite(tmp_path, scorers=[scorer]))
+        run = _run(server, _suite(tmp_path, scorers=[scorer]), trust=True)
     assert _attempt(run).score == 1.0
 
 

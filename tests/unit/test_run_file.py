@@ -30,6 +30,8 @@ pause_s = 0.25
 warm_up = true
 give_up_after_s = 30
 keep_going = true
+trust = true
+allow_env = ["MY_API_KEY"]
 parameters = { temperature = 0.5, top_p = 0.9 }
 scorers = ["exact", { scorer = "includes", weight = 2, settings = { all = true } }]
 pass_threshold = 0.6

@@ -106,6 +106,8 @@ class Options(TypedDict, total=False):
     sandbox: str | None
     give_up_after: float | None
     keep_going: bool
+    trust: bool
+    allow_env: Sequence[str]
 
 
 def run(given: Given | None = None, **options: Unpack[Options]) -> Run:
@@ -158,7 +160,15 @@ async def rescore_async(
     )
     anew = None
     if given is not None:
-        anew = read_for_scoring(given, options.get("overrides", {}), _environ(options))
+        anew = read_for_scoring(
+            given,
+            Wishes(
+                overrides=options.get("overrides", {}),
+                environ=_environ(options),
+                trust=options.get("trust", False),
+                allow_env=options.get("allow_env", ()),
+            ),
+        )
     reference = str(run.folder) if isinstance(run, Run) else run
     return await score_again(reference, start, anew=anew, sandbox=options.get("sandbox"))
 
@@ -266,6 +276,8 @@ def _planned(given: Given | None, options: Options) -> Prepared:
             overrides=options.get("overrides", {}),
             selection=_selection(options),
             environ=_environ(options),
+            trust=options.get("trust", False),
+            allow_env=options.get("allow_env", ()),
         ),
     )
 

@@ -1,11 +1,12 @@
 """A run file or a suite, checked without running it."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bakeoff import registry
 from bakeoff._lib.redact import Redactor
+from bakeoff.api.known_secrets import variables_of
 from bakeoff.api.model_names import OWN
 from bakeoff.api.origins import about_scorer
 from bakeoff.api.paired import models_of
@@ -13,6 +14,7 @@ from bakeoff.api.rigs import Parts, check_scorer
 from bakeoff.api.site import check_name
 from bakeoff.api.sources import Wishes, prepare, read, refuse_nothing
 from bakeoff.api.spending import prices_of
+from bakeoff.api.suite_trust import own_models, own_python
 from bakeoff.config.problems import Problems
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import ModelSpec
@@ -35,7 +37,9 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
     prices_of(brief)  # a table that cannot be read would only show at the start
     if brief.sandbox.name:
         check_name(brief.sandbox.name)
-    prepared = prepare(brief, Wishes(models=models, base_url=base_url))
+    needs = _needs(brief, models, (source.resolve().parent,))
+    wishes = Wishes(models=models, base_url=base_url, trust=True, allow_env=needs.variables)
+    prepared = prepare(brief, wishes)  # nothing is imported, and no variable is read
     plan, parts = prepared.plan, Parts(redactor=Redactor(), environ=_AnyEnviron())
     problems = Problems()
     for spec in (*(c.model for c in plan.candidates), *plan.conditions.roles.values()):
@@ -54,7 +58,32 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
                 raise UsageError(task.trouble)
         _check_scorers(task, parts, roles, problems)
     problems.raise_any()
-    return _lines(source, prepared.brief, trials=len(plan), without_models=without_models)
+    lines = _lines(source, prepared.brief, trials=len(plan), without_models=without_models)
+    return [*lines, *needs.lines()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Needs:
+    """What a suite asks for that only the operator can allow."""
+
+    variables: tuple[str, ...]
+    python: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        for name in self.variables:
+            yield f"it reads the environment variable {name}: allow that with --allow-env {name}"
+        if self.python:
+            yield f"it runs Python of its own ({', '.join(self.python)}): allow that with --trust"
+
+
+def _needs(brief: Brief, models: Sequence[str], folders: Sequence[Path]) -> _Needs:
+    specs = [*(() if models else models_of(brief)), *brief.conditions.roles.values()]
+    named = [name for s in specs if s.may_read is not None for name in variables_of(s)]
+    python = [spec.name for spec in own_python(brief)]
+    python += [spec.name for spec in own_models(brief, folders)]
+    allowed = set(brief.allow_env)
+    variables = tuple(name for name in dict.fromkeys(named) if name not in allowed)
+    return _Needs(variables=variables, python=() if brief.trust else tuple(python))
 
 
 def check_scorers(plan: Plan) -> None:

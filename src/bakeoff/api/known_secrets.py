@@ -23,6 +23,12 @@ _PLAIN_PARAMETER = re.compile(r"version|model|deployment|region|location|^alt$",
 _PARAMETER_BEFORE = re.compile(r"[?&]([^?&#=]+)=[^?&#]*$")
 
 
+def variables_of(spec: ModelSpec) -> list[str]:
+    """Return the names of the variables that *spec* refers to, each once."""
+    texts = (spec.base_url or "", spec.api_key or "", *spec.headers.values())
+    return list(dict.fromkeys(m[1] for text in texts for m in VARIABLE.finditer(text)))
+
+
 def learn_plan(plan: Plan, environ: Mapping[str, str], redactor: Redactor) -> None:
     """Let *redactor* know the secrets of all models and agents of *plan* that can be read here."""
     for spec in (*(c.model for c in plan.candidates), *plan.conditions.roles.values()):

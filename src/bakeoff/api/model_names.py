@@ -171,6 +171,9 @@ def _located(spec: ModelSpec, environ: Mapping[str, str]) -> ModelSpec:
     provider = PROVIDERS.get(spec.provider, Provider())
     if spec.base_url or not (provider.base_url or provider.url_variables):
         return spec
+    if spec.may_read is not None:  # these name an address of the operator's
+        names = (*provider.url_variables, provider.host_variable or "")
+        spec = replace(spec, may_read=(*spec.may_read, *filter(None, names)))
     for variable in provider.url_variables:
         if url := environ.get(variable, "").strip():
             url = _azure(url, spec.name, environ) if spec.provider == "azure" else url
@@ -209,6 +212,9 @@ def where_asked(spec: ModelSpec) -> str | None:
 def _with_defaults(spec: ModelSpec) -> ModelSpec:
     provider = PROVIDERS.get(spec.provider, Provider())
     header = None if spec.api_key else provider.key_header
+    if spec.may_read is not None and provider.key and not spec.base_url:
+        # a provider's own key goes to the provider, whoever names the model
+        spec = replace(spec, may_read=(*spec.may_read, provider.key))
     return replace(
         spec,
         name=spec.name or _DEFAULT_NAMES.get(spec.provider, ""),
@@ -230,11 +236,23 @@ def with_secrets(spec: ModelSpec, environ: Mapping[str, str], redactor: Redactor
     )
 
 
+def _refuse_unless_allowed(name: str, spec: ModelSpec) -> None:
+    """Raise where a suite named the model, and nobody said that it may have this variable."""
+    if spec.may_read is None or name in spec.may_read:
+        return
+    raise UsageError(
+        f"model {spec.full_name!r}: the suite wants the value of your environment variable {name}, "
+        f"for requests to {public_url(spec.base_url or 'its endpoint')}; a suite may read none by "
+        f"itself: if that is right, add --allow-env {name}, or name the model in a run file"
+    )
+
+
 def _read(text: str, spec: ModelSpec, environ: Mapping[str, str]) -> str:
     """Return *text* with `${NAME}` and `${NAME:-default}` replaced."""
 
     def value(found: re.Match[str]) -> str:
         name, default = found[1], found[2]
+        _refuse_unless_allowed(name, spec)
         if name in environ and environ[name].strip():
             return environ[name]
         if default is not None:

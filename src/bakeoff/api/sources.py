@@ -10,6 +10,7 @@ from bakeoff._lib.suggest import near_file
 from bakeoff.api.agent_specs import known, refuse_misfits
 from bakeoff.api.model_names import OWN, how_understood, resolve, where_asked, with_alias
 from bakeoff.api.paired import Terms, changed_pairings, default_said, models_of, paired
+from bakeoff.api.suite_trust import with_trust
 from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
@@ -49,6 +50,8 @@ class Wishes:
     selection: Selection = field(default_factory=Selection)
     overrides: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] | None = None
+    trust: bool = False
+    allow_env: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,7 @@ def prepare(given: Given, wishes: Wishes) -> Prepared:
     found = read(given, wishes.overrides)
     refuse_nothing(found, given)
     named = _wished(found, wishes, own, folders)
+    named = with_trust(named, trust=wishes.trust, allow_env=wishes.allow_env, folders=folders)
     named = _with_known_roles(named, models_of(found), folders)
     brief = _resolved(named, wishes, folders)
     understood = [
@@ -132,14 +136,13 @@ def read(given: Given, overrides: Mapping[str, str]) -> Brief:
     return reader(path, overrides)
 
 
-def read_for_scoring(
-    given: Given, overrides: Mapping[str, str], environ: Mapping[str, str] | None = None
-) -> Brief:
+def read_for_scoring(given: Given, wishes: Wishes) -> Brief:
     """Return what was *given* with its roles understood; who solves it does not matter here."""
-    found, folders = read(given, overrides), _folders(given)
+    found, folders = read(given, wishes.overrides), _folders(given)
+    found = with_trust(found, trust=wishes.trust, allow_env=wishes.allow_env, folders=folders)
     brief = _with_known_roles(found, models_of(found), folders)
     brief = replace(brief, models=(), pairings=())
-    return _resolved(brief, Wishes(environ=environ), folders)
+    return _resolved(brief, Wishes(environ=wishes.environ), folders)
 
 
 def _wished(

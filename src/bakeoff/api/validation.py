@@ -75,6 +75,7 @@ class How:
     """
 
     sandbox: str | None = None
+    trust: bool = False
     tests: Sequence[str] = ()
     parallel: int | None = None
     output: Path | None = None
@@ -99,6 +100,7 @@ async def validate_tasks_async(path: Path, how: How | None = None) -> list[Findi
             agents=_agents(witness),
             tests=how.tests,
             sandbox=how.sandbox,
+            trust=how.trust,
             parallel=how.parallel,
             output=how.output or Path(scratch) / "runs",
             listener=_Watch(how, brief.tasks),

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+from bakeoff.cli.options import add_json, add_output, add_run, add_trust, new_parser
 
 
 def parser() -> ArgumentParser:
@@ -17,6 +17,7 @@ def parser() -> ArgumentParser:
     p.add_argument("--source", type=Path, metavar="FILE",
                    help="take targets and scorers from this suite or run file "
                    "(default: those of the run)")  # fmt: skip
+    add_trust(p)
     p.add_argument("--sandbox", metavar="NAME",
                    help="where workspace tasks are graded (default: where they were run)")  # fmt: skip
     add_output(p)
@@ -28,7 +29,12 @@ def main(args: Namespace) -> int:
     """Score again and print what came of it."""
     from bakeoff.cli import running
 
-    options = {"output": args.output, "sandbox": args.sandbox}
+    options = {
+        "output": args.output,
+        "sandbox": args.sandbox,
+        "trust": args.trust,
+        "allow_env": args.allow_env,
+    }
     return running.score_again(
         args.run, args.source, options, as_json=args.as_json, debug=args.debug
     )

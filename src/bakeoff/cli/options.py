@@ -48,6 +48,18 @@ def add_output(parser: ArgumentParser | ArgumentGroup) -> None:
     )  # fmt: skip
 
 
+def add_trust(parser: ArgumentParser | ArgumentGroup) -> None:
+    """Let the command be told what a suite may do beyond asking questions."""
+    parser.add_argument(
+        "--trust", action="store_true",
+        help="let the suite run its own Python (module:attr) as scorers, with your rights",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-env", action="append", default=[], metavar="NAME",
+        help="let the suite read this environment variable, for its endpoint; may be repeated",
+    )  # fmt: skip
+
+
 def add_json(parser: ArgumentParser | ArgumentGroup) -> None:
     """Let the command print JSON."""
     parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")

@@ -7,6 +7,7 @@ from bakeoff.cli.options import (
     ArgumentGroup,
     add_json,
     add_output,
+    add_trust,
     count,
     difference,
     dollars,
@@ -76,6 +77,7 @@ def _add_what(p: ArgumentGroup) -> None:
     p.add_argument("--test", action="append", default=[], dest="tests", metavar="ID",
                    help="only this test (* and ? work); may be repeated")  # fmt: skip
     p.add_argument("--limit", type=count, metavar="N", help="run at most N tests")
+    add_trust(p)
     p.add_argument("--set", action="append", default=[], type=setting, dest="overrides",
                    metavar="KEY=VALUE",
                    help="override a key of the run file, such as limits.time_s=30")  # fmt: skip

@@ -22,6 +22,8 @@ def parser() -> ArgumentParser:
                    help="as for `run`")  # fmt: skip
     p.add_argument("--base-url", metavar="URL", help="as for `run`")
     p.add_argument("--sandbox", metavar="NAME", help="as for `run`")
+    p.add_argument("--trust", action="store_true",
+                   help="let a task run its own Python (module:attr) as scorers, with your rights")  # fmt: skip
     p.add_argument("--test", action="append", default=[], dest="tests", metavar="ID",
                    help="only this task of a folder (* and ? work); may be repeated")  # fmt: skip
     return p
@@ -65,6 +67,7 @@ def _prove(args: Namespace) -> int:
     with view or nullcontext():
         how = How(
             sandbox=args.sandbox,
+            trust=args.trust,
             tests=args.tests,
             listener=view or tell,
             found=None if view else show,  # a view moves by itself, and lines would break it

@@ -72,7 +72,8 @@ class Execution:
         try:
             brief = self._prepared(wanted, pace)
             output = self.layers.results_directory / "runs"
-            api.run(brief, output=output, listener=listen, stop=self.stop)
+            trust = self.layers.config.suite_access.trust
+            api.run(brief, output=output, listener=listen, stop=self.stop, trust=trust)
         except UsageError as error:
             LOGGER.error("the tests cannot be executed: %s", self._line(error))
             reasons.append(str(error))

@@ -50,6 +50,17 @@ class OutputSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, f
     pretty_print: bool = True
 
 
+class SuiteAccess(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """What a suite, and the metadata that lies beside it, may do: they may be somebody else's.
+
+    `allow_env` are the environment variables that its `api_config` may read as `${NAME}`. With `trust`
+    it may name Python of its own (`module:attr`) as a scorer.
+    """
+
+    allow_env: tuple[str, ...] = ()
+    trust: bool = False
+
+
 class LoggingSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """The logger `bakeoff.test_runner`; without a file, it speaks on standard error."""
 
@@ -64,6 +75,7 @@ class RunnerConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fro
     api_defaults: ApiDefaults = ApiDefaults()
     execution_defaults: ExecutionDefaults = ExecutionDefaults()
     output_settings: OutputSettings = OutputSettings()
+    suite_access: SuiteAccess = SuiteAccess()
     logging: LoggingSettings = LoggingSettings()
 
 

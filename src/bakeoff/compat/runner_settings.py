@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+from bakeoff._lib.secret_values import public_url
+from bakeoff.api.known_secrets import variables_of
 from bakeoff.compat.results import APIConfiguration
 from bakeoff.compat.runner_config import RunnerConfig
 from bakeoff.config.suite_file import ApiConfig, Metadata
@@ -34,11 +36,15 @@ class ApiOverride:
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """Everything that was said, from the weakest to the strongest."""
+    """Everything that was said, from the weakest to the strongest.
+
+    `own_endpoint` is whether the operator named the file with the `api_config`, and not the suite.
+    """
 
     config: RunnerConfig
     metadata: Metadata
     override: ApiOverride
+    own_endpoint: bool = False
 
     @property
     def api(self) -> APIConfiguration:
@@ -106,7 +112,28 @@ class Layers:
             "retry_backoff": self.config.api_defaults.retry_backoff,
             "keep_raw": self.save_raw,
         }
-        return replace(spec, settings=settings)
+        spec = replace(spec, settings=settings)
+        return replace(spec, may_read=None) if self._is_own else self._allowed(spec)
+
+    def _allowed(self, spec: ModelSpec) -> ModelSpec:
+        """Return a model that the suite names; raise where it wants a variable that is not allowed."""
+        allowed = self.config.suite_access.allow_env
+        if refused := [name for name in variables_of(spec) if name not in allowed]:
+            raise UsageError(
+                f"the suite wants the value of your environment variable {refused[0]} for its own "
+                f"endpoint, {public_url(spec.base_url or '')}; if that is right, allow it with "
+                f'"suite_access": {{"allow_env": ["{refused[0]}"]}} in the config of TestRunner, or '
+                "name the file yourself with load_test_metadata"
+            )
+        return replace(spec, may_read=allowed)
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether the endpoint and what is sent to open it are the operator's own words."""
+        known, said = self.metadata.api_config, self.override
+        if self.own_endpoint or not (known and said.endpoint):
+            return self.own_endpoint or bool(said.endpoint)
+        return known.endpoint != said.endpoint or said.headers is not None
 
     def sends_prompt(self, task: Task) -> bool:
         """Whether *task* is sent to a completions API, which takes one text."""
@@ -131,8 +158,13 @@ class Layers:
                 )
             return known
         if known is not None and known.endpoint == said.endpoint:
-            headers = known.headers if said.headers is None else dict(said.headers)
-            return msgspec.structs.replace(known, model=said.model, headers=headers)
+            if said.headers is None:
+                return msgspec.structs.replace(known, model=said.model)
+            # headers of the operator's stand for whatever a suite would have sent
+            key = known.api_key if self.own_endpoint else None
+            return msgspec.structs.replace(
+                known, model=said.model, headers=dict(said.headers), api_key=key
+            )
         # another server: keys and headers meant for the first one are not sent to it
         named = said.endpoint.rstrip("/").endswith("/completions")
         return ApiConfig(

@@ -278,6 +278,7 @@ class TestRunner:
             config=self._config,
             metadata=filled(self._metadata, below),
             override=self._override,
+            own_endpoint=self._metadata.api_config is not None,
         )
 
     def _loaded(self) -> SuiteFiles:

@@ -1,6 +1,7 @@
 """The tables that several formats share: scorers and messages as people write them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -56,9 +57,17 @@ def endpoint_limits(endpoints: Endpoints | None) -> dict[str, EndpointLimits]:
     }
 
 
-def scorer_specs(entries: Sequence[ScorerEntry], *, at: Place) -> tuple[ScorerSpec, ...]:
-    """Return the scorers that *entries* name, a list that stands *at* this place."""
-    return tuple(_scorer_spec(entry, at.inside(number)) for number, entry in enumerate(entries))
+def scorer_specs(
+    entries: Sequence[ScorerEntry], *, at: Place, trusted: bool = True
+) -> tuple[ScorerSpec, ...]:
+    """Return the scorers that *entries* name, a list that stands *at* this place.
+
+    Those that a suite names are not *trusted*: it may be somebody else's.
+    """
+    return tuple(
+        replace(_scorer_spec(entry, at.inside(number)), trusted=trusted)
+        for number, entry in enumerate(entries)
+    )
 
 
 def _scorer_spec(entry: ScorerEntry, at: Place) -> ScorerSpec:

@@ -112,3 +112,5 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     adaptive: AdaptiveTable | None = None
     give_up_after_s: Annotated[float, Meta(ge=0)] = 900.0
     keep_going: bool = False
+    trust: bool = False
+    allow_env: list[str] = []

@@ -35,8 +35,9 @@ class Brief:
 
     A model is named as the person named it; `api` finds out what it means. Where there are
     `pairings`, they are the plan, and `tasks` only lists their tasks. `endpoints` are limits by
-    URL or provider; `patience` is what the run has with one that is down. `notices` are what a
-    person should read about the files.
+    URL or provider; `patience` is what the run has with one that is down. With `trust`, suites may
+    name Python of their own as scorers; `allow_env` are the variables that they may read. `notices`
+    are what a person should read about the files.
     """
 
     name: str
@@ -56,4 +57,6 @@ class Brief:
     endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
     adaptive: Adaptive | None = None
     patience: Patience = field(default_factory=Patience)
+    trust: bool = False
+    allow_env: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()

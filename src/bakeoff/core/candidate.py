@@ -47,7 +47,8 @@ class ModelSpec:
 
     `base_url`, `api_key` and `headers` may refer to the environment as `${NAME}`; the value is
     read just before it is used and never kept. `base_url_from` says who named the URL: the command
-    line, a config, a variable or nobody. `origin` is for messages alone.
+    line, a config, a variable or nobody. `may_read` are the variables that may be read where a suite
+    named the model; None is all of them. `origin` is for messages alone.
     """
 
     provider: str
@@ -59,6 +60,7 @@ class ModelSpec:
     settings: Mapping[str, Json] = field(default_factory=dict)
     label: str | None = None
     base_url_from: str | None = field(default=None, compare=False)
+    may_read: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property

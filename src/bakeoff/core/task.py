@@ -70,13 +70,15 @@ class Message:
 class ScorerSpec:
     """A scorer by name, with its settings and its share of the task's score.
 
-    `origin` is where it was written, for messages alone.
+    `origin` is where it was written, for messages alone. One that is not `trusted` was named by a
+    suite, which may not run Python by itself.
     """
 
     name: str
     settings: Mapping[str, Json] = field(default_factory=dict)
     weight: float = 1.0
     origin: Place | None = field(default=None, compare=False, repr=False)
+    trusted: bool = field(default=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

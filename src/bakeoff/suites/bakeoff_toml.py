@@ -240,6 +240,8 @@ def _under(run: RunFile, brief: Brief) -> Brief:
         sandbox=sandbox_spec(run.sandbox),
         endpoints=endpoint_limits(run.endpoints),
         adaptive=_adaptive(run.adaptive),
+        trust=run.trust,
+        allow_env=tuple(run.allow_env),
         patience=Patience(give_up_after_s=run.give_up_after_s, keep_going=run.keep_going),
     )
 

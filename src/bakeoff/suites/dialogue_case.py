@@ -76,7 +76,9 @@ def read_cases(
             raise UsageError(f"{file}: case {task.id!r} is there twice; give each its own `id`")
         tasks[task.id] = task
         roles |= {
-            name: replace(model_spec(entry), origin=Origin.at(file, line(("roles", name))))
+            name: replace(
+                model_spec(entry), origin=Origin.at(file, line(("roles", name))), may_read=()
+            )
             for name, entry in case.roles.items()
         }
         sources.append(Source(path=str(file.resolve()), digest=task.digest))
@@ -191,7 +193,7 @@ class _Case:
         case, at = self._case, Place(file=str(self._file))
         if case.scorers is None:
             return default_scorers(case.expected, at=at.inside("expected"))
-        return scorer_specs(case.scorers, at=at.inside("scorers"))
+        return scorer_specs(case.scorers, at=at.inside("scorers"), trusted=False)
 
     def _folder(self, key: str, name: str | None) -> Path | None:
         if name is None:

@@ -34,7 +34,7 @@ from bakeoff.config.suite_file import (
     TestEntry,
 )
 from bakeoff.core.brief import Brief, Source
-from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.candidate import ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 from bakeoff.core.place import Place
 from bakeoff.core.task import Message, ScorerSpec, Task
@@ -54,6 +54,7 @@ class SuiteFiles:
     brief: Brief
     metadata: Metadata
     categories: Mapping[str, CategoryEntry]
+    endpoint_file: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,15 @@ def read_suite(path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET
     if not files.brief.tasks:
         where = shown(Place(file=str(path), key=("tests",)))
         raise UsageError(f"{where}: there are no tests to run; add at least one to `tests`")
-    return with_metadata(files.brief, files.metadata)
+    return _with_endpoint_place(with_metadata(files.brief, files.metadata), files.endpoint_file)
+
+
+def _with_endpoint_place(brief: Brief, file: Path) -> Brief:
+    """Return *brief* with models that know the *file* which names their endpoint."""
+    if not brief.models:
+        return brief
+    origin = Origin.at(file, line_in(file, ("api_config",)), address="endpoint")
+    return replace(brief, models=tuple(replace(spec, origin=origin) for spec in brief.models))
 
 
 def read_suite_files(
@@ -85,7 +94,7 @@ def read_suite_files(
     data, source = _read_object(path)
     suite = _suite(data, path)
     metadata: Metadata = suite
-    sources = [source]
+    sources, endpoint_file = [source], path
     categories = dict(suite.test_categories) if isinstance(suite.test_categories, dict) else {}
     if beside and (extra := path.with_name(CATEGORIES_FILE)).is_file() and extra != path:
         more, found = read_categories(extra)
@@ -95,6 +104,7 @@ def read_suite_files(
         below, found = read_metadata(extra)
         metadata = filled(suite, below)
         sources.append(found)
+        endpoint_file = extra
     at = Place(file=str(path))
     defaults = _Defaults(
         scorers=_suite_scorers(suite, scoring, at),
@@ -115,7 +125,9 @@ def read_suite_files(
         *placeholder_notes(tasks, literal, tests_at),
     )
     brief = Brief(name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices)
-    return SuiteFiles(brief=brief, metadata=metadata, categories=categories)
+    return SuiteFiles(
+        brief=brief, metadata=metadata, categories=categories, endpoint_file=endpoint_file
+    )
 
 
 def read_metadata(path: Path) -> tuple[Metadata, Source]:
@@ -165,7 +177,7 @@ def with_metadata(brief: Brief, metadata: Metadata) -> Brief:
 
 
 def model_of(api: ApiConfig, settings: GlobalSettings) -> ModelSpec:
-    """Return the model behind *api*."""
+    """Return the model behind *api*, which may read no variable unless the operator allows it."""
     extra: dict[str, Json] = {}
     if settings.default_retry_attempts is not None:
         extra["max_retries"] = settings.default_retry_attempts
@@ -180,6 +192,7 @@ def model_of(api: ApiConfig, settings: GlobalSettings) -> ModelSpec:
         api_key=api.api_key,
         headers=api.headers,
         settings=extra,
+        may_read=(),
     )
 
 
@@ -251,7 +264,7 @@ class _Defaults:
 def _suite_scorers(suite: SuiteFile, scoring: Scoring, at: Place) -> tuple[ScorerSpec, ...] | None:
     if suite.scorers is None:
         return scoring.scorers
-    return scorer_specs(suite.scorers, at=at.inside("scorers"))
+    return scorer_specs(suite.scorers, at=at.inside("scorers"), trusted=False)
 
 
 _NO_DEFAULTS = _Defaults(scorers=None, pass_threshold=1.0)
@@ -363,7 +376,7 @@ def _scorers(entry: TestEntry, defaults: _Defaults, at: Place) -> tuple[ScorerSp
 
 def _named_scorers(entry: TestEntry, defaults: _Defaults, at: Place) -> tuple[ScorerSpec, ...]:
     if entry.scorers is not None:
-        return scorer_specs(entry.scorers, at=at.inside("scorers"))
+        return scorer_specs(entry.scorers, at=at.inside("scorers"), trusted=False)
     if defaults.scorers is not None:
         return defaults.scorers
     if entry.expected is None and entry.evaluation_config:

@@ -209,7 +209,7 @@ class _Native:
             specs.append(ScorerSpec(name="tests", settings=run, weight=weight, origin=origin))
         if settings.rubrics:
             specs.append(self._rubrics())
-        specs += scorer_specs(settings.scorers, at=at.inside("scorers"))
+        specs += scorer_specs(settings.scorers, at=at.inside("scorers"), trusted=False)
         if not specs and not self.unchecked:
             raise UsageError(
                 f"{self.folder}: nothing says whether the work is right; put hidden tests into "
