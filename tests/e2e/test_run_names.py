@@ -114,3 +114,16 @@ def test_what_is_left_of_a_run_is_said(tmp_path: Path, capsys: pytest.CaptureFix
 
     run = bakeoff.run(TASKS, models=[stopping], output=tmp_path, stop=stop, parallel=1)
     assert listed(tmp_path, capsys)[run.id]["state"] == "39 left"
+
+
+def test_a_name_given_on_the_command_line_works_in_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = tmp_path / "suite.json"
+    suite.write_text('{"tests": [{"id": "a", "prompt": "a", "expected": "a"}]}')
+    output = ["--output", str(tmp_path / "runs")]
+    for name in ("main", "next"):
+        assert call(["run", str(suite), "-m", "scripted", "--name", name, *output]) == 0
+    for words in (["show", "main"], ["summarize", "next"], ["compare", "main", "next"],
+                  ["report", "main"], ["check", "main"], ["run", "--resume", "next"]):  # fmt: skip
+        assert call([*words, *output]) == 0, (words, capsys.readouterr())

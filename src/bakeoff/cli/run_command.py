@@ -86,8 +86,10 @@ def _add_what(p: ArgumentGroup) -> None:
 def _add_how(p: ArgumentGroup) -> None:
     p.add_argument("--dry-run", action="store_true",
                    help="print the plan and an estimate of its cost, and run nothing")  # fmt: skip
+    p.add_argument("--name", metavar="NAME",
+                   help="a name for the run, by which every command finds it")  # fmt: skip
     p.add_argument("--resume", metavar="RUN",
-                   help="resume a run: an id, the start of one, a folder, or `latest`")  # fmt: skip
+                   help="resume a run: an id, the start of one, a name, a folder, or `latest`")  # fmt: skip
     p.add_argument("--only", action="store_true",
                    help="with --resume: run just the tests, models and rollouts that are named here, "
                    "and keep the rest of the run")  # fmt: skip
