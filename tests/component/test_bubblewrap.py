@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from bakeoff.sandboxes.bubblewrap_box import BubblewrapBox
 from support.chances import is_busy
 from support.parts import require
 from support.sandboxes import bubblewrap
+from support.unix_http import UnixHttp
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -230,6 +232,49 @@ def test_an_unpacked_image_can_be_what_a_box_sees(folder: Path, tmp_path: Path) 
     gateway = GatewayAddress(socket="/nonexistent.sock", url="http://127.0.0.1:1")
     with pytest.raises(UsageError, match="no python3"):
         ran(Bubblewrap(rootfs=tmp_path), folder, "true", gateway=gateway)
+
+
+@pytest.mark.parametrize("own_tmp", [True, False])
+def test_an_unpacked_image_may_have_a_var_of_its_own(
+    folder: Path, tmp_path: Path, own_tmp: bool
+) -> None:
+    busybox = shutil.which("busybox")
+    require("busybox", busybox, "apt install busybox-static")
+    assert busybox is not None
+    for name in ("bin", "var/lib/dpkg", "var/cache", *(["var/tmp"] if own_tmp else [])):
+        (tmp_path / name).mkdir(parents=True)
+    shutil.copy(busybox, tmp_path / "bin" / "sh")
+    (tmp_path / "var" / "lib" / "dpkg" / "status").write_text("installed\n")
+    (tmp_path / "var" / "run").symlink_to("/run")
+    (tmp_path / "var" / "empty").write_text("")
+    script = (
+        "read line < /var/lib/dpkg/status; echo $line; "
+        "echo x > /var/tmp/made && echo /tmp/*; echo x > /var/cache/made"
+    )
+    at = {"root": "/var/www", "workdir": "/var/www"}  # which must be made beside what is there
+    result = ran(Bubblewrap(rootfs=tmp_path), folder, "/bin/sh", "-c", script, **at)
+    first, second, third = result.output.splitlines()
+    assert (first, second) == ("installed", "/tmp/made")
+    assert "Read-only" in third
+
+
+def test_the_list_of_mounts_names_nothing_of_the_host_but_scratch_folders(folder: Path) -> None:
+    with UnixHttp(at := scratch.new_folder("socket")) as server:
+        show = ("cut", "-d", " ", "-f", "4", "/proc/self/mountinfo")
+        result = ran(Bubblewrap(), folder, *show, gateway=server.address, network=("a.example",))
+    scratch.remove(at)
+    scratch_base = str(scratch.base())
+    plain = re.compile(
+        r"/|/newroot|/(usr|s?bin|lib\w*|etc)(/.*)?|/(irq|bus|null|zero|full|tty)|/u?random|/fs|/sys.*"
+    )
+    told = [
+        root
+        for root in result.output.splitlines()
+        if not root.startswith(scratch_base) and not plain.fullmatch(root)
+    ]
+    assert result.output.count(scratch_base) >= 6
+    assert told == []
+    assert str(SOURCE) not in result.output
 
 
 # ---- limits

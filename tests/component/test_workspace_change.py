@@ -105,6 +105,22 @@ def test_the_agents_own_ignore_rules_hide_nothing_and_those_of_the_task_do(tmp_p
     change = taken(task, script, tmp_path / "cache")
     names = {line.split(" b/")[1] for line in change.patch.splitlines() if line[:5] == "diff "}
     assert names == {".gitignore", "hidden.txt", "sub/c.py"}
+    assert sorted(change.left_out) == [
+        "__pycache__/ (tools leave it)",
+        "build/ (a .gitignore names it)",
+        "node_modules/ (tools leave it)",
+        "sub/b.pyc (tools leave it)",
+        "x.log (a .gitignore names it)",
+    ]
+
+
+def test_of_many_ignored_paths_the_first_are_named_and_crowd_out_nothing(tmp_path: Path) -> None:
+    task = workspace_task(tree(repo(tmp_path)))
+    script = "for n in $(seq 300); do mkdir -p d$n/node_modules; done; mkfifo zzz"
+    left_out = taken(task, script, tmp_path / "cache").left_out
+    assert left_out[0] == "zzz (a FIFO)"
+    assert len([line for line in left_out if line.endswith("node_modules/ (tools leave it)")]) == 50
+    assert left_out[-1] == "and 250 more that are ignored"
 
 
 def test_what_the_task_itself_keeps_there_is_watched_although_it_is_ignored(tmp_path: Path) -> None:

@@ -231,6 +231,10 @@ def test_a_run_and_each_of_its_trials_can_be_shown(cli: Cli, suite: Path) -> Non
     assert len(_data(cli("show", "latest", "even_00", "--json"))) == 2
     (one,) = _data(cli("show", run, "odd_01@scripted/echo#1", "--json"))
     assert one["attempt"]["outcome"]["answer"] == "say number 01"
+    words = ("odd_01@scripted/echo#1", "--json")
+    assert _data(cli("show", run, "--output", "runs", *words)) == [one]
+    assert _data(cli("show", "--json", "--output", "runs", run, words[0])) == [one]
+    assert "unexpected argument: more" in cli("show", run, words[0], "more", code=2).err
 
 
 def test_the_summary_printed_is_the_summary_as_data(cli: Cli, suite: Path, tmp_path: Path) -> None:

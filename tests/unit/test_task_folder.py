@@ -190,6 +190,7 @@ def test_the_place_of_the_hidden_tests_is_protected(tmp_path: Path) -> None:
     ("files", "runner"),
     [
         ({"tests__test_it_dot_py": UNITTEST}, "unittest"),
+        ({"tests__test_it_dot_py": f"import os, pytest\n{UNITTEST}"}, "pytest"),
         ({"tests__test_it_dot_py": PYTEST}, "pytest"),
         ({"tests__test_it_dot_py": f"import pytest\n{UNITTEST}"}, "pytest"),
         ({"tests__test_other_dot_py": PYTEST}, "pytest"),

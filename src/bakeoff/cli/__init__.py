@@ -94,7 +94,8 @@ def _run(name: str, argv: Sequence[str]) -> int:
     if name == "run" and is_meant(argv):
         name, argv = "batch", from_run(argv)
     command = import_module(f"bakeoff.cli.{name}_command")
-    args = command.parser().parse_args(argv)
+    # an option may stand between two words: `show RUN --output D TRIAL`
+    args = command.parser().parse_intermixed_args(argv)
     try:
         code: int = command.main(args)
     except BakeoffError as error:

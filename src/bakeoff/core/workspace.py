@@ -170,7 +170,8 @@ class Workspace:
 class Change:
     """What an agent changed: a patch against the files it was given, in git's format.
 
-    `left_out` names what no patch can hold, such as a FIFO. `archive` is the change of a whole box:
+    `left_out` names what no patch can hold, such as a FIFO, and what is new but ignored, such as
+    node_modules. `archive` is the change of a whole box:
     a gzipped tar of what is new or different, with the paths that are gone in `gone`.
     """
 

@@ -24,7 +24,6 @@ from bakeoff.sandboxes.supervision import Supervision, impossible
 from bakeoff.sandboxes.uplink import AwaitedUplink
 
 GATEWAY_PORT = 8642
-_RELAY = Path(__file__).with_name("relay.py")
 _SHM_BYTES = 256 << 20
 _DEATH_S = 10.0
 _BY_SIGNAL = 128
@@ -141,7 +140,7 @@ class BubblewrapBox:
         for mount in (*spec.mounts, *spec.pinned):
             words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
         if relays := self._relays:
-            words += ["--ro-bind", str(_RELAY), f"{SUPPORT}/relay.py"]
+            words += ["--ro-bind", str(ground.support / "relay.py"), f"{SUPPORT}/relay.py"]
         for port, socket in relays.items():
             words += ["--ro-bind", socket, f"{SUPPORT}/{port}.sock"]
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]

@@ -16,6 +16,7 @@ from bakeoff.sandboxes.uplink import NAMESERVER
 
 HOME = "/home/agent"
 SUPPORT = "/run/bakeoff"
+_RELAY = Path(__file__).with_name("relay.py")
 _PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _OURS = ("proc", "dev", "sys", "tmp", "run", "home", "root")  # of an unpacked image
 _PYTHONS = ("usr/bin/python3", "usr/local/bin/python3", "bin/python3")
@@ -63,6 +64,8 @@ def write_support(folder: Path) -> None:
     (etc / "resolv.conf").touch()
     (folder / "resolv.conf").write_text(f"nameserver {NAMESERVER}\n")
     (folder / "nothing").mkdir()
+    # a copy: a box sees in its list of mounts where each of them lies on the host
+    shutil.copyfile(_RELAY, folder / "relay.py")
 
 
 def _etc_folders() -> list[str]:
@@ -99,12 +102,27 @@ def root_arguments(
         if _has_entries(Path("/usr/local/etc")):
             words += ["--ro-bind", str(support / "nothing"), "/usr/local/etc"]
     else:
-        for entry in sorted(rootfs.iterdir()):
-            if entry.name not in _OURS:
-                words += _shown(entry, PurePosixPath("/", entry.name), points)
+        words += _image(rootfs, points)
     if resolver is not None and (rootfs is None or (rootfs / "etc/resolv.conf").is_file()):
         words += ["--ro-bind", str(resolver), "/etc/resolv.conf"]
+    if rootfs is None or not (rootfs / "var").is_symlink():
+        words += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108 -- the box's own
     return (*words, *_kernel())
+
+
+def _image(rootfs: Path, points: list[PurePosixPath]) -> Iterator[str]:
+    """Show an unpacked image, but for the folders that are the box's own."""
+    for entry in sorted(rootfs.iterdir()):
+        target = PurePosixPath("/", entry.name)
+        if (
+            entry.name == "var" and not entry.is_symlink()
+        ):  # its tmp is the box's own, the rest is not
+            yield from ("--dir", str(target))
+            for inner in sorted(entry.iterdir()):
+                if inner.name != "tmp":
+                    yield from _shown(inner, target / inner.name, points)
+        elif entry.name not in _OURS:
+            yield from _shown(entry, target, points)
 
 
 def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> Iterator[str]:
@@ -134,7 +152,6 @@ def _etc(support: Path) -> list[str]:
 
 def _kernel() -> list[str]:
     words = ["--proc", "/proc", "--dev", "/dev", "--dir", "/run"]
-    words += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108 -- the box's own
     if os.geteuid() == 0:
         # some of the kernel's files ask only who writes, not with which capability
         words += ["--remount-ro", "/proc"]

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from bakeoff._lib.python_imports import imports_module
 from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.values import Json
 from bakeoff.scorers.json_text import NoJsonError, read_json
@@ -16,8 +17,6 @@ _KEY = "custom_metrics"
 _PROGRAMS = {".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node", ".rb": "ruby"}
 _PROGRAMS |= {".pl": "perl", ".php": "php"}
 _TEST = re.compile(r"^\s*(?:async\s+)?def\s+test\w*\s*\(", re.MULTILINE)
-_UNITTEST = re.compile(r"^\s*(?:import|from)\s+unittest\b", re.MULTILINE)
-_PYTEST = re.compile(r"^\s*(?:import|from)\s+pytest\b", re.MULTILINE)
 
 
 def how_to_run(path: str, content: str, *, time_s: float, environment: Mapping[str, str]) -> Tests:
@@ -30,7 +29,7 @@ def how_to_run(path: str, content: str, *, time_s: float, environment: Mapping[s
     runner: Runner = "pytest"
     if not _TEST.search(content):
         runner = "python"
-    elif _UNITTEST.search(content) and not _PYTEST.search(content):
+    elif imports_module(content, "unittest") and not imports_module(content, "pytest"):
         runner = "unittest"
     return Tests(runner=runner, paths=(path,), time_s=time_s, environment=environment)
 

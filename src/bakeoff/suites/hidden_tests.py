@@ -3,6 +3,7 @@
 from collections.abc import Container
 from pathlib import Path
 
+from bakeoff._lib.python_imports import imports_module
 from bakeoff.config.task_file import Runner, TestsTable
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
@@ -66,7 +67,7 @@ def _runner(table: TestsTable, files: list[Path]) -> Runner | None:
 
 def _is_unittest(file: Path) -> bool:
     text = file.read_text(encoding="utf-8", errors="replace")
-    return "unittest" in text and "import pytest" not in text and "from pytest" not in text
+    return "unittest" in text and not imports_module(text, "pytest")
 
 
 def _script(tests: Path, files: list[Path]) -> str:

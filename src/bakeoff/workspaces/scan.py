@@ -21,6 +21,7 @@ _MOST_FOUND = 500_000
 _DEEPEST = 100  # each level holds a descriptor
 _LONGEST = 3_900  # git takes no path of 4096 bytes
 _MOST_NAMED = 200
+_MOST_IGNORED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ class Scan:
     enters: Callable[[bytes], bool]
     go_on: Callable[[], None]
     left_out: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    _ignored_more: int = 0
     unread: list[bytes] = field(default_factory=list)
     _found: int = 0
 
@@ -129,6 +132,19 @@ class Scan:
         if len(self.left_out) < _MOST_NAMED:
             name = path.decode("utf-8", "backslashreplace")
             self.left_out.append(f"{name} ({why})")
+
+    def ignore(self, path: bytes, why: str) -> None:
+        """Note that a path is left out because nobody wants to keep its like."""
+        if len(self.ignored) < _MOST_IGNORED:
+            self.ignored.append(f"{path.decode('utf-8', 'backslashreplace')} ({why})")
+        else:
+            self._ignored_more += 1
+
+    @property
+    def all_left_out(self) -> tuple[str, ...]:
+        """What is not part of what was found, with the reasons; of what is ignored the first few."""
+        more = [f"and {self._ignored_more:,} more that are ignored"] if self._ignored_more else []
+        return (*self.left_out, *self.ignored, *more)
 
     def _count(self) -> None:
         self.go_on()

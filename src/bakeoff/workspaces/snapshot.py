@@ -76,7 +76,7 @@ def take(
         commit=said.decode().strip() if first else since.commit,
         entries=taking.entries,
         stamps=stamps,
-        left_out=tuple(taking.scan.left_out),
+        left_out=taking.scan.all_left_out,
     )
 
 
@@ -172,6 +172,7 @@ class _Taking:
         """Note *found*; return its content where that is not what it was."""
         path, before = found.path, self._since.entries.get(found.path)
         if before is None and self._is_ignored(path):
+            self._note_ignored(path)
             return None
         if before is not None and self._since.stamps.get(path) == found.stamp:
             self._keep(found, before)
@@ -217,7 +218,14 @@ class _Taking:
         return gone
 
     def _enters(self, path: bytes) -> bool:
-        return path in self._known_folders or not self._is_ignored(path, is_folder=True)
+        if path in self._known_folders or not self._is_ignored(path, is_folder=True):
+            return True
+        self._note_ignored(path + b"/")
+        return False
+
+    def _note_ignored(self, path: bytes) -> None:
+        refuse = is_refuse(path.rstrip(b"/"))
+        self.scan.ignore(path, "tools leave it" if refuse else "a .gitignore names it")
 
     def _is_ignored(self, path: bytes, *, is_folder: bool = False) -> bool:
         if self._rules is None or path in self._since.entries or path in self._known_folders:
