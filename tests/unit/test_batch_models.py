@@ -169,6 +169,14 @@ def test_a_model_that_cannot_be_is_told_with_its_file(
     assert str(caught.value).startswith(f"{tmp_path / 'models_config.yaml'}:1: {told}")
 
 
+@pytest.mark.parametrize(
+    "names", [("org/m", "org_m"), ("org_m", "org/m"), ("M", "m"), ("a", "a:latest")]
+)
+def test_models_with_nearly_the_same_name_have_files_of_their_own(names: tuple[str, str]) -> None:
+    files = file_names(dict(zip("ab", names, strict=True)))
+    assert len({file.casefold() for file in files.values()}) == 2
+
+
 def test_file_names_are_those_of_the_documents_and_never_meet() -> None:
     models = {
         n: n for n in ("ollama/llama2:latest", "ollama/mistral:7b", "gpt-4", "ollama/mistral_7b")

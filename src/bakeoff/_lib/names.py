@@ -19,5 +19,11 @@ def safe_name(text: str) -> str:
     plain = _UNSAFE.sub("_", text).lstrip(".")[:_LONGEST]
     if plain and plain == text and not _DIGESTED.search(plain):
         return plain
+    return digested_name(text)
+
+
+def digested_name(text: str) -> str:
+    """Return a file name for *text* with a digest of it, also where it is a plain name already."""
+    plain = _UNSAFE.sub("_", text).lstrip(".")[:_LONGEST]
     digest = digest_bytes(text.encode("utf-8", "surrogatepass"))[:_DIGITS]
     return f"{plain.strip('._') or 'id'}-{digest}"

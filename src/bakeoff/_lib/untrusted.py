@@ -3,7 +3,7 @@
 import re
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def well_formed(text: str) -> str:
@@ -14,7 +14,7 @@ def well_formed(text: str) -> str:
 
 
 def for_terminal(text: str) -> str:
-    """Return *text* without what a terminal would obey (escapes, controls, direction marks)."""
+    """Return *text* without what a terminal would obey (escapes, controls, separators, direction marks)."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", well_formed(text).replace("\r\n", "\n"))
 
 

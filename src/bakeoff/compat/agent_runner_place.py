@@ -7,14 +7,15 @@ from datetime import datetime
 from pathlib import Path
 
 from bakeoff._lib import private
-from bakeoff._lib.names import safe_name
+from bakeoff._lib.names import digested_name, safe_name
 from bakeoff.config.agent_bench_file import DEFAULT_CHECKPOINTS, BenchmarkTable
 from bakeoff.core.errors import UsageError
-from bakeoff.stores.folders import INNER
+from bakeoff.stores.folders import INNER, refuse_link_out, stays_inside
 from bakeoff.stores.sqlite import LEDGER
 
 _STAMP = "run_%Y%m%d_%H%M%S"
 _STAMPED = re.compile(r"run_\d{8}_\d{6}[a-z]?")
+_LIKE_A_ROLLOUT = re.compile(r"__\d+$")
 _LETTERS = ("", *"bcdefghijklmnopqrstuvwxyz")
 
 
@@ -68,7 +69,9 @@ class BenchRun:
 
 
 def _file_name(case: str, rollout: int) -> str:
-    return safe_name(case) if not rollout else f"{safe_name(case)}__{rollout}"
+    # a case may itself be called as if it were a rollout of another
+    name = digested_name(case) if _LIKE_A_ROLLOUT.search(case) else safe_name(case)
+    return f"{name}__{rollout}" if rollout else name
 
 
 def _at(table: BenchmarkTable, name: str) -> BenchRun:
@@ -114,6 +117,7 @@ def find_run(table: BenchmarkTable, reference: str) -> BenchRun:
     if not found.begun:
         there = ", ".join(run.name for run in runs[-10:]) or "none"
         raise UsageError(f"no run is called {reference!r}; there are: {there}")
+    refuse_link_out(found.folder, found.results, names=(INNER,))
     return found
 
 
@@ -123,4 +127,5 @@ def runs_of(table: BenchmarkTable) -> list[BenchRun]:
     if not results.is_dir():
         return []
     names = sorted(f.name for f in results.iterdir() if _STAMPED.fullmatch(f.name))
-    return [run for name in names if (run := _at(table, name)).begun]
+    runs = [_at(table, name) for name in names]
+    return [run for run in runs if run.begun and stays_inside(run.ledger / LEDGER, results)]

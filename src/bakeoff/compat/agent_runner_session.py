@@ -31,11 +31,11 @@ _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class _Plain(logging.Formatter):
-    """Lines without anything that a terminal would obey."""
+    """Records without anything that a terminal would obey, and none that looks like two."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one record as text."""
-        return for_terminal(super().format(record))
+        """Return one record as text; only its first line begins as a record does."""
+        return for_terminal(super().format(record)).replace("\n", "\n    | ")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,7 @@ class BenchView:
 
     def _print(self, trial: Trial, text: str) -> None:
         with self._log_of(trial).open("a", encoding="utf-8", errors="replace") as log:
-            log.write(text)
+            log.write(for_terminal(text))
         LOGGER.debug("agent %s, case %s: %s", agent_of(trial), trial.task.id, text.rstrip())
         if turn := _A_TURN_ENDS.match(text):
             LOGGER.info("agent %s, case %s: turn %s", agent_of(trial), trial.task.id, turn[1])

@@ -10,13 +10,13 @@ import msgspec
 
 from bakeoff._lib import private
 from bakeoff._lib.atomic import write_atomic
-from bakeoff._lib.names import safe_name
+from bakeoff._lib.names import digested_name
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.compat.batch_models import report_name
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
-from bakeoff.stores.folders import INNER
+from bakeoff.stores.folders import INNER, refuse_link_out, stays_inside
 from bakeoff.stores.sqlite import LEDGER
 
 STATE = "batch.json"
@@ -104,12 +104,15 @@ def new_batch(output: Path, moment: datetime) -> Batch:
 
 def find_batch(reference: str, output: Path) -> Batch:
     """Return a batch by its id, by its path, or the newest as `latest`."""
-    if reference == LATEST and (found := sorted(output.glob(f"{_PREFIX}*/{STATE}"))):
-        return Batch(folder=found[-1].parent)
+    found = [p.parent for p in output.glob(f"*/{STATE}") if stays_inside(p, output)]
+    newest = sorted(folder for folder in found if folder.name.startswith(_PREFIX))
+    if reference == LATEST and newest:
+        return Batch(folder=newest[-1])
     for folder in (output / reference, Path(reference)):
         if reference and (folder / STATE).is_file():
+            refuse_link_out(folder, output, names=(STATE, INNER))
             return Batch(folder=folder)
-    known = sorted(path.parent.name for path in output.glob(f"*/{STATE}"))
+    known = sorted(folder.name for folder in found)
     raise UsageError(
         f"there is no batch {reference!r} in {output}: {did_you_mean(reference, known)}"
     )
@@ -145,7 +148,8 @@ def file_names(models: dict[str, str]) -> dict[str, str]:
     for key, model in models.items():
         plain = _PLAIN.sub("_", model.removesuffix(_LATEST)).strip("._")[:80]
         if not plain or plain.casefold() in taken:
-            plain = safe_name(model)
+            # `org_m` is plain by itself, and `org/m` may have had that name before
+            plain = digested_name(model)
         taken.add(plain.casefold())
         found[key] = f"{plain}_result.json"
     return found

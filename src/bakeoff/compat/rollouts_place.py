@@ -9,7 +9,7 @@ from bakeoff._lib import private
 from bakeoff._lib.names import safe_name
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
-from bakeoff.stores.folders import INNER
+from bakeoff.stores.folders import INNER, stays_inside
 from bakeoff.stores.sqlite import LEDGER
 
 _STAMP = "%Y%m%d__%H-%M-%S"
@@ -107,4 +107,8 @@ def rollouts_in(benchmark: Path) -> list[Rollout]:
     if not benchmark.is_dir():
         return []
     folders = sorted(path for path in benchmark.iterdir() if _STAMPED.fullmatch(path.name))
-    return [Rollout(folder=path) for path in folders if is_rollout(path)]
+    return [
+        Rollout(folder=path)
+        for path in folders
+        if is_rollout(path) and stays_inside(path / INNER / LEDGER, benchmark)
+    ]

@@ -1,6 +1,7 @@
 """Where runs are kept: one folder each."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -145,9 +146,36 @@ def list_runs(output: Path) -> list[RunEntry]:
     found = [
         _entry(folder)
         for folder in output.iterdir()
-        if (folder / MANIFEST).is_file() and (folder / LEDGER).is_file()
+        if (folder / MANIFEST).is_file()
+        and (folder / LEDGER).is_file()
+        and stays_inside(folder / LEDGER, output)
     ]
     return sorted(found, key=lambda entry: (entry.created_at, entry.folder.name))
+
+
+def stays_inside(path: Path, root: Path) -> bool:
+    """Whether *path*, wherever links on it lead, is below *root*."""
+    return path.resolve().is_relative_to(root.resolve())
+
+
+def refuse_link_out(
+    folder: Path, output: Path, *, names: Sequence[str] = (MANIFEST, LEDGER)
+) -> None:
+    """Raise where a run leads elsewhere by a link: out of *output*, or its files out of its folder.
+
+    A folder that is named by its own path is no link, and may be anywhere.
+    """
+    is_there = folder.parent.resolve() == output.resolve()
+    if is_there and folder.is_symlink() and not stays_inside(folder, output):
+        raise UsageError(
+            f"{folder} is a link out of {output}, to {folder.resolve()}: that may be anybody's; if it "
+            "is the run that you mean, name it by that path"
+        )
+    for path in (folder / name for name in names):
+        if path.is_symlink() and not stays_inside(path, folder):
+            raise UsageError(
+                f"{path} is a link to {path.resolve()}, out of the folder of its run: it is not followed"
+            )
 
 
 def _entry(folder: Path) -> RunEntry:
@@ -166,6 +194,7 @@ def find_run(reference: str, output: Path) -> Path:
     if reference != LATEST:
         for folder in (output / reference, path, path / INNER):
             if reference and (folder / LEDGER).is_file():
+                refuse_link_out(folder, output)
                 return folder
         if len(path.parts) > 1:
             why = f"there is no {LEDGER} in it" if path.is_dir() else "it is not there"
