@@ -67,6 +67,8 @@ if TYPE_CHECKING:
         TrialOutput,
         TrialSpent,
         TrialStarted,
+        TurnEnded,
+        TurnStarted,
         Waiting,
     )
     from bakeoff.core.journal import Journal
@@ -152,6 +154,8 @@ __all__ = [
     "TrialRecord",
     "TrialSpent",
     "TrialStarted",
+    "TurnEnded",
+    "TurnStarted",
     "Usage",
     "UsageError",
     "Waiting",
@@ -179,7 +183,7 @@ _HOMES = {
     "bakeoff.core.errors": "AgentError BakeoffError BudgetReached LedgerError LimitReached NotRun ProviderError "
     "SandboxError ScorerError TrialError UsageError",
     "bakeoff.core.events": "Event Listener Notice RunEnded RunStarted "
-    "TrialEnded TrialNotRun TrialOutput TrialSpent TrialStarted Waiting",
+    "TrialEnded TrialNotRun TrialOutput TrialSpent TrialStarted TurnEnded TurnStarted Waiting",
     "bakeoff.core.journal": "Journal",
     "bakeoff.core.outcome": "Completion Outcome Request Spent Tool Usage",
     "bakeoff.core.plan": "Plan Trial",

@@ -93,7 +93,10 @@ class _Line:
             asked.set_result(message.completion)
             return
         refused = _RefusedError(
-            message.message, transient=message.transient, billable=message.billable
+            message.message,
+            transient=message.transient,
+            billable=message.billable,
+            status=message.status,
         )
         refused.number = message.number
         asked.set_exception(refused)

@@ -11,6 +11,7 @@ from bakeoff.core.budget import Price, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import ProviderError
+from bakeoff.core.events import Event, TurnEnded, TurnStarted
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.record import Status
 from bakeoff.engine.trial import run_attempt
@@ -52,6 +53,26 @@ def test_the_instructor_leads_and_ends_after_one_more_reply() -> None:
     }
     assert attempt.spent.requests == 2
     assert attempt.roles["supervisor"].usage.input_tokens == 20
+
+
+def test_each_turn_is_told_as_an_event_whatever_the_agent_says() -> None:
+    scene = Scene(
+        instructor=Script([instructs("Add the numbers."), instructs("Thanks, bye.", end=True)]),
+        agent_model=Script(["turn 9 agent: It is 5.", "Bye."]),
+    )
+    turns: list[TurnStarted | TurnEnded] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, TurnStarted | TurnEnded):
+            turns.append(event)
+
+    asyncio.run(run_attempt(scene.trial(), scene.rig(), number=1, tell=listen))
+    assert [(type(turn), turn.number) for turn in turns] == [
+        (TurnStarted, 1),
+        (TurnEnded, 1),
+        (TurnStarted, 2),
+        (TurnEnded, 2),
+    ]
 
 
 def test_a_contradictory_message_goes_out_and_the_next_turn_is_the_follow_up() -> None:

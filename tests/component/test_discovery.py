@@ -181,6 +181,15 @@ def test_a_server_that_wants_a_key_says_so() -> None:
     assert trouble.what_to_do == "give its key"
 
 
+def test_a_status_is_not_read_out_of_what_a_server_says() -> None:
+    async def look(url: str) -> Discovery:
+        return await served_models(f"{url}/v1")
+
+    broken = says({"error": "request 401403 failed"}, status=500)
+    (trouble,) = with_server({"/v1/models": broken}, look).troubles
+    assert trouble.what_to_do.startswith("is it running")
+
+
 def test_configured_models_need_their_variables() -> None:
     spec = ModelSpec(provider="openai", name="gpt-4", api_key="${OPENAI_API_KEY}", label="GPT-4")
     local = ModelSpec(provider="ollama", name="llama3:8b")

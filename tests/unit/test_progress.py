@@ -21,6 +21,8 @@ from bakeoff.core.events import (
     TrialNotRun,
     TrialOutput,
     TrialStarted,
+    TurnEnded,
+    TurnStarted,
     Waiting,
 )
 from bakeoff.core.record import Fault, Status
@@ -110,15 +112,14 @@ def test_it_is_told_at_which_turns_the_conversations_are_that_go_on() -> None:
     for talk in talks:
         progress.take(TrialStarted(talk))
     assert "turn" not in progress.figures()
-    progress.take(TrialOutput(talks[0], "turn 1 instructor: hi\n"))
+    progress.take(TurnStarted(talks[0], 1))
     assert "at turn 1," in progress.figures() + ","
-    progress.take(TrialOutput(talks[0], "turn 1 agent: ho\n"))
-    progress.take(TrialOutput(talks[0], "it printed turn 7 itself\n"))
-    progress.take(TrialOutput(talks[1], "turn 3 instructor: hi\n"))
+    progress.take(TurnEnded(talks[0], 1))
+    progress.take(TrialOutput(talks[0], "turn 7 agent: it printed that itself\n"))
+    progress.take(TurnStarted(talks[1], 3))
     assert "at turns 1 to 3" in progress.figures()
     progress.take(TrialEnded(talks[1], attempt(), last=True))
     assert "at turn 1," in progress.figures() + ","
-    progress.take(TrialOutput(trial(task("c")), "turn 9 of no conversation\n"))
     progress.take(TrialEnded(talks[0], attempt(), last=True))
     assert "turn" not in progress.figures()
 

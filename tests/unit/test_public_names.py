@@ -89,6 +89,8 @@ DOCUMENTED = [
     "TrialRecord",
     "TrialSpent",
     "TrialStarted",
+    "TurnEnded",
+    "TurnStarted",
     "Usage",
     "UsageError",
     "Waiting",

@@ -76,9 +76,11 @@ class _Conversation:
             turn = audited(self._dialogue, self._turns, await self._next(number, follow_up))
             follow_up = turn.follow_up
             self._journal.print(_line(turn.number, turn.speaker, turn.message, *turn.marks))
+            self._journal.turn(number, over=False)
             self._open = (turn,)
             reply = await self._candidate.answer(turn.message, number)
             self._journal.print(_line(number, AGENT, reply))
+            self._journal.turn(number, over=True)
             self._turns.append(replace(turn, reply=reply))
             self._open = ()
             if turn.end and follow_up is None:

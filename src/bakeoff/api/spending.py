@@ -46,14 +46,14 @@ def check_cap(plan: Plan, prices: Prices, cap: Cap) -> None:
     limited = plan.conditions.limits.cost_usd is not None
     if not (cap or limited):
         return
-    for what, spec, asked_with in _askers(plan):
+    for what, is_role, spec, asked_with in _askers(plan):
         tariff = prices.tariff(spec)
         if (cap.cost_usd is not None or limited) and tariff.price is None and tariff.billed:
             option = "limits.cost_usd" if cap.cost_usd is None else "--max-cost"
             raise UsageError(_no_price(spec, option))
         for parameters in asked_with:
             if cap and not _bounded(tariff, cap, tariff.most_output(parameters)):
-                raise UsageError(_no_limit(what, spec, cap))
+                raise UsageError(_no_limit(what, spec, cap, is_role=is_role))
 
 
 def _bounded(tariff: Tariff, cap: Cap, longest: int | None) -> bool:
@@ -64,14 +64,14 @@ def _bounded(tariff: Tariff, cap: Cap, longest: int | None) -> bool:
     )
 
 
-def _askers(plan: Plan) -> Iterator[tuple[str, ModelSpec, Sequence[Mapping[str, Json]]]]:
-    """Yield every model that is asked, with each set of parameters that it is asked with."""
+def _askers(plan: Plan) -> Iterator[tuple[str, bool, ModelSpec, Sequence[Mapping[str, Json]]]]:
+    """Yield every model that is asked: what it is, whether a role, what it is asked with."""
     for block in plan.blocks:
         asked_with = [task.parameters for task in block.tasks]
         for candidate in block.candidates:
-            yield f"candidate {candidate.id!r}", candidate.model, asked_with
+            yield f"candidate {candidate.id!r}", False, candidate.model, asked_with
     for name, spec in plan.conditions.roles.items():
-        yield f"role {name!r}", spec, [{}]
+        yield f"role {name!r}", True, spec, [{}]
 
 
 def _no_price(spec: ModelSpec, option: str) -> str:
@@ -82,11 +82,11 @@ def _no_price(spec: ModelSpec, option: str) -> str:
     )
 
 
-def _no_limit(what: str, spec: ModelSpec, cap: Cap) -> str:
+def _no_limit(what: str, spec: ModelSpec, cap: Cap, *, is_role: bool) -> str:
     option = "--max-cost" if cap.cost_usd is not None else "--max-tokens"
     how = (
         "set max_tokens in `parameters` of its table in the run file"
-        if what.startswith("role")
+        if is_role
         else "for example --set parameters.max_tokens=1000"
     )
     return (

@@ -3,7 +3,6 @@
 Its picture is a bar, a row for each candidate, what requests wait for, and the faults, folded.
 """
 
-import re
 from dataclasses import dataclass, field
 
 from rich.box import SIMPLE_HEAD
@@ -25,14 +24,13 @@ from bakeoff.core.events import (
     RunStarted,
     TrialEnded,
     TrialNotRun,
-    TrialOutput,
     TrialStarted,
+    TurnStarted,
     Waiting,
 )
 from bakeoff.core.record import Attempt, Status
 from bakeoff.reports.in_words import counted, duration
 
-_TURN = re.compile(r"turn (\d{1,6}) ")
 _MOST_FOLDED = 3
 _AROUND_ROWS = 8  # lines of a screen that are not rows of candidates
 
@@ -109,8 +107,8 @@ class Progress:
             self._row(event.trial.candidate.id).running -= 1
         elif isinstance(event, Waiting):
             self.waiting = waits_in_words(event.endpoints)
-        elif isinstance(event, TrialOutput):
-            self._heard(event)
+        elif isinstance(event, TurnStarted):
+            self.turns[event.trial.name] = event.number
         elif isinstance(event, TrialEnded):
             return self._ended(event)
         elif isinstance(event, RunStarted):
@@ -144,11 +142,6 @@ class Progress:
         if row is None:
             row = self.rows[candidate] = CandidateRow()
         return row
-
-    def _heard(self, event: TrialOutput) -> None:
-        turn = _TURN.match(event.text) if event.trial.task.dialogue is not None else None
-        if turn is not None:
-            self.turns[event.trial.name] = int(turn[1])
 
     def _ended(self, event: TrialEnded) -> Line | None:
         attempt = event.attempt

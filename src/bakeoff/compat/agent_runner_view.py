@@ -1,7 +1,6 @@
 """The files of an agent benchmark, kept current while it runs: views of the ledger, never the truth."""
 
 import logging
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from bakeoff.core.events import (
     TrialEnded,
     TrialOutput,
     TrialStarted,
+    TurnEnded,
 )
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.plan import Trial
@@ -34,7 +34,6 @@ from bakeoff.stores.checkpoints import CHECKPOINTS, checkpoint_file, steps_in
 
 LOGGER = logging.getLogger("bakeoff.agent_runner")
 SUMMARY, ALL = "summary.json", "all_results.json"
-_A_TURN_ENDS = re.compile(r"turn (\d+) agent: ")
 _OFTEN_S = 1.0
 
 
@@ -73,6 +72,10 @@ class BenchView:
             LOGGER.info("agent %s, case %s: started", agent_of(event.trial), event.trial.task.id)
         elif isinstance(event, TrialOutput):
             self._print(event.trial, event.text)
+        elif isinstance(event, TurnEnded):
+            case = event.trial.task.id
+            LOGGER.info("agent %s, case %s: turn %s", agent_of(event.trial), case, event.number)
+            self._save_conversation(event.trial)
         elif isinstance(event, TrialEnded):
             self._end(event.trial, event.attempt, last=event.last)
         elif isinstance(event, Notice):
@@ -101,9 +104,6 @@ class BenchView:
         with self._log_of(trial).open("a", encoding="utf-8", errors="replace") as log:
             log.write(for_terminal(text))
         LOGGER.debug("agent %s, case %s: %s", agent_of(trial), trial.task.id, text.rstrip())
-        if turn := _A_TURN_ENDS.match(text):
-            LOGGER.info("agent %s, case %s: turn %s", agent_of(trial), trial.task.id, turn[1])
-            self._save_conversation(trial)
 
     def _save_conversation(self, trial: Trial) -> None:
         kept = checkpoint_file(self.run.ledger / CHECKPOINTS, trial.name)

@@ -44,6 +44,22 @@ class TrialOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A turn of a dialogue starts: the agent was told something, and is at it."""
+
+    trial: Trial
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """A turn of a dialogue is over: the agent answered, and its checkpoint has the answer."""
+
+    trial: Trial
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class TrialSpent:
     """A model answered in a workspace trial that goes on: what its candidate has used up so far."""
 
@@ -96,6 +112,8 @@ Event = (
     RunStarted
     | TrialStarted
     | TrialOutput
+    | TurnStarted
+    | TurnEnded
     | TrialSpent
     | TrialEnded
     | TrialNotRun

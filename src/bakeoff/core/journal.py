@@ -12,11 +12,17 @@ _CUT = "\n[... the log is longer than what is kept ...]\n"
 class Journal:
     """The transcript and the log of one attempt, written by its agent and by the gateway.
 
-    Whoever *hears* is told the log as it is written.
+    Whoever *hears* is told the log as it is written; *on_turn* is called when the turn of that
+    number starts, and again when it is over.
     """
 
-    def __init__(self, hears: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        hears: Callable[[str], None] | None = None,
+        on_turn: Callable[[int, bool], None] | None = None,
+    ) -> None:
         self._hears = hears
+        self._on_turn = on_turn
         self.messages: list[Message] = []
         self.interventions = 0
         self.left: Callable[[], Outcome] | None = None  # what the agent leaves if it is cut now
@@ -39,6 +45,11 @@ class Journal:
         self._room -= len(text)
         if self._room <= 0:
             self._log.append(_CUT)
+
+    def turn(self, number: int, *, over: bool) -> None:
+        """Say that a turn of a dialogue starts, or is over."""
+        if self._on_turn is not None:
+            self._on_turn(number, over)
 
     @property
     def log(self) -> str | None:

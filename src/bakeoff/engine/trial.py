@@ -18,7 +18,7 @@ from bakeoff.core.errors import (
     ScorerError,
     TrialError,
 )
-from bakeoff.core.events import Listener, TrialOutput, ignore
+from bakeoff.core.events import Listener, TrialOutput, TurnEnded, TurnStarted, ignore
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.passing import has_passed
@@ -133,7 +133,10 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
         kit = Context(model=meter, roles=course.roles, rollout=trial.rollout)
         course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
         return
-    course.journal = Journal(lambda text: course.tell(TrialOutput(trial, text)))
+    course.journal = Journal(
+        lambda text: course.tell(TrialOutput(trial, text)),
+        lambda number, over: course.tell((TurnEnded if over else TurnStarted)(trial, number)),
+    )
     kit = replace(_room_kit(trial, rig, course, meter, number), journal=course.journal)
     if trial.task.dialogue is not None and rig.checkpoints is not None:
         progress = _progress(rig.checkpoints.of(trial), course, number)

@@ -224,8 +224,11 @@ async def served_models(base_url: str, *, api_key: str | None = None) -> Discove
         async with open_session(headers) as session:
             served = (await look(session, f"{root}/models{query}", _Listing)).data or []
     except ProviderError as error:
-        key = "401" in str(error) or "403" in str(error)
-        todo = "give its key" if key else "is it running, and is the base URL right (.../v1)?"
+        todo = (
+            "give its key"
+            if error.status in {401, 403}
+            else "is it running, and is the base URL right (.../v1)?"
+        )
         why = Redactor([api_key or "", *url_secrets(url)]).text(str(error))
         return _trouble(public_url(url), why, todo)
     return Discovery(

@@ -61,10 +61,10 @@ def fault_of(error: Json, what: str) -> ProviderError:
     code = error.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else None
     if (status and not may_pass(status)) or not _FOR_GOOD.isdisjoint(names):
-        return ProviderError(message)
+        return ProviderError(message, status=status)
     strain = next((_STRAINS[name] for name in names if name in _STRAINS), None)
     strain = strain or (strain_of(status) if status else None)
-    return TryAgain(message, after_s=pause_s(error), strain=strain)
+    return TryAgain(message, after_s=pause_s(error), strain=strain, status=status)
 
 
 def error_in(body: bytes) -> Mapping[str, Json]:

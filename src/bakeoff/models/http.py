@@ -149,16 +149,16 @@ def _no(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
         message += f"; {hint}"
     error = error_in(body)
     if response.status in _BAD_REQUEST:
-        return BadRequest(message, error)
+        return BadRequest(message, error, status=response.status)
     if not may_pass(response.status) or is_spent(error):
-        return ProviderError(message, billable=False)
+        return ProviderError(message, billable=False, status=response.status)
     after = response.headers.get("Retry-After")
     after_ms = response.headers.get("Retry-After-Ms")
     after_s = retry_after(after, milliseconds=after_ms)
     if after_s is None:
         after_s = pause_s(error)
     strain = strain_of(response.status)
-    return TryAgain(message, after_s=after_s, strain=strain, billable=False)
+    return TryAgain(message, after_s=after_s, strain=strain, billable=False, status=response.status)
 
 
 class _faults:  # noqa: N801 -- reads as a word at its place: `with _faults(url)`

@@ -50,7 +50,8 @@ async def look(
         ):
             data = await _whole(response)
             if response.status != 200:
-                raise ProviderError(f"HTTP {response.status}: {_start(data) or response.reason}")
+                message = f"HTTP {response.status}: {_start(data) or response.reason}"
+                raise ProviderError(message, status=response.status)
             return msgspec.json.decode(data, type=kind)
     except TimeoutError as error:
         raise ProviderError(f"no answer within {timeout_s:g} s", transient=True) from error

@@ -29,7 +29,7 @@ from bakeoff.models.settings import settings_of
 TRUNCATED = "truncated"
 """The flag of an answer to a prompt that was not read as a whole."""
 
-_NOT_THERE = re.compile(r'HTTP 404 .*"error": ?"model .* not found')
+_NOT_THERE = re.compile(r'"error": ?"model .* not found')  # as Ollama words it
 
 
 def build(spec: ModelSpec, gate: Gate = OPEN) -> "Ollama":
@@ -123,10 +123,11 @@ class Ollama:
         try:
             yield
         except ProviderError as error:
-            if _NOT_THERE.match(str(error)):
+            if error.status == 404 and _NOT_THERE.search(str(error)):
                 raise ProviderError(
                     f"the Ollama at {self._url} has no model {self._name!r}; "
-                    f"get it with: ollama pull {self._name}"
+                    f"get it with: ollama pull {self._name}",
+                    status=error.status,
                 ) from error
             raise
 

@@ -66,8 +66,8 @@ _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 class BadRequest(ProviderError):  # noqa: N818 -- the name of the HTTP status
     """HTTP 400 or 422; `error` is what the endpoint says about it."""
 
-    def __init__(self, message: str, error: Mapping[str, Json]) -> None:
-        super().__init__(message, billable=False)
+    def __init__(self, message: str, error: Mapping[str, Json], *, status: int = 400) -> None:
+        super().__init__(message, billable=False, status=status)
         self.error = error
 
 

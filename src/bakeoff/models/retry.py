@@ -48,8 +48,9 @@ class TryAgain(ProviderError):  # noqa: N818 -- it says what to do
         after_s: float | None = None,
         strain: Strain | None = None,
         billable: bool = True,
+        status: int | None = None,
     ) -> None:
-        super().__init__(message, transient=True, billable=billable)
+        super().__init__(message, transient=True, billable=billable, status=status)
         self.after_s = after_s
         self.strain = strain
 
@@ -175,7 +176,9 @@ async def with_retries(
             on_lost()
         retries += 1
     times = f" ({policy.max_retries + 1} times)" if policy.max_retries else ""
-    raise ProviderError(f"{last}{times}", transient=True, billable=last.billable) from last
+    raise ProviderError(
+        f"{last}{times}", transient=True, billable=last.billable, status=last.status
+    ) from last
 
 
 def _telling(tries: _Tries[T], on_retry: Told | None) -> Try[T]:

@@ -42,15 +42,23 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     transient: bool = False
     billable: bool = True
+    status: int | None = None
 
     @classmethod
     def of(cls, error: ProviderError) -> "Refusal":
         """Return *error* as data."""
-        return cls(message=str(error), transient=error.transient, billable=error.billable)
+        return cls(
+            message=str(error),
+            transient=error.transient,
+            billable=error.billable,
+            status=error.status,
+        )
 
     def error(self) -> ProviderError:
         """Return the error that this is the data of."""
-        return ProviderError(self.message, transient=self.transient, billable=self.billable)
+        return ProviderError(
+            self.message, transient=self.transient, billable=self.billable, status=self.status
+        )
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,12 +31,11 @@ def answer(summary: Summary) -> Answer:
     found = summary.pairwise
     if all(pair.p is None for pair in found.pairs):
         return _of_none(summary, found)
-    told = decision.verdict(found)
-    is_open = told.startswith(decision.OPEN)
+    told, decided = decision.verdict(found), decision.decided(found)
     return Answer(
-        told=sentence(told) if is_open else f"{told}.",  # a name stays as it is written
+        told=f"{told}." if decided else sentence(told),  # a name stays as it is written
         why=_of_a_pair(found.pairs[0]) if len(found.pairs) == 1 else _of_many(found),
-        decided=not is_open,
+        decided=decided,
     )
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from bakeoff._lib.untrusted import one_line
 from bakeoff.reports.in_words import amount, counted, rank_range
 from bakeoff.stats.one_task import ROLLOUT
-from bakeoff.stats.paired import Pair
+from bakeoff.stats.paired import NO_DECISION, Pair
 from bakeoff.stats.pairwise import Pairwise
 
-OPEN = "no decision"
 _MOST_RANKS = 10
 
 
@@ -113,23 +112,29 @@ def _where(pairs: Sequence[Pair]) -> str:
     return " on this task" if _one_task(pairs) else ""
 
 
+def decided(found: Pairwise) -> bool:
+    """Whether somebody was found to be better than all others."""
+    if len(found.pairs) == 1:
+        return found.pairs[0].better is not None
+    return found.ranks[0].worst == 1
+
+
 def verdict(found: Pairwise) -> str:
     """Return who is better, or that it is open, as a person says it."""
     if len(found.pairs) == 1:
         return _of_two(found.pairs[0])
     first, many = found.ranks[0], len(found.ranks)
-    if first.worst == 1:
+    if decided(found):
         return f"{one_line(first.candidate)} is the best of {many}{_where(found.pairs)}"
     may = [one_line(one.candidate) for one in found.ranks if one.best == 1]
     if len(may) == many or len(may) > _MOST_RANKS:
-        return f"{OPEN}: any of {len(may)} may be the best{_where(found.pairs)}"
-    return f"{OPEN}: the best{_where(found.pairs)} is one of {', '.join(may)}"
+        return f"{NO_DECISION}: any of {len(may)} may be the best{_where(found.pairs)}"
+    return f"{NO_DECISION}: the best{_where(found.pairs)} is one of {', '.join(may)}"
 
 
 def _of_two(pair: Pair) -> str:
     names = one_line(pair.first), one_line(pair.second)
     if pair.better is None:
-        why = pair.verdict.removeprefix(OPEN)
-        return f"{OPEN} between {names[0]} and {names[1]}{why}"
+        return f"{NO_DECISION} between {names[0]} and {names[1]} ({pair.undecided})"
     better, worse = names if pair.better == pair.first else names[::-1]
     return f"{better} is better than {worse}{_where([pair])}, by {amount(pair.difference or 0.0)}"

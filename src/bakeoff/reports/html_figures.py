@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from bakeoff.reports import decision, in_words, summary_words
 from bakeoff.reports.html_charts import Bar, around_zero, strip
 from bakeoff.reports.html_page import Column, named, remarks, table
-from bakeoff.stats.paired import Pair
+from bakeoff.stats.paired import NO_DECISION, Pair
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.rankings import Placed
 from bakeoff.stats.summary import CandidateSummary, Group, PassRates, Summary
@@ -117,8 +117,8 @@ def _pair(pair: Pair, most: float, *, planned: bool) -> Iterator[str]:
     if planned:
         yield in_words.score(pair.detectable)
     kind = "mixed" if pair.better is None else "success"
-    told, _, why = decision.in_short(pair).partition(" (")
-    small = f"<small>{named(why.removesuffix(')'))}</small>" if why else ""
+    told = NO_DECISION if pair.better is None else decision.in_short(pair)
+    small = f"<small>{named(pair.undecided)}</small>" if pair.undecided else ""
     yield f'<span><span class="chip {kind}">{named(told)}</span>{small}</span>'
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from bakeoff.stats.paired import Pair, adjusted, holds, withheld
+from bakeoff.stats.paired import Pair, adjusted, holds, undecided, withheld
 from bakeoff.stats.rankings import can_count_deals, least_p, permutation_p
 
 ROLLOUT = "rollout"
@@ -90,7 +90,7 @@ def _in_the_worst_case(pair: Pair, first: Rollouts, second: Rollouts) -> Pair:
 
 def _judged(pair: Pair, couple: tuple[Rollouts, Rollouts], *, tested: int, level: float) -> Pair:
     if pair.p_holm is None or pair.difference is None:
-        return replace(pair, verdict=f"no decision ({pair.reason})")
+        return undecided(pair, pair.reason)
     if pair.p_holm < 1 - level and abs(pair.difference) > _ROUNDING:
         if not holds(pair, level=level):
             return withheld(pair)
@@ -102,4 +102,4 @@ def _judged(pair: Pair, couple: tuple[Rollouts, Rollouts], *, tested: int, level
     else:
         enough = next(k for k in count(2) if least_p(k, k) * tested < 1 - level)
         why = f"needs at least {enough} rollouts of each"
-    return replace(pair, verdict=f"no decision ({why})")
+    return undecided(pair, why)

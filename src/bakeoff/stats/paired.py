@@ -25,6 +25,7 @@ from bakeoff.stats.missing import NO_BOUNDS, Bounds, could_turn
 from bakeoff.stats.paired_tests import McNemar, SignFlip, mcnemar, sign_flip
 from bakeoff.stats.rankings import holm
 
+NO_DECISION = "no decision"
 ONE_SHARED_TASK = "one shared task: no spread between tasks to measure"
 _ROUNDING = 1e-12
 
@@ -65,7 +66,8 @@ class Pair:
 
     Of the trials on tasks that both were given, `faults` faulted. `worst_difference`, `worst_p` and
     `worst_p_holm` are what would be seen if all of those had gone against the one that is ahead;
-    where that undoes the verdict, it is `withheld`.
+    where that undoes the verdict, it is `withheld`. Where nobody is found to be `better`,
+    `undecided` says why; `verdict` is either of them in words.
     """
 
     first: str
@@ -93,6 +95,7 @@ class Pair:
     better: str | None = None
     more_tasks: int | None = None
     verdict: str = ""
+    undecided: str | None = None
     settled: bool = False
     reason: str | None = None
 
@@ -232,7 +235,7 @@ def holds(pair: Pair, *, level: float) -> bool:
 def _judged(pair: Pair, *, level: float, strictest: float) -> Pair:
     """Return *pair* with its verdict, and what it could have seen."""
     if pair.p_holm is None or pair.difference is None:
-        return replace(pair, verdict=f"no decision ({pair.reason})")
+        return undecided(pair, pair.reason)
     seen = None
     if pair.se is not None:
         variance = pair.se**2 * pair.tasks
@@ -244,12 +247,17 @@ def _judged(pair: Pair, *, level: float, strictest: float) -> Pair:
         return replace(pair, detectable=seen, better=better, verdict=f"{better} is better")
     more = _more_tasks(pair, strictest)
     needs = "no difference was seen" if more is None else f"needs about {about(more)}"
-    return replace(pair, detectable=seen, more_tasks=more, verdict=f"no decision ({needs})")
+    return undecided(replace(pair, detectable=seen, more_tasks=more), needs)
+
+
+def undecided(pair: Pair, why: str | None) -> Pair:
+    """Return *pair* without a decision, and *why* there is none."""
+    return replace(pair, undecided=why, verdict=f"{NO_DECISION} ({why})")
 
 
 def withheld(pair: Pair) -> Pair:
     """Return *pair* without the verdict that faults could turn."""
-    return replace(pair, withheld=True, verdict=f"no decision ({could_turn(pair.faults)})")
+    return undecided(replace(pair, withheld=True), could_turn(pair.faults))
 
 
 def _more_tasks(pair: Pair, level: float) -> int | None:

@@ -14,6 +14,7 @@ from bakeoff.stats.paired import (
     adjusted,
     holds,
     shared_faults,
+    undecided,
     withheld,
     worst_means,
 )
@@ -91,11 +92,11 @@ def decide_drawn(
 
 def _judged(pair: Pair, *, precision: float | None, level: float) -> Pair:
     if pair.p_holm is None or pair.difference is None:
-        return replace(pair, verdict=f"no decision ({pair.reason})")
+        return undecided(pair, pair.reason)
     if pair.p_holm < 1 - level and pair.difference:
         if not holds(pair, level=level):
             return withheld(pair)
         better = pair.first if pair.difference > 0 else pair.second
         return replace(pair, better=better, verdict=f"{better} is better")
     why = f"known to within {precision:g}" if pair.settled else "needs more tasks"
-    return replace(pair, verdict=f"no decision ({why})")
+    return undecided(pair, why)

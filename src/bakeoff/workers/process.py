@@ -265,6 +265,7 @@ class WorkerProcess:
                     message=str(error),
                     transient=isinstance(error, TrialError) and error.transient,
                     billable=isinstance(error, ProviderError) and error.billable,
+                    status=error.status if isinstance(error, ProviderError) else None,
                 )
             )
         else:

@@ -62,6 +62,7 @@ class Refusal(msgspec.Struct, tag=True):
     message: str
     transient: bool
     billable: bool
+    status: int | None = None
 
 
 class Ask(msgspec.Struct, tag=True):
