@@ -253,6 +253,9 @@ def test_changes_of_the_system_do_not_reach_the_verifier_unless_the_task_trusts_
     trusted = verified(f"{honest}; rm /usr/bin/cmp", trust_system_changes=True)
     assert trusted.value == 0.0
     assert trusted.details["undone"] == []
+    broken = verified(f"{honest}; rm /bin/sh", trust_system_changes=True)
+    assert broken.value == 0.0, "a box that its change broke is no fault: that would pay"
+    assert "the change breaks the box that it is graded in" in broken.explanation
 
 
 LATE_WRITER = """\

@@ -82,6 +82,7 @@ def rubric_scorer(task: Task, answer: str) -> Score:
                 "t.py": {"success": right, "output": "```\n# <script>\x1b[31m", "duration_sec": 0.1}
             },
             "custom_metrics": {"complexity": 3 + right, "name": "x"},
+            "custom_metrics_unverified": ["name"],
             "output": "ran 2 tests",
         },
     )
@@ -192,6 +193,10 @@ def test_the_evaluation_has_the_keys_that_are_promised() -> None:
     assert found["evaluation"]["rubrics"]["nobody"]["score"] is None
     assert found["test_results"]["t.py"]["success"] is False
     assert found["custom_metrics"] == {"complexity": 3, "name": "x"}
+    assert found["custom_metrics_unverified"] == ["name"]
+    shown = (run_dir / "scoring_results.md").read_text()
+    assert "| name (unverified) | x |" in " ".join(shown.split())
+    assert "complexity (unverified)" not in shown
     assert found["standard_metrics"]["unit_score"] == 0.0
     assert found["lm_evaluation"]["score"] == 0.5
     assert {"tokens_total", "tool_calls_total", "time_taken_seconds", "money_spent_usd"} <= set(

@@ -186,6 +186,7 @@ def test_custom_metrics_are_printed_or_written_and_change_no_score(tmp_path: Pat
     given = scored(tmp_path, scorer, planted)
     assert given.value == 0.5
     assert given.details["custom_metrics"] == {"lines": 3, "speed": 1.5}
+    assert given.details["custom_metrics_unverified"] == ["lines", "speed"]
 
 
 @pytest.mark.parametrize("work", [RIGHT, "true"], ids=["passes", "fails"])
@@ -193,6 +194,59 @@ def test_custom_metrics_that_a_pytest_script_prints_are_kept(tmp_path: Path, wor
     given = scored(tmp_path, rubrics(script("test_add.py", PYTEST)), work)
     assert given.value == float(work == RIGHT)
     assert given.details["custom_metrics"] == {"imported": 1, "called": 2}
+    assert "custom_metrics_unverified" not in given.details
+
+
+TELLING = {
+    "evaluation/test_add.py": (
+        "import json, unittest\nimport calc\n"
+        "class T(unittest.TestCase):\n"
+        "    def test_add(self):\n"
+        "        print(json.dumps({'custom_metrics': {'quality': calc.add(1, 2)}}, indent=2))\n"
+    ),
+    "evaluation/test_pytest.py": (
+        "import pytest\nimport calc\n"
+        'def test_add():\n    print(\'{"custom_metrics": {"quality": %d}}\' % calc.add(1, 2))\n'
+    ),
+    "evaluation/check.py": 'import calc\nprint(\'{"custom_metrics": {"quality": 3}}\')\ncalc.add(1, 2)\n',
+}
+SAYING_SO_ITSELF = r"""cat > calc.py <<'END'
+import atexit, os, subprocess, sys
+line = '{"custom_metrics": {"quality": 99, "invented": 1}}'
+def add(a, b):
+    print(line)
+    sys.stdout.write(line + "\n")
+    os.write(1, ("\n" + line + "\n").encode())
+    subprocess.run(["echo", line])
+    exec(compile("print(line)", sys.argv[0], "exec"))
+    return a + b
+add(0, 0)
+atexit.register(add, 0, 0)
+END
+"""
+
+
+@pytest.mark.parametrize("path", TELLING)
+def test_metrics_that_the_solution_prints_are_not_those_of_its_check(
+    tmp_path: Path, path: str
+) -> None:
+    given = scored(tmp_path, rubrics(script(path, TELLING[path])), SAYING_SO_ITSELF)
+    assert given.value == 1.0, given
+    assert given.details["custom_metrics"] == {"quality": 3}
+
+
+def test_metrics_that_may_be_the_solutions_are_marked_and_never_go_before_the_checks(
+    tmp_path: Path,
+) -> None:
+    shell = "python3 -c 'import calc; calc.add(1, 2)'\n"
+    writing = SAYING_SO_ITSELF.replace("line =", "open('custom_metrics.json', 'w').write(").replace(
+        '"invented": 1}}\'', '"written": 1}}\')\nline = \'{"custom_metrics": {"invented": 1}}\''
+    )
+    path = "evaluation/check.py"
+    scorer = rubrics(script(path, TELLING[path]), script("b.sh", shell))
+    given = scored(tmp_path, scorer, writing)
+    assert given.details["custom_metrics"] == {"quality": 3, "written": 1, "invented": 1}
+    assert given.details["custom_metrics_unverified"] == ["invented", "written"]
 
 
 def test_scripts_do_not_meet(tmp_path: Path) -> None:

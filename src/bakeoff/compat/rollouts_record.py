@@ -15,6 +15,7 @@ from bakeoff.stats.by_task import weighted_mean
 
 LAUNCHED = "launched"
 STATUSES = ("passed", "failed", "limited", "faulted", "cancelled", LAUNCHED)
+UNVERIFIED = " (unverified)"  # behind the name of a metric that the solution may have told
 _NO_SCORE = Score(scorer="rubrics", value=0.0)
 
 
@@ -85,6 +86,12 @@ class RunOfTask:
         """What the task's own evaluation measured."""
         return self._details("custom_metrics")
 
+    @property
+    def unverified_metrics(self) -> tuple[str, ...]:
+        """The custom metrics that the solution itself may have told."""
+        names = (self.graded or _NO_SCORE).details.get("custom_metrics_unverified")
+        return tuple(map(str, names)) if isinstance(names, list) else ()
+
     def _details(self, name: str) -> Mapping[str, Json]:
         found = (self.graded or _NO_SCORE).details.get(name)
         return found if isinstance(found, Mapping) else {}
@@ -137,6 +144,7 @@ class RunLine:
     tokens: int | None
     tool_calls: int | None
     custom_metrics: Mapping[str, Json]
+    unverified_metrics: tuple[str, ...] = ()
 
 
 def line_of(run: RunOfTask) -> RunLine:
@@ -152,6 +160,7 @@ def line_of(run: RunOfTask) -> RunLine:
         tokens=run.tokens,
         tool_calls=run.tool_calls,
         custom_metrics=run.custom_metrics,
+        unverified_metrics=run.unverified_metrics,
     )
 
 
@@ -252,6 +261,8 @@ def evaluation_results(run: RunOfTask) -> dict[str, Json]:
         "custom_metrics": dict(run.custom_metrics),
         "agent_metrics": agent_metrics(run),
     }
+    if run.unverified_metrics:
+        found["custom_metrics_unverified"] = list(run.unverified_metrics)
     judged = {n: dict(e) for n, e in run.rubrics.items() if not e.get("test_count")}
     if judged:
         found["lm_evaluation"] = _lm_evaluation(run, judged)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bakeoff.compat.rollouts_record import RunOfTask, agent_metrics, as_number
+from bakeoff.compat.rollouts_record import UNVERIFIED, RunOfTask, agent_metrics, as_number
 from bakeoff.core.passing import pass_rule
 from bakeoff.reports.markdown_text import bar, cell, count, fenced, number, table
 
@@ -112,7 +112,11 @@ def _metrics(run: RunOfTask) -> Iterator[str]:
         return
     yield "## Custom metrics"
     yield ""
-    rows = [(cell(name), cell(value)) for name, value in run.custom_metrics.items()]
+    unverified = set(run.unverified_metrics)
+    rows = [
+        (f"{cell(name)}{UNVERIFIED if name in unverified else ''}", cell(value))
+        for name, value in run.custom_metrics.items()
+    ]
     yield from table(("metric", "value"), rows)
     yield ""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bakeoff.compat.rollouts_record import RunLine
+from bakeoff.compat.rollouts_record import UNVERIFIED, RunLine
 from bakeoff.reports.decision import verdict
 from bakeoff.reports.markdown_pairs import pairs_section
 from bakeoff.reports.markdown_text import cell, count, number, table
@@ -137,9 +137,11 @@ def _runs(runs: Sequence[RunLine]) -> Iterator[str]:
 def _metrics(found: Findings) -> Iterator[str]:
     rows = []
     for candidate in found.summary.candidates:
-        mine = [r.custom_metrics for r in found.runs if r.candidate == candidate.candidate]
-        for name, (mean, runs) in metric_means(mine).items():
-            rows.append((cell(candidate.candidate), cell(name), f"{mean:.6g}", str(runs)))
+        mine = [run for run in found.runs if run.candidate == candidate.candidate]
+        unverified = {name for run in mine for name in run.unverified_metrics}
+        for name, (mean, runs) in metric_means([run.custom_metrics for run in mine]).items():
+            shown = f"{cell(name)}{UNVERIFIED if name in unverified else ''}"
+            rows.append((cell(candidate.candidate), shown, f"{mean:.6g}", str(runs)))
     if rows:
         yield "## Custom metrics"
         yield ""

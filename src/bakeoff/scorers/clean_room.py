@@ -83,20 +83,23 @@ async def check_change(
     """Return what *check* says of the outcome; 0 where the change is why it gives no verdict.
 
     Else a change that breaks its own check would be left out of the mean, and giving up would pay.
-    A check that never ends is the change's doing. Where one cannot run, or its box breaks twice, it
-    is tried without the change, or *control* is: if that fails too, it is a fault.
+    A check that never ends is the change's doing: without it, what was to be repaired may hang too.
+    Where one cannot run, or its box breaks twice, it is tried without the change. A *control* is
+    tried instead, whatever happened. If that fails too, it is a fault.
     """
     try:
         return await _checked_again(check, outcome)
     except (CheckError, SandboxError) as error:
         if outcome.change is None or not outcome.change.files:
             raise
-        if not isinstance(error, CheckTimeoutError):
+        if control or not isinstance(error, CheckTimeoutError):
             try:
                 await (control() if control else check(replace(outcome, change=None)))
             except (CheckError, SandboxError):
                 raise error from None
-        return Score(scorer=scorer, value=0.0, explanation=str(error))
+        is_box = isinstance(error, SandboxError)
+        broke = "the change breaks the box that it is graded in: " if is_box else ""
+        return Score(scorer=scorer, value=0.0, explanation=f"{broke}{error}")
 
 
 async def _checked_again(check: Check, outcome: Outcome) -> Score:

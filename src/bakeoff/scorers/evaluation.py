@@ -2,18 +2,20 @@
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.boxes import Command
-from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.scorers.clean_room import (
+    CheckError,
+    check_change,
     is_inside,
     last_lines,
     open_clean_room,
@@ -36,7 +38,8 @@ class Evaluation:
     score itself, which must then be from 0 to 1.
 
     A prediction that is missing, or that the metric cannot read though it can read the truth in its
-    place, scores 0. A metric that cannot be loaded or cannot even read the truth is a fault.
+    place, scores 0; so does one with which the metric never ends, breaks down or leaves its range. A
+    metric that cannot be loaded or cannot even read the truth is a fault.
     """
 
     module: str
@@ -78,6 +81,16 @@ class Evaluation:
         """Evaluate the prediction in the outcome's change."""
         workspace = workspace_of(task, "evaluation")
         prediction = str(PurePosixPath(workspace.start, self.prediction))
+
+        async def check(outcome: Outcome) -> Score:
+            return await self._evaluate(prediction, task, outcome, kit)
+
+        async def control() -> Score:
+            return await self._evaluate(self.truth, task, replace(outcome, change=None), kit)
+
+        return await check_change(check, outcome, scorer="evaluation", control=control)
+
+    async def _evaluate(self, prediction: str, task: Task, outcome: Outcome, kit: Context) -> Score:
         word = secrets.token_hex(16)
         source = _PROCESS.read_text(encoding="utf-8")
         command = Command(
@@ -92,7 +105,7 @@ class Evaluation:
         before, found, told = ran.output.rpartition(f"\n{word}")
         if not found:
             how = ran.stopped or f"exit {ran.code}"
-            raise ScorerError(
+            raise CheckError(
                 f"scorer 'evaluation': the evaluation ended without a result ({how}); "
                 f"{last_lines(ran.output)}"
             )
@@ -103,18 +116,18 @@ class Evaluation:
         details |= {"best": self._best, "higher_is_better": self.higher_is_better}
         details |= {"score": None, "skill": None}
         if broken := told.get("broken"):
-            raise ScorerError(f"scorer 'evaluation': {self.module} cannot be loaded: {broken}")
+            raise CheckError(f"scorer 'evaluation': {self.module} cannot be loaded: {broken}")
         if told.get("missing"):
             why = f"there is no {self.prediction}"
             return Score(scorer="evaluation", value=0.0, explanation=why, details=details)
         if error := told.get("error"):
             why = f"{self.prediction} cannot be evaluated: {one_line(str(error))}"
             if not told.get("own") and told.get("control") is not None:
-                raise ScorerError(f"scorer 'evaluation': {why}; nor can the truth in its place")
+                raise CheckError(f"scorer 'evaluation': {why}; nor can the truth in its place")
             return Score(scorer="evaluation", value=0.0, explanation=why, details=details)
         score = told["score"]
         if not isinstance(score, int | float):
-            raise ScorerError(f"scorer 'evaluation': its score is {score!r}, not a number")
+            raise CheckError(f"scorer 'evaluation': its score is {score!r}, not a number")
         value, skill = self._value(float(score))
         details |= {"score": score, "skill": skill}
         return Score(scorer="evaluation", value=value, details=details)
@@ -123,7 +136,7 @@ class Evaluation:
         """Return the value from 0 to 1, and the skill as it is."""
         if self.baseline is None:
             if not self.higher_is_better or not 0 <= score <= 1:
-                raise ScorerError(
+                raise CheckError(
                     f"scorer 'evaluation': {score:g} says nothing without a `baseline`; give one"
                 )
             return score, None

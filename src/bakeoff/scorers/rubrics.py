@@ -13,6 +13,7 @@ from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.scorers.clean_room import (
+    CheckError,
     check_change,
     inside,
     is_inside,
@@ -62,6 +63,7 @@ class _Result:
     output: str
     duration_s: float
     metrics: Mapping[str, Json]
+    unverified: tuple[str, ...]
     undone: tuple[str, ...]
 
 
@@ -80,7 +82,9 @@ class Rubrics:
     A rubric without tests is decided by the run's role `judge`, which sees the change; where there
     is no judge its score is null, and it counts in neither sum. A script may print a line of JSON,
     or write it into custom_metrics.json where it starts: `{"custom_metrics": {...}}` is kept in
-    the details and changes no score.
+    the details and changes no score. Of a Python script, what `print` in its own file prints counts,
+    and nothing that the solution prints. What other scripts print and what is in the file may be
+    the solution's: these metrics are named under `custom_metrics_unverified`.
     """
 
     rubrics: tuple[Rubric, ...]
@@ -144,7 +148,7 @@ class Rubrics:
                 "total_score": total,
                 "max_score": 1.0,
                 "test_results": {result.script.path: _told(result) for result in results},
-                "custom_metrics": _merged(results),
+                **_merged(results),
                 "undone": sorted({name for result in results for name in result.undone}),
             },
         )
@@ -170,9 +174,17 @@ class Rubrics:
                 content = await _content(room.box, script, required=True)
                 score = await self._way(script, content).score_in(room, workspace)
                 written = await room.box.run(Command(argv=("cat", METRICS_FILE), time_s=30.0))
-                metrics = metrics_in(str(score.details.get("output", "")))
-                metrics |= metrics_in(written.output) if written.code == 0 else {}
-                return replace(score, details={**score.details, "custom_metrics": metrics})
+                doubtful = metrics_in(written.output) if written.code == 0 else {}
+                if is_python(script.path):
+                    metrics = _metrics_of(_texts(score.details.get("printed")))
+                else:  # the output of a program and of those that it starts is one
+                    metrics = {}
+                    doubtful |= metrics_in(str(score.details.get("output", "")))
+                details: dict[str, Json] = {
+                    "custom_metrics": doubtful | metrics,
+                    "unverified": [name for name in doubtful if name not in metrics],
+                }
+                return replace(score, details={**score.details, **details})
 
         return _result(script, await check_change(check, outcome, scorer="rubrics"))
 
@@ -188,7 +200,7 @@ async def _content(box: Box, script: TestScript, *, required: bool = False) -> s
     if ran.code == 0:
         return ran.output
     if required:
-        raise ScorerError(
+        raise CheckError(
             f"scorer 'rubrics': test script {script.path} is not there; give its `content`, or its "
             f"path from where the agent starts. {last_lines(ran.output)}"
         )
@@ -197,7 +209,6 @@ async def _content(box: Box, script: TestScript, *, required: bool = False) -> s
 
 def _result(script: TestScript, score: Score) -> _Result:
     elapsed, metrics = score.details.get("duration_s"), score.details.get("custom_metrics")
-    undone = score.details.get("undone")
     printed = str(score.details.get("output") or score.explanation or "")
     return _Result(
         script=script,
@@ -205,8 +216,20 @@ def _result(script: TestScript, score: Score) -> _Result:
         output=printed[-_MOST_SCRIPT_OUTPUT:],
         duration_s=elapsed if isinstance(elapsed, float) else 0.0,
         metrics=metrics if isinstance(metrics, dict) else {},
-        undone=tuple(map(str, undone)) if isinstance(undone, list) else (),
+        unverified=_texts(score.details.get("unverified")),
+        undone=_texts(score.details.get("undone")),
     )
+
+
+def _metrics_of(printed: tuple[str, ...]) -> dict[str, Json]:
+    metrics: dict[str, Json] = {}
+    for text in printed:
+        metrics |= metrics_in(text)
+    return metrics
+
+
+def _texts(value: Json) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _tested(rubric: Rubric, results: list[_Result]) -> dict[str, Json]:
@@ -274,10 +297,15 @@ def _told(result: _Result) -> dict[str, Json]:
 
 
 def _merged(results: list[_Result]) -> dict[str, Json]:
-    merged: dict[str, Json] = {}
+    """Return the metrics of all scripts; what the solution may have told goes behind the others."""
+    sure: dict[str, Json] = {}
+    doubtful: dict[str, Json] = {}
     for result in results:
-        merged |= result.metrics
-    return merged
+        for name, value in result.metrics.items():
+            (doubtful if name in result.unverified else sure)[name] = value
+    unverified = sorted(name for name in doubtful if name not in sure)
+    more: dict[str, Json] = {"custom_metrics_unverified": unverified} if unverified else {}
+    return {"custom_metrics": doubtful | sure, **more}
 
 
 def _in_words(entries: Mapping[str, Mapping[str, Json]]) -> str:

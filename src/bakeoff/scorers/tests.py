@@ -10,7 +10,7 @@ from typing import Literal
 
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.boxes import Box, CleanRoom, Command, Ran
-from bakeoff.core.errors import ScorerError, UsageError
+from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
@@ -62,7 +62,8 @@ class Tests:
     A runner that cannot run is a fault and never a 0: no Python, no pytest, no tests, or a `command`
     that the shell cannot start (126, 127), be there a change or not. A change that keeps its check
     from starting, or from being over after `time_s`, scores 0. Where the box's own Python (3.11 or
-    later) has no pytest, the one that is installed with Bakeoff is used.
+    later) has no pytest, the one that is installed with Bakeoff is used. A new module of the solution
+    never takes the place of one that the box has, unless the task names its file.
 
     The tests may run the agent's code in their own process. That process can neither write the
     report nor be the one whose exit code counts, settings and plugins in the workspace are not
@@ -170,10 +171,11 @@ class Tests:
 
     async def _score_report(self, room: CleanRoom, workspace: Workspace) -> Score:
         secret = secrets.token_bytes(32)
-        ran = await run_in(room, self._testing(workspace, secret), scorer="tests")
+        testing = self._testing(workspace, secret, room.new_modules)
+        ran = await run_in(room, testing, scorer="tests")
         said, output = signed(ran.output, secret)
         if not said:
-            raise ScorerError(
+            raise CheckError(
                 f"scorer 'tests': Python could not be started with {self.command or 'python3'!r} "
                 f"({_how(ran)}); {last_lines(output)}; {REMEDY}"
             )
@@ -188,6 +190,8 @@ class Tests:
             details |= {"decoys": {"failed": report.control.failed, **_passed(report.control)}}
             if objection := report.control.objection:
                 value, explanation = 0.0, objection
+        details |= {"printed": list(report.printed)} if report.printed else {}
+        details |= {"hidden_by_box": list(report.hidden_by_box)} if report.hidden_by_box else {}
         details |= {
             "counts": counts(report.tests, list(report.uncollected)),
             "tests": dict(list(report.tests.items())[:_MOST_TESTS]),
@@ -195,7 +199,9 @@ class Tests:
         }
         return Score(scorer="tests", value=value, explanation=explanation, details=details)
 
-    def _testing(self, workspace: Workspace, secret: bytes) -> Command:
+    def _testing(
+        self, workspace: Workspace, secret: bytes, new_modules: tuple[str, ...]
+    ) -> Command:
         """Return the command that runs the tests and signs what they report."""
         wanted = {
             "runner": self.runner,
@@ -203,6 +209,7 @@ class Tests:
             "paths": list(self.paths),
             "options": list(self.options),
             "time_s": self.time_s,
+            "new_modules": list(new_modules),
         }
         # isolated: the overseer imports nothing but what Python itself brings
         sources = map(_source, ("tests_overseer.py", "tests_process.py", "tests_plan.py"))
@@ -225,17 +232,17 @@ class Tests:
         if report.out_of_time:
             raise CheckTimeoutError.after(self.time_s, output, scorer="tests")
         if report.cannot is not None:
-            raise ScorerError(
+            raise CheckError(
                 f"scorer 'tests': {self.runner} could not be run ({report.cannot}); {REMEDY}"
             )
         if report.missing:
-            raise ScorerError(
+            raise CheckError(
                 f"scorer 'tests': {', '.join(report.missing)} is not there; give `paths` from where "
                 "the agent starts"
             )
         nothing = not (report.tests or report.uncollected or report.planned)
         if report.whole and nothing and (self.runner == "unittest" or report.code in _NO_TESTS):
-            raise ScorerError(
+            raise CheckError(
                 f"scorer 'tests': no test was found in {', '.join(self.paths)}; {last_lines(output)}"
             )
 

@@ -127,6 +127,7 @@ class _Tests:
             stdout=None if decoys is None else subprocess.DEVNULL,
             stderr=None if decoys is None else subprocess.DEVNULL,
             pass_fds=(telling,),
+            env=_environment(),
             start_new_session=True,
         )
         os.close(telling)
@@ -139,6 +140,17 @@ class _Tests:
             os.killpg(child.pid, signal.SIGKILL)  # what they left must not print into the report
         os.close(told)
         return dict(_checked(said, nonce, child.wait()), out_of_time=out_of_time)
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables of the tests' process, in which nothing can stand for Python's modules.
+
+    It imports what it needs first, and then from the folders that PYTHONPATH named.
+    """
+    environment = dict(os.environ)
+    if "PYTHONPATH" in environment:
+        environment["BAKEOFF_PYTHONPATH"] = environment.pop("PYTHONPATH")
+    return environment
 
 
 def _heard(told: int, child: subprocess.Popen[bytes], time_s: float) -> tuple[bytes, bool]:

@@ -25,6 +25,7 @@ import unittest
 import unittest.mock
 from decimal import Decimal
 from importlib import util
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from _typeshed import OptExcInfo
 
 MOST_TEXT = 2_000
+MOST_METRICS = 200_000  # characters
 CANNOT = 70
 
 
@@ -60,6 +62,75 @@ def shut_others_out() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
+class BoxFirst:
+    """Finds the box's own modules where the solution brought new ones of the same name.
+
+    A workspace is imported from before the box; what the task did not have cannot take the place of
+    what the tests import.
+    """
+
+    def __init__(self, new: list[str], places: list[str]) -> None:
+        self._places = places
+        self.names = [name for name in new if self._found(name) is not None]
+
+    def _found(self, name: str) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, self._places)
+        # a folder without __init__.py is found last, wherever it is
+        return None if spec is None or spec.loader is None or spec.origin is None else spec
+
+    def find_spec(self, name: str, path: object = None, _: object = None) -> ModuleSpec | None:
+        """Return the module of the box for a name that the solution brought too."""
+        return self._found(name) if path is None and name in self.names else None
+
+
+class Metrics:
+    """Tells what the tests' own code prints about custom metrics; what others print is not theirs."""
+
+    def __init__(self, tell: Callable[..., None], files: list[Path]) -> None:
+        self._tell = tell
+        self._files = {str(file.resolve()) for file in files}
+        self._own: dict[int, types.CodeType] = {}
+        self._left = MOST_METRICS
+
+    def own(self, file: Path | str, code: types.CodeType) -> None:
+        """Count *code* among that of the tests where *file* is one of them."""
+        if str(Path(file).resolve()) in self._files:
+            self._own.update((id(part), part) for part in code_objects(code))
+
+    def install(self) -> None:
+        """Listen to `print`."""
+        genuine = builtins.print
+
+        def heard(*values: object, **settings: Any) -> None:
+            genuine(*values, **settings)
+            ours = id(sys._getframe(1).f_code) in self._own  # noqa: SLF001 -- who called
+            if ours and settings.get("file") in (None, sys.stdout, sys.stderr):
+                self._note(str(settings.get("sep") or " ").join(map(str, values)))
+
+        builtins.print = heard
+
+    def install_in_pytest(self) -> None:
+        """Know the code of test files as pytest loads them."""
+        from _pytest.assertion import rewrite
+
+        name = "_rewrite_test"
+        genuine = getattr(rewrite, name, None)
+        if genuine is None:
+            return  # a pytest of another time: no metrics rather than somebody else's
+
+        def rewritten(file: Path, *rest: Any) -> tuple[Any, types.CodeType]:
+            status, code = genuine(file, *rest)
+            self.own(file, code)
+            return status, code
+
+        setattr(rewrite, name, rewritten)
+
+    def _note(self, text: str) -> None:
+        if "custom_metrics" in text and len(text) <= self._left:
+            self._left -= len(text)
+            self._tell(printed=text)
 
 
 class Decoys:
@@ -106,6 +177,14 @@ class Decoys:
         self.install()
 
 
+def let_in_python_path() -> None:
+    """Import from the folders that PYTHONPATH names, now that all of Python's own is imported."""
+    told = os.environ.pop("BAKEOFF_PYTHONPATH", None)
+    if told is not None:
+        os.environ["PYTHONPATH"] = told  # for the programs that the tests start
+        sys.path[:0] = [str(Path(folder).resolve()) for folder in told.split(os.pathsep)]
+
+
 def outside(workdir: str) -> list[str]:
     """Return where Python may import from before the workspace is let in."""
     root = Path.cwd()
@@ -147,7 +226,9 @@ class Plugin:
         self._tell(test=report.nodeid, phase=report.when, how=report.outcome, text=text)
 
 
-def run_pytest(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None) -> int:
+def run_pytest(
+    tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None, metrics: Metrics
+) -> int:
     """Run the files with pytest, without any of the workspace's settings, and return its code."""
     everywhere = sys.path[:]
     brought = os.environ.pop("BAKEOFF_PYTEST", None)
@@ -162,6 +243,7 @@ def run_pytest(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys
         return CANNOT
     if decoys is not None:
         decoys.install_in_pytest()
+    metrics.install_in_pytest()
     tell(ready=True)
     sys.path[:] = [str(Path.cwd()), *everywhere]
     own = [
@@ -222,7 +304,9 @@ class Result(unittest.TestResult):
             self._told(test, "failed", f"{subtest.id()}: {err[1]}")
 
 
-def run_unittest(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None) -> int:
+def run_unittest(
+    tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None, metrics: Metrics
+) -> int:
     """Run the files with unittest, each loaded by its path, and return 0 where all is well."""
     files = [file for path in wanted["paths"] for file in test_files(path)]
     sys.path[:] = [str(Path.cwd()), *sys.path, *sorted({str(file.parent) for file in files})]
@@ -232,7 +316,7 @@ def run_unittest(tell: Callable[..., None], wanted: dict[str, Any], decoys: Deco
         decoys.install()
     for file in files:
         try:
-            suite.addTests(loaded(file, decoys))
+            suite.addTests(loaded(file, decoys, metrics))
         except BaseException:  # noqa: BLE001 -- whatever it is, the file could not be loaded
             text = traceback.format_exc()
             sys.stderr.write(text)
@@ -244,7 +328,9 @@ def run_unittest(tell: Callable[..., None], wanted: dict[str, Any], decoys: Deco
     return 0 if well and result.wasSuccessful() else 1
 
 
-def run_python(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None) -> int:
+def run_python(
+    tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None, metrics: Metrics
+) -> int:
     """Run each file as a program of its own; what counts is that it comes to its end."""
     everywhere = sys.path[:]
     tell(collected=wanted["paths"])
@@ -255,7 +341,7 @@ def run_python(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys
         file = Path.cwd() / path
         sys.path[:] = [str(file.parent), str(Path.cwd()), *everywhere]
         sys.argv[:] = [str(file)]
-        why = why_it_failed(file, decoys)
+        why = why_it_failed(file, decoys, metrics)
         if why:
             sys.stderr.write(why + "\n")
             code = 1
@@ -263,14 +349,14 @@ def run_python(tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys
     return code
 
 
-def why_it_failed(file: Path, decoys: Decoys | None) -> str:
+def why_it_failed(file: Path, decoys: Decoys | None, metrics: Metrics) -> str:
     """Run a program to its end; return why it failed, nothing where it did not."""
     ours, its = sys.modules["__main__"], types.ModuleType("__main__")
     its.__file__ = str(file)
     sys.modules["__main__"] = its
     own = set(MAY_LEAVE)
     try:
-        program = compiled(file, decoys)
+        program = compiled(file, decoys, metrics)
         own.update(code_objects(program))
         exec(program, its.__dict__)  # noqa: S102 -- it is what we are here for
     except SystemExit as error:
@@ -289,12 +375,14 @@ MAY_LEAVE = tuple(getattr(unittest.TestProgram, name).__code__ for name in ("__i
 """What a program may let call for its exit: `unittest.main()`."""
 
 
-def compiled(file: Path, decoys: Decoys | None) -> types.CodeType:
+def compiled(file: Path, decoys: Decoys | None, metrics: Metrics) -> types.CodeType:
     """Return the code of *file*, with decoys where there are any."""
     tree = ast.parse(file.read_bytes(), str(file))
     if decoys is not None:
         tree = decoys.put_into(tree, str(file))
-    return compile(tree, str(file), "exec")
+    code: types.CodeType = compile(tree, str(file), "exec")
+    metrics.own(file, code)
+    return code
 
 
 def code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -321,7 +409,7 @@ def left_by_itself(error: SystemExit, own: set[types.CodeType]) -> bool:
     return frame is None
 
 
-def loaded(file: Path, decoys: Decoys | None) -> unittest.TestSuite:
+def loaded(file: Path, decoys: Decoys | None, metrics: Metrics) -> unittest.TestSuite:
     """Return the tests in *file*; the module is called as it would be from the working folder."""
     name = ".".join(file.relative_to(Path.cwd()).with_suffix("").parts)
     spec = util.spec_from_file_location(name, str(file))
@@ -329,7 +417,7 @@ def loaded(file: Path, decoys: Decoys | None) -> unittest.TestSuite:
         raise ImportError(f"{file} is no Python file")
     module = util.module_from_spec(spec)
     sys.modules[name] = module
-    exec(compiled(file, decoys), module.__dict__)  # noqa: S102 -- it is what we are here for
+    exec(compiled(file, decoys, metrics), module.__dict__)  # noqa: S102 -- it is what we are here for
     return unittest.TestLoader().loadTestsFromModule(module)
 
 
@@ -361,9 +449,17 @@ def main() -> None:
         os.devnull
     )  # code comes from the files that can be read, and from nowhere else
     del sys.argv[1:]
+    let_in_python_path()
+    box = BoxFirst(wanted["new_modules"], outside(wanted["workdir"]))
+    if box.names:
+        tell(hidden_by_box=box.names)
+        sys.meta_path.insert(0, box)
+    files = [file for path in wanted["paths"] for file in test_files(path.split("::")[0])]
+    metrics = Metrics(tell, files)
+    metrics.install()
     runners = {"pytest": run_pytest, "unittest": run_unittest, "python": run_python}
     try:
-        code = runners[wanted["runner"]](tell, wanted, decoys)
+        code = runners[wanted["runner"]](tell, wanted, decoys, metrics)
     except BaseException:  # noqa: BLE001 -- the agent's code can raise anything
         traceback.print_exc()
         code = 1

@@ -3,9 +3,9 @@
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.values import Json
@@ -44,7 +44,8 @@ class Report:
     """How each test went. `whole` only where nothing is missing or not the runner's own.
 
     `planned` are the tests that the files are known to hold. `cannot` says why the runner could not
-    begin, `missing` which files it did not find.
+    begin, `missing` which files it did not find. `printed` is what the tests' own code printed about
+    custom metrics; `hidden_by_box` are modules of the solution for which the box's own were taken.
     """
 
     whole: bool
@@ -57,6 +58,8 @@ class Report:
     out_of_time: bool = False
     cannot: str | None = None
     missing: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
+    hidden_by_box: tuple[str, ...] = ()
 
     @property
     def passed(self) -> list[str]:
@@ -145,7 +148,14 @@ def read_report(said: Mapping[str, Json]) -> Report:
         uncollected=uncollected,
         cannot=cannot,
         missing=missing,
+        printed=tuple(_told(records, "printed")),
+        hidden_by_box=tuple(name for names in _told(records, "hidden_by_box") for name in names),
     )
+
+
+def _told(records: Sequence[Json], key: str) -> Iterator[Any]:
+    """Yield what the process of the tests said under *key*."""
+    yield from (record[key] for record in records if isinstance(record, dict) and key in record)
 
 
 def _names(value: Json) -> tuple[str, ...]:
