@@ -307,6 +307,16 @@ def test_after_metadata_that_failed_to_load_nothing_goes_to_the_endpoint_of_othe
     assert runner.execute_single_test("math_01").success
 
 
+def test_two_tests_never_share_a_file_whatever_the_template(bench: Bench) -> None:
+    config = {**QUICK, "output_settings": {"filename_template": "{category}_{test_id}.json"}}
+    tests = [case("c", category="a_b"), case("b_c", category="a"), case("d", category="a")]
+    results = bench.runner(*tests, config=config).execute_sequential()
+    assert all(result.success for result in results)
+    files = sorted(path for path in (bench.folder / "test_results").glob("*.json"))
+    assert sorted(json.loads(file.read_text())["test_id"] for file in files) == ["b_c", "c", "d"]
+    assert bench.folder / "test_results" / "a_d.json" in files
+
+
 def test_a_config_with_an_unknown_key_is_refused_with_the_nearest_right_one(bench: Bench) -> None:
     path = bench.write("bad.json", {"api_defaults": {"retry_atempts": 3}})
     with pytest.raises(UsageError, match="'retry_atempts'; did you mean 'retry_attempts'"):

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from bakeoff.api import load_run, report
+from bakeoff.compat.test_runner import TestRunner
 from support.cli import Ended, bakeoff
 from support.coding_tasks import FIX, write_fix_add
 from support.loopback import Asked, Loopback, Reply, chat, delta, sse
@@ -298,3 +299,32 @@ def test_a_secret_of_an_agent_is_nowhere_afterwards(tmp_path: Path) -> None:
     refused = bakeoff(*alone, folder=tmp_path, env=env)
     assert refused.code == 1
     assert "the secret in its variable DEPLOY_TOKEN was written out in the config" in refused.err
+
+
+def test_a_secret_of_test_runner_is_nowhere_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suite.json").write_text(
+        json.dumps({"tests": [{"id": i, "prompt": f"{i} it"} for i in ("say", "refuse", "break")]})
+    )
+    config = {
+        "api_defaults": {"retry_attempts": 0},
+        "execution_defaults": {"sequential_delay": 0},
+        "output_settings": {"results_directory": "runs"},
+        "logging": {"level": "DEBUG", "file": "kept/log.txt"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    url_secret, user_secret = SECRETS["url-literal"], SECRETS["user-by-name"]
+    with Loopback(Parrot()) as server:
+        runner = TestRunner("config.json")
+        assert runner.load_test_suite("suite.json")
+        host = server.url.partition("://")[2]
+        runner.configure_api(f"http://operator:{user_secret}@{host}?key={url_secret}", "m")
+        results = runner.execute_sequential()
+        assert runner.save_results(results)
+        runner.close()
+    assert [result.success for result in results] == [True, False, False]
+    left = Left(folder=tmp_path, printed=())
+    assert left.hits(url_secret) == []
+    assert left.hits(user_secret) == []

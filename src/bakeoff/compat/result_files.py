@@ -1,16 +1,18 @@
 """The files that results are written to: whole or not at all, and never outside their folder."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from bakeoff._lib import private
 from bakeoff._lib.atomic import write_atomic
 from bakeoff._lib.clock import now
 from bakeoff._lib.digest import digest_bytes
-from bakeoff._lib.names import safe_name
+from bakeoff._lib.names import digested_name, safe_name
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.untrusted import well_formed
 from bakeoff.compat.results import TestResult
@@ -99,16 +101,30 @@ class ResultFiles:
         template = self.style.filename_template
         if template is None:
             return f"{safe_name(result.test_id)}_result.json"
-        task = self.tasks.get(result.test_id)
+        fields = {
+            "test_id": safe_name(result.test_id),
+            "timestamp": safe_name(_moment(result.timestamp)),
+            "model": safe_name(result.model or "none"),
+            "category": self._category(result.test_id),
+        }
+        if self._alike[self._name_alone(result.test_id)] > 1:
+            fields["test_id"] = digested_name(result.test_id)
+        return fill_template(template, fields)
+
+    @cached_property
+    def _alike(self) -> Counter[str]:
+        """How many tests have each name, but for time and model: `a/b_c` and `a_b/c` may share one."""
+        return Counter(map(self._name_alone, self.tasks))
+
+    def _name_alone(self, test_id: str) -> str:
+        fields = {"test_id": safe_name(test_id), "category": self._category(test_id)}
         return fill_template(
-            template,
-            {
-                "test_id": result.test_id,
-                "timestamp": _moment(result.timestamp),
-                "model": result.model or "none",
-                "category": (task.category if task else None) or "none",
-            },
+            self.style.filename_template or "", {"timestamp": "", "model": "", **fields}
         )
+
+    def _category(self, test_id: str) -> str:
+        task = self.tasks.get(test_id)
+        return safe_name((task.category if task else None) or "none")
 
     def _completion(self, result: TestResult) -> bytes:
         task = self.tasks.get(result.test_id)
@@ -132,8 +148,8 @@ class ResultFiles:
 
 
 def fill_template(template: str, fields: Mapping[str, str]) -> str:
-    """Return *template* with its fields; a value is made a plain name, so it cannot be a path."""
-    name = TEMPLATE_FIELD.sub(lambda found: safe_name(fields[found[1]]), template)
+    """Return *template* with its fields, which are plain names and so can be no paths."""
+    name = TEMPLATE_FIELD.sub(lambda found: fields[found[1]], template)
     return "/".join(_short(part) for part in name.split("/"))
 
 
