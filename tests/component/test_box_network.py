@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def test_a_box_with_a_network_has_its_gateway_and_its_uplink_ends_with_the_comma
             ask = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], b'abc').read())"
             command = Command(argv=("python3", "-c", ask, str(box.gateway_url)), time_s=60)
             running = asyncio.create_task(box.run(Command(argv=("sleep", "60"), time_s=60)))
-            while not _uplinks():
+            while not _uplinks(os.getpid()):
                 await asyncio.sleep(0.01)
             result = await box.run(command)
             await box.close()
@@ -166,19 +167,56 @@ def test_a_box_with_a_network_has_its_gateway_and_its_uplink_ends_with_the_comma
         output = asyncio.run(work())
     scratch.remove(at)
     assert output == "b'heard 3 abc'\n"
-    assert _uplinks() == []
+    assert _uplinks(os.getpid()) == []
 
 
-def _uplinks() -> list[str]:
-    """The uplinks that this process has started."""
+_SLEEPS = """
+import asyncio
+from bakeoff.core.boxes import BoxSpec, Command
+from bakeoff.sandboxes.bubblewrap import Bubblewrap
+
+async def main():
+    box = await Bubblewrap().open(BoxSpec(label="t", folder=None, network=True))
+    await box.run(Command(argv=("sleep", "600")))
+
+asyncio.run(main())
+"""
+
+
+def test_the_uplink_of_a_killed_runner_ends_too() -> None:
+    _needs_an_uplink()
+    runner = subprocess.Popen([sys.executable, "-c", _SLEEPS])
+    uplinks: list[str] = []
+    until = time.monotonic() + 60
+    while not uplinks and time.monotonic() < until:
+        time.sleep(0.02)
+        uplinks = _uplinks(runner.pid)
+    runner.kill()
+    runner.wait()
+    assert len(uplinks) == 1
+    until = time.monotonic() + 30
+    while _words(uplinks[0]) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert _words(uplinks[0]) == b""
+
+
+def _words(pid: str) -> bytes:
+    """The arguments of a process; nothing where it has ended."""
+    try:
+        return Path("/proc", pid, "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _uplinks(parent_pid: int) -> list[str]:
+    """The uplinks that a process has started."""
     started = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            argv = (entry / "cmdline").read_bytes()
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-        if parent == os.getpid() and b"slirp4netns" in argv:
+        if parent == parent_pid and b"slirp4netns" in _words(entry.name).split(b"\0")[0]:
             started.append(entry.name)
     return started
 

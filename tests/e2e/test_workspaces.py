@@ -15,6 +15,7 @@ from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import ToolCall
 from bakeoff.reports.artifacts import artifacts_folder
+from bakeoff.sandboxes import uplink
 from support.coding_tasks import FIX, write_fix_add
 from support.parts import require, require_embedded_model
 
@@ -205,6 +206,20 @@ def test_what_an_agent_was_refused_is_in_its_log_and_in_the_notes_of_the_trial(
     refused = attempt.outcome.notes["refused_traffic"]
     assert [line.split()[0] for line in refused] == ["secrets.example:80", "127.0.0.2:80"]
     assert "refused traffic: secrets.example:80 is not among" in str(attempt.outcome.log)
+
+
+def test_a_task_with_a_network_has_one_of_its_own(tmp_path: Path) -> None:
+    require("slirp4netns", uplink.why_none() is None, uplink.why_none() or "")
+    task = write_fix_add(tmp_path, settings="[box]\nnetwork = true\n")
+    look = _calls("cat /etc/resolv.conf; cut -s -d: -f1 /proc/net/dev")
+    run = bakeoff.run(task, models=[_plays(look, _calls(FIX), _says("Done."))],
+                      sandbox="bubblewrap", output=tmp_path / "runs")  # fmt: skip
+    attempt = _only(run)
+    assert attempt.passed
+    assert attempt.outcome is not None
+    seen = next(m.content for m in attempt.outcome.transcript if m.role == "tool").split()
+    assert {"nameserver", uplink.NAMESERVER, "tap0", "lo"} <= set(seen)
+    assert "eth0" not in seen
 
 
 def test_a_network_that_the_sandbox_cannot_give_is_refused_before_the_first_request(
