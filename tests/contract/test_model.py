@@ -1,21 +1,24 @@
-"""What every model promises that is asked over HTTP; run against each adapter."""
+"""What every model promises: run against each adapter that asks over HTTP, and those beside them."""
 
 import asyncio
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
-from bakeoff.core.outcome import UNKNOWN_USAGE
-from bakeoff.core.ports import close_model
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request
+from bakeoff.core.ports import Model, close_model
 from bakeoff.core.task import Message
+from bakeoff.models import embedded, scripted
+from bakeoff.models.function import FunctionModel, OwnModel
 from support.adapters import WEATHER, question
 from support.loopback import Asked, Loopback, Reply
 from support.model_wires import WIRES, Wire
+from support.parts import require_embedded_model
 
 
 @pytest.fixture(params=WIRES, ids=str)
@@ -221,3 +224,43 @@ def test_many_requests_run_at_once_and_each_gets_its_own_answer(
 
     assert asyncio.run(main()) == [str(i) for i in range(20)]
     assert server.peak_in_flight > 10
+
+
+# ---- models in this process
+
+
+def _in_this_process() -> dict[str, Callable[[], Model]]:
+    spec = ModelSpec(provider="embedded", name="smollm2-135m", parameters={"max_tokens": 4})
+    return {
+        "scripted": lambda: scripted.build(ModelSpec(provider="scripted", name="echo")),
+        "function": lambda: FunctionModel(lambda request: request.messages[-1].content),
+        "own": lambda: OwnModel(_Plain(), {"temperature": 0}),
+        "embedded": lambda: embedded.build(spec),
+    }
+
+
+class _Plain:
+    """The least that is a model: it cannot even be closed."""
+
+    async def complete(self, request: Request, /) -> Completion:
+        return Completion(text=request.messages[-1].content)
+
+
+@pytest.mark.parametrize("name", [*_in_this_process()])
+def test_a_model_in_this_process_is_asked_in_the_same_way(name: str) -> None:
+    if name == "embedded":
+        require_embedded_model()
+
+    async def main() -> list[Completion]:
+        model = _in_this_process()[name]()
+        questions = [Message(role="user", content=f"question {i}") for i in range(3)]
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(model.complete(question(q))) for q in questions]
+        await close_model(model)
+        await close_model(model)
+        return [task.result() for task in asked]
+
+    replies = asyncio.run(main())
+    assert all(isinstance(reply, Completion) and reply.text for reply in replies)
+    if name != "embedded":  # that one says what it likes
+        assert [reply.text for reply in replies] == [f"question {i}" for i in range(3)]
