@@ -333,6 +333,8 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "named": "tests that must have passed, whatever the others do",
         "time_s": "seconds for all of them",
         "partial": "true: the share of tests that pass is the score",
+        "readable": "true: test files stay in the box while they run, for tests that start themselves "
+        "as a program; what they test can then read what they expect",
         "environment": "variables for the tests",
         "weight": "their share of the task's score",
     },

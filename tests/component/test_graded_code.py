@@ -173,7 +173,9 @@ def graded(
 ) -> Score:
     """Grade *solution* as calc.py by *hidden* as tests/test_calc.py, in bubblewrap."""
     repo = tree(write(folder / "repo", {"calc.py": WRONG}))
-    tests = tree(write(folder / "hidden", {"test_calc.py": hidden}), at="tests")
+    beside = settings.pop("beside", {})
+    assert isinstance(beside, dict)
+    tests = tree(write(folder / "hidden", {"test_calc.py": hidden, **beside}), at="tests")
     written = write(folder / "solution", {"calc.py": solution})
     task = workspace_task(repo, hidden=(tests, with_pytest))
     runner = settings.pop("runner", "unittest")
@@ -315,20 +317,20 @@ def test_a_solution_that_hangs_its_tests_scores_0_with_the_reason(
     assert "did not end within 1 s" in given.explanation
 
 
-def test_hidden_tests_cannot_be_written_by_what_they_test(
+def test_what_is_expected_cannot_be_written_by_what_is_tested(
     tmp_path: Path, with_pytest: Tree
 ) -> None:
     hidden = (
-        "import os\nfrom calc import add\n"
-        "def test_small():\n    assert add(1, 2) == 3\n"
-        "def test_here():\n    assert 'assert add' in open('tests/test_calc.py').read()\n"
+        "from pathlib import Path\nfrom calc import add\n"
+        "EXPECTED = Path(__file__).with_name('expected.txt')\n"
+        "def test_small():\n    assert str(add(1, 2)) == EXPECTED.read_text()\n"
     )
     writing = """
 import os
 def add(a, b):
-    for attempt in (lambda: open("tests/test_calc.py", "a").write("x"),
-                    lambda: os.remove("tests/test_calc.py"),
-                    lambda: os.rename("tests/test_calc.py", "tests/gone.py"),
+    for attempt in (lambda: open("tests/expected.txt", "a").write("x"),
+                    lambda: os.remove("tests/expected.txt"),
+                    lambda: os.rename("tests/expected.txt", "tests/gone.txt"),
                     lambda: os.rename("tests", "elsewhere")):
         try:
             attempt()
@@ -337,7 +339,51 @@ def add(a, b):
         return "written"
     return a + b
 """
-    assert graded(tmp_path, with_pytest, hidden, writing, runner="pytest").value == 1.0
+    given = graded(
+        tmp_path, with_pytest, hidden, writing, runner="pytest", beside={"expected.txt": "3"}
+    )
+    assert given.value == 1.0, given
+
+
+LOOKING = """
+import glob, os
+seen = [p for p in glob.glob("**/*", recursive=True) + glob.glob("/proc/*/fd/*") if os.path.isfile(p)]
+def read(path):
+    try:
+        return open(path, "rb").read(100_000)
+    except OSError:
+        return b""
+print("tests" if os.path.exists("tests/test_calc.py") else "no tests",
+      "expected" if any(b"-".join([b"what", b"is", b"expected"]) in read(path) for path in seen) else "nothing")
+"""
+
+
+@pytest.mark.parametrize("readable", [False, True])
+@pytest.mark.parametrize("runner", ["unittest", "pytest", "python"])
+def test_a_program_that_the_tests_start_cannot_read_in_them_what_they_expect(
+    tmp_path: Path, with_pytest: Tree, runner: str, readable: bool
+) -> None:
+    hidden = (
+        "import subprocess, sys, unittest\n"
+        "class T(unittest.TestCase):\n"
+        "    def test_it(self):\n"
+        "        done = subprocess.run([sys.executable, 'calc.py'], capture_output=True, text=True)\n"
+        f"        self.assertEqual(done.stdout, {'tests expected' if readable else 'tests nothing'!r} + chr(10))\n"
+        "WORD = 'what-is-expected'\n"
+        "if __name__ == '__main__':\n"
+        "    unittest.main()\n"
+    )
+    given = graded(tmp_path, with_pytest, hidden, LOOKING, runner=runner, readable=readable)
+    assert given.value == 1.0, given
+
+
+def test_a_failure_is_still_told_with_the_line_of_the_test(
+    tmp_path: Path, with_pytest: Tree
+) -> None:
+    for runner in ("unittest", "pytest"):
+        given = graded(tmp_path / runner, with_pytest, IMPORTED[runner], WRONG, runner=runner)
+        assert given.value == 0.0
+        assert "add(1, 2)" in given.details["output"], given
 
 
 def test_a_change_too_large_to_be_taken_scores_0_and_is_no_fault(tmp_path: Path) -> None:

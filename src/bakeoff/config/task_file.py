@@ -54,6 +54,7 @@ class TestsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     named: list[Text] = []
     time_s: Positive = 600.0
     partial: bool = False
+    readable: bool = False
     environment: dict[str, str] = {}
     weight: Annotated[float, Meta(ge=0)] = 1.0
 

@@ -194,10 +194,12 @@ class Bench(Protocol):
         mounts: tuple[Mount, ...] = (),
         texts: Mapping[str, str] = MappingProxyType({}),
         environment: Mapping[str, str] = MappingProxyType({}),
+        read_once: tuple[str, ...] = (),
     ) -> AbstractAsyncContextManager[CleanRoom]:
         """Open a fresh room with the pristine files, the change, and only then what is hidden.
 
         Beyond what the task protects, paths that match *protected* are as they were before. *texts*
         are further hidden files, by their path from the root of the workspace. *environment* are the
-        variables that the check sets: modules in its PYTHONPATH hide others too.
+        variables that the check sets: modules in its PYTHONPATH hide others too. Test files at the
+        paths *read_once* can be taken away by whoever reads them first.
         """

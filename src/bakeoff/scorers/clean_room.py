@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import PurePosixPath
-from types import MappingProxyType
+from typing import TypedDict, Unpack
 
 from bakeoff._lib.untrusted import for_terminal, one_line
 from bakeoff.core.boxes import CleanRoom, Command, Mount, Ran
@@ -29,30 +29,24 @@ def workspace_of(task: Task, scorer: str) -> Workspace:
     return task.workspace
 
 
+class RoomOptions(TypedDict, total=False):
+    """What a check wants of its room beyond the task's own files; see `Bench.clean_room`."""
+
+    protected: tuple[str, ...]
+    mounts: tuple[Mount, ...]
+    texts: Mapping[str, str]
+    environment: Mapping[str, str]
+    read_once: tuple[str, ...]
+
+
 def open_clean_room(
-    task: Task,
-    outcome: Outcome,
-    kit: Context,
-    *,
-    scorer: str,
-    protected: tuple[str, ...] = (),
-    mounts: tuple[Mount, ...] = (),
-    texts: Mapping[str, str] = MappingProxyType({}),
-    environment: Mapping[str, str] = MappingProxyType({}),
+    task: Task, outcome: Outcome, kit: Context, *, scorer: str, **options: Unpack[RoomOptions]
 ) -> AbstractAsyncContextManager[CleanRoom]:
     """Open a room with the outcome's change in it; nothing else of the outcome is looked at."""
     if kit.bench is None:
         raise ScorerError(f"scorer {scorer!r} has no sandbox to grade in")
     label = f"{kit.label} {scorer}".strip()
-    return kit.bench.clean_room(
-        task,
-        outcome.change,
-        label=label,
-        protected=protected,
-        mounts=mounts,
-        texts=texts,
-        environment=environment,
-    )
+    return kit.bench.clean_room(task, outcome.change, label=label, **options)
 
 
 class CheckError(ScorerError):

@@ -169,6 +169,7 @@ class Rubrics:
                 mounts=mounts,
                 texts=texts,
                 environment=self.environment,
+                read_once=protected[:1] if is_python(script.path) else (),
             )
             async with opened as room:
                 content = await _content(room.box, script, required=True)

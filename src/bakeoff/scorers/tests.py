@@ -65,6 +65,10 @@ class Tests:
     later) has no pytest, the one that is installed with Bakeoff is used. A new module of the solution
     never takes the place of one that the box has, unless the task names its file.
 
+    What the tests start cannot read their files, which are taken out of the box before: what is
+    expected stands there. `readable` leaves them, for tests that start themselves as a program; a
+    script, and files beside the tests, can always be read.
+
     The tests may run the agent's code in their own process. That process can neither write the
     report nor be the one whose exit code counts, settings and plugins in the workspace are not
     heard, and files that decide how tests are run are as they were. The tests that a file holds are
@@ -81,6 +85,7 @@ class Tests:
     named: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     partial: bool = False
+    readable: bool = False
     time_s: float = 600.0
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -114,6 +119,12 @@ class Tests:
         """Refuse a task without a workspace."""
         workspace_of(task, "tests")
 
+    def read_once(self, workspace: Workspace) -> tuple[str, ...]:
+        """Return the test files that are taken out of the box before the agent's code runs."""
+        if self.readable or any("assert" in option for option in self.options):
+            return ()  # pytest's own loader would have to find them
+        return tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
+
     async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
         """Run the tests on the outcome's change."""
         workspace = workspace_of(task, "tests")
@@ -129,6 +140,7 @@ class Tests:
                 protected=protected,
                 mounts=mounts,
                 environment=self.environment,
+                read_once=self.read_once(workspace),
             )
             async with opened as room:
                 return await self.score_in(room, workspace)
@@ -210,6 +222,7 @@ class Tests:
             "options": list(self.options),
             "time_s": self.time_s,
             "new_modules": list(new_modules),
+            "read_once": bool(self.read_once(workspace)),
         }
         # isolated: the overseer imports nothing but what Python itself brings
         sources = map(_source, ("tests_overseer.py", "tests_process.py", "tests_plan.py"))

@@ -4,6 +4,9 @@ It is sent as text to whatever Python is there (3.7 or later), and imports nothi
 The secret it signs with comes through its standard input and is known to nobody else in the box;
 the tests, which run the agent's code, can end or confuse their own process, but cannot sign.
 
+The test files are taken out of the box before any code of the agent runs, and handed to the process
+of the tests: what that process starts cannot look up what is expected.
+
 The tests run twice, in an order that chance decides: as they are, and as decoys that must fail (see
 tests_plan.py). Code that makes tests pass by any other way than being right makes decoys pass too.
 """
@@ -67,6 +70,8 @@ class _Tests:
         plan = types.ModuleType("plan")
         exec(compile(planning, "<plan>", "exec"), plan.__dict__)  # noqa: S102 -- it is ours
         found = plan.read_plan(wanted["runner"], wanted["paths"])
+        self._plan = plan
+        self._test_files: dict[str, str] = {}
         self._planned = [test.id for tests in found.values() for test in tests]
         self._decoys, self._sure = plan.choose_decoys(found, random.SystemRandom())
 
@@ -77,6 +82,8 @@ class _Tests:
         if missing:
             record = {"missing": missing}
             return {"records": [record], "code": CANNOT, "whole": True, "out_of_time": False}
+        if self._wanted["read_once"]:
+            self._test_files = self._plan.take_sources(self._wanted["runner"], paths)
         control: dict[str, object] | None = None
         # by chance: code that knows it runs for the second time knows nothing
         decoys_first = bool(self._sure) and secrets.randbits(1) == 1
@@ -131,9 +138,10 @@ class _Tests:
             start_new_session=True,
         )
         os.close(telling)
+        orders = {"nonce": nonce, "decoys": decoys, "sources": self._test_files}
         with contextlib.suppress(BrokenPipeError):
             if child.stdin is not None:
-                child.stdin.write(json.dumps({"nonce": nonce, "decoys": decoys}).encode())
+                child.stdin.write(json.dumps(orders).encode())
                 child.stdin.close()
         said, out_of_time = _heard(told, child, float(str(self._wanted["time_s"])))
         with contextlib.suppress(ProcessLookupError, PermissionError):

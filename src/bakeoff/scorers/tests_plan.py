@@ -173,6 +173,25 @@ def _checks_equality(line: ast.stmt) -> bool:
     return getattr(call.func, "attr", "") in _EQUALITIES and len(call.args) > 1 and plain
 
 
+def take_sources(runner: str, paths: Iterable[str]) -> dict[str, str]:
+    """Return the text of each test file, byte for byte, and leave an empty file in its place.
+
+    What the tests start can then not read in them what is expected. A file that cannot be taken
+    away stays as it is.
+    """
+    sources = {}
+    for path in paths:
+        for file in _files(runner, path.partition("::")[0]):
+            try:
+                text = file.read_bytes().decode("latin-1")
+                file.unlink()  # it may be one file with a copy elsewhere, which must stay
+                file.touch()
+            except OSError:
+                continue
+            sources[file.as_posix()] = text
+    return sources
+
+
 # --- decoys ---------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,8 @@ It is sent as text to whatever Python is there (3.7 or later). Python's own modu
 imported before the workspace can be imported from; pytest hears no settings of the workspace but
 those that are asked for. What the tests start cannot look into this process. When the tests are over
 the process leaves at once, so that nothing that the agent's code has registered for the end is called.
-With decoys, the tests' code is changed as it is loaded (see tests_plan.py).
+The test files come through its standard input, and are no longer in the box. With decoys, their
+code is changed as it is loaded (see tests_plan.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import ast
 import builtins
 import contextlib
 import json
+import linecache
 import os
 import traceback
 import types
@@ -140,7 +142,7 @@ class Decoys:
         self, plan: Any, by_file: dict[str, list[list[int]]], tell: Callable[..., None]
     ) -> None:
         self._plan = plan
-        self._by_file = {str(Path(file).resolve()): lines for file, lines in by_file.items()}
+        self._by_file = {_full(file): lines for file, lines in by_file.items()}
         self._tell = tell
         self._tolerant: tuple[type, ...] = (type(unittest.mock.ANY),)
 
@@ -151,29 +153,67 @@ class Decoys:
 
     def put_into(self, tree: ast.Module, file: str) -> ast.Module:
         """Return the code of *file* with the decoys that were chosen for it."""
-        lines = self._by_file.pop(str(Path(file).resolve()), None)
+        lines = self._by_file.pop(_full(file), None)
         if lines is None:
             return tree
         self._tell(decoys_in=file)
         changed: ast.Module = self._plan.with_decoys(tree, lines)
         return changed
 
+    def tolerate(self, types: tuple[type, ...]) -> None:
+        """Expect nothing of comparisons with values of these types."""
+        self._tolerant += types
+
+
+class TestFiles:
+    """The code of the test files: as it was handed over, else as it is on the disk, with decoys."""
+
+    def __init__(self, sources: dict[str, str], decoys: Decoys | None, metrics: Metrics) -> None:
+        self._sources = {_full(file): text.encode("latin-1") for file, text in sources.items()}
+        self._decoys = decoys
+        self._metrics = metrics
+        for file, text in self._sources.items():
+            with contextlib.suppress(SyntaxError, ValueError):  # whoever parses it will say so
+                lines = util.decode_source(text).splitlines(keepends=True)
+                linecache.cache[file] = (len(text), None, lines, file)  # for tracebacks
+
+    def install(self) -> None:
+        """Let the code of the decoys find what it calls."""
+        if self._decoys is not None:
+            self._decoys.install()
+
+    def parsed(self, file: Path) -> ast.Module:
+        """Return the code of *file*, with decoys where there are any."""
+        text = self._sources.get(_full(str(file)))
+        tree = ast.parse(file.read_bytes() if text is None else text, str(file))
+        return tree if self._decoys is None else self._decoys.put_into(tree, str(file))
+
+    def compiled(self, file: Path) -> types.CodeType:
+        """Return the code of *file*, ready to run."""
+        code: types.CodeType = compile(self.parsed(file), str(file), "exec")
+        self._metrics.own(file, code)
+        return code
+
     def install_in_pytest(self) -> None:
-        """Change test files before pytest rewrites their assertions."""
+        """Bring the code to pytest before it rewrites the assertions in it."""
         import pytest
         from _pytest.assertion import rewrite
 
         examples: tuple[Any, ...] = (1, "", Decimal(1), [], {})
-        self._tolerant += tuple(type(pytest.approx(value)) for value in examples)
+        if self._decoys is not None:
+            self._decoys.tolerate(tuple(type(pytest.approx(value)) for value in examples))
         genuine = rewrite.rewrite_asserts
 
         def rewritten(mod: ast.Module, *rest: Any) -> None:
             places = [place for place in rest if isinstance(place, str)]
-            if places:
-                self.put_into(mod, places[-1])
+            if places and _full(places[-1]) in self._sources:
+                mod.body[:] = self.parsed(Path(places[-1])).body
+            elif places and self._decoys is not None:
+                self._decoys.put_into(mod, places[-1])
             genuine(mod, *rest)
 
         rewrite.rewrite_asserts = rewritten  # type: ignore[assignment]
+        self._metrics.install_in_pytest()
         self.install()
 
 
@@ -183,6 +223,10 @@ def let_in_python_path() -> None:
     if told is not None:
         os.environ["PYTHONPATH"] = told  # for the programs that the tests start
         sys.path[:0] = [str(Path(folder).resolve()) for folder in told.split(os.pathsep)]
+
+
+def _full(file: str) -> str:
+    return str(Path(file).resolve())
 
 
 def outside(workdir: str) -> list[str]:
@@ -226,9 +270,7 @@ class Plugin:
         self._tell(test=report.nodeid, phase=report.when, how=report.outcome, text=text)
 
 
-def run_pytest(
-    tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None, metrics: Metrics
-) -> int:
+def run_pytest(tell: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
     """Run the files with pytest, without any of the workspace's settings, and return its code."""
     everywhere = sys.path[:]
     brought = os.environ.pop("BAKEOFF_PYTEST", None)
@@ -241,9 +283,7 @@ def run_pytest(
     except ImportError as error:
         tell(cannot=str(error))
         return CANNOT
-    if decoys is not None:
-        decoys.install_in_pytest()
-    metrics.install_in_pytest()
+    files.install_in_pytest()
     tell(ready=True)
     sys.path[:] = [str(Path.cwd()), *everywhere]
     own = [
@@ -304,19 +344,16 @@ class Result(unittest.TestResult):
             self._told(test, "failed", f"{subtest.id()}: {err[1]}")
 
 
-def run_unittest(
-    tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None, metrics: Metrics
-) -> int:
+def run_unittest(tell: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
     """Run the files with unittest, each loaded by its path, and return 0 where all is well."""
-    files = [file for path in wanted["paths"] for file in test_files(path)]
-    sys.path[:] = [str(Path.cwd()), *sys.path, *sorted({str(file.parent) for file in files})]
+    paths = [file for path in wanted["paths"] for file in test_files(path)]
+    sys.path[:] = [str(Path.cwd()), *sys.path, *sorted({str(file.parent) for file in paths})]
     suite = unittest.TestSuite()
     well = True
-    if decoys is not None:
-        decoys.install()
-    for file in files:
+    files.install()
+    for file in paths:
         try:
-            suite.addTests(loaded(file, decoys, metrics))
+            suite.addTests(loaded(file, files))
         except BaseException:  # noqa: BLE001 -- whatever it is, the file could not be loaded
             text = traceback.format_exc()
             sys.stderr.write(text)
@@ -328,20 +365,17 @@ def run_unittest(
     return 0 if well and result.wasSuccessful() else 1
 
 
-def run_python(
-    tell: Callable[..., None], wanted: dict[str, Any], decoys: Decoys | None, metrics: Metrics
-) -> int:
+def run_python(tell: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
     """Run each file as a program of its own; what counts is that it comes to its end."""
     everywhere = sys.path[:]
     tell(collected=wanted["paths"])
-    if decoys is not None:
-        decoys.install()
+    files.install()
     code = 0
     for path in wanted["paths"]:
         file = Path.cwd() / path
         sys.path[:] = [str(file.parent), str(Path.cwd()), *everywhere]
         sys.argv[:] = [str(file)]
-        why = why_it_failed(file, decoys, metrics)
+        why = why_it_failed(file, files)
         if why:
             sys.stderr.write(why + "\n")
             code = 1
@@ -349,14 +383,14 @@ def run_python(
     return code
 
 
-def why_it_failed(file: Path, decoys: Decoys | None, metrics: Metrics) -> str:
+def why_it_failed(file: Path, files: TestFiles) -> str:
     """Run a program to its end; return why it failed, nothing where it did not."""
     ours, its = sys.modules["__main__"], types.ModuleType("__main__")
     its.__file__ = str(file)
     sys.modules["__main__"] = its
     own = set(MAY_LEAVE)
     try:
-        program = compiled(file, decoys, metrics)
+        program = files.compiled(file)
         own.update(code_objects(program))
         exec(program, its.__dict__)  # noqa: S102 -- it is what we are here for
     except SystemExit as error:
@@ -373,16 +407,6 @@ def why_it_failed(file: Path, decoys: Decoys | None, metrics: Metrics) -> str:
 
 MAY_LEAVE = tuple(getattr(unittest.TestProgram, name).__code__ for name in ("__init__", "runTests"))
 """What a program may let call for its exit: `unittest.main()`."""
-
-
-def compiled(file: Path, decoys: Decoys | None, metrics: Metrics) -> types.CodeType:
-    """Return the code of *file*, with decoys where there are any."""
-    tree = ast.parse(file.read_bytes(), str(file))
-    if decoys is not None:
-        tree = decoys.put_into(tree, str(file))
-    code: types.CodeType = compile(tree, str(file), "exec")
-    metrics.own(file, code)
-    return code
 
 
 def code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -409,7 +433,7 @@ def left_by_itself(error: SystemExit, own: set[types.CodeType]) -> bool:
     return frame is None
 
 
-def loaded(file: Path, decoys: Decoys | None, metrics: Metrics) -> unittest.TestSuite:
+def loaded(file: Path, files: TestFiles) -> unittest.TestSuite:
     """Return the tests in *file*; the module is called as it would be from the working folder."""
     name = ".".join(file.relative_to(Path.cwd()).with_suffix("").parts)
     spec = util.spec_from_file_location(name, str(file))
@@ -417,7 +441,7 @@ def loaded(file: Path, decoys: Decoys | None, metrics: Metrics) -> unittest.Test
         raise ImportError(f"{file} is no Python file")
     module = util.module_from_spec(spec)
     sys.modules[name] = module
-    exec(compiled(file, decoys, metrics), module.__dict__)  # noqa: S102 -- it is what we are here for
+    exec(files.compiled(file), module.__dict__)  # noqa: S102 -- it is what we are here for
     return unittest.TestLoader().loadTestsFromModule(module)
 
 
@@ -454,12 +478,13 @@ def main() -> None:
     if box.names:
         tell(hidden_by_box=box.names)
         sys.meta_path.insert(0, box)
-    files = [file for path in wanted["paths"] for file in test_files(path.split("::")[0])]
-    metrics = Metrics(tell, files)
+    paths = [file for path in wanted["paths"] for file in test_files(path.split("::")[0])]
+    metrics = Metrics(tell, paths)
     metrics.install()
+    files = TestFiles(orders["sources"], decoys, metrics)
     runners = {"pytest": run_pytest, "unittest": run_unittest, "python": run_python}
     try:
-        code = runners[wanted["runner"]](tell, wanted, decoys, metrics)
+        code = runners[wanted["runner"]](tell, wanted, files)
     except BaseException:  # noqa: BLE001 -- the agent's code can raise anything
         traceback.print_exc()
         code = 1

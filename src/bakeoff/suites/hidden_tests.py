@@ -27,6 +27,7 @@ def tests_settings(
         "runner": runner,
         "time_s": table.time_s,
         "partial": table.partial,
+        "readable": table.readable,
         "named": list(table.named),
         "environment": dict(table.environment),
         "command": table.command,

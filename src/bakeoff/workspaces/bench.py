@@ -129,6 +129,7 @@ class HostBench:
         mounts: tuple[Mount, ...] = (),
         texts: Mapping[str, str] = MappingProxyType({}),
         environment: Mapping[str, str] = MappingProxyType({}),
+        read_once: tuple[str, ...] = (),
     ) -> AsyncIterator[CleanRoom]:
         """Open a fresh room with the pristine files, the change, and only then what is hidden."""
         workspace, protection = _workspace(task), _protection(task, protected, environment)
@@ -147,7 +148,8 @@ class HostBench:
             own = replace(own, texts=texts)
             if not workspace.setup:
                 own = await aside(files.prepare_grading, own, change, protection)
-                spec = replace(spec, pinned=await aside(files.pinned, own, workspace.root))
+                mounts = await aside(files.pinned, own, workspace.root, read_once)
+                spec = replace(spec, pinned=mounts)
             box = await self._opened(stack, spec)
             if workspace.setup:
                 await _set_up(box, workspace)

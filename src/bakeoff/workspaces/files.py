@@ -1,7 +1,8 @@
 """The files of one room on the host: copied from the pristine ones, taken as a change, graded."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
@@ -20,6 +21,7 @@ from bakeoff.workspaces.snapshot import LINK, Caps, Snapshot, restamped, take
 from bakeoff.workspaces.trees import lay
 
 _AGENTS_CAPS = Caps(who="the agent", files=20_000, size=64_000_000)
+_TEST_FILE = re.compile(r"test.*\.py|.*_test\.py")
 _MOST_MOUNTS = 256  # each makes every command a little slower
 _CODE = frozenset({".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".php"})
 _SETUPS_CAPS = Caps(who="the set-up", files=200_000, size=2_000_000_000)
@@ -124,18 +126,22 @@ def _apply(work: Work, made: list[Edit], folder: Folder) -> None:
             folder.put_file(edit.path, edit.content, executable=edit.mode == b"100755")
 
 
-def pinned(work: Work, files: RoomFiles, root: str) -> tuple[Mount, ...]:
+def pinned(
+    work: Work, files: RoomFiles, root: str, read_once: Sequence[str] = ()
+) -> tuple[Mount, ...]:
     """Return the hidden files inside the workspace as mounts, so that what is graded cannot write.
 
     Each file is mounted read-only, and not its folder: tests may write beside themselves. The
     folders are mounted as they are, so that nobody moves them away. Beyond `_MOST_MOUNTS` files,
-    code and scripts come first.
+    code and scripts come first. Test files at the paths *read_once* are left as they are: who reads
+    them takes them away, which a mount would not allow.
     """
     hidden = {PurePosixPath(plain_path(name)) for name in files.texts}
     for tree, brought in files.pristine.hidden:
         if not tree.at.startswith("/"):
             work.go_on()
             hidden |= {PurePosixPath(plain_path(tree.at), name) for name in _files_in(brought)}
+    hidden = {path for path in hidden if not _is_test_of(path, read_once)}
     first = sorted(hidden, key=lambda path: (path.suffix not in _CODE, path))[:_MOST_MOUNTS]
     folders = sorted({above for path in first for above in path.parents if above.name})
     return tuple(
@@ -146,6 +152,16 @@ def pinned(work: Work, files: RoomFiles, root: str) -> tuple[Mount, ...]:
         )
         for path in (*folders, *first)
     )
+
+
+def _is_test_of(path: PurePosixPath, places: Sequence[str]) -> bool:
+    """Whether *path* is one of *places*, or a test file in one that is a folder."""
+    for place in places:
+        if path == PurePosixPath(place):
+            return True
+        if PurePosixPath(place) in path.parents and _TEST_FILE.fullmatch(path.name):
+            return True
+    return False
 
 
 def _files_in(brought: Path) -> list[str]:
