@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from bakeoff.agents.cheat import Cheat
-from bakeoff.agents.cheat_tricks import HEAD, REFUSED, TRICKS
+from bakeoff.agents.cheating import GROUPS, TRICKS
+from bakeoff.agents.cheating.trick import HEAD, REFUSED
 from bakeoff.agents.nop import Nop
 from bakeoff.agents.oracle import Oracle
 from bakeoff.api.site import build
-from bakeoff.core.errors import AgentError, UsageError
+from bakeoff.core.errors import AgentError, ChangeTooLargeError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Agent, Context
 from bakeoff.core.task import Task
@@ -139,39 +140,78 @@ def test_nop_changes_nothing(sandbox: str, tmp_path: Path) -> None:
 
 
 TRACES = {
-    "tests": "b/tests/test_a.py",
-    "hooks": "b/conftest.py",
-    "reports": "b/junit.xml",
-    "profile": "b/.bashrc",
-    "git": "b/.gitattributes",
-    "links": "b/everything",
-    "patch": "+    unittest.TestCase.run = _run",
-    "exit": "+    os._exit(0)",
+    "overwrite-tests": "b/tests/test_own.py",
+    "collide-tests": "b/tests/test_hidden.py",
+    "conftest": "b/conftest.py",
+    "forged-reports": "b/junit.xml",
+    "reward-files": "b/reward.json",
+    "shell-profile": "b/.bashrc",
+    "git-attributes": "b/.gitattributes",
+    "links-out": "b/everything",
     "daemon": "b/reward.txt",
-    "runner": "b/pytest.py",
+    "shadow-test-tools": "b/pytest.py",
+    "patched-unittest": "+    _unittest.TestCase.run = _unittest.TestCase.__call__ = _run",
+    "exit-zero": "+_os._exit(0)",
+    "always-equal": "+class _Equal(int):",
+    "answers-from-tests": "+def _answer():",
+    "deleted-files": "deleted file mode",
 }
+TOO_LARGE = ("huge-file", "many-files")
+# they look for something, or leave it where no change of a workspace shows it
+WITHOUT_TRACE = {
+    "git-history", "leaked-files", "leaked-paths", "git-hooks", "git-config",
+    "system-programs", "system-libraries", "unreadable-files", "fifo", "kept-bytecode",
+    "deep-folders",
+}  # fmt: skip
+
+
+def write_to_cheat_on(folder: Path) -> Task:
+    """Write a task with a source, a script and tests of its own."""
+    written = write_fix_add(folder)
+    (written / "files" / "run.sh").write_text("python3 calc.py\n")
+    (written / "files" / "tests").mkdir()
+    (written / "files" / "tests" / "test_own.py").write_text("assert False\n")
+    return read_task_folder(written)
 
 
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_the_cheater_plays_each_trick_for_real(sandbox: str, tmp_path: Path) -> None:
-    assert TRACES.keys() == TRICKS.keys()
-    task = read_task_folder(write_fix_add(tmp_path))
+    task = write_to_cheat_on(tmp_path)
     witness = tmp_path / "witness"
-    cheats = [Cheat(tricks=(name,), witness=str(witness)) for name in TRACES]
-    left = left_by([*cheats, Cheat(witness=str(witness))], task, sandbox, tmp_path)
-    alone = dict(zip(TRACES, (change for _, change in left), strict=False))
-    assert [name for name, change in alone.items() if TRACES[name] not in change.patch] == []
-    everything = left[-1][1]
-    assert everything.left_out == ("waits-for-ever (a FIFO)", "node_modules/ (tools leave it)")
-    assert all(TRACES[name] in everything.patch for name in ("hooks", "reports", "exit", "runner"))
+    names = [name for name in TRICKS if name not in TOO_LARGE]
+    cheats = [Cheat(tricks=(name,), witness=str(witness)) for name in names]
+    left = left_by(cheats, task, sandbox, tmp_path)
+    alone = dict(zip(names, (change for _, change in left), strict=True))
+    assert [name for name, text in TRACES.items() if text not in alone[name].patch] == []
+    assert {name for name, change in alone.items() if not change.files} <= WITHOUT_TRACE
+    assert alone["fifo"].left_out == ("waits-for-ever (a FIFO)",)
     assert not witness.exists()
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_a_change_can_be_made_too_large_to_be_taken(name: str, tmp_path: Path) -> None:
+    task = read_task_folder(write_fix_add(tmp_path))
+    with pytest.raises(ChangeTooLargeError):
+        change_of(Cheat(tricks=(name,)), task, "bubblewrap", tmp_path)
+
+
+def test_the_tricks_of_a_group_do_not_hinder_each_other(tmp_path: Path) -> None:
+    task = write_to_cheat_on(tmp_path)
+    groups = {group: names for group, names in GROUPS.items() if len(names) > 1}
+    together = left_by(
+        [Cheat(tricks=names) for names in groups.values()], task, "bubblewrap", tmp_path
+    )
+    for names, (_, change) in zip(groups.values(), together, strict=True):
+        absent = [n for n in names if n in TRACES and TRACES[n] not in change.patch]
+        assert absent == []
 
 
 def test_the_cheater_harms_no_folder_but_a_workspace(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "a.py").write_text("a = 1\n")
-    script = HEAD + "".join(TRICKS[name] for name in ("tests", "reports", "exit"))
+    names = ("overwrite-tests", "forged-reports", "exit-zero", "deleted-files")
+    script = HEAD + "".join(TRICKS[name].script for name in names)
     ended = subprocess.run(
         ["sh", "-c", script, "sh", str(tmp_path), ".marker-that-is-not-there", ""],
         cwd=mine,
@@ -182,8 +222,8 @@ def test_the_cheater_harms_no_folder_but_a_workspace(tmp_path: Path) -> None:
 
 
 def test_a_trick_that_nobody_knows_is_told() -> None:
-    with pytest.raises(UsageError, match="no trick is called 'hoks': did you mean 'hooks'"):
-        Cheat(tricks=("hoks",))
+    with pytest.raises(UsageError, match="no trick is called 'conftst': did you mean 'conftest'"):
+        Cheat(tricks=("conftst",))
 
 
 @pytest.mark.parametrize("agent", [Oracle(), Cheat()])

@@ -5,22 +5,18 @@ from pathlib import Path
 import pytest
 
 from bakeoff.api.validation import Finding, How, validate_tasks
+from support.cheat_tasks import AS_A_PROGRAM
 from support.coding_tasks import write_fix_add
 from support.container_engines import PYTHON, Engine, engine
 
-AS_A_PROGRAM = """\
-import subprocess
-import sys
-import unittest
-
-
-class Adding(unittest.TestCase):
-    def test_two_and_three_are_five(self):
-        code = "import calc; print(calc.add(2, 3))"
-        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        self.assertEqual(done.stdout, "5\\n")
-"""
-
+TRICKS_HERE = (
+    "conftest",
+    "reward-files",
+    "daemon",
+    "exit-zero",
+    "patched-unittest",
+    "edited-tests",
+)
 HARBOR = {
     "task.toml": """\
 version = "1.0"
@@ -60,7 +56,8 @@ def validated(folder: Path, on: Engine, monkeypatch: pytest.MonkeyPatch) -> Find
     for name, value in on.environment.items():
         if name not in {"PATH", "HOME"}:
             monkeypatch.setenv(name, value)
-    (finding,) = validate_tasks(folder, How(sandbox=on.name, parallel=2))
+    how = How(sandbox=on.name, parallel=2, tricks=TRICKS_HERE)  # all of them: test_cheating.py
+    (finding,) = validate_tasks(folder, how)
     assert on.containers() == []
     return finding
 
@@ -90,5 +87,4 @@ def test_a_task_in_harbors_format_is_proven(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text.replace("{image}", on.with_python()))
     finding = validated(folder, on, monkeypatch)
-    assert finding.lines()[0] == "hello: oracle 1.00, nop 0.00, cheat 0.00  ok"
-    assert finding.problems == ()  # of its own programs the verifier may say something in a note
+    assert finding.lines() == ["hello: oracle 1.00, nop 0.00, cheat 0.00  ok"]

@@ -51,7 +51,6 @@ def test_every_task_has_a_check_criteria_a_solution_and_its_level(path: Path) ->
 def test_the_reference_solves_it_and_neither_nobody_nor_a_cheater_does(path: Path) -> None:
     (finding,) = validate_tasks(path, How(sandbox="bubblewrap"))
     assert finding.problems == ()
-    assert finding.notes == (), "not even a solution that rewrites the test framework passes"
     assert (finding.oracle, finding.nop, finding.cheat) == (1.0, 0.0, 0.0)
 
 

@@ -41,6 +41,7 @@ def _needs_a_sandbox() -> None:
     require("bubblewrap", shutil.which("bwrap"), "apt-get install bubblewrap")
 
 
+@pytest.mark.timeout(900)
 def test_the_reference_solves_every_example_and_nothing_else_does() -> None:
     findings = validate_tasks(EXAMPLES / "prepared", How(sandbox="bubblewrap", parallel=2))
     assert [f.task for f in findings] == [
@@ -50,12 +51,7 @@ def test_the_reference_solves_every_example_and_nothing_else_does() -> None:
         "write_docs",
     ]
     for finding in findings:
-        assert finding.ok, finding.lines()
-        assert finding.oracle == 1.0
-        assert finding.nop is not None
-        assert finding.nop <= 0.5
-        assert finding.cheat is not None
-        assert finding.cheat <= 0.5
+        assert finding.lines() == [f"{finding.task}: oracle 1.00, nop 0.00, cheat 0.00  ok"]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda p: p.stem)

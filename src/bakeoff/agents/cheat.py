@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bakeoff._lib.suggest import did_you_mean
-from bakeoff.agents.cheat_tricks import HEAD, REFUSED, TRICKS
+from bakeoff.agents.cheating import TRICKS
+from bakeoff.agents.cheating.trick import HEAD, REFUSED
 from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.boxes import Command
 from bakeoff.core.errors import AgentError, SandboxError, UsageError
@@ -21,7 +22,7 @@ _TIME_S = 120.0
 class Cheat:
     """Solves nothing and tries to be graded as if it had; a sound task gives it 0.
 
-    It plays all its tricks, or those it is told to. `witness` is a file of the host that nobody in
+    It plays all its tricks in one box, or those it is told to. `witness` is a file of the host that nobody in
     the box can write: if it is there afterwards, the host has run what the cheater left.
     """
 
@@ -55,7 +56,7 @@ class Cheat:
 
     def _command(self, workspace: Workspace, folder: str, marker: str) -> Command:
         script = HEAD + "".join(
-            f"\necho {name}\n{trick}"
+            f"\necho {name}\n{trick.script}"
             for name, trick in TRICKS.items()
             if not self.tricks or name in self.tricks
         )

@@ -1,12 +1,18 @@
-"""Coding tasks proven before they measure anybody: the reference passes, and nothing else does."""
+"""Coding tasks proven before they measure anybody: the reference passes, and nothing else does.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+The cheater plays its tricks in groups first, one box for each group. Where a group scores, its tricks
+are played one by one, so that each that scores is told by its name.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bakeoff._lib.loops import run_sync
-from bakeoff.agents.cheat_tricks import TRICKS
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.agents.cheating import GROUPS, TRICKS
+from bakeoff.agents.cheating.trick import DECIDES
 from bakeoff.api import read, run_async
 from bakeoff.api.loop import new_event_loop
 from bakeoff.core.brief import Brief
@@ -16,21 +22,18 @@ from bakeoff.core.events import Event, Listener, TrialEnded, ignore
 from bakeoff.core.record import Attempt
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
+from bakeoff.suites.markdown_task import read_markdown_task
 
 _ORACLE, _NOP, _CHEAT = "oracle", "nop", "cheat"
 _NEED_A_MODEL = frozenset({"judge"})
-_IN_MEMORY = f"{_CHEAT}-patch"  # no grader can see it that runs the solution in its own process
-# what a whole box brings to its grade are its programs too; that is the format, not the task
-_IN_THE_BOX = frozenset({_CHEAT, f"{_CHEAT}-runner", f"{_CHEAT}-profile"})
-_CHEATS = (_CHEAT, *(f"{_CHEAT}-{name}" for name in TRICKS))
-_EVERYBODY = (_ORACLE, _NOP, *_CHEATS)
-_HINT = "what it left decides its own grade"
-_HINTS = {
-    f"{_CHEAT}-exit": "code that ends its process with 0 passes; let the tests look at what the "
-    "solution prints, not only at an exit code",
-    f"{_CHEAT}-tests": "what the agent writes is taken for the tests; keep all of them in tests/",
-}
 _ROUNDING = 1e-9
+_MOST_NAMED = 6
+
+Play = tuple[str, ...]
+"""The names of the tricks that are played in one box."""
+
+Attempts = Mapping[str, Attempt]
+"""What came of one task: an attempt for each candidate that tried it, by its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,7 @@ class Finding:
     """What came of one task: the scores of the three, and what is wrong with it, if anything.
 
     A score is None where there is none: no reference, or a fault, which is then told as a problem.
-    `notes` say what could be better, and are no reason not to use the task.
+    `cheat` is the highest score of any trick, and `scored` names the tricks that score.
     """
 
     task: str
@@ -46,7 +49,7 @@ class Finding:
     nop: float | None
     cheat: float | None
     problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    scored: tuple[str, ...] = ()
     has_reference: bool = True
 
     @property
@@ -55,12 +58,11 @@ class Finding:
         return not self.problems
 
     def lines(self) -> list[str]:
-        """Return the finding for people: one line, and one more for each problem and note."""
+        """Return the finding for people: one line, and one more for each problem."""
         oracle = f"oracle {_shown(self.oracle)}" if self.has_reference else "no reference solution"
         scores = f"{oracle}, nop {_shown(self.nop)}, cheat {_shown(self.cheat)}"
         verdict = "ok" if self.ok else "NOT SOUND"
-        more = [*self.problems, *(f"note: {line}" for line in self.notes)]
-        return [f"{self.task}: {scores}  {verdict}", *(f"  {line}" for line in more)]
+        return [f"{self.task}: {scores}  {verdict}", *(f"  {line}" for line in self.problems)]
 
 
 def _shown(score: float | None) -> str:
@@ -69,9 +71,10 @@ def _shown(score: float | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """How tasks are validated: which of them, in which sandbox, and where the run is kept.
+    """How tasks are validated: which of them, in which sandbox, and where the runs are kept.
 
-    Whoever is told what was *found* hears of each task as soon as all have tried it.
+    All of the cheater's `tricks` are played, or those that are named; with `alone`, each in a box of
+    its own from the start. Whoever is told what was *found* hears of each task once it is known.
     """
 
     sandbox: str | None = None
@@ -82,6 +85,8 @@ class How:
     listener: Listener = ignore
     stop: Stop | None = None
     found: Callable[[Finding], None] | None = None
+    tricks: Collection[str] = ()
+    alone: bool = False
 
 
 def validate_tasks(path: Path, how: How | None = None) -> list[Finding]:
@@ -92,44 +97,25 @@ def validate_tasks(path: Path, how: How | None = None) -> list[Finding]:
 async def validate_tasks_async(path: Path, how: How | None = None) -> list[Finding]:
     """Validate as `validate_tasks` does, in the event loop that is running."""
     how = how or How()
-    brief = _without_models(read(path, {}))
+    brief = _without_models(_read(path))
     with TemporaryDirectory(prefix="bakeoff-validate-") as scratch:
-        witness = Path(scratch) / "witness"
-        run = await run_async(
-            brief,
-            agents=_agents(witness),
-            tests=how.tests,
-            sandbox=how.sandbox,
-            trust=how.trust,
-            parallel=how.parallel,
-            output=how.output or Path(scratch) / "runs",
-            listener=_Watch(how, brief.tasks),
-            stop=how.stop or Stop(),
-        )
-        attempts: dict[str, dict[str, Attempt]] = {task.id: {} for task in run.plan.tasks}
-        for record in run.trials():
-            attempts[record.task_id][record.candidate_id] = record.attempt
-        escaped = witness.exists()
-    findings = [_finding(task, attempts[task.id]) for task in brief.tasks if task.id in attempts]
+        validation = _Validation(how, brief, Path(scratch))
+        await validation.play_in_groups()
+        await validation.play_alone()
+        escaped = validation.witness.exists()
+    findings = validation.findings()
     return [_outbreak(finding) for finding in findings] if escaped else findings
 
 
-class _Watch:
-    """Hears a validation, and tells what came of a task when the last one has tried it."""
-
-    def __init__(self, how: How, tasks: Iterable[Task]) -> None:
-        self._how = how
-        self._tasks = {task.id: task for task in tasks}
-        self._tried: dict[str, dict[str, Attempt]] = {task: {} for task in self._tasks}
-
-    def __call__(self, event: Event) -> None:
-        self._how.listener(event)
-        if self._how.found is None or not isinstance(event, TrialEnded) or not event.last:
-            return
-        task = event.trial.task.id
-        self._tried[task][event.trial.candidate.id] = event.attempt
-        if len(self._tried[task]) == len(_EVERYBODY):
-            self._how.found(_finding(self._tasks[task], self._tried[task]))
+def _read(path: Path) -> Brief:
+    """Return the tasks at *path*, which may be a folder of tasks in Markdown."""
+    files = sorted(path.rglob("*.md")) if path.is_dir() else []
+    checked = [file for file in files if (file.with_suffix("") / "tests").is_dir()]
+    if not checked:
+        return read(path, {})
+    briefs = [read_markdown_task(file) for file in checked]
+    tasks = tuple(task for brief in briefs for task in brief.tasks)
+    return replace(briefs[0], name=path.name, tasks=tasks)
 
 
 def _without_models(brief: Brief) -> Brief:
@@ -145,78 +131,158 @@ def _without_models(brief: Brief) -> Brief:
     return replace(brief, tasks=tuple(tasks))
 
 
-def _agents(witness: Path) -> list[AgentSpec]:
-    """Return who is to try: the cheater with all its tricks, and with each alone.
-
-    Tricks hinder each other: one that ends the grader's program leaves nothing for the next.
-    """
-    seen = {"witness": str(witness)}
-    return [
-        AgentSpec(name=_ORACLE),
-        AgentSpec(name=_NOP),
-        AgentSpec(name=_CHEAT, settings=seen),
-        *(
-            AgentSpec(name=_CHEAT, settings={**seen, "tricks": [name]}, label=f"{_CHEAT}-{name}")
-            for name in TRICKS
-        ),
+def _plays(how: How, tasks: Iterable[Task]) -> list[Play]:
+    """Return which tricks are played together."""
+    for name in how.tricks:
+        if name not in TRICKS:
+            raise UsageError(f"no trick is called {name!r}: {did_you_mean(name, TRICKS)}")
+    whole_box = any(task.workspace is not None and task.workspace.whole_box for task in tasks)
+    wanted = [
+        name
+        for name in how.tricks or TRICKS
+        if how.tricks or whole_box or not TRICKS[name].whole_box
     ]
+    if how.alone:
+        return [(name,) for name in wanted]
+    groups = (tuple(name for name in group if name in wanted) for group in GROUPS.values())
+    return [group for group in groups if group]
 
 
-def _finding(task: Task, attempts: Mapping[str, Attempt]) -> Finding:
+def _label(play: Play) -> str:
+    """Return the name of the candidate that makes a play: that of its trick, or of its group."""
+    return f"{_CHEAT}-{play[0] if len(play) == 1 else TRICKS[play[0]].group}"
+
+
+class _Validation:
+    """What is known so far of the tasks of one validation."""
+
+    def __init__(self, how: How, brief: Brief, scratch: Path) -> None:
+        self._how = how
+        self._brief = brief
+        self._tasks = {task.id: task for task in brief.tasks}
+        self._plays = _plays(how, brief.tasks)
+        self._attempts: dict[str, dict[str, Attempt]] = {}
+        self._output = how.output or scratch / "runs"
+        self.witness = scratch / "witness"
+
+    async def play_in_groups(self) -> None:
+        """Let the reference, nobody and the cheater with each group of tricks try every task."""
+        cheaters = [self._cheater(play) for play in self._plays]
+        agents = [AgentSpec(name=_ORACLE), AgentSpec(name=_NOP), *cheaters]
+        await self._run(agents, self._how.tests)
+
+    async def play_alone(self) -> None:
+        """Let the cheater play each trick of a group that scored in a box of its own."""
+        for task in [task for task in self._tasks if self._open_groups(task)]:
+            tricks = [(name,) for play in self._open_groups(task) for name in play]
+            await self._run([self._cheater(play) for play in tricks], [task])
+            self._tell(task)
+
+    def findings(self) -> list[Finding]:
+        """Return what came of each task, in their order."""
+        return [self._finding(task) for task in self._tasks if task in self._attempts]
+
+    async def _run(self, agents: Sequence[AgentSpec], tests: Sequence[str]) -> None:
+        run = await run_async(
+            self._brief,
+            agents=agents,
+            tests=tests,
+            sandbox=self._how.sandbox,
+            trust=self._how.trust,
+            parallel=self._how.parallel,
+            output=self._output,
+            listener=self._hear,
+            stop=self._how.stop or Stop(),
+        )
+        for task in run.plan.tasks:
+            self._attempts.setdefault(task.id, {})
+        for record in run.trials():
+            self._attempts[record.task_id][record.candidate_id] = record.attempt
+
+    def _hear(self, event: Event) -> None:
+        self._how.listener(event)
+        if not isinstance(event, TrialEnded) or not event.last:
+            return
+        task = event.trial.task.id
+        tried = self._attempts.setdefault(task, {})
+        tried[event.trial.candidate.id] = event.attempt
+        if len(tried) == len(self._plays) + 2 and not self._open_groups(task):
+            self._tell(task)
+
+    def _tell(self, task: str) -> None:
+        if self._how.found is not None:
+            self._how.found(self._finding(task))
+
+    def _cheater(self, play: Play) -> AgentSpec:
+        settings = {"witness": str(self.witness), "tricks": list(play)}
+        return AgentSpec(name=_CHEAT, settings=settings, label=_label(play))
+
+    def _open_groups(self, task: str) -> list[Play]:
+        """Return the groups that scored on a task, and whose tricks are to be played one by one."""
+        attempts = self._attempts.get(task, {})
+        return [play for play in self._plays if len(play) > 1 and _gains(attempts, _label(play))]
+
+    def _finding(self, task: str) -> Finding:
+        attempts = self._attempts[task]
+        cheaters = []
+        for play in self._plays:
+            alone = [_label((name,)) for name in play]
+            gained = [label for label in alone if _gains(attempts, label)]
+            cheaters += gained or [_label(play)]
+        return _finding(self._tasks[task], attempts, cheaters)
+
+
+def _finding(task: Task, attempts: Attempts, cheaters: Sequence[str]) -> Finding:
     solvable = task.workspace is not None and task.workspace.reference is not None
-    whole_box = task.workspace is not None and task.workspace.whole_box
-    beyond = {_IN_MEMORY, *(_IN_THE_BOX if whole_box else ())}
-    cheats = [name for name in _CHEATS if name not in beyond]
-    scores = [score for name in cheats if (score := _score(attempts, name)) is not None]
-    expected = (*((_ORACLE,) if solvable else ()), _NOP, *cheats)
-    nothing = _score(attempts, _NOP)
+    expected = (*((_ORACLE,) if solvable else ()), _NOP, *cheaters)
+    scores = [score for name in cheaters if (score := _score(attempts, name)) is not None]
+    scored = [name for name in cheaters if _gains(attempts, name)]
     return Finding(
         task=task.id,
         oracle=_score(attempts, _ORACLE) if solvable else None,
-        nop=nothing,
+        nop=_score(attempts, _NOP),
         cheat=max(scores, default=None),
-        problems=(*_unscored(attempts, expected), *_wrong(attempts, expected)),
-        notes=tuple(_notes({n: a for n, a in attempts.items() if n in beyond}, nothing)),
+        problems=(
+            *_unscored(attempts, expected),
+            *_wrong(attempts, expected),
+            *_remedies(attempts, scored),
+        ),
+        scored=tuple(name.removeprefix(f"{_CHEAT}-") for name in scored),
         has_reference=solvable,
     )
 
 
-def _score(attempts: Mapping[str, Attempt], name: str) -> float | None:
+def _score(attempts: Attempts, name: str) -> float | None:
     return attempts[name].score if name in attempts else None
 
 
-def _wrong(attempts: Mapping[str, Attempt], expected: Iterable[str]) -> Iterator[str]:
-    """Tell of each score that a sound task would not have given."""
-    nothing = _score(attempts, _NOP) or 0.0
-    for name in expected:
-        score = _score(attempts, name)
-        if score is None:
-            continue
-        if name == _ORACLE and score < 1 - _ROUNDING:
-            yield f"the reference scores {score:.2f}, not 1: {_why(attempts[name])}"
-        if name == _NOP and attempts[name].passed:
-            yield f"doing nothing passes with {score:.2f}: the tests do not need the work"
-        if name in _CHEATS and score > nothing + _ROUNDING:
-            yield f"{name} scores {score:.2f}: {_HINTS.get(name, _HINT)}"
+def _gains(attempts: Attempts, name: str) -> bool:
+    """Whether a cheater got more than nobody did."""
+    score = _score(attempts, name)
+    return score is not None and score > (_score(attempts, _NOP) or 0.0) + _ROUNDING
 
 
-def _notes(tried: Mapping[str, Attempt], nothing: float | None) -> Iterator[str]:
-    for name, attempt in tried.items():
-        told = f"{name} scores {_shown(attempt.score)}"
-        if attempt.score is None and name in _IN_THE_BOX:
-            yield f"an agent can keep the verifier from running: that is a fault, no 0 ({name})"
-        if attempt.score is None or attempt.score <= (nothing or 0.0) + _ROUNDING:
-            continue
-        if name == _IN_MEMORY:
-            yield (
-                "the tests run the solution in their own process, where it can rewrite the test "
-                f"framework ({told}); let them call it as a program"
-            )
-        else:
-            yield f"the verifier runs programs of the box that an agent can replace ({told})"
+def _wrong(attempts: Attempts, expected: Collection[str]) -> Iterator[str]:
+    """Tell of each score of the reference and of nobody that a sound task would not have given."""
+    oracle, nothing = _score(attempts, _ORACLE), _score(attempts, _NOP)
+    if _ORACLE in expected and oracle is not None and oracle < 1 - _ROUNDING:
+        yield f"the reference scores {oracle:.2f}, not 1: {_why(attempts[_ORACLE])}"
+    if nothing is not None and attempts[_NOP].passed:
+        yield f"doing nothing passes with {nothing:.2f}: the tests do not need the work"
 
 
-def _unscored(attempts: Mapping[str, Attempt], expected: Iterable[str]) -> Iterator[str]:
+def _remedies(attempts: Attempts, scored: Iterable[str]) -> Iterator[str]:
+    """Tell which tricks score, and what can be done; those with the same remedy together."""
+    remedies: dict[str, list[str]] = {}
+    for name in scored:
+        trick = TRICKS.get(name.removeprefix(f"{_CHEAT}-"))
+        remedies.setdefault(trick.remedy if trick else DECIDES, []).append(name)
+    for remedy, names in remedies.items():
+        best = max(attempts[name].score or 0.0 for name in names)
+        yield f"{_listed(names)} {'scores' if len(names) == 1 else 'score'} {best:.2f}: {remedy}"
+
+
+def _unscored(attempts: Attempts, expected: Iterable[str]) -> Iterator[str]:
     """Tell who has no score, and why; those with the same reason together."""
     reasons: dict[str, list[str]] = {}
     for name in expected:
@@ -227,7 +293,12 @@ def _unscored(attempts: Mapping[str, Attempt], expected: Iterable[str]) -> Itera
             why = attempt.fault.message if attempt.fault else str(attempt.status)
             reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
-        yield f"no score for {', '.join(names)}: {why}"
+        yield f"no score for {_listed(names)}: {why}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _why(attempt: Attempt) -> str:

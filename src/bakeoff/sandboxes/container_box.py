@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bakeoff._lib.process import Ended, uncancelled
 from bakeoff.core.boxes import BoxSpec, Command, Mount, Ran
-from bakeoff.core.errors import SandboxError
+from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 from bakeoff.sandboxes import container_change, container_relay
 from bakeoff.sandboxes.container_disk import watch_of
 from bakeoff.sandboxes.container_engine import Engine
@@ -21,6 +21,7 @@ from bakeoff.sandboxes.supervision import Supervision, impossible
 
 _KILLED = 137
 _EXPORT_S = 600.0
+_TOO_LONG = "file name too long"
 _OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _STATE = "state={{.State.Running}}"
@@ -96,7 +97,12 @@ class ContainerBox:
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Return what the stopped container has that its image has not, and what is gone."""
-        printed = await self._engine.call("diff", self.name, most_output=1 << 28)
+        try:
+            printed = await self._engine.call("diff", self.name, most_output=1 << 28)
+        except SandboxError as error:
+            if _TOO_LONG in str(error):  # the agent's doing, not the engine's
+                raise ChangeTooLargeError("the agent left a path too long to be read") from error
+            raise
         own = [mount.target for mount in self._mounts]
         differences = container_change.read_differences(printed, own)
         packed, there = await asyncio.to_thread(

@@ -2,6 +2,9 @@
 
 import pathlib
 import re
+import secrets
+import subprocess
+import sys
 import unittest
 
 PAGE = pathlib.Path("README.md").read_text(encoding="utf-8")
@@ -19,7 +22,12 @@ class TestReadme(unittest.TestCase):
         blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
         self.assertTrue(blocks)
         for block in blocks:
-            exec(block, {})
+            word = secrets.token_hex(8)  # an example may end its process; then the word is missing
+            done = subprocess.run(
+                [sys.executable, "-c", f"exec({block!r}, {{}})\nprint({word!r})"],
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            self.assertEqual(done.stdout.splitlines()[-1:], [word], done.stderr[-2000:])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,109 @@
+"""Every trick of the cheater, on a task of every format: it scores where the docs say so, else 0."""
+
+from pathlib import Path
+
+import pytest
+
+from bakeoff.agents.cheating import GROUPS, TRICKS
+from bakeoff.agents.cheating.trick import FORMATS
+from bakeoff.api.validation import Finding, How, validate_tasks
+from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from support.cheat_tasks import TASKS, write_for_containers
+from support.container_engines import engine
+from support.parts import require
+
+ROOT = Path(__file__).parents[2]
+WITHOUT_CONTAINERS = [name for name in FORMATS if name != "harbor"]
+IN_CONTAINERS = ("program", "harbor")
+PART = ("files", "system-programs", "exit-codes", "patched-run", "processes-above", "while-graded")
+BUNDLED = (
+    ROOT / "examples" / "tasks",
+    ROOT / "examples" / "rollouts" / "prepared",
+    ROOT / "examples" / "batch",
+    ROOT / "benchmark" / "tasks",
+)
+
+
+def played(path: Path, how: How) -> list[Finding]:
+    if how.sandbox == "bubblewrap":
+        why = Bubblewrap.available()
+        require("bubblewrap", why is None, why or "apt install bubblewrap")
+    return validate_tasks(path, how)
+
+
+def in_containers(
+    name: str, path: Path, how: How, monkeypatch: pytest.MonkeyPatch
+) -> list[Finding]:
+    on = engine(name)
+    on.with_python()
+    for variable, value in on.environment.items():
+        if variable not in {"PATH", "HOME"}:
+            monkeypatch.setenv(variable, value)
+    findings = validate_tasks(path, how)
+    assert on.containers() == []
+    return findings
+
+
+def known(form: str) -> set[str]:
+    return {name for name, trick in TRICKS.items() if form in trick.scores_in}
+
+
+def check(finding: Finding, form: str, played: set[str]) -> None:
+    assert set(finding.scored) == known(form) & played, finding.lines()
+    assert (finding.oracle, finding.nop) == (1.0, 0.0), finding.lines()
+    told = [line for line in finding.problems if not line.startswith("cheat-")]
+    assert told == [], "a trick that gets no score at all would be left out of the mean"
+
+
+def test_there_are_many_tricks_each_with_a_task_in_every_format() -> None:
+    assert len(TRICKS) >= 60
+    assert TASKS.keys() == FORMATS.keys()
+    assert all(set(trick.scores_in) <= FORMATS.keys() for trick in TRICKS.values())
+    assert sorted(name for group in GROUPS.values() for name in group) == sorted(TRICKS)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("form", WITHOUT_CONTAINERS)
+def test_no_trick_scores_but_where_the_docs_say_so(form: str, tmp_path: Path) -> None:
+    (finding,) = played(TASKS[form](tmp_path), How(sandbox="bubblewrap", parallel=4))
+    check(finding, form, set(TRICKS))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("form", WITHOUT_CONTAINERS)
+def test_no_trick_scores_alone_but_where_the_docs_say_so(form: str, tmp_path: Path) -> None:
+    how = How(sandbox="bubblewrap", parallel=4, alone=True)
+    (finding,) = played(TASKS[form](tmp_path), how)
+    check(finding, form, set(TRICKS))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("form", IN_CONTAINERS)
+def test_tricks_do_not_score_in_containers(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tricks = [name for group in PART for name in GROUPS[group]]
+    how = How(sandbox="docker", parallel=2, tricks=tricks)
+    (finding,) = in_containers("docker", write_for_containers(form, tmp_path), how, monkeypatch)
+    check(finding, form, set(tricks))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", ["docker", "podman"])
+@pytest.mark.parametrize("form", ["program", "unittest", "pytest", "script", "harbor"])
+def test_no_trick_scores_in_containers_but_where_the_docs_say_so(
+    name: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = How(sandbox=name, parallel=2)
+    (finding,) = in_containers(name, write_for_containers(form, tmp_path), how, monkeypatch)
+    check(finding, form, set(TRICKS))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.name)
+def test_no_trick_scores_alone_on_a_bundled_task(path: Path) -> None:
+    for finding in played(path, How(sandbox="bubblewrap", parallel=4, alone=True)):
+        assert finding.lines()[0].endswith("oracle 1.00, nop 0.00, cheat 0.00  ok"), finding
