@@ -1,15 +1,13 @@
 """The adapter for Google's Gemini API, against its documented wire format."""
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.errors import ProviderError, UsageError
-from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
+from bakeoff.core.errors import ProviderError
+from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.faults import fault_of
 from bakeoff.models.gemini import Place, build
@@ -94,17 +92,9 @@ def test_a_query_stays_at_the_end_of_the_url() -> None:
     )
 
 
-def test_the_key_goes_into_its_header(server: Loopback) -> None:
-    gemini.ask(server, api_key="AIza\n")
-    asked = server.requests[0]
-    assert asked.headers["x-goog-api-key"] == "AIza"
-    assert "Authorization" not in asked.headers
-    assert asked.path == "/v1beta/models/gemini-3-x:generateContent"
-
-
-def test_a_model_without_a_url_is_told_how_to_give_one() -> None:
-    with pytest.raises(UsageError, match="--base-url https://generativelanguage"):
-        build(ModelSpec(provider="google", name="m"))
+def test_it_asks_where_the_model_is(server: Loopback) -> None:
+    gemini.ask(server)
+    assert server.requests[0].path == "/v1beta/models/gemini-3-x:generateContent"
 
 
 def test_the_conversation_goes_out_as_contents_and_the_system_apart(server: Loopback) -> None:
@@ -249,15 +239,6 @@ def test_a_result_that_answers_no_call_is_a_clear_fault(server: Loopback) -> Non
 # --- what it reads
 
 
-def test_a_whole_answer_is_read(server: Loopback) -> None:
-    reply = gemini.answered(server, content())
-    assert (reply.text, reply.stop_reason, reply.model) == ("4", "stop", "gemini-test")
-    assert (reply.reasoning, reply.tool_calls, reply.raw) == (None, (), None)
-    assert reply.usage == Usage(
-        input_tokens=10, output_tokens=3, reasoning_tokens=0, cached_tokens=0
-    )
-
-
 def test_thoughts_count_as_output_and_apart_from_it(server: Loopback) -> None:
     usage = {
         "promptTokenCount": 100,
@@ -269,11 +250,6 @@ def test_thoughts_count_as_output_and_apart_from_it(server: Loopback) -> None:
     assert gemini.answered(server, content(usageMetadata=usage)).usage == Usage(
         input_tokens=105, output_tokens=320, reasoning_tokens=300, cached_tokens=60
     )
-
-
-@pytest.mark.parametrize("usage", [None, {}, {"promptTokenCount": -1}])
-def test_counts_that_were_not_given_are_unknown(server: Loopback, usage: object) -> None:
-    assert gemini.answered(server, content(usageMetadata=usage)).usage == UNKNOWN_USAGE
 
 
 @pytest.mark.parametrize(
@@ -384,27 +360,6 @@ def test_a_stream_may_name_its_reason_in_every_event(server: Loopback) -> None:
     assert streamed(server, said({"text": "a"}), said({"text": "b"})).text == "ab"
 
 
-def test_the_time_to_the_first_token_is_measured(server: Loopback) -> None:
-    def chunks() -> Iterator[bytes]:
-        for pause_s, finish in [(0.1, None), (0.1, "STOP")]:
-            time.sleep(pause_s)
-            yield f"data: {json.dumps(said({'text': '4'}, finish=finish))}\r\n\r\n".encode()
-
-    reply = gemini.answered(server, Reply(chunks=chunks()), settings={"stream": True})
-    assert reply.text == "44"
-    assert reply.first_token_s is not None
-    assert 0.1 <= reply.first_token_s <= reply.elapsed_s - 0.05
-
-
-@pytest.mark.parametrize("events", [(), (said({"text": "4"}, finish=None),)])
-def test_a_stream_cut_before_its_last_event_may_be_tried_again(
-    server: Loopback, events: tuple[dict[str, Any], ...]
-) -> None:
-    fault = gemini.faulted(server, sse(*events), stream=True)
-    assert fault.transient
-    assert "no finishReason came" in str(fault)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_error_in_an_answer_is_waited_for_as_long_as_it_says(
     server: Loopback, stream: bool
@@ -435,14 +390,6 @@ def test_an_exhausted_quota_is_asked_again(server: Loopback) -> None:
     assert gemini.ask(server).retries == 1
 
 
-def test_a_request_that_is_refused_is_not_repeated(server: Loopback) -> None:
-    error = {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT"}
-    fault = gemini.faulted(server, body({"error": error}, status=400), max_retries=3)
-    assert not fault.transient
-    assert "API key not valid" in str(fault)
-    assert len(server.requests) == 1
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_blocked_prompt_is_a_clear_fault_that_will_not_pass(
     server: Loopback, stream: bool
@@ -466,8 +413,6 @@ def test_a_blocked_prompt_is_a_clear_fault_that_will_not_pass(
         (content(finish=None), True, "no finishReason"),
         (content({"functionCall": {"args": {}}}), True, "without a name"),
         (body({"candidates": "none"}), False, "wrong shape"),
-        (Reply(body=b"<html>Log in</html>"), False, "not JSON"),
-        (Reply(body=b""), True, "empty"),
     ],
 )
 def test_what_is_no_answer_is_a_clear_fault(

@@ -9,7 +9,7 @@ import pytest
 
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
-from bakeoff.core.outcome import Completion, Request, Tool, Usage
+from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.ollama import build
 from bakeoff.models.ollama_address import address
@@ -207,25 +207,12 @@ def test_several_choices_are_refused_before_anything_is_sent(server: Loopback) -
     assert not server.requests
 
 
-def test_a_key_goes_out_for_an_ollama_behind_a_gateway(server: Loopback) -> None:
-    ask(server, api_key="k\n")
-    assert server.requests[0].headers["Authorization"] == "Bearer k"
-
-
 def test_a_model_without_a_name_is_refused() -> None:
     with pytest.raises(UsageError, match="ollama/NAME"):
         build(ModelSpec(provider="ollama", name=""))
 
 
 # --- what comes back ---------------------------------------------------------------------------
-
-
-def test_a_whole_answer_brings_its_counts(server: Loopback) -> None:
-    completion = answered(server, whole("Paris", prompt_eval_cached_count=4))
-    assert (completion.text, completion.stop_reason, completion.model) == ("Paris", "stop", "m1")
-    assert completion.usage == Usage(
-        input_tokens=7, output_tokens=3, reasoning_tokens=None, cached_tokens=4
-    )
 
 
 def test_loading_is_kept_apart_from_answering(server: Loopback) -> None:
@@ -266,10 +253,8 @@ def test_tool_calls_come_back_with_ids_of_their_own(server: Loopback) -> None:
         whole("", done_reason="load"),
         Reply(body=b""),
         Reply(body=b'{"model": "m1", "mess'),
-        Reply(status=500, body=b'{"error": "llama runner process has terminated"}'),
-        Reply(status=503, body=b'{"error": "server busy, please try again"}'),
     ],
-    ids=["not-done", "error", "load", "empty", "cut", "crashed", "busy"],
+    ids=["not-done", "error", "load", "empty", "cut"],
 )
 def test_a_fault_that_may_pass_is_tried_again(server: Loopback, reply: Reply) -> None:
     replies = iter([reply, whole("ok")])
@@ -282,12 +267,11 @@ def test_a_fault_that_may_pass_is_tried_again(server: Loopback, reply: Reply) ->
     ("reply", "message"),
     [
         (lines(piece("Pa"), {"error": "the runner died"}), "broke off its answer: the runner died"),
-        (lines(piece("Pa"), piece("ris")), "no `done` came"),
         (lines(piece("Pa"), cut=True), "the answer was cut"),
         (Reply(chunks=[b"<html>"]), "not JSON: '<html>'; is the base URL right?"),
         (lines({"message": 3}), "wrong shape"),
     ],
-    ids=["error", "no-end", "reset", "html", "shape"],
+    ids=["error", "reset", "html", "shape"],
 )
 def test_a_broken_stream_is_a_fault(server: Loopback, reply: Reply, message: str) -> None:
     with pytest.raises(ProviderError, match=message):
@@ -309,12 +293,6 @@ def test_numbers_that_are_none_are_unknown(server: Loopback) -> None:
     completion = answered(server, whole(prompt_eval_count=-1, eval_count=1e300, load_duration=None))
     assert (completion.usage.input_tokens, completion.usage.output_tokens) == (None, None)
     assert completion.load_s is None
-
-
-def test_the_raw_answer_is_kept_on_request(server: Loopback) -> None:
-    completion = answered(server, whole("ok", created_at="now"), settings={"keep_raw": True})
-    assert isinstance(completion.raw, dict)
-    assert completion.raw["created_at"] == "now"
 
 
 # --- a prompt that does not fit ----------------------------------------------------------------

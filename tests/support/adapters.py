@@ -11,7 +11,7 @@ import pytest
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request, Tool
-from bakeoff.core.ports import Model
+from bakeoff.core.ports import Model, close_model
 from bakeoff.core.task import Message
 from support.loopback import Loopback, Reply
 
@@ -62,7 +62,7 @@ class Adapter:
                 for request in requests:
                     answers.append(await model.complete(request(answers[-1] if answers else None)))
             finally:
-                await model.close()
+                await close_model(model)
             return answers
 
         return asyncio.run(main())

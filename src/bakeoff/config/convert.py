@@ -27,19 +27,26 @@ _TABLES = inspect.StructType | inspect.DataclassType
 
 
 def convert(
-    data: Json, kind: type[T], *, source: str, line_of: Callable[[KeyPath], int | None]
+    data: Json,
+    kind: type[T],
+    *,
+    source: str,
+    line_of: Callable[[KeyPath], int | None],
+    name_of: Callable[[KeyPath], str | None] = lambda _: None,
 ) -> T:
     """Return *data* as a *kind*, or raise an error that says where it is wrong and what is right.
 
-    All mistakes are reported, each on a line of its own.
+    All mistakes are reported, each on a line of its own. *name_of* is what a person calls the thing
+    at a path, where it has a name.
     """
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         messages: dict[str, None] = {}
         for path, message in _mistakes(data, kind, str(error), toml=source.endswith(".toml")):
-            line = line_of(path)
-            messages[f"{source}{f':{line}' if line else ''}: {message}"] = None
+            line, name = line_of(path), name_of(path)
+            where = f"{source}:{line}" if line else source
+            messages[f"{where}: {message}{f' ({name})' if name else ''}"] = None
         raise UsageError(all_of(list(messages))) from error
 
 

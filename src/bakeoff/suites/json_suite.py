@@ -1,6 +1,5 @@
 """The front door for JSON prompt suites, with the files that may lie beside one."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -217,22 +216,23 @@ def _suite(data: Mapping[str, Json], path: Path) -> SuiteFile:
 
 
 def _convert(data: Mapping[str, Json], kind: type[S], path: Path) -> S:
-    try:
-        return convert(data, kind, source=str(path), line_of=partial(line_in, path))
-    except UsageError as error:
-        lines = [_name_the_test(line, data) for line in str(error).split("\n")]
-        raise UsageError("\n".join(lines)) from error
+    return convert(
+        data,
+        kind,
+        source=str(path),
+        line_of=partial(line_in, path),
+        name_of=partial(_test_at, data.get("tests")),
+    )
 
 
-def _name_the_test(message: str, data: Mapping[str, Json]) -> str:
-    """Return *message* with the id of the test beside its position."""
-    found = re.search(r"tests\[(\d+)\]", message)
-    tests = data.get("tests")
-    if not found or not isinstance(tests, Sequence):
-        return message
-    test = tests[int(found[1])]
-    test_id = test.get("id") if isinstance(test, Mapping) else None
-    return f"{message} (test {test_id!r})" if isinstance(test_id, str) else message
+def _test_at(tests: Json, at: Sequence[str | int]) -> str | None:
+    """Return which of *tests* a mistake is in; None where it is in none that has an id."""
+    match at:
+        case "tests", int(number), *_ if isinstance(tests, Sequence) and number < len(tests):
+            test = tests[number]
+            test_id = test.get("id") if isinstance(test, Mapping) else None
+            return f"test {test_id!r}" if isinstance(test_id, str) else None
+    return None
 
 
 def _name(suite: SuiteFile, path: Path) -> str:

@@ -1,0 +1,132 @@
+"""What every agent that asks a model promises; run against each kind, built in and own.
+
+The programs of others (Codex, Claude Code ...) are in tests/component/test_command_agent.py.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bakeoff
+from bakeoff import Attempt, Completion, Message, ProviderError, Request, Status, Task, Workspace
+
+OWN = """
+import asyncio
+from bakeoff import Message, Outcome, Request
+
+def _request(task):
+    return Request(messages=task.messages, parameters=task.parameters)
+
+async def waits(task, model):
+    return (await model.complete(_request(task))).text
+
+def blocks(task, model):
+    return asyncio.run(model.complete(_request(task))).text
+
+class Solves:
+    async def solve(self, task, context):
+        reply = await context.model.complete(_request(task))
+        return Outcome(answer=reply.text, transcript=(Message(role="assistant", content=reply.text),))
+
+class Waits:
+    def solve(self, task, context):
+        return blocks(task, context.model)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """An agent by its name; one that `works` does so on files, in a box."""
+
+    agent: str
+    works: bool = False
+
+    def __str__(self) -> str:
+        return self.agent
+
+    def task(self, number: int, **rest: Any) -> Task:
+        asked = (Message(role="user", content=f"This is question {number}."),)
+        workspace = Workspace(root="/app") if self.works else None
+        return Task(id=f"t{number}", messages=asked, workspace=workspace, **rest)
+
+
+KINDS = [
+    Kind(agent="direct"),
+    Kind(agent="own_agents:waits"),
+    Kind(agent="own_agents:blocks"),
+    Kind(agent="own_agents:Solves"),
+    Kind(agent="own_agents:Waits"),
+    Kind(agent="shell", works=True),
+    Kind(agent="code-session", works=True),
+]
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    chosen: Kind = request.param
+    return chosen
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_agents.py").write_text(OWN)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def attempts(kind: Kind, model: Callable[[Request], Any], *tasks: Task) -> list[Attempt]:
+    run = bakeoff.run(
+        list(tasks), models=[model], agents=[kind.agent], sandbox="local", parallel=4, output="runs"
+    )
+    return [record.attempt for record in run.trials()]
+
+
+def answer(request: Request) -> Completion:
+    """Answer with the question, as it was asked."""
+    question = next(m.content for m in request.messages if m.content.startswith("This is"))
+    return Completion(
+        text=f"Asked: {question}", usage=bakeoff.Usage(input_tokens=5, output_tokens=2)
+    )
+
+
+def test_what_the_model_says_is_the_answer_and_its_cost_is_booked(kind: Kind) -> None:
+    several = attempts(kind, answer, *(kind.task(n) for n in range(3)))
+    for number, attempt in enumerate(several):
+        assert attempt.fault is None, attempt.fault
+        assert attempt.outcome is not None
+        assert (
+            f"Asked: This is question {number}." in attempt.outcome.answer
+        )  # its own, not another's
+        said = [m.content for m in attempt.outcome.transcript if m.role == "assistant"]
+        assert any("Asked: " in text for text in said)
+        assert attempt.spent.requests >= 1
+        assert attempt.spent.usage.output_tokens == 2 * attempt.spent.requests
+
+
+def test_a_fault_of_the_endpoint_is_the_providers_not_the_agents(kind: Kind) -> None:
+    def broken(request: Request) -> str:
+        raise ProviderError("no such key")
+
+    (attempt,) = attempts(kind, broken, kind.task(0))
+    assert attempt.status is Status.FAULTED
+    assert attempt.fault is not None
+    assert (attempt.fault.boundary, attempt.fault.message) == ("provider", "no such key")
+
+
+def test_its_time_ends_it_whatever_it_waits_for(kind: Kind) -> None:
+    async def never(request: Request) -> str:
+        await asyncio.sleep(600)
+        return "too late"
+
+    began = time.monotonic()
+    (attempt,) = attempts(kind, never, kind.task(0, time_s=1.0))
+    assert time.monotonic() - began < 60
+    assert attempt.status is Status.LIMITED, attempt.fault
+    assert attempt.spent.cut == 1
