@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import invalidate_caches
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,43 @@ def test_the_package_of_each_guide_is_listed_and_used_under_its_short_name(
         assert listed(kind, capsys)[name] == what
     with pytest.raises(UsageError, match="there is no red parrot; there are: grey, green"):
         bakeoff.run(tmp_path / "run.toml", models=["parrots/red"], output=tmp_path / "runs")
+
+
+FIT = """
+from bakeoff import Agent, Context, Model, Sandbox, Scorer
+from my_agents import Polite
+from my_coder import Sed
+from my_models import Moody, Parrot
+from my_sandbox import Folders
+from my_scorers import StartsWith
+
+agents: list[Agent] = [Polite(), Sed()]
+models: list[Model] = [Parrot(), Moody()]
+sandboxes: list[Sandbox] = [Folders()]
+scorers: list[Scorer] = [StartsWith(text="x")]
+
+
+def given(context: Context) -> Model:
+    return context.model
+"""
+
+
+def test_a_strict_type_checker_finds_that_the_parts_of_the_guides_fit_the_ports(
+    tmp_path: Path,
+) -> None:
+    require("mypy", find_spec("mypy"), "make setup")
+    for page in KINDS:
+        write_files(page, tmp_path)
+    (tmp_path / "fit.py").write_text(FIT)
+    words = ["--strict", "--cache-dir", str(ROOT / ".mypy_cache"), "fit.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def listed(kind: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
