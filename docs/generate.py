@@ -25,6 +25,8 @@ from docs.notes import (
 from msgspec import inspect
 
 from bakeoff import cli
+from bakeoff.agents.cheating import TRICKS
+from bakeoff.agents.cheating.trick import FORMATS
 from bakeoff.config.schemas import json_schema
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -41,6 +43,7 @@ def pages() -> dict[str, str]:
         "task-file.md": _task_file_page(),
         "dialogue-file.md": _dialogue_file_page(),
         "suite-format.md": _suite_page(),
+        "cheating.md": _cheating_page(),
         "bakeoff.schema.json": _schema("run"),
         "suite.schema.json": _schema("suite"),
         "task.schema.json": _schema("task"),
@@ -115,6 +118,33 @@ def _task_file_page() -> str:
         "[task.schema.json](task.schema.json), which `bakeoff schema task` prints.\n"
     )
     return head + _sections(TASK_FILE)
+
+
+def _cheating_page() -> str:
+    formats = "".join(f"- `{name}`: {about}\n" for name, about in FORMATS.items())
+    head = (
+        f"# Cheating\n\n{_MADE}What the agent `cheat` tries, and what it gets for it: {len(TRICKS)} tricks, none "
+        "of which knows the task. [`bakeoff validate`](../guides/coding-tasks.md#what-validate-proves) plays them on "
+        "your tasks; what is defended and what is not stands in the [threat model](../background/threat-model.md).\n\n"
+        f"{formats}\n"
+        "Each trick was tried on a task of each format. The scores are held by "
+        "[test_cheating.py](../../tests/component/test_cheating.py): in bubblewrap with every run of the tests, in "
+        "containers in part; in `make soak` whole, each trick alone. On the bundled tasks every trick gets 0.\n\n"
+    )
+    columns = list(FORMATS)
+    table = ["| trick | what it does | seen in | " + " | ".join(columns) + " |"]
+    table.append("|---|---|---|" + "---|" * len(columns))
+    for trick in TRICKS.values():
+        scores = " | ".join("**1**" if name in trick.scores_in else "0" for name in columns)
+        table.append(f"| `{trick.name}` | {trick.about} | {trick.published} | {scores} |")
+    remedies = (
+        "\n## What can be done\n\nWhere a trick scores, `validate` names it, with what helps:\n\n"
+    )
+    by_remedy: dict[str, list[str]] = {}
+    for trick in TRICKS.values():
+        by_remedy.setdefault(trick.remedy, []).append(f"`{trick.name}`")
+    lines = (f"- {remedy}: {', '.join(names)}\n" for remedy, names in by_remedy.items())
+    return head + "\n".join(table) + "\n" + remedies + "".join(lines)
 
 
 def _dialogue_file_page() -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import bakeoff
 from bakeoff.agents.cheating import GROUPS, TRICKS
 from bakeoff.agents.cheating.trick import FORMATS
 from bakeoff.api.validation import Finding, How, validate_tasks
@@ -99,6 +100,35 @@ def test_no_trick_scores_in_containers_but_where_the_docs_say_so(
     how = How(sandbox=name, parallel=2)
     (finding,) = in_containers(name, write_for_containers(form, tmp_path), how, monkeypatch)
     check(finding, form, set(TRICKS))
+
+
+HELD_OPEN = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+print(6)
+"""
+ALL_MEMORY = "kept = []\nwhile True:\n    kept.append(bytearray(50_000_000))\n"
+FORKS = "import os\nwhile True:\n    os.fork()\n"
+
+
+@pytest.mark.parametrize("code", [HELD_OPEN, ALL_MEMORY, FORKS], ids=["output", "memory", "forks"])
+def test_a_solution_that_keeps_its_tests_from_ending_scores_0(code: str, tmp_path: Path) -> None:
+    require("bubblewrap", Bubblewrap.available() is None, "apt install bubblewrap")
+    task = TASKS["program"](tmp_path)
+    limits = "[tests]\ntime_s = 3\n[box]\nmemory_mb = 256\nprocesses = 64\n"
+    (task / "task.toml").write_text(limits)
+    (task / "solution" / "calc.py").write_text(code)
+    (record,) = bakeoff.run(
+        task,
+        agents=["oracle"],
+        models=["scripted"],
+        sandbox="bubblewrap",
+        output=tmp_path / "runs",
+    ).trials()
+    assert record.attempt.fault is None
+    assert record.attempt.score == 0.0
 
 
 @pytest.mark.soak

@@ -57,7 +57,7 @@ def generator() -> Iterator[ModuleType]:
 
 
 NAMES = [
-    "run-file.md", "task-file.md", "dialogue-file.md", "suite-format.md",
+    "run-file.md", "task-file.md", "dialogue-file.md", "suite-format.md", "cheating.md",
     "bakeoff.schema.json", "suite.schema.json", "task.schema.json", "dialogue.schema.json",
     # argparse words its help differently from 3.13 on
     *(["cli.md"] if sys.version_info < (3, 13) else []),
@@ -100,6 +100,18 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
         assert target.exists(), f"{link} leads nowhere"
         if anchor:
             assert anchor in anchors(target), f"{link}: no such heading"
+
+
+def test_every_line_of_the_threat_model_names_a_test_that_there_is() -> None:
+    page = (DOCS / "background" / "threat-model.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    absent = [
+        f"{file}::{name}"
+        for file, name in named
+        if f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8")
+    ]
+    assert absent == []
+    assert len(named) >= 40
 
 
 def test_every_page_is_on_the_index() -> None:
