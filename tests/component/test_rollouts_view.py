@@ -127,7 +127,9 @@ def _brief(*tasks: Task, rollouts: int = 2, models: tuple[str, ...] = ("m",)) ->
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # its scorer is imported by a worker
+    monkeypatch.syspath_prepend(
+        str(Path(__file__).parents[2])
+    )  # its scorer is imported by a worker
 
 
 def _prepare(brief: Brief) -> dict[str, Any]:
