@@ -317,7 +317,7 @@ def test_a_model_of_ones_own_may_lie_beside_the_run_file(tmp_path: Path) -> None
 def test_a_listener_hears_every_trial_once(tmp_path: Path) -> None:
     heard: list[Event] = []
     run = bakeoff.run(TASKS, models=[adds], output=tmp_path, listener=heard.append)
-    assert heard[0] == RunStarted(run.id, str(run.folder), 4, 0)
+    assert heard[0] == RunStarted(run.id, str(run.folder), 4, 0, candidates={"adds": 4})
     assert heard[-1] == RunEnded(run.id, stopped_early=False)
     assert sum(isinstance(e, TrialStarted) for e in heard) == 4
     assert [e.last for e in heard if isinstance(e, TrialEnded)] == [True] * 4
