@@ -129,7 +129,7 @@ def _cheating_page() -> str:
         f"{formats}\n"
         "Each trick was tried on a task of each format. The scores are held by "
         "[test_cheating.py](../../tests/component/test_cheating.py): in bubblewrap with every run of the tests, in "
-        "containers in part; in `make soak` whole, each trick alone. On the bundled tasks every trick gets 0.\n\n"
+        "containers in part; in `make soak` whole, each trick alone, and on the bundled tasks, where every one gets 0.\n\n"
     )
     columns = list(FORMATS)
     table = ["| trick | what it does | seen in | " + " | ".join(columns) + " |"]

@@ -10,7 +10,7 @@ from bakeoff.core.events import Event, Notice, RunEnded
 from bakeoff.core.stop import Stop
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
 from support.batch_scene import write_task
-from support.cheat_tasks import AS_A_PROGRAM
+from support.cheat_tasks import AS_A_PROGRAM, TELLING
 from support.coding_tasks import RIGHT, write_fix_add
 from support.parts import require
 
@@ -174,5 +174,5 @@ def test_it_is_said_that_local_does_not_isolate_and_the_run_can_be_kept(tmp_path
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_the_examples_are_sound(name: str) -> None:
-    (finding,) = validated(EXAMPLES / name, tricks=())
+    (finding,) = validated(EXAMPLES / name, tricks=TELLING)
     assert finding.lines() == [f"{name}: oracle 1.00, nop 0.00, cheat 0.00  ok"]

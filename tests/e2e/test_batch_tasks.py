@@ -12,6 +12,7 @@ from bakeoff.cli.options import options_of
 from bakeoff.config.models_file import read_models_file
 from bakeoff.suites.markdown_task import CRITERIA, read_markdown
 from support.batch_scene import NO_OLLAMA, QUICK, Cast, write_config, write_task
+from support.cheat_tasks import TELLING
 from support.cli import bakeoff
 from support.parts import require
 
@@ -49,7 +50,7 @@ def test_every_task_has_a_check_criteria_a_solution_and_its_level(path: Path) ->
 @pytest.mark.usefixtures("_needs_a_sandbox")
 @pytest.mark.parametrize("path", TASKS, ids=lambda path: path.stem)
 def test_the_reference_solves_it_and_neither_nobody_nor_a_cheater_does(path: Path) -> None:
-    (finding,) = validate_tasks(path, How(sandbox="bubblewrap"))
+    (finding,) = validate_tasks(path, How(sandbox="bubblewrap", tricks=TELLING))
     assert finding.problems == ()
     assert (finding.oracle, finding.nop, finding.cheat) == (1.0, 0.0, 0.0)
 

@@ -13,6 +13,7 @@ import yaml
 
 from bakeoff.api.checks import check
 from bakeoff.api.validation import How, validate_tasks
+from support.cheat_tasks import TELLING
 from support.cli import Ended, started, until
 from support.parts import require
 from support.prepared_tasks import write_prepared
@@ -43,7 +44,9 @@ def _needs_a_sandbox() -> None:
 
 @pytest.mark.timeout(900)
 def test_the_reference_solves_every_example_and_nothing_else_does() -> None:
-    findings = validate_tasks(EXAMPLES / "prepared", How(sandbox="bubblewrap", parallel=2))
+    findings = validate_tasks(
+        EXAMPLES / "prepared", How(sandbox="bubblewrap", parallel=4, tricks=TELLING)
+    )
     assert [f.task for f in findings] == [
         "algorithm_task",
         "coding_task",

@@ -3,10 +3,18 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from bakeoff.agents.cheating import GROUPS
 from support.batch_scene import write_task
 from support.coding_tasks import write_fix_add
 from support.container_engines import PYTHON
 from support.prepared_tasks import write_prepared
+
+_TELLING = (
+    "files", "repository", "exit-zero", "functions-exit", "emptied-tests", "always-equal",
+    "decoy-aware", "processes-above", "while-graded", "answers-from-tests",
+)  # fmt: skip
+TELLING = tuple(name for group in _TELLING for name in GROUPS[group])
+"""The tricks that a weak task gives away most to, in ten boxes; all are played in `make soak`."""
 
 AS_A_PROGRAM = """\
 import subprocess
