@@ -401,3 +401,29 @@ def test_a_change_too_large_to_be_taken_scores_0_and_is_no_fault(tmp_path: Path)
     assert run.attempt.fault is None
     assert run.attempt.score == 0.0
     assert "more than 64 MB" in run.attempt.scores[0].explanation
+
+
+def test_a_program_cannot_rewrite_the_script_that_checks_it(
+    tmp_path: Path, with_pytest: Tree
+) -> None:
+    probing = (
+        "import os\n"
+        "try:\n"
+        "    os.open(f'/proc/{os.getppid()}/mem', os.O_RDWR)\n"
+        "    print('opened')\n"
+        "except OSError as error:\n"
+        "    print('refused', error.errno)\n"
+    )
+    repo = tree(write(tmp_path / "repo", {"calc.py": WRONG}))
+    check = tree(write(tmp_path / "hidden", {"check.sh": "python3 calc.py; exit 1\n"}), at="tests")
+    task = workspace_task(repo, hidden=(check, with_pytest))
+
+    async def run() -> Score:
+        async with open_bench(tmp_path / "cache", isolating()) as bench:
+            change = await changed_by(bench, task, f"cat > calc.py <<'END'\n{probing}END\n")
+            scorer = HiddenTests(command="sh tests/check.sh")
+            return await scorer.score(task, outcome(change), kit(bench))
+
+    printed = asyncio.run(run()).details["output"]
+    assert "refused" in printed
+    assert "opened" not in printed
