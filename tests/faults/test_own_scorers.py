@@ -228,3 +228,12 @@ def _lives(pid: int) -> bool:
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
     return bool(done.stdout.strip()) and not done.stdout.strip().startswith("Z")
+
+
+def test_the_start_of_a_process_does_not_count_as_time_of_a_scorer(folder: Path) -> None:
+    (folder / "own_scorers.py").write_text("import time\ntime.sleep(2.5)\n" + OWN)
+    given = _scored(_named_tasks(3), "plain", how="exits")
+    attempts = _attempts(folder, given, scoring_s=2)
+    assert [a.status for a in attempts].count(Status.COMPLETED) == 2
+    assert attempts[1].fault is not None
+    assert FAULTS["exits"] in attempts[1].fault.message

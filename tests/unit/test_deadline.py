@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from bakeoff._lib.deadline import until, within
+from bakeoff._lib.deadline import uncounted, until, within
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -126,3 +126,16 @@ def test_many_deadlines_are_kept_with_one_timer(run: Any) -> None:
         return [task.result() for task in tasks]
 
     assert run(work()) == ["done" if n % 2 else "cut" for n in range(10, 70)]
+
+
+def test_a_deadline_stands_still_while_its_task_waits_for_what_is_not_its_doing(run: Any) -> None:
+    async def work() -> float:
+        clock = asyncio.get_running_loop().time
+        with pytest.raises(TimeoutError), within(0.2):
+            with uncounted():
+                await asyncio.sleep(0.5)
+            began = clock()
+            await asyncio.sleep(30)
+        return clock() - began
+
+    assert 0.1 < run(work()) < 15

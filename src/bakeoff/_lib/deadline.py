@@ -7,7 +7,8 @@ tenth of all that a trial costs.
 
 import asyncio
 import math
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from weakref import WeakKeyDictionary
 
@@ -78,6 +79,10 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
         elif self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
+    def is_of(self, task: "asyncio.Task[object] | None") -> bool:
+        """Whether it would cut *task* short."""
+        return self._task is task
+
     def pause(self) -> None:
         """Let no time run out until `resume`."""
         self._left_s = self.when - asyncio.get_running_loop().time()
@@ -103,3 +108,17 @@ def within(seconds: float | None) -> "until | nullcontext[None]":
     if seconds is None:
         return _UNLIMITED
     return until(asyncio.get_running_loop().time() + seconds)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Let the deadlines of this task stand still meanwhile: it waits for what is not its doing."""
+    watch, task = _watches.get(asyncio.get_running_loop()), asyncio.current_task()
+    standing = [d for d in watch.open if d.is_of(task)] if watch is not None else []
+    for deadline in standing:
+        deadline.pause()
+    try:
+        yield
+    finally:
+        for deadline in standing:
+            deadline.resume()

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from bakeoff._lib.deadline import uncounted
 from bakeoff._lib.process import Child, Ended, Program, uncancelled
 from bakeoff._lib.untrusted import one_line
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, TrialError
@@ -37,6 +38,7 @@ Hears = Callable[[str], None]
 Reply = Ready | Left | Graded | Broke
 
 _PIECE = 65536
+_START_S = 300.0
 
 
 class WorkerPool:
@@ -103,10 +105,11 @@ class WorkerPool:
             if process.lives:
                 return process
             await process.end()
-        others = self._busy + self._starting
-        if others and self._patience_s and (returned := await self._returned()):
-            return returned
-        return await self._started()
+        with uncounted():  # how long that takes is the machine's doing
+            others = self._busy + self._starting
+            if others and self._patience_s and (returned := await self._returned()):
+                return returned
+            return await self._started()
 
     async def _returned(self) -> "WorkerProcess | None":
         """Return the process that becomes free next, unless that takes too long."""
@@ -140,7 +143,12 @@ class WorkerPool:
         process = WorkerProcess.start(self._program, self._fault)
         self._starting += 1
         try:
-            await process.begin(self._begin)
+            async with asyncio.timeout(_START_S):
+                await process.begin(self._begin)
+        except TimeoutError as error:
+            await uncancelled(process.end())
+            why = f"its process was not ready within {_START_S:g} s: does an import hang?"
+            raise self._fault(why) from error
         except BaseException:
             await uncancelled(process.end())
             raise
