@@ -24,7 +24,7 @@ lint: setup
 	$(RUN) lint-imports --no-logo
 
 bench: setup
-	$(RUN) python -m benchmarks
+	$(RUN) python -m perf
 
 soak: setup
 	$(RUN) pytest -m soak --timeout 1800

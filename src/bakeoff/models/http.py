@@ -1,6 +1,6 @@
 """HTTP as models need it: one POST, a bounded answer, and faults that say what may be tried again.
 
-aiohttp, because of what was measured (`benchmarks/README.md`): a fiftieth of the cost of
+aiohttp, because of what was measured (`perf/README.md`): a fiftieth of the cost of
 the most common client, and it lets go of a connection the moment its request is cancelled.
 """
 

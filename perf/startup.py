@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from benchmarks.measure import ROOT, Reading, report
+from perf.measure import ROOT, Reading, report
 
 BAR_MS = 150.0
 RUNS = 10

@@ -1,4 +1,4 @@
-"""What the benchmarks share: CPU and memory of a process, clean children, readings with a bar."""
+"""What the measurements share: CPU and memory of a process, clean children, readings with a bar."""
 
 import json
 import os
@@ -53,8 +53,8 @@ def trials(default: int) -> int:
 
 
 def child(module: str, *args: object) -> dict[str, float]:
-    """Run `benchmarks.<module>` as a process of its own and return what it prints last."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, args)]
+    """Run `perf.<module>` as a process of its own and return what it prints last."""
+    command = [sys.executable, "-m", f"perf.{module}", *map(str, args)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")

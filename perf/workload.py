@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from bakeoff.core.events import Event, RunStarted, TrialEnded
-from benchmarks.measure import cpu_s, rss_mb
+from perf.measure import cpu_s, rss_mb
 
 MODEL = "fast-1"
 

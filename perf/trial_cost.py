@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks.fast_server import serving
-from benchmarks.measure import PARALLEL, Reading, child, cpu_s, report, trials
-from benchmarks.workload import MODEL, Books, prompt, write_suite
+from perf.fast_server import serving
+from perf.measure import PARALLEL, Reading, child, cpu_s, report, trials
+from perf.workload import MODEL, Books, prompt, write_suite
 
 BAR = 3.0
 TRIALS = 10_000

@@ -1,8 +1,8 @@
 """Run every benchmark and print one table; leave with 1 where a bar is missed.
 
-python -m benchmarks                       everything; takes minutes
-BENCH_TRIALS=20000 python -m benchmarks    a quick look
-python -m benchmarks --only startup trial_cost --json results.json
+python -m perf                       everything; takes minutes
+BENCH_TRIALS=20000 python -m perf    a quick look
+python -m perf --only startup trial_cost --json results.json
 """
 
 import argparse
@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.measure import Reading, report
+from perf.measure import Reading, report
 
 BENCHMARKS = ("startup", "trial_cost", "planning", "flat", "memory")
 
@@ -21,7 +21,7 @@ BENCHMARKS = ("startup", "trial_cost", "planning", "flat", "memory")
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
+        prog="python -m perf",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )
@@ -31,7 +31,7 @@ def main() -> None:
     readings: list[Reading] = []
     for name in given.only:
         began = perf_counter()
-        readings += import_module(f"benchmarks.{name}").measure()
+        readings += import_module(f"perf.{name}").measure()
         print(f"{name}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     if given.json:
         data = {

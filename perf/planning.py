@@ -5,8 +5,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks.measure import Reading, child, cpu_s, peak_rss_mb, report, trials
-from benchmarks.workload import MODEL, write_suite
+from perf.measure import Reading, child, cpu_s, peak_rss_mb, report, trials
+from perf.workload import MODEL, write_suite
 
 TESTS = 100_000
 

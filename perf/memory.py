@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.measure import PARALLEL, Reading, child, cpu_s, peak_rss_mb, report, trials
-from benchmarks.workload import Books, write_suite
+from perf.measure import PARALLEL, Reading, child, cpu_s, peak_rss_mb, report, trials
+from perf.workload import Books, write_suite
 
 BAR = 1.25
 TRIALS = 1_000_000

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import uvloop
 
-from benchmarks.measure import ROOT
+from perf.measure import ROOT
 
 ANSWER = "The capital of France is Paris."
 _BODY = (
@@ -58,7 +58,7 @@ async def _serve() -> None:
 def serving() -> Iterator[str]:
     """Start the server in a process of its own and give its base URL."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.fast_server"],
+        [sys.executable, "-m", "perf.fast_server"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from benchmarks.fast_server import serving
-from benchmarks.measure import PARALLEL, Reading, child, report, trials
-from benchmarks.workload import MODEL, Books, write_suite
+from perf.fast_server import serving
+from perf.measure import PARALLEL, Reading, child, report, trials
+from perf.workload import MODEL, Books, write_suite
 
 BAR = 1.25
 TRIALS = 200_000

@@ -1,1 +1,0 @@
-"""Ratios against a floor in the same run; `python -m benchmarks` prints them all."""

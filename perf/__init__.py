@@ -1,0 +1,1 @@
+"""Ratios against a floor in the same run; `python -m perf` prints them all."""
