@@ -122,6 +122,7 @@ def _task_file_page() -> str:
 
 def _cheating_page() -> str:
     formats = "".join(f"- `{name}`: {about}\n" for name, about in FORMATS.items())
+    aware = [f"`{name}`" for name, trick in TRICKS.items() if trick.knows_harness]
     head = (
         f"# Cheating\n\n{_MADE}What the agent `cheat` tries, and what it gets for it: {len(TRICKS)} tricks, none "
         "of which knows the task. [`bakeoff validate`](../guides/coding-tasks.md#what-validate-proves) plays them on "
@@ -130,6 +131,8 @@ def _cheating_page() -> str:
         "Each trick was tried on a task of each format. The scores are held by "
         "[test_cheating.py](../../tests/component/test_cheating.py): in bubblewrap with every run of the tests, in "
         "containers in part; in `make soak` whole, each trick alone, and on the bundled tasks, where every one gets 0.\n\n"
+        f"Written against this harness itself: {', '.join(aware)}. All others are generic. Where only the first score, a "
+        "task is [sound with a limit](../guides/coding-tasks.md#what-validate-proves).\n\n"
     )
     columns = list(FORMATS)
     table = ["| trick | what it does | seen in | " + " | ".join(columns) + " |"]

@@ -136,4 +136,4 @@ def test_a_solution_that_keeps_its_tests_from_ending_scores_0(code: str, tmp_pat
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.name)
 def test_no_trick_scores_alone_on_a_bundled_task(path: Path) -> None:
     for finding in played(path, How(sandbox="bubblewrap", parallel=4, alone=True)):
-        assert finding.lines()[0].endswith("oracle 1.00, nop 0.00, cheat 0.00  ok"), finding
+        assert finding.lines()[0].endswith("oracle 1.00, nop 0.00, cheat 0.00  SOUND"), finding

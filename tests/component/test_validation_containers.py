@@ -72,7 +72,7 @@ def test_a_sound_task_is_proven_in_containers(
     folder = write_fix_add(tmp_path, settings=f'[box]\nimage = "{PYTHON}"\n')
     (folder / "tests" / "test_calc.py").write_text(AS_A_PROGRAM)
     finding = validated(folder, on, monkeypatch)
-    assert finding.lines() == ["fix-add: oracle 1.00, nop 0.00, cheat 0.00  ok"]
+    assert finding.lines() == ["fix-add: oracle 1.00, nop 0.00, cheat 0.00  SOUND"]
 
 
 @pytest.mark.timeout(900)
@@ -87,4 +87,4 @@ def test_a_task_in_harbors_format_is_proven(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text.replace("{image}", on.with_python()))
     finding = validated(folder, on, monkeypatch)
-    assert finding.lines() == ["hello: oracle 1.00, nop 0.00, cheat 0.00  ok"]
+    assert finding.lines() == ["hello: oracle 1.00, nop 0.00, cheat 0.00  SOUND"]

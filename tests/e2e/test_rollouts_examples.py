@@ -54,7 +54,7 @@ def test_the_reference_solves_every_example_and_nothing_else_does() -> None:
         "write_docs",
     ]
     for finding in findings:
-        assert finding.lines() == [f"{finding.task}: oracle 1.00, nop 0.00, cheat 0.00  ok"]
+        assert finding.lines() == [f"{finding.task}: oracle 1.00, nop 0.00, cheat 0.00  SOUND"]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda p: p.stem)

@@ -6,13 +6,13 @@ are played one by one, so that each that scores is told by its name.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bakeoff._lib.loops import run_sync
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.agents.cheating import GROUPS, TRICKS
-from bakeoff.agents.cheating.trick import DECIDES
 from bakeoff.api import read, run_async
 from bakeoff.api.loop import new_event_loop
 from bakeoff.core.brief import Brief
@@ -29,6 +29,14 @@ _NEED_A_MODEL = frozenset({"judge"})
 _ROUNDING = 1e-9
 _MOST_NAMED = 6
 
+TESTS_IMPORT_SOLUTION = "tests-import-solution"
+"""The limit of tasks whose tests load the solution into their own process."""
+_LIMIT = (
+    "the tests import the solution into their own process, so an agent that knows how this harness "
+    "grades can pass without the work ({tricks} {score:.2f}); to exclude that, let the tests call the "
+    "solution as a program and compare what it prints"
+)
+
 Play = tuple[str, ...]
 """The names of the tricks that are played in one box."""
 
@@ -36,12 +44,29 @@ Attempts = Mapping[str, Attempt]
 """What came of one task: an attempt for each candidate that tried it, by its name."""
 
 
+class Verdict(StrEnum):
+    """What a validation says of a task; only `NOT_SOUND` is a failure unless limits are too."""
+
+    SOUND = "sound"
+    SOUND_WITH_LIMIT = "sound-with-limit"
+    NOT_SOUND = "not-sound"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """What a task cannot exclude although no generic trick scores on it."""
+
+    name: str
+    explanation: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """What came of one task: the scores of the three, and what is wrong with it, if anything.
 
     A score is None where there is none: no reference, or a fault, which is then told as a problem.
-    `cheat` is the highest score of any trick, and `scored` names the tricks that score.
+    `cheat` is the highest score of a generic trick. `scored` names every trick that scores, also
+    those that are written against this harness: where only these score, the task has a `limit`.
     """
 
     task: str
@@ -50,19 +75,47 @@ class Finding:
     cheat: float | None
     problems: tuple[str, ...] = ()
     scored: tuple[str, ...] = ()
+    limit: Limit | None = None
     has_reference: bool = True
 
     @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong; without a reference nobody knows whether it can be solved."""
-        return not self.problems
+    def verdict(self) -> Verdict:
+        """The verdict; without a reference nobody knows whether the task can be solved."""
+        if self.problems:
+            return Verdict.NOT_SOUND
+        return Verdict.SOUND_WITH_LIMIT if self.limit else Verdict.SOUND
+
+    def passes(self, *, strict: bool = False) -> bool:
+        """Whether the task can be used; with `strict` not with a limit."""
+        if strict:
+            return self.verdict is Verdict.SOUND
+        return self.verdict is not Verdict.NOT_SOUND
 
     def lines(self) -> list[str]:
         """Return the finding for people: one line, and one more for each problem."""
         oracle = f"oracle {_shown(self.oracle)}" if self.has_reference else "no reference solution"
         scores = f"{oracle}, nop {_shown(self.nop)}, cheat {_shown(self.cheat)}"
-        verdict = "ok" if self.ok else "NOT SOUND"
-        return [f"{self.task}: {scores}  {verdict}", *(f"  {line}" for line in self.problems)]
+        below = list(self.problems)
+        verdict = "NOT SOUND" if self.problems else "SOUND"
+        if self.limit is not None:
+            verdict += "" if self.problems else f", with a limit: {self.limit.name}"
+            below.append(f"{self.limit.name}: {self.limit.explanation}")
+        return [f"{self.task}: {scores}  {verdict}", *(f"  {line}" for line in below)]
+
+    def as_json(self) -> dict[str, object]:
+        """Return the finding for programs."""
+        return {
+            "task": self.task,
+            "verdict": self.verdict,
+            "limit": self.limit
+            and {"name": self.limit.name, "explanation": self.limit.explanation},
+            "oracle": self.oracle,
+            "nop": self.nop,
+            "cheat": self.cheat,
+            "scored": list(self.scored),
+            "problems": list(self.problems),
+            "has_reference": self.has_reference,
+        }
 
 
 def _shown(score: float | None) -> str:
@@ -235,7 +288,8 @@ class _Validation:
 def _finding(task: Task, attempts: Attempts, cheaters: Sequence[str]) -> Finding:
     solvable = task.workspace is not None and task.workspace.reference is not None
     expected = (*((_ORACLE,) if solvable else ()), _NOP, *cheaters)
-    scores = [score for name in cheaters if (score := _score(attempts, name)) is not None]
+    generic = [name for name in cheaters if not _knows_harness(name)]
+    scores = [score for name in generic if (score := _score(attempts, name)) is not None]
     scored = [name for name in cheaters if _gains(attempts, name)]
     return Finding(
         task=task.id,
@@ -245,9 +299,10 @@ def _finding(task: Task, attempts: Attempts, cheaters: Sequence[str]) -> Finding
         problems=(
             *_unscored(attempts, expected),
             *_wrong(attempts, expected),
-            *_remedies(attempts, scored),
+            *_remedies(attempts, [name for name in scored if name in generic]),
         ),
         scored=tuple(name.removeprefix(f"{_CHEAT}-") for name in scored),
+        limit=_limit(attempts, [name for name in scored if _knows_harness(name)]),
         has_reference=solvable,
     )
 
@@ -260,6 +315,21 @@ def _gains(attempts: Attempts, name: str) -> bool:
     """Whether a cheater got more than nobody did."""
     score = _score(attempts, name)
     return score is not None and score > (_score(attempts, _NOP) or 0.0) + _ROUNDING
+
+
+def _knows_harness(name: str) -> bool:
+    """Whether a cheater plays a trick that is written against this harness."""
+    trick = TRICKS.get(name.removeprefix(f"{_CHEAT}-"))
+    return trick is not None and trick.knows_harness
+
+
+def _limit(attempts: Attempts, scored: Sequence[str]) -> Limit | None:
+    """Return the limit that the tricks written against this harness have shown, if they scored."""
+    if not scored:
+        return None
+    best = max(attempts[name].score or 0.0 for name in scored)
+    tricks = f"{_listed(scored)} {'scores' if len(scored) == 1 else 'score'}"
+    return Limit(name=TESTS_IMPORT_SOLUTION, explanation=_LIMIT.format(tricks=tricks, score=best))
 
 
 def _wrong(attempts: Attempts, expected: Collection[str]) -> Iterator[str]:
@@ -275,11 +345,16 @@ def _remedies(attempts: Attempts, scored: Iterable[str]) -> Iterator[str]:
     """Tell which tricks score, and what can be done; those with the same remedy together."""
     remedies: dict[str, list[str]] = {}
     for name in scored:
-        trick = TRICKS.get(name.removeprefix(f"{_CHEAT}-"))
-        remedies.setdefault(trick.remedy if trick else DECIDES, []).append(name)
+        remedies.setdefault(_remedy(name.removeprefix(f"{_CHEAT}-")), []).append(name)
     for remedy, names in remedies.items():
         best = max(attempts[name].score or 0.0 for name in names)
         yield f"{_listed(names)} {'scores' if len(names) == 1 else 'score'} {best:.2f}: {remedy}"
+
+
+def _remedy(name: str) -> str:
+    """Return what helps against a trick, or a group that scored although none of its tricks did alone."""
+    trick = TRICKS.get(name) or TRICKS[GROUPS[name][0]]
+    return trick.remedy
 
 
 def _unscored(attempts: Attempts, expected: Iterable[str]) -> Iterator[str]:

@@ -1,9 +1,11 @@
 """`bakeoff validate`."""
 
+import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bakeoff.cli.options import new_parser
+from bakeoff.cli.options import add_json, new_parser
+from bakeoff.core.errors import UsageError
 
 
 def parser() -> ArgumentParser:
@@ -13,7 +15,7 @@ def parser() -> ArgumentParser:
         "Check SOURCE without running it: every key, name and setting, and what would be planned.\n"
         "A task (a folder, a folder of those, or a Markdown file) is proven: its reference solution\n"
         "must score 1, and neither doing nothing nor a cheater may pass. That runs commands, but asks\n"
-        "no model.",
+        "no model. The verdict is SOUND, SOUND with a limit, or NOT SOUND (exit code 1).",
     )
     p.add_argument(
         "source", type=Path, metavar="SOURCE", help="a .json, .toml or .md file, or a folder"
@@ -26,6 +28,9 @@ def parser() -> ArgumentParser:
                    help="let a task run its own Python (module:attr) as scorers, with your rights")  # fmt: skip
     p.add_argument("--test", action="append", default=[], dest="tests", metavar="ID",
                    help="only this task of a folder (* and ? work); may be repeated")  # fmt: skip
+    p.add_argument("--strict", action="store_true",
+                   help="a task that is sound with a limit fails too (exit code 1)")  # fmt: skip
+    add_json(p)
     return p
 
 
@@ -36,13 +41,15 @@ def main(args: Namespace) -> int:
 
     if args.source.is_dir() or args.source.suffix.lower() == ".md":
         return _prove(args)
+    if args.as_json or args.strict:
+        raise UsageError(f"--json and --strict are for tasks (folders, .md), not {args.source}")
     for line in checks.check(args.source, models=args.models, base_url=args.base_url):
         print(for_terminal(line))
     return 0
 
 
 def _prove(args: Namespace) -> int:
-    """Print what came of each task; a task that is not sound is an error."""
+    """Print what came of each task; a task that does not pass is an error."""
     import sys
     from contextlib import nullcontext
 
@@ -52,14 +59,14 @@ def _prove(args: Namespace) -> int:
     from bakeoff.cli.progress import Progress
     from bakeoff.core.events import Event, Notice
 
-    def tell(event: Event) -> None:
+    def print_notice(event: Event) -> None:
         if isinstance(event, Notice):
             print(for_terminal(event.text), file=sys.stderr)
 
-    told: list[Finding] = []
+    shown: list[Finding] = []
 
     def show(finding: Finding) -> None:
-        told.append(finding)
+        shown.append(finding)
         for line in finding.lines():
             print(for_terminal(line), flush=True)
 
@@ -69,11 +76,15 @@ def _prove(args: Namespace) -> int:
             sandbox=args.sandbox,
             trust=args.trust,
             tests=args.tests,
-            listener=view or tell,
-            found=None if view else show,  # a view moves by itself, and lines would break it
+            listener=view or print_notice,
+            # a view moves by itself, and lines would break it
+            found=None if view or args.as_json else show,
         )
         findings = validate_tasks(args.source, how)
-    for finding in findings:
-        if finding not in told:
-            show(finding)
-    return 0 if all(finding.ok for finding in findings) else 1
+    if args.as_json:
+        print(json.dumps([finding.as_json() for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            if finding not in shown:
+                show(finding)
+    return 0 if all(finding.passes(strict=args.strict) for finding in findings) else 1

@@ -266,6 +266,7 @@ _DECOYS_SEEN = Trick(
     group="decoy-aware",
     script=before_sources(_DECOY_AWARE),
     remedy=IMPORTED,
+    knows_harness=True,
     scores_in=("unittest", "pytest"),
 )
 

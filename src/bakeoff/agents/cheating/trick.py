@@ -50,6 +50,7 @@ class Trick:
     Tricks of one `group` do not hinder each other, and are played together first. `published` names
     where others have seen it. `remedy` is what the author of a task can do where it scores. Those
     with `whole_box` attack what lies outside of a workspace, and need a box that is graded whole.
+    Those with `knows_harness` are written against this harness's own defences; all others are generic.
     `scores_in` are the `FORMATS` of tasks in which it is known to score; elsewhere it gets 0.
     """
 
@@ -60,6 +61,7 @@ class Trick:
     published: str = ""
     remedy: str = DECIDES
     whole_box: bool = False
+    knows_harness: bool = False
     scores_in: tuple[str, ...] = ()
 
 
