@@ -15,7 +15,7 @@ from bakeoff.api.loop import new_event_loop
 from bakeoff.api.reporting import report
 from bakeoff.api.rescoring import score_again
 from bakeoff.api.runs import DEFAULT_OUTPUT, Run, load_run, prepared_again
-from bakeoff.api.site import check_name
+from bakeoff.api.site import check_name, named
 from bakeoff.api.sizing import power
 from bakeoff.api.sources import (
     Given,
@@ -40,7 +40,6 @@ from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
-from bakeoff.core.workspace import SandboxSpec
 from bakeoff.models.tapes import Folders
 from bakeoff.planning.order import ordered
 from bakeoff.planning.select import Selection, select_part
@@ -186,11 +185,14 @@ def summarize(run: Run | str | Path, *, output: str | Path = DEFAULT_OUTPUT) -> 
 def _prepared(given: Given | None, options: Options) -> Prepared:
     prepared = _planned(given, options)
     brief = _patient(_budgeted(prepared.brief, options), options)
-    if sandbox := options.get("sandbox"):
-        brief = replace(brief, sandbox=SandboxSpec(name=sandbox))
+    before, notices = brief.sandbox, prepared.notices
+    brief = replace(brief, sandbox=named(before, options.get("sandbox")))
+    if before.settings and not brief.sandbox.settings:
+        unused = f"settings for {before.name!r} in the run file are not used: {', '.join(before.settings)}"
+        notices = (*notices, f"sandbox {brief.sandbox.name!r}: the {unused}")
     if brief.sandbox.name:
         check_name(brief.sandbox.name)
-    return fitting(_adaptive(replace(prepared, brief=brief), options), os.environ)
+    return fitting(_adaptive(replace(prepared, brief=brief, notices=notices), options), os.environ)
 
 
 def _adaptive(prepared: Prepared, options: Options) -> Prepared:

@@ -8,7 +8,7 @@ from bakeoff.api.endpoint_watch import EndpointWatch
 from bakeoff.api.known_secrets import learn_plan
 from bakeoff.api.rigs import Parts, SharedRigs
 from bakeoff.api.runs import Run, folders_of, refuse_a_plan_with_holes, summarized
-from bakeoff.api.site import open_premises
+from bakeoff.api.site import named, open_premises
 from bakeoff.api.spending import prices_from
 from bakeoff.api.start import DEFAULT_PARALLEL, VERSION, Start, discreet, environ_of, filed
 from bakeoff.core.brief import Brief
@@ -17,7 +17,6 @@ from bakeoff.core.events import (
     RunEnded,
     RunStarted,
 )
-from bakeoff.core.workspace import SandboxSpec
 from bakeoff.engine.rescore import rescore_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.limits import Gates
@@ -52,7 +51,7 @@ async def score_again(
         gates=Gates({**manifest.endpoints, **(anew.endpoints if anew else {})}),
     )
     roles = {**plan.conditions.roles, **(anew.conditions.roles if anew else {})}
-    where = SandboxSpec(name=sandbox) if sandbox else manifest.sandbox
+    where = named(manifest.sandbox, sandbox)
     premises_open = open_premises(
         plan,
         where,

@@ -155,6 +155,17 @@ def is_container(name: str) -> bool:
     return name in _CONTAINERS
 
 
+def named(spec: SandboxSpec, name: str | None) -> SandboxSpec:
+    """Return *spec* for the sandbox *name*; its settings stay, unless they are for another kind.
+
+    docker, podman and "container" are one kind. Settings without a name are for any sandbox.
+    """
+    if not name:
+        return spec
+    same = spec.name in (None, name) or {spec.name, name} <= {*_CONTAINERS, ANY_CONTAINER}
+    return SandboxSpec(name=name, settings=spec.settings if same else {})
+
+
 def choose(
     spec: SandboxSpec,
     *,

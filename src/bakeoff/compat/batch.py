@@ -10,6 +10,7 @@ from bakeoff import api
 from bakeoff._lib.clock import now, timestamp
 from bakeoff._lib.loops import run_sync
 from bakeoff.api.machine import machine_info
+from bakeoff.api.site import named
 from bakeoff.api.sources import Prepared
 from bakeoff.compat.batch_models import ALL, Choice, Market, Offer, choose, helper, market
 from bakeoff.compat.batch_place import (
@@ -26,7 +27,6 @@ from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
-from bakeoff.core.workspace import SandboxSpec
 from bakeoff.models.discovery import Discovery, ollama_models
 from bakeoff.models.ollama_address import DEFAULT_URL
 from bakeoff.suites.markdown_task import judged, read_markdown
@@ -241,7 +241,7 @@ def _filled(brief: Brief, wanted: Wanted, offers: Sequence[Offer], around: _Arou
     """Return *brief* with its models, and how many of them run and are asked at once."""
     most = wanted.max_parallel or around.settings.max_parallel
     parallel = min(len(offers), most) if wanted.parallel or wanted.max_parallel else 1
-    sandbox = SandboxSpec(name=wanted.sandbox) if wanted.sandbox else brief.sandbox
+    sandbox = named(brief.sandbox, wanted.sandbox)
     models = tuple(offer.spec for offer in offers)
     endpoints = around.config.endpoints if around.config else {}
     brief = replace(brief, models=models, parallel=parallel, sandbox=sandbox, endpoints=endpoints)
