@@ -105,6 +105,23 @@ def test_what_the_image_cannot_see_does_not_make_another_image(tmp_path: Path) -
     assert _workspace(_read(folder)).image != before
 
 
+def test_files_of_keys_are_no_part_of_the_image(tmp_path: Path) -> None:
+    folder = write_prepared(tmp_path / "t")
+    (folder / "Dockerfile").write_text("FROM scratch\nCOPY . /\n")
+    (folder / "tools").mkdir()
+    (folder / "tools" / "make.sh").touch()
+    (folder / ".env.example").write_text("KEY=")
+    before = _workspace(_read(folder)).image
+    assert before is not None
+    for name in (".env", ".env.local", "tools/.env"):
+        (folder / name).write_text("KEY=sk-canary")
+    image = _workspace(_read(folder)).image
+    assert image is not None
+    assert {".env", ".env.local", "tools/.env"} <= set(image.left_out)
+    assert ".env.example" not in image.left_out
+    assert image.identity() == before.identity()
+
+
 def test_a_repository_is_taken_at_its_commit_from_a_path_a_bundle_or_a_url(tmp_path: Path) -> None:
     commit = write_repo(tmp_path / "origin")
     git(tmp_path / "origin", "bundle", "create", "-q", str(tmp_path / "r.bundle"), "HEAD")

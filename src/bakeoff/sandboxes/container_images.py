@@ -69,7 +69,9 @@ class Images:
         if ended.code != 0:
             why = f"stopped, {ended.stopped}" if ended.stopped else "the build failed"
             last = "\n".join(ended.output.strip().splitlines()[-_LAST_LINES:])
-            self._broken[name] = f"no image from {recipe}: {why}. Its last lines:\n{last}"
+            unseen = [path for path in image.left_out if Path(path).name in last]
+            hint = f" The build does not see {', '.join(unseen)}." if unseen else ""
+            self._broken[name] = f"no image from {recipe}: {why}.{hint} Its last lines:\n{last}"
             raise UsageError(self._broken[name])
 
 

@@ -43,6 +43,8 @@ _REFERENCE = "diff.patch"
 # of them into overlay_files/
 _SECRET_NAMES = (META, OVERRIDES, _REFERENCE, "repo_info.json", "notes.md")
 _OVERLAY, _REPO_OVERLAY = "overlay_files", "overlay_repo_files"
+# files of keys; those without values, which a repository shows to people, are none
+_ENV_FILE = re.compile(r"\.env(?:\.(?!(?:example|sample|template|dist)$).+)?")
 _IN_REPO = re.compile(rb"^(?:---|\+\+\+) [ab]/repo/", re.MULTILINE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -274,10 +276,10 @@ class _Prepared:
             yield f"{REPO}/{inside(relative, self._override('remove_repo_paths', number))}"
 
     def _image(self) -> Image | None:
-        """Return the image that the Dockerfile makes; its build sees nothing of the grade."""
+        """Return the image that the Dockerfile makes; its build sees no key and nothing of the grade."""
         if not (self.folder / "Dockerfile").is_file():
             return None
-        left_out = (_EVALUATION, *_SECRET_NAMES)
+        left_out = (_EVALUATION, *_SECRET_NAMES, *self._env_files())
         seen = sorted(path for path in self.folder.iterdir() if path.name not in left_out)
         content = [
             [path.name, _folder_digest(path) if path.is_dir() else digest_bytes(path.read_bytes())]
@@ -287,6 +289,15 @@ class _Prepared:
         context = Tree(path=str(self.folder), digest=digest(content))
         copies = (*self._secrets_in(_OVERLAY), *self._secrets_in(_REPO_OVERLAY))
         return Image(context=context, left_out=(*left_out, *copies))
+
+    def _env_files(self) -> Iterator[str]:
+        """Yield each file of keys, by its path in the folder; those of overlays belong to the task."""
+        for path in sorted(self.folder.rglob(".env*")):
+            relative = path.relative_to(self.folder)
+            if relative.parts[0] not in (_OVERLAY, _REPO_OVERLAY) and _ENV_FILE.fullmatch(
+                path.name
+            ):
+                yield str(relative)
 
     def _reference(self) -> Reference | None:
         places = (self.folder / _REFERENCE, self.folder / _OVERLAY / _REFERENCE)
@@ -322,8 +333,10 @@ def _is_secret(path: str) -> bool:
 
 def _folder_digest(path: Path) -> str:
     """Return the digest of a folder of the build, as the build sees it."""
-    overlay = path.name in (_OVERLAY, _REPO_OVERLAY)
-    return tree_digest(path, without=_SECRET_NAMES if overlay else ())
+    if path.name in (_OVERLAY, _REPO_OVERLAY):
+        return tree_digest(path, without=_SECRET_NAMES)
+    keys = {file.name for file in path.rglob(".env*") if _ENV_FILE.fullmatch(file.name)}
+    return tree_digest(path, without=keys)
 
 
 def _below_root(path: str, at: Place) -> str:
