@@ -52,9 +52,9 @@ def trials(default: int) -> int:
     return min(default, int(os.environ.get("BENCH_TRIALS", default)))
 
 
-def child(module: str, *args: object) -> dict[str, float]:
+def child(module: str, *args: object, python: str | Path = sys.executable) -> dict[str, float]:
     """Run `perf.<module>` as a process of its own and return what it prints last."""
-    command = [sys.executable, "-m", f"perf.{module}", *map(str, args)]
+    command = [str(python), "-m", f"perf.{module}", *map(str, args)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")

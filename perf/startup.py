@@ -17,11 +17,11 @@ def measure() -> list[Reading]:
     """Start Python and bakeoff in turns."""
     python = [sys.executable, "-c", "pass"]
     bakeoff = [str(Path(sys.executable).with_name("bakeoff")), "--help"]
-    _cpu_ms(bakeoff)  # the first start may have to compile
+    cpu_ms(bakeoff)  # the first start may have to compile
     bare, ours = [], []
     for _ in range(RUNS):
-        bare.append(_cpu_ms(python))
-        ours.append(_cpu_ms(bakeoff))
+        bare.append(cpu_ms(python))
+        ours.append(cpu_ms(bakeoff))
     heavy = heavy_imports()
     return [
         Reading(
@@ -50,7 +50,8 @@ def heavy_imports() -> list[str]:
     return sorted(imported.intersection(HEAVY))
 
 
-def _cpu_ms(command: list[str]) -> float:
+def cpu_ms(command: list[str]) -> float:
+    """Run *command* and return its CPU, user and system."""
     with Path(os.devnull).open("wb") as nowhere:
         process = subprocess.Popen(command, cwd=ROOT, stdout=nowhere)
         _, status, used = os.wait4(process.pid, 0)
