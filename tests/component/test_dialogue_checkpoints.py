@@ -100,7 +100,7 @@ def test_an_agent_that_is_given_the_whole_talk_is_called_once_for_each_message(
     called = []
 
     class Own:
-        """Model a client of its own, and its model only in the second turn."""
+        """Asks a client of its own, and its model only in the second turn."""
 
         async def solve(self, task: Task, kit: Context) -> Outcome:
             called.append(task.messages[-1].content)

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bakeoff.core.boxes import Sandbox
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.registry import build
+from bakeoff.sandboxes.local import Local
 from bakeoff.scorers.rubrics import Rubrics
 from support.workspaces import (
     changed_by,
@@ -78,11 +81,17 @@ class Judge:
         return Completion(text=json.dumps({"reasoning": "so it is", "score": self.grade}))
 
 
-def scored(folder: Path, scorer: Rubrics, work: str = RIGHT, **roles: Judge) -> Score:
+def scored(
+    folder: Path,
+    scorer: Rubrics,
+    work: str = RIGHT,
+    sandbox: Sandbox | None = None,
+    **roles: Judge,
+) -> Score:
     task = workspace_task(tree(write(folder / "repo", CALC)))
 
     async def run() -> Score:
-        async with open_bench(folder / "cache", isolating()) as bench:
+        async with open_bench(folder / "cache", sandbox or isolating()) as bench:
             change = await changed_by(bench, task, work)
             return await scorer.score(task, outcome(change), kit(bench, roles=roles))
 
@@ -189,9 +198,15 @@ def test_custom_metrics_are_printed_or_written_and_change_no_score(tmp_path: Pat
     assert given.details["custom_metrics_unverified"] == ["lines", "speed"]
 
 
-@pytest.mark.parametrize("work", [RIGHT, "true"], ids=["passes", "fails"])
-def test_custom_metrics_that_a_pytest_script_prints_are_kept(tmp_path: Path, work: str) -> None:
-    given = scored(tmp_path, rubrics(script("test_add.py", PYTEST)), work)
+@pytest.mark.parametrize(
+    ("work", "make"),
+    [(RIGHT, isolating), ("true", isolating), (RIGHT, Local)],
+    ids=["passes", "fails", "passes where pytest is installed"],
+)
+def test_custom_metrics_that_a_pytest_script_prints_are_kept(
+    tmp_path: Path, work: str, make: Callable[[], Sandbox]
+) -> None:
+    given = scored(tmp_path, rubrics(script("test_add.py", PYTEST)), work, make())
     assert given.value == float(work == RIGHT)
     assert given.details["custom_metrics"] == {"imported": 1, "called": 2}
     assert "custom_metrics_unverified" not in given.details

@@ -245,6 +245,14 @@ def test_overrides_are_seen_only_where_they_are_asked_for_and_the_folder_stays()
     assert tree_digest(folder) == before
 
 
+def test_the_patch_that_is_left_applies_in_the_repository() -> None:
+    _script("run", _config("bench", _entry("task_1", "good")))
+    (result,) = _results("bench")
+    repository = Path("data/tasks/prepared/task_1/source")
+    git(repository, "apply", str(Path(result["run_dir"], "artifacts/diff.patch").absolute()))
+    assert "return a + b" in (repository / "calc.py").read_text()
+
+
 def test_a_rubric_without_tests_is_judged_by_the_diff_or_counts_for_nothing() -> None:
     evaluation = {
         "rubrics": [RUBRIC, {"id": "clear", "criterion": "it reads well", "weight": 3}],
