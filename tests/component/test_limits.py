@@ -1,7 +1,9 @@
 """Limits at real servers: the pace they allow, the load they bear, and who waits for whom."""
 
 import asyncio
+import io
 import math
+import re
 import threading
 import time
 from collections import deque
@@ -10,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import bakeoff
+from bakeoff.cli.progress import Progress
 from bakeoff.core.candidate import Limits, ModelSpec
 from bakeoff.core.endpoint import EndpointLimits, Patience
 from bakeoff.core.errors import NotRun, UsageError
@@ -470,7 +474,9 @@ def test_of_two_specs_of_one_model_the_stricter_limit_holds() -> None:
     )
 
 
-def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it(tmp_path: Path) -> None:
+def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it_and_who_waits_is_shown(
+    tmp_path: Path,
+) -> None:
     times: list[float] = []
 
     def answer(_: Asked) -> Reply:
@@ -480,8 +486,13 @@ def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it(tmp_path: Path) 
     def tell(event: Event) -> None:
         if isinstance(event, Notice):
             said.append(event.text)
+        progress.take(event)
+        console.print(progress.draw(console.size))
 
     said: list[str] = []
+    progress = Progress()
+    screen = io.StringIO()
+    console = Console(file=screen, width=100, height=20)
     with Loopback(answer) as server:
         (tmp_path / "run.toml").write_text(f"""
             models = [
@@ -499,3 +510,7 @@ def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it(tmp_path: Path) 
     assert times[-1] - began > 0.98 * 15 * 60 / 300  # timers may be a little early
     assert said == ["endpoints: no model of this run is asked at openai"]
     assert run.manifest.endpoints[server.url].rpm == 300  # a resume without the file keeps it
+    shown = screen.getvalue()
+    where = re.escape(server.url.removesuffix("/v1"))
+    assert re.search(rf"limited by {where}: .*, [1-9]\d* waiting, next in 0", shown)
+    assert re.search(r"one +\d/8 .*\n *two +\d/8 ", shown), "each candidate has a row"
