@@ -9,12 +9,12 @@ from bakeoff.models import (
     anthropic,
     embedded,
     gemini,
-    ollama,
     openai_compatible,
     openai_responses,
     prices,
     scripted,
 )
+from bakeoff.models.line import LineSettings
 
 Struct = type[msgspec.Struct]
 
@@ -54,7 +54,7 @@ MODEL_SETTINGS: tuple[tuple[str, Struct], ...] = (
     ("`openai-responses`", openai_responses.Settings),
     ("`anthropic`", anthropic.Settings),
     ("`google`", gemini.Settings),
-    ("`ollama`", ollama.LineSettings),
+    ("`ollama`", LineSettings),
     ("`embedded`", embedded.Settings),
     ("`scripted`", scripted.Script),
     ("`rules` of `scripted`", scripted.Rule),
@@ -268,7 +268,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         **_LIMITS,
     },
     gemini.Settings: {**_LINE, **_LIMITS},
-    ollama.LineSettings: {**_LINE, **_LIMITS},
+    LineSettings: {**_LINE, **_LIMITS},
     embedded.Settings: {
         "path": "a GGUF file of your own; default: the packaged weights",
         "slots": "generations at once",

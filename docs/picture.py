@@ -6,7 +6,6 @@ from pathlib import Path
 from shutil import which
 
 PICTURE = Path(__file__).parent / "images" / "report.png"
-_SIZE = {"width": 1120, "height": 950}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -16,7 +15,7 @@ def main(argv: Sequence[str]) -> int:
     (report,) = map(Path, argv)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport=_SIZE)
+        page = browser.new_page(viewport={"width": 1120, "height": 950})
         page.goto(report.resolve().as_uri())
         page.screenshot(path=PICTURE)
         browser.close()

@@ -282,7 +282,7 @@ def test_where_the_run_is_killed_nothing_goes_on(own: Path) -> None:
         f'agents = [{{agent = "mine:for_ever", settings = {{nap = "{nap}"}}}}]\n'
         'models = ["scripted"]\ntasks = [{id = "t", prompt = "p"}]\n'
     )
-    command = [*BAKEOFF, "run", own / "run.toml", "--output", own / "runs"]
+    command: list[str | Path] = [*BAKEOFF, "run", own / "run.toml", "--output", own / "runs"]
     with started(command, folder=own / "io") as running:
         until(lambda: len(sleeping(nap)) == 2, timeout_s=60)
         running.process.kill()

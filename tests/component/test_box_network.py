@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from bakeoff.core.boxes import Box, BoxSpec, Command, GatewayAddress, Ran, Sandb
 from bakeoff.core.errors import UsageError
 from bakeoff.sandboxes import uplink
 from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.sandboxes.container import Container
 from bakeoff.sandboxes.public_address import own_addresses
 from support.parts import require
 from support.sandboxes import container, folders_with
@@ -102,7 +104,7 @@ def site() -> Iterator[int]:
     thread.join()
 
 
-def ran(sandbox: Sandbox, folder: Path, *argv: str, **spec: object) -> tuple[Ran, Box]:
+def ran(sandbox: Sandbox, folder: Path, *argv: str, **spec: Any) -> tuple[Ran, Box]:
     async def work() -> tuple[Ran, Box]:
         box = await sandbox.open(BoxSpec(label="t", folder=folder, **spec))
         try:
@@ -318,7 +320,7 @@ def test_the_operator_may_share_the_host_s_network(folder: Path, site: int) -> N
     ],
 )
 def test_settings_of_the_network_that_mean_nothing_are_refused(
-    settings: dict[str, object], why: str
+    settings: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(UsageError, match=why):
         Bubblewrap(**settings)
@@ -430,6 +432,7 @@ def test_a_container_is_held_to_its_list_as_well(name: str, folder: Path, site: 
 
     async def work() -> tuple[Ran, tuple[str, ...]]:
         made = backend.make()
+        assert isinstance(made, Container)
         made.private_hosts = hosts
         spec = BoxSpec(label="t", folder=folder, network=hosts, image=await backend.image(made))
         box = await made.open(spec)

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,7 @@ Talk = Callable[[CodeSession], Awaitable[None]]
 
 
 @asynccontextmanager
-async def session_in(
-    sandbox: Sandbox, folder: Path, **settings: float
-) -> AsyncIterator[CodeSession]:
+async def session_in(sandbox: Sandbox, folder: Path, **settings: Any) -> AsyncIterator[CodeSession]:
     folder.mkdir(exist_ok=True)
     spec = BoxSpec(label="t", folder=folder, limits=BoxLimits(memory_mb=512))
     box = await sandbox.open(spec)

@@ -198,6 +198,8 @@ def test_where_the_endpoint_refuses_that_is_the_fault(folder: Path, llm: Scripte
 
 
 def test_an_endpoint_that_goes_away_in_mid_run_is_a_transient_fault(folder: Path) -> None:
+    llm: ScriptedLlm
+
     def answer(asked: Any) -> Reply:
         return llm.answer(asked) if llm.prompts == 0 else Reply(status=503)
 
@@ -210,6 +212,8 @@ def test_an_endpoint_that_goes_away_in_mid_run_is_a_transient_fault(folder: Path
 
 
 def test_a_refused_question_that_the_program_gets_over_is_only_noted(folder: Path) -> None:
+    llm: ScriptedLlm
+
     def answer(asked: Any) -> Reply:
         return llm.answer(asked) if llm.prompts == 0 else Reply(status=400, body=b"too long")
 
@@ -240,7 +244,11 @@ def test_the_named_agents_take_their_settings_from_the_registry(tmp_path: Path) 
     program = tmp_path / "codex"
     program.write_text("#!/bin/sh\necho codex 7.8.9\n")
     program.chmod(0o755)
-    settings = {"executable": str(program), "args": ["-c", "x=1"], "environment": {"A": "b"}}
+    settings: dict[str, Any] = {
+        "executable": str(program),
+        "args": ["-c", "x=1"],
+        "environment": {"A": "b"},
+    }
     agent = registry.build(registry.find("agents", "codex"), settings, what="agent 'codex'")
     assert agent == Codex(executable=str(program), args=("-c", "x=1"), environment={"A": "b"})
     assert isinstance(agent, Codex)

@@ -65,7 +65,7 @@ def test_nothing_of_the_runners_environment_enters_a_box(where: Engine, tmp_path
         "SECRET_OF_THE_HOST": "s3cr3t",
         "HTTP_PROXY": "http://u:p@x",
     }
-    containers = Container(name=where.name, environment=environment, default_image="unused")  # type: ignore[arg-type]
+    containers = Container(name=where.name, environment=environment, default_image="unused")
 
     async def scenario() -> str:
         of = spec(tmp_path, image=where.with_busybox())
@@ -217,9 +217,8 @@ def test_a_box_that_was_left_full_of_processes_takes_the_next_command(
     async def scenario() -> None:
         async with opened(containers, spec(tmp_path)) as box:
             await shell(box, left)
-            for _ in range(3):
-                ran = await shell(box, "echo taken")
-            assert ran.output == "taken\n"
+            ran = [await shell(box, "echo taken") for _ in range(3)]
+            assert [each.output for each in ran] == ["taken\n"] * 3
 
     asyncio.run(scenario())
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -349,7 +350,8 @@ def test_a_model_that_runs_on_until_it_is_cut_is_asked_again_without_its_thought
     )
     attempt = scene.play()
     assert [text for _, text in said(attempt)] == ['Paint it, and "well', "a", "Bye.", "b"]
-    first, second = (request.schema for request in scene.instructor.asked[:2])
+    schemas: list[Any] = [request.schema for request in scene.instructor.asked[:2]]
+    first, second = schemas
     assert first is not None
     assert list(first["properties"]) == ["thought", "user_response", "end"]
     assert second is not None

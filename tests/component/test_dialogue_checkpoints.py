@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ DOWN = ProviderError("HTTP 503", transient=True)
 LINES = [instructs("One."), instructs("Two."), instructs("Three.", end=True)]
 
 
-def scene(folder: Path, *, agent: list[object], skip: int = 0, redactor: Redactor | None = None) -> Scene:  # fmt: skip
+def scene(folder: Path, *, agent: list[Any], skip: int = 0, redactor: Redactor | None = None) -> Scene:  # fmt: skip
     """A talk of three turns, of which the roles have said *skip* messages before."""
     return Scene(
         instructor=Script(LINES[skip:]),

@@ -94,7 +94,11 @@ def test_an_answer_that_was_cut_says_so() -> None:
 
 
 def test_an_answer_follows_a_schema() -> None:
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    }
     request = Request(
         messages=CAPITAL.messages,
         parameters={"temperature": 0, "max_tokens": 40},

@@ -4,7 +4,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from bakeoff.core.errors import LedgerError, ProviderError
 from bakeoff.core.events import Event, TrialEnded, TrialStarted
 from bakeoff.core.outcome import Completion, Outcome, Request, Usage
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Context, Model
+from bakeoff.core.ports import Agent, Context, Model, Scorer
 from bakeoff.core.record import Attempt, Score, Status
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
@@ -58,7 +58,7 @@ def carry_out(
     return store, events
 
 
-def outcome_of(rigs: Workshop, given: Task | None = None, **rest: object) -> Attempt:
+def outcome_of(rigs: Workshop, given: Task | None = None, **rest: Any) -> Attempt:
     """Run one trial; return the attempt that counts."""
     store, _ = carry_out(plan(given or task(), **rest), rigs)
     (record,) = store.records()
@@ -178,7 +178,7 @@ class TestFaults:
             async def solve(self, _task: Task, _kit: Context) -> object:
                 return left
 
-        attempt = outcome_of(workshop(agent=Odd()))
+        attempt = outcome_of(workshop(agent=cast("Agent", Odd())))
         assert attempt.fault is not None
         assert attempt.fault.boundary == "agent"
 
@@ -211,7 +211,7 @@ class TestScorers:
             async def score(self, _task: Task, _outcome: Outcome, _kit: Context) -> float:
                 return 1.0
 
-        attempt = outcome_of(workshop(odd=Odd()), task(scorers=scored_by("odd")))
+        attempt = outcome_of(workshop(odd=cast("Scorer", Odd())), task(scorers=scored_by("odd")))
         assert attempt.fault is not None
         assert attempt.fault.boundary == "scorer"
 
@@ -245,8 +245,9 @@ class TestScorers:
 
     def test_many_small_weights_still_reach_a_threshold_of_one(self) -> None:
         names = [f"s{n}" for n in range(10)]
+        scorers: dict[str, Any] = {name: lambda answer: 1.0 for name in names}
         attempt = outcome_of(
-            workshop(**{name: lambda answer: 1.0 for name in names}),
+            workshop(**scorers),
             task(scorers=scored_by(*names, weights=[0.1] * 10), pass_threshold=1.0),
         )
         assert attempt.passed is True

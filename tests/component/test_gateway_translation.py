@@ -10,6 +10,7 @@ import pytest
 
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion
+from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.engine.meter import Meter
 from bakeoff.gateway.door import TrialDoor
@@ -79,7 +80,7 @@ def test_a_tool_is_called_and_its_result_comes_back(
         try:
             return await through(tmp_path, model, asker, talk, stream=stream, over_tcp=stream)
         finally:
-            await model.close()
+            await close_model(model)
 
     with Loopback(endpoint.answer) as server:
         journal, door, meter = asyncio.run(main(server))
@@ -124,7 +125,7 @@ def test_no_key_of_a_provider_is_seen_and_no_token_is_sent_on(
         try:
             return (await through(tmp_path, model, asker, talk, stream=False))[1]
         finally:
-            await model.close()
+            await close_model(model)
 
     with Loopback(endpoint.answer) as server:
         door = asyncio.run(main(server))
@@ -269,7 +270,7 @@ def test_a_program_gets_its_answer_though_the_token_counts_are_no_numbers(
         try:
             return (await through(tmp_path, model, asker, talk, stream=stream))[2]
         finally:
-            await model.close()
+            await close_model(model)
 
     usage = {"prompt_tokens": "7", "completion_tokens": [3], "cost": True}
     with Loopback(lambda _: chat(FINAL, usage=usage)) as server:

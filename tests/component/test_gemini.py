@@ -285,7 +285,7 @@ def test_an_empty_answer_that_says_why_is_an_answer(server: Loopback, finish: st
 # --- signatures and ids
 
 
-def replay(server: Loopback, reply: Reply, **spec: Any) -> dict[str, Any]:
+def replay(server: Loopback, reply: Reply, **spec: Any) -> list[dict[str, Any]]:
     """Return what is sent back of an answer with a call, and of the call's result."""
     server.answer = lambda _: reply
     user = Message(role="user", content="Weather?")
@@ -378,7 +378,7 @@ def test_an_error_in_an_answer_is_waited_for_as_long_as_it_says(
 
 
 @pytest.mark.parametrize("delay", ["", "s", "-1s", "nan s", "1e9s", 5, None])
-def test_a_delay_that_is_none_is_not_waited_for(delay: object) -> None:
+def test_a_delay_that_is_none_is_not_waited_for(delay: str | int | None) -> None:
     fault = fault_of({"code": 429, "details": [{"retryDelay": delay}, 7]}, "no")
     assert isinstance(fault, TryAgain)
     assert fault.after_s is None

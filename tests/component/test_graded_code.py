@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,9 +169,7 @@ def with_pytest(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     return pytest_for_boxes(tmp_path_factory.mktemp("pytest") / "packages")
 
 
-def graded(
-    folder: Path, with_pytest: Tree, hidden: str, solution: str, **settings: object
-) -> Score:
+def graded(folder: Path, with_pytest: Tree, hidden: str, solution: str, **settings: Any) -> Score:
     """Grade *solution* as calc.py by *hidden* as tests/test_calc.py, in bubblewrap."""
     repo = tree(write(folder / "repo", {"calc.py": WRONG}))
     beside = settings.pop("beside", {})

@@ -331,7 +331,8 @@ async def answer() -> Completion:
 
 def test_who_waits_is_told_so_and_told_when_it_goes() -> None:
     async def main() -> None:
-        gate, heard, open_up = EndpointGate(EndpointLimits(max_concurrency=1)), [], asyncio.Event()
+        gate, open_up = EndpointGate(EndpointLimits(max_concurrency=1)), asyncio.Event()
+        heard: list[Any] = []
 
         async def slow() -> Completion:
             await open_up.wait()

@@ -349,7 +349,7 @@ def _real(name: str) -> Any:
     """Return a function of the real SDK; one that can be awaited must have `.aio`."""
     import modal
 
-    assert modal.Sandbox.exec  # reading it imports the classes that a sandbox hands out
+    assert modal.Sandbox.exec is not None  # reading it imports the classes that a sandbox hands out
     owner_name, _, function = name.partition(".")
     modules = [module for at, module in list(sys.modules.items()) if at.split(".")[0] == "modal"]
     found = next(getattr(module, owner_name) for module in modules if hasattr(module, owner_name))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message
 from support.endpoints import CALL, ENDPOINTS, Endpoint
 from support.loopback import Loopback
@@ -34,7 +35,7 @@ def _ask(endpoint: Endpoint, server: Loopback, tools: list[Any]) -> Completion:
         try:
             return await model.complete(Request(messages=messages, parameters={"tools": tools}))
         finally:
-            await model.close()
+            await close_model(model)
 
     return asyncio.run(main())
 

@@ -425,7 +425,7 @@ def test_a_stream_may_be_cut_anywhere_on_its_way(server: Loopback, size: int) ->
 
 
 def test_tools_their_calls_and_their_results_are_sent(server: Loopback) -> None:
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    schema: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
     call = ToolCall(id="c1", name="weather", arguments='{"city": "Köln"}')
     messages = (
         Message(role="assistant", content="", tool_calls=(call,)),

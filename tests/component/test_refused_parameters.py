@@ -13,6 +13,7 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.events import Event, Notice
 from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message
 from bakeoff.models.refused_parameters import change_for
 from support.endpoints import ENDPOINTS, Endpoint
@@ -231,7 +232,7 @@ def test_a_parameter_can_be_left_out_by_the_config(server: Loopback) -> None:
         try:
             return await model.complete(asked)
         finally:
-            await model.close()
+            await close_model(model)
 
     assert asyncio.run(main()).flags == ()
     body = server.requests[0].body

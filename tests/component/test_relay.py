@@ -123,7 +123,12 @@ def test_a_slow_reader_holds_up_only_itself(door: socket.socket, port: int) -> N
     data = os.urandom(8_000_000)
     with start(door, port, "sleep", "60"), connected(port) as slow:
         far, _ = door.accept()
-        sending = threading.Thread(target=lambda: (far.sendall(data), far.close()))
+
+        def send() -> None:
+            far.sendall(data)
+            far.close()
+
+        sending = threading.Thread(target=send)
         sending.start()
         time.sleep(0.2)
         assert sending.is_alive()  # the relay takes no more than it can pass on

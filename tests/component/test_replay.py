@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from bakeoff._lib.redact import Redactor
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import LimitReached, ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Tool, Usage
+from bakeoff.core.ports import Model
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.cache import Cache
@@ -33,7 +35,7 @@ ASKER = Asker(model=SPEC, trial="t@m#0", rollout=0)
 SECRET = "sk-secret-0123456789"
 
 
-def ask(*texts: str, **rest: object) -> Request:
+def ask(*texts: str, **rest: Any) -> Request:
     return Request(messages=tuple(Message(role="user", content=t) for t in texts), **rest)
 
 
@@ -47,7 +49,7 @@ def completed(
     tapes: Tapes, asked: list[tuple[Asker, Request]], answer: Callable[[Request], object]
 ) -> list[Completion]:
     """Let each asker ask in turn, through one seat of its own."""
-    seats = {}
+    seats: dict[tuple[object, object], Model] = {}
 
     async def main() -> list[Completion]:
         model = FunctionModel(answer)

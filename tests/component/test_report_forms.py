@@ -8,7 +8,6 @@ import resource
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -345,8 +344,8 @@ def test_what_others_wrote_is_text_in_every_form(tmp_path: Path) -> None:
     assert "<script" not in text
     assert "<img" not in text
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", text)
-    for line in csv.reader(read(table).splitlines()):
-        assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in line)
+    for row in csv.reader(read(table).splitlines()):
+        assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row)
     assert json.loads(read(data))["manifest"]["name"] == HOSTILE
     assert {suite.attrib["tests"] for suite in ET.fromstring(read(junit))} == {"9"}
     assert "<script" not in read(page).replace(r"\<script", "")
@@ -385,12 +384,11 @@ def test_no_form_has_a_secret_of_the_environment_or_of_the_config(
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that has room for very little."""
     monkeypatch.setattr(selection, "MOST_ROWS", 5)
     monkeypatch.setattr(selection, "MOST_TRIALS", 8)
     monkeypatch.setattr(selection, "MOST_TRIALS_OF_A_TASK", 4)
-    return
 
 
 @pytest.mark.usefixtures("few")

@@ -12,6 +12,7 @@ from bakeoff.cli.report_command import main, parser
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Message, Task
+from bakeoff.core.values import Json
 from support.plans import attempt, candidate, plan, scored_by
 from support.reports import write_run
 
@@ -19,7 +20,7 @@ FORMULAS = ("=1+1", "+1", "-1", "@x", "\t=2", "\r=3", "\uff1dcmd", "  =4")
 FORMS = ("html", "csv", "json", "junit", "md")
 
 
-def asked(name: str, question: str, *, target: object = None, system: str | None = None) -> Task:
+def asked(name: str, question: str, *, target: Json = None, system: str | None = None) -> Task:
     before = () if system is None else (Message(role="system", content=system),)
     messages = (*before, Message(role="user", content=question))
     return Task(id=name, messages=messages, target=target, scorers=scored_by("exact"))

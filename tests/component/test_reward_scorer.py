@@ -6,6 +6,7 @@ import os
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -39,7 +40,7 @@ def verified_by(folder: Path, script: str) -> Task:
     return workspace_task(repo, hidden=(tests,))
 
 
-def scored(folder: Path, task: Task, work: str, boxes: Sandbox, **settings: object) -> Score:
+def scored(folder: Path, task: Task, work: str, boxes: Sandbox, **settings: Any) -> Score:
     async def run() -> Score:
         async with open_bench(folder / "cache", boxes) as bench:
             change = await changed_by(bench, task, work)
@@ -226,7 +227,7 @@ def test_changes_of_the_system_do_not_reach_the_verifier_unless_the_task_trusts_
     tests = {"test.sh": SYSTEM_VERIFIER, "expected": "right\n"}
     hidden = (tree(write(tmp_path / "tests", tests), at="/tests"),)
 
-    def verified(work: str, **more: object) -> Score:
+    def verified(work: str, **more: Any) -> Score:
         task = workspace_task(
             image=Image(name=where.with_python()),
             whole_box=True,
@@ -240,7 +241,7 @@ def test_changes_of_the_system_do_not_reach_the_verifier_unless_the_task_trusts_
     assert given.value == 0.0, given
     assert "/tests/expected differ" in given.details["output"], given.details["output"]
     assert "trust_system_changes = true" in given.explanation
-    undone = set(given.details["undone"])
+    undone = set(cast("list[str]", given.details["undone"]))
     assert undone >= {
         *("usr/bin/cmp", "usr/bin/bash", "usr/local/bin/cmp", "usr/local/bin/python3"),
         *("root/.local/bin/cmp", "root/.bashrc", "etc/ld.so.preload", "etc/profile.d/x.sh"),
@@ -318,7 +319,7 @@ def packed(in_image: Iterable[str] = (), links: Iterable[str] = (), **files: byt
 
 def test_an_archive_loses_what_is_protected_and_what_would_lie_in_the_graders_places() -> None:
     names = [".bashrc", "app/tests/a", "app/b", "tests/t", "tests2/t", "logs/verifier/reward.txt"]
-    archive = packed(**{name: name.encode() for name in names})
+    archive = packed((), (), **{name: name.encode() for name in names})
     change = Change(patch="", archive=archive, gone=("/app/tests/gone", "/app/gone"))
     protection = Protection(patterns=("tests/**",))
     space = Workspace(root="/app", whole_box=True)
@@ -360,7 +361,7 @@ def test_an_archive_loses_what_is_protected_and_what_would_lie_in_the_graders_pl
 def test_what_of_a_machine_decides_how_programs_start(path: str, is_held: bool) -> None:
     in_image = ("opt/conda/bin/", "opt/conda/lib/python3.12/", "app/bin/")
     files = {**dict.fromkeys(in_image, b""), "app/made/pyvenv.cfg": b"", path: b"x"}
-    change = Change(patch="", archive=packed(in_image, **files))
+    change = Change(patch="", archive=packed(in_image, (), **files))
     space = Workspace(root="/app", whole_box=True)
     _, _, undone = graded(Work(), change, space, Protection(), [])
     assert (path in undone) is is_held

@@ -67,10 +67,19 @@ for task_name in benchmark_tasks:
 def rubric_scorer(task: Task, answer: str) -> Score:
     """Scores as the scorer of rubrics does: half for the test, half by a judge."""
     right = answer == "right"
-    tested = {"criterion": "it | <b>works</b>", "weight": 3.0, "score": float(right)}
+    tested: dict[str, Any] = {
+        "criterion": "it | <b>works</b>",
+        "weight": 3.0,
+        "score": float(right),
+    }
     tested |= {"max_score": 1.0, "weighted_score": 3.0 * right, "test_count": 2}
     tested |= {"tests_passed": 2 * right}
-    judged = {"criterion": "reads well", "weight": 1.0, "score": 0.5, "max_score": 1.0}
+    judged: dict[str, Any] = {
+        "criterion": "reads well",
+        "weight": 1.0,
+        "score": 0.5,
+        "max_score": 1.0,
+    }
     judged |= {"weighted_score": 0.5, "test_count": 0, "tests_passed": 0}
     silent = {**judged, "score": None, "weighted_score": None, "weight": 9.0}
     return Score(
@@ -342,7 +351,7 @@ def test_ids_stay_with_their_trials_whatever_is_added_before_them() -> None:
 
 def test_grading_again_makes_the_files_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     view = _start(_brief(HARD))
-    bakeoff.rescore(str(view.rollout.folder), scorers=None)
+    bakeoff.rescore(str(view.rollout.folder))
     view_of(view.rollout).refresh()
     assert [r["score"] for r in _manifest(view)["results"]] == [1.0, 0.125]
 

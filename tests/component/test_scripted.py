@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from bakeoff.core.task import Message
 from bakeoff.models.scripted import build
 
 
-def ask(prompt: str, *, rollout: int = 0, **settings: object) -> Completion:
-    model = build(ModelSpec(provider="scripted", name="s", settings=settings))  # type: ignore[arg-type]
+def ask(prompt: str, *, rollout: int = 0, **settings: Any) -> Completion:
+    model = build(ModelSpec(provider="scripted", name="s", settings=settings))
     messages = (Message(role="system", content="be brief"), Message(role="user", content=prompt))
     return asyncio.run(model.complete(Request(messages=messages, rollout=rollout)))
 
@@ -77,7 +78,7 @@ def test_a_delay_passes_and_is_booked() -> None:
     ],
 )
 def test_a_script_that_cannot_be_followed_is_refused(
-    settings: dict[str, object], message: str
+    settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         ask("?", **settings)

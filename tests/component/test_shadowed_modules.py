@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def graded(
     hidden: str,
     solution: Mapping[str, str],
     *,
-    runner: str = "unittest",
+    runner: Any = "unittest",
     prompt: str = "Mend it.",
     python_path: str = "/opt/library:/opt/pytest",
     more: tuple[Tree, ...] = (),

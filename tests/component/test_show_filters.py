@@ -4,6 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import msgspec
 import pytest
@@ -43,7 +44,7 @@ def run(tmp_path: Path) -> bakeoff.Run:
     return bakeoff.run(TASKS, models=[knows, shaky], output=tmp_path)
 
 
-def found(run: bakeoff.Run, search: str | None = None, **which: object) -> list[str]:
+def found(run: bakeoff.Run, search: str | None = None, **which: Any) -> list[str]:
     return [line.name for line in run.lines(TrialFilter(**which), search=search)]
 
 

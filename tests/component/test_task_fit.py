@@ -74,9 +74,14 @@ def test_the_place_where_the_agent_was_written_is_named(tmp_path: Path) -> None:
 
 def test_the_bare_model_is_not_asked_for_what_only_changed_files_can_pass(tmp_path: Path) -> None:
     asked: list[object] = []
+
+    def model(request: bakeoff.Request) -> str:
+        asked.append(request)
+        return ""
+
     folder = write_fix_add(tmp_path)
     with pytest.raises(UsageError, match="only answers and changes no file, and task 'fix-add'"):
-        bakeoff.run(folder, models=[lambda request: asked.append(request) or ""], agents=["direct"])
+        bakeoff.run(folder, models=[model], agents=["direct"])
     assert asked == []
 
 
@@ -124,7 +129,8 @@ class _Picky:
 
 
 def test_an_agent_of_ones_own_may_say_which_tasks_it_can_do(tmp_path: Path) -> None:
-    suite, given = _suite(tmp_path), {"models": ["scripted"], "output": tmp_path / "runs"}
+    suite = _suite(tmp_path)
+    given: dict[str, Any] = {"models": ["scripted"], "output": tmp_path / "runs"}
     with pytest.raises(UsageError, match="only t0, not t1"):
         bakeoff.run(suite, agents=[_Picky()], **given)
     assert len(list(bakeoff.run(suite, agents=[_Picky()], tests=["t0"], **given).trials())) == 1

@@ -258,7 +258,7 @@ def test_a_load_that_fails_returns_false_and_logs_what_to_do(
     assert "endpoint" in caplog.text
 
 
-EXECUTIONS = (
+EXECUTIONS: tuple[Callable[[TestRunner], object], ...] = (
     lambda runner: runner.execute_sequential(),
     lambda runner: runner.execute_sequential(["a"]),
     lambda runner: runner.execute_concurrent(workers=2),

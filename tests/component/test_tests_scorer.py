@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -66,7 +67,7 @@ class Grader:
         self.with_pytest = with_pytest
 
     def task(
-        self, hidden: Mapping[str, str], files: Mapping[str, str] = BROKEN, **rest: object
+        self, hidden: Mapping[str, str], files: Mapping[str, str] = BROKEN, **rest: Any
     ) -> Task:
         repo = tree(write(self.folder / "repo", files))
         trees = (tree(write(self.folder / "hidden", hidden), at="tests"), self.with_pytest)
@@ -88,7 +89,7 @@ def grader(tmp_path: Path, with_pytest: Tree) -> Grader:
     return Grader(tmp_path, with_pytest)
 
 
-def running(runner: str, **rest: object) -> HiddenTests:
+def running(runner: Any, **rest: Any) -> HiddenTests:
     settings = {"paths": ("tests",), "environment": {"PYTHONPATH": "/opt/pytest"}, **rest}
     return HiddenTests(runner=runner, **settings)
 
@@ -192,9 +193,8 @@ def test_tricks_that_are_undone_do_not_spoil_a_right_solution(grader: Grader, ru
     script = "; ".join([RIGHT, *(line.replace("\nX\n", "\nX\n:;") for line in harmless)])
     given = grader.score(running(runner), grader.task(HIDDEN[runner]), script)
     assert given.value == 1.0, given
-    assert {"conftest.py", "pytest.py", "sitecustomize.py", "setup.cfg"} <= set(
-        given.details["undone"]
-    )
+    undone = cast("list[str]", given.details["undone"])
+    assert {"conftest.py", "pytest.py", "sitecustomize.py", "setup.cfg"} <= set(undone)
 
 
 def test_a_solution_that_ends_the_run_early_is_told_as_that(grader: Grader) -> None:
@@ -358,9 +358,7 @@ def test_an_outcome_without_a_change_is_graded_as_the_pristine_files(grader: Gra
         ({"runner": "pytest", "paths": ("/etc",)}, "not inside the workspace"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused_early(
-    settings: dict[str, object], why: str
-) -> None:
+def test_settings_that_make_no_sense_are_refused_early(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         HiddenTests(**settings)
 

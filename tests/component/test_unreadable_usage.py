@@ -10,6 +10,7 @@ import pytest
 
 import bakeoff
 from bakeoff.core.outcome import Completion, Request, Usage
+from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message
 from support.endpoints import ENDPOINTS, FINAL, LOOKING, Endpoint
 from support.loopback import Asked, Loopback, Reply, chat, delta, sse
@@ -42,7 +43,7 @@ def ask(endpoint: Endpoint, server: Loopback, **request: Any) -> Completion:
             messages = (Message(role="user", content="Köln?"),)
             return await model.complete(Request(messages=messages, **request))
         finally:
-            await model.close()
+            await close_model(model)
 
     return asyncio.run(main())
 
@@ -147,7 +148,7 @@ def test_a_stream_that_is_cut_inside_a_character_is_tried_again(
         try:
             return await model.complete(Request(messages=(Message(role="user", content="?"),)))
         finally:
-            await model.close()
+            await close_model(model)
 
     completion = asyncio.run(main())
     assert (completion.text, completion.retries) == ("Köln", 1)

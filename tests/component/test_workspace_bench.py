@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from bakeoff.core.boxes import Box, BoxSpec, Command
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Change
 from bakeoff.sandboxes.local import Local
+from bakeoff.workspaces.bench import HostBench
 from support.cli import not_outliving
 from support.workspaces import (
     changed_by,
@@ -38,21 +40,19 @@ def left(kind: str) -> list[Path]:
 def test_a_hundred_rooms_at_once_share_one_pristine_copy_and_leave_nothing(tmp_path: Path) -> None:
     task = workspace_task(tree(write(tmp_path / "files", {"a.txt": "one\n"})))
 
-    async def work(number: int) -> Change:
+    async def work(bench: HostBench, number: int) -> Change:
         async with open_room(bench, task) as room:
             await sh(room, f"echo {number} > mine; cat a.txt")
             return await bench.change(task, room)
 
     async def run() -> list[Change]:
-        nonlocal bench
         async with (
             open_bench(tmp_path / "cache", isolating()) as bench,
             asyncio.TaskGroup() as group,
         ):
-            tasks = [group.create_task(work(number)) for number in range(100)]
+            tasks = [group.create_task(work(bench, number)) for number in range(100)]
         return [task.result() for task in tasks]
 
-    bench = None  # type: ignore[assignment]
     changes = asyncio.run(run())
     for number, change in enumerate(changes):
         assert change.patch.endswith(f"+{number}\n")
@@ -229,7 +229,7 @@ class CopyingBox:
         self._copy = copy
         self.gateway_url = None
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._box, name)
 
     async def close(self) -> None:
@@ -240,11 +240,12 @@ class CopyingBox:
 class Copying(Local):
     """Opens such boxes."""
 
-    async def open(self, spec: BoxSpec) -> CopyingBox:
+    async def open(self, spec: BoxSpec) -> Box:
+        assert spec.folder is not None
         place = scratch.new_folder("copy")
         shutil.copytree(spec.folder, place / "files", symlinks=True)
         box = await super().open(replace(spec, folder=place / "files"))
-        return CopyingBox(box, place)
+        return cast("Box", CopyingBox(box, place))
 
 
 def test_a_sandbox_that_copies_the_files_grades_right_and_refuses_a_set_up(tmp_path: Path) -> None:

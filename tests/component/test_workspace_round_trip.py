@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -96,7 +96,7 @@ def found(folder: Path) -> Files:
 class Bench:
     """Rooms of one workspace, without boxes."""
 
-    def __init__(self, source: Path, cache: Path, **rest: object) -> None:
+    def __init__(self, source: Path, cache: Path, **rest: Any) -> None:
         tree = Tree(path=str(source), digest=tree_digest(source))
         self.work = Work()
         self.pristine = pristine.build(self.work, Workspace(files=(tree,), **rest), cache=cache)
@@ -119,7 +119,7 @@ class Bench:
 
 
 @contextmanager
-def bench_of(tree: Files, **rest: object) -> Iterator[Bench]:
+def bench_of(tree: Files, **rest: Any) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         source.mkdir()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def repository(folder: Path, kind: str = "sha1") -> tuple[Path, str]:
     return folder, first
 
 
-def at(path: object, commit: str, **rest: object) -> Tree:
+def at(path: object, commit: str, **rest: Any) -> Tree:
     return Tree(path=str(path), digest=commit, commit=commit, **rest)
 
 
@@ -188,7 +189,7 @@ def test_files_are_laid_in_order_then_removed_then_texts_written(tmp_path: Path)
     ],
 )
 def test_nothing_is_laid_or_removed_outside_the_workspace(
-    tmp_path: Path, rest: dict[str, object]
+    tmp_path: Path, rest: dict[str, Any]
 ) -> None:
     folder = write(tmp_path / "files", {"a": "1"})
     with pytest.raises(SandboxError, match=r"inside the workspace|out of the workspace"):

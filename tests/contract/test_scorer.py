@@ -119,7 +119,7 @@ def scored(case: Case, *answers: str, judge: Any = None) -> list[Score]:
         context = Context(model=_Unasked(), roles={"judge": judge or _Role()})
         async with asyncio.TaskGroup() as group:
             verdicts = [
-                group.create_task(scorer.score(task, case.outcome(answer), context))  # type: ignore[arg-type]
+                group.create_task(scorer.score(task, case.outcome(answer), context))
                 for answer in answers
             ]
         return [verdict.result() for verdict in verdicts]

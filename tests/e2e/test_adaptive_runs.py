@@ -91,7 +91,7 @@ def test_interrupted_and_resumed_it_decides_as_if_it_had_not_been(
     (done,) = (tmp_path / "runs").iterdir()
     done.rename(tmp_path / "done")
     with Loopback(answer) as server:
-        words = ["run", suite, "--model", "good", "--model", "bad", "--base-url", server.url,
+        words: list[str | Path] = ["run", suite, "--model", "good", "--model", "bad", "--base-url", server.url,
                  "--output", tmp_path / "runs", "--adaptive", "--parallel", "1"]  # fmt: skip
         with started([*BAKEOFF, *words], folder=tmp_path) as running:
             until(lambda: len(server.requests) >= 6)
@@ -105,7 +105,16 @@ def test_interrupted_and_resumed_it_decides_as_if_it_had_not_been(
 
 
 def test_a_plan_says_that_it_may_end_early(suite: Path) -> None:
-    words = ["run", suite, "-m", "good", "-m", "bad", "--base-url", "http://127.0.0.1:9/v1"]
+    words: list[str | Path] = [
+        "run",
+        suite,
+        "-m",
+        "good",
+        "-m",
+        "bad",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+    ]
     ended = bakeoff(*words, "--precision", "0.1", "--dry-run", folder=suite.parent)
     assert ended.code == 0, ended.err
     assert (

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def bench_of(folder: Path, *, run_code: bool = True) -> Brief:
     return read_bench(base, folder / "agent_configs").brief
 
 
-def run_with(brief: Brief, folder: Path, **options: object) -> bakeoff.Run:
+def run_with(brief: Brief, folder: Path, **options: Any) -> bakeoff.Run:
     options = {"sandbox": "bubblewrap", "output": folder / "runs", **options}
     return bakeoff.run(brief, **options)
 

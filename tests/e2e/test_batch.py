@@ -118,6 +118,7 @@ def test_models_are_named_by_name_list_category_and_what_they_are_called(tmp_pat
     names = ("solver", "quick", "lazy")
     with Cast(dict.fromkeys(names, QUICK)).server() as server:
         batch = scene(tmp_path, everywhere(server, *names), categories={"fast": ["quick", "gone"]})
+        complaint = ""
         for number, (wanted, expected) in enumerate({
             "solver": ["solver"], "The lazy, solver": ["lazy", "solver"], "fast": ["quick"],
         }.items(), start=1):  # fmt: skip
@@ -126,7 +127,8 @@ def test_models_are_named_by_name_list_category_and_what_they_are_called(tmp_pat
             report = json.loads((batch.batches[-1] / "comparison_report.json").read_text())
             assert [r["model"] for r in report["results"]] == expected
             assert len(batch.batches) == number
-        assert "no model 'gone' is there" in ended.err
+            complaint = ended.err
+        assert "no model 'gone' is there" in complaint
         unknown = batch.run("--models", "nobody")
     assert unknown.code == 1
     assert "no model 'nobody' is there; there are: solver, quick, lazy" in unknown.err

@@ -38,7 +38,7 @@ def batch(project: Path, task: str, commands: Sequence[str], *more: str) -> tupl
     """Run a batch of one model in *project*; return its end, and all that the model was sent."""
     with Cast({"m": Part(commands=commands)}).server() as server:
         config = write_config(project.parent, {"m": server.url})
-        words = [sys.executable, "-m", "bakeoff", "batch", task, "--output", project.parent / "out",
+        words: list[str | Path] = [sys.executable, "-m", "bakeoff", "batch", task, "--output", project.parent / "out",
                  "--config", config, "--sandbox", "bubblewrap", *more]  # fmt: skip
         io, env = project.parent / "io", {"OLLAMA_HOST": NO_OLLAMA}
         with started(words, folder=io, env=env, cwd=project) as running:

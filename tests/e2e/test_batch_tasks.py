@@ -148,7 +148,7 @@ def test_options_of_run_hold_for_a_batch_or_are_refused_in_terms_of_run(
 def test_with_a_model_every_option_of_run_holds_for_a_markdown_task(
     tmp_path: Path, config: Path, more: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert config
+    assert config.is_file()
     words = [
         "run",
         str(write_task(tmp_path)),
@@ -166,7 +166,7 @@ def test_with_a_model_every_option_of_run_holds_for_a_markdown_task(
 def test_the_newest_batch_is_resumed_as_latest_and_can_print_json(tmp_path: Path) -> None:
     with Cast({"quick": QUICK}).server() as server:
         config = write_config(tmp_path, {"quick": server.url})
-        words = ["run", write_task(tmp_path), "--config", config, "--sandbox", "bubblewrap", "--json",
+        words: list[str | Path] = ["run", write_task(tmp_path), "--config", config, "--sandbox", "bubblewrap", "--json",
                  "--output", tmp_path / "out"]  # fmt: skip
         env = {"OLLAMA_HOST": NO_OLLAMA}
         first = bakeoff(*words, folder=tmp_path / "io", env=env)

@@ -7,6 +7,7 @@ import threading
 import time
 from argparse import ArgumentTypeError
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -294,7 +295,7 @@ class TestBeforeTheRun:
             dollars(amount)
 
     @pytest.mark.parametrize("wish", [{"max_cost": 0}, {"max_tokens": -1}])
-    def test_a_script_is_told_the_same(self, folder: Path, wish: dict[str, int]) -> None:
+    def test_a_script_is_told_the_same(self, folder: Path, wish: dict[str, Any]) -> None:
         with pytest.raises(UsageError, match="give more than 0"):
             bakeoff.run([bakeoff.Task(id="t", messages=())], models=["scripted"], **wish)
 

@@ -450,7 +450,7 @@ def test_what_is_listed_is_told_in_full(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_closes_early_is_no_error_message(suite: Path) -> None:
-    words = [*BAKEOFF, "list", "tasks", suite]
+    words: list[str | Path] = [*BAKEOFF, "list", "tasks", suite]
     pipes = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with not_outliving(pipes) as first:
         assert first.stdout is not None

@@ -192,7 +192,7 @@ def test_the_test_runner_page_is_a_session_that_runs(tmp_path: Path) -> None:
 def test_every_dependency_has_its_reason_and_no_other_is_named() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
-    names = {re.match(r"[\w-]+", line)[0] for line in needed}  # type: ignore[index]
+    names = {re.match(r"[\w-]+", line)[0] for line in needed}
     page = (DOCS / "dependencies.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (?:`\w+` \| )?([\w-]+) \|", page, re.MULTILINE)
     assert names == set(rows) - {"package", "extra"}

@@ -121,9 +121,8 @@ def play(case: str, folder: Path, *, works: bool) -> Attempt:
     if boxed:
         require("bubblewrap", shutil.which("bwrap"), "apt-get install bubblewrap")
     agents = [AgentSpec(name="code-session" if boxed else "direct")]
-    options = {"sandbox": "bubblewrap"} if boxed else {}
     run = bakeoff.run(brief, models=[model_for(case, works=works)], agents=agents,
-                      output=folder / "runs", **options)  # fmt: skip
+                      output=folder / "runs", sandbox="bubblewrap" if boxed else None)  # fmt: skip
     (record,) = run.trials()
     return record.attempt
 

@@ -52,7 +52,7 @@ def install(project: Path, target: Path) -> None:
     """Build *project* and install it, as anybody would; from here on Python can import it."""
     uv = UV if UV.is_file() else shutil.which("uv")
     require("uv", uv, "make setup")
-    where = ["--target", target, "--python", sys.executable]
+    where: list[str | Path] = ["--target", target, "--python", sys.executable]
     subprocess.run(
         [str(uv), "pip", "install", "-q", "--offline", "--no-deps", *where, project], check=True
     )

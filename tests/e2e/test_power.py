@@ -1,6 +1,7 @@
 """Planning a run from the command line: a pilot that was run, and what a dry run foresees."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -23,7 +24,7 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
-def fickle() -> object:
+def fickle() -> Callable[[Asked], Reply]:
     """A server whose models know some tasks better than others, `good` most of them."""
     chance = Random(1)
 
@@ -90,7 +91,15 @@ def test_a_summary_says_what_more_rollouts_would_buy(runs: Path, tmp_path: Path)
 
 
 def test_a_dry_run_says_the_least_difference_it_can_see(suite: Path, tmp_path: Path) -> None:
-    two = ["run", suite, "--model", "scripted/a", "--model", "scripted/b", "--dry-run"]
+    two: list[str | Path] = [
+        "run",
+        suite,
+        "--model",
+        "scripted/a",
+        "--model",
+        "scripted/b",
+        "--dry-run",
+    ]
     text = told(*two, folder=tmp_path).out
     data = json.loads(told(*two, "--json", folder=tmp_path).out)["least_difference"]
     assert (data["tasks"], data["rollouts"], data["candidates"]) == (TASKS, 1, 2)

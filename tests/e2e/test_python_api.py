@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ from bakeoff.core.events import Event, RunEnded, RunStarted, TrialEnded, TrialSt
 from support.loopback import Loopback
 
 
-def _task(number: int, **rest: object) -> Task:
+def _task(number: int, **rest: Any) -> Task:
     return Task(
         id=f"t{number}",
         messages=(Message(role="user", content=f"What is {number} + 1?"),),
@@ -74,7 +75,7 @@ def test_a_suite_object_gives_its_name_to_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_path_can_be_given_as_text_or_path(
-    tmp_path: Path, kind: Callable[[Path], object]
+    tmp_path: Path, kind: Callable[[Path], str | Path]
 ) -> None:
     path = tmp_path / "s.json"
     path.write_text(json.dumps({"tests": [{"id": "a", "prompt": "hi", "expected": "hi"}]}))
@@ -247,7 +248,10 @@ def test_a_scorer_is_a_function_an_async_function_or_an_object(tmp_path: Path) -
 
 
 def test_a_scorer_can_be_given_by_name_and_by_spec(tmp_path: Path) -> None:
-    scorers = ["includes", ScorerSpec(name="pattern", settings={"pattern": "^It"}, weight=3.0)]
+    scorers: list[str | ScorerSpec] = [
+        "includes",
+        ScorerSpec(name="pattern", settings={"pattern": "^It"}, weight=3.0),
+    ]
     run = bakeoff.run(TASKS[:1], models=[adds], scorers=scorers, output=tmp_path)
     (trial,) = run.trials()
     assert [(s.scorer, s.value, s.weight) for s in trial.attempt.scores] == [
@@ -272,7 +276,7 @@ def _broken(*_: object) -> str:
     ],
 )
 def test_a_part_that_breaks_is_a_fault_at_its_boundary_and_stops_nothing(
-    tmp_path: Path, parts: dict[str, object], boundary: str
+    tmp_path: Path, parts: dict[str, Any], boundary: str
 ) -> None:
     run = bakeoff.run(TASKS, output=tmp_path, **parts)
     assert {t.attempt.fault and t.attempt.fault.boundary for t in run.trials()} == {boundary}

@@ -441,7 +441,7 @@ def test_more_is_said_where_more_is_asked_for() -> None:
 def test_a_terminal_gets_a_spinner_and_everybody_else_plain_lines() -> None:
     config = _config("bench", _entry("task_1", "good"))
     main, side = pty.openpty()
-    words = [*ROLLOUTS, "run", config]
+    words: list[str | Path] = [*ROLLOUTS, "run", config]
     with not_outliving(subprocess.Popen(words, stdout=side, stderr=side)) as process:
         os.close(side)
         shown = b""

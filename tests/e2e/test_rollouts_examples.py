@@ -80,7 +80,12 @@ def test_the_configs_of_the_documents_run_with_their_models_elsewhere(
         )
         head, tasks, rest = text.partition("[[tasks]]")
         Path("c.toml").write_text(f'{head}agent = "shell"\n{models}{tasks}{rest}')
-        words = [sys.executable, ROOT / "scripts/eval_rollouts.py", "run", "c.toml"]
+        words: list[str | Path] = [
+            sys.executable,
+            ROOT / "scripts/eval_rollouts.py",
+            "run",
+            "c.toml",
+        ]
         env = {"SANDBOX_BACKEND": "bubblewrap"}
         with started(words, folder=tmp_path / "out", env=env) as running:
             ended = running.wait(170)
@@ -104,7 +109,7 @@ def _nightly(place: Path) -> Path:
 
 
 def _night(place: Path) -> Ended:
-    words = ["sh", EXAMPLES / "nightly.sh", "configs/night.toml"]
+    words: list[str | Path] = ["sh", EXAMPLES / "nightly.sh", "configs/night.toml"]
     env = {"BAKEOFF_ROOT": str(place), "PYTHON": sys.executable}
     with started(words, folder=place / "out", env=env) as running:
         return running.wait(150)
@@ -127,7 +132,7 @@ def test_a_night_is_run_summarized_and_its_exit_code_can_be_relied_on(tmp_path: 
 
 def test_a_night_that_was_cut_off_is_gone_on_with_the_next(tmp_path: Path) -> None:
     place = _nightly(tmp_path)
-    words = ["sh", EXAMPLES / "nightly.sh", "configs/night.toml"]
+    words: list[str | Path] = ["sh", EXAMPLES / "nightly.sh", "configs/night.toml"]
     env = {"BAKEOFF_ROOT": str(place), "PYTHON": sys.executable}
     with started(words, folder=place / "out", env=env) as running:
         until(lambda: " passed: " in running.out, timeout_s=60)

@@ -201,7 +201,13 @@ def test_a_run_that_goes_on_and_one_that_was_killed_say_so(place: Place) -> None
         f"[[tasks]]\nid = 't{n}'\nprompt = '{n}'\nexpected = 'done'\n" for n in range(200)
     )
     (place.folder / "slow.toml").write_text(f"models = ['slow_parts:slow']\nparallel = 1\n{tasks}")
-    words = [*BAKEOFF, "run", place.folder / "slow.toml", "--output", place.folder / "runs"]
+    words: list[str | Path] = [
+        *BAKEOFF,
+        "run",
+        place.folder / "slow.toml",
+        "--output",
+        place.folder / "runs",
+    ]
     with started(words, folder=place.folder / "said") as running:
         until(lambda: list((place.folder / "runs").glob("*/manifest.json")))
         run = only_run(place.folder / "runs")

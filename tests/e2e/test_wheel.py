@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,16 +28,18 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A venv with the wheel and its locked dependencies: no extra, no weights, nothing of ours."""
     uv = UV if UV.is_file() else shutil.which("uv")
     require("uv", uv, "make setup")
+    assert uv is not None
     folder = tmp_path_factory.mktemp("wheel")
     wanted = folder / "requirements.txt"
     python = folder / "venv/bin/python"
-    for words in (
+    steps: tuple[list[str | Path], ...] = (
         ["build", "--wheel", "--out-dir", folder, ROOT],
         ["export", "--locked", "--no-default-groups", "--no-emit-project", "-o", wanted],
         ["venv", "--python", sys.executable, folder / "venv"],
         ["pip", "install", "--python", python, "-r", wanted],
         ["pip", "install", "--python", python, "--no-deps", "WHEEL"],
-    ):
+    )
+    for words in steps:
         named = [next(folder.glob("*.whl")) if word == "WHEEL" else word for word in words]
         done = subprocess.run([uv, "--quiet", *named], cwd=ROOT, capture_output=True, text=True, check=False)  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -92,7 +95,7 @@ def test_what_init_writes_after_a_plain_install_runs_with_what_is_found_there(
         assert "3 planned = 3 scored" in ran.out
 
     # a key is set, in the shell or in .env: a cheap model, and a budget
-    env = {"OLLAMA_HOST": nobody, "OPENAI_API_KEY": "sk-not-a-key"}
+    env: dict[str, Any] = {"OLLAMA_HOST": nobody, "OPENAI_API_KEY": "sk-not-a-key"}
     assert "model: openai/gpt-4.1-mini (OPENAI_API_KEY is set)" in call(venv, "init", "k", cwd=tmp_path, **env).out  # fmt: skip
     written = tomllib.loads((tmp_path / "k/bakeoff.toml").read_text())
     assert (written["models"], written["budget"]) == (

@@ -302,10 +302,11 @@ def test_a_damaged_task_is_restored_from_the_source(folder: Path) -> None:
         bakeoff.run(resume=str(folder))
     with pytest.raises(UsageError, match="task 't08' is damaged"):
         rescore(run)
-    asked: list[Request] = []
+    events: list[bakeoff.Event] = []
     again = bakeoff.run(
-        TASKS, models=[one, two], rollouts=2, resume=str(folder), listener=asked.append
+        TASKS, models=[one, two], rollouts=2, resume=str(folder), listener=events.append
     )
+    assert {e.trial.task.id for e in events if isinstance(e, bakeoff.TrialEnded)} == {"t08"}
     assert len(list(again.trials())) == 48
     assert again.summary().buckets.scored == 48
     assert not again.damage().lines

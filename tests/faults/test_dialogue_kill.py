@@ -108,6 +108,7 @@ def test_the_runner_killed_at_every_request_goes_on_where_it_was(tmp_path: Path)
         write_agent(tmp_path, "one", server.url)
         words = [sys.executable, str(ROOT / "runner.py"), "--base_config", str(base)]
         words += ["--agent_config", str(tmp_path / "agent_configs")]
+        said = b""
         for session in range(REQUESTS):
             killer.left = 1
             again = ["--resume"] if session else []
@@ -186,7 +187,7 @@ def _codes(messages: list[dict[str, Any]]) -> Reply:
     number = sum(message["role"] == "tool" for message in messages) + 1
     code = "n = 1" if number == 1 else "n += 1"
     arguments = json.dumps({"code": f"{code}\nopen('log.txt', 'a').write(f'{{n}}\\n')\nn"})
-    call = {"id": f"c{number}", "type": "function"}
+    call: dict[str, Any] = {"id": f"c{number}", "type": "function"}
     call["function"] = {"name": "run_code", "arguments": arguments}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}

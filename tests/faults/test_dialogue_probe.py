@@ -87,7 +87,7 @@ def calls(code: str) -> Callable[[list[dict[str, Any]]], Reply]:
     def played(messages: list[dict[str, Any]]) -> Reply:
         if messages[-1]["role"] == "tool":
             return chat("seen")
-        call = {"id": f"c{len(messages)}", "type": "function"}
+        call: dict[str, Any] = {"id": f"c{len(messages)}", "type": "function"}
         call["function"] = {"name": "run_code", "arguments": json.dumps({"code": code})}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}

@@ -107,7 +107,16 @@ def test_wherever_the_disk_is_full_the_message_is_clear_and_the_run_can_be_finis
     disk.leave(kib)
     suite, output = write_suite(tmp_path / "suite.json", COUNT), disk.folder / "runs"
     with wordy(40_000) as server:
-        words = ["run", suite, "--model", "m", "--base-url", server.url, "--output", output]
+        words: list[str | Path] = [
+            "run",
+            suite,
+            "--model",
+            "m",
+            "--base-url",
+            server.url,
+            "--output",
+            output,
+        ]
         with started([*BAKEOFF, *words], folder=tmp_path) as running:
             assert_stopped_clearly(running.wait())
         disk.make_room()

@@ -27,7 +27,7 @@ from bakeoff.agents.direct import Direct
 from bakeoff.api.loop import new_event_loop
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import UNKNOWN_USAGE, Request
-from bakeoff.core.ports import Model, Rig
+from bakeoff.core.ports import Model, Rig, close_model
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Message
 from bakeoff.engine.trial import run_attempt
@@ -87,7 +87,7 @@ def attempted(server: Loopback, hostile: Reply | Answerer, **settings: Any) -> A
             sse(delta(asked.prompt, "stop"), DONE) if stream else chat(asked.prompt)
         )
         second = await attempt_on(model, "second")
-        await model.close()
+        await close_model(model)
         return first, second, took_s
 
     first, second, took_s = run(main())
@@ -494,7 +494,7 @@ def test_a_redirect_is_told_and_not_followed_and_the_key_stays(
             model = model_of(server.url, api_key="sk-secret", max_retries=3)
             server.answer = lambda _: Reply(status=status, headers={"Location": place})
             attempt = await attempt_on(model, "hello")
-            await model.close()
+            await close_model(model)
             return attempt
 
         attempt = run(main())
@@ -613,7 +613,7 @@ def test_a_cancelled_request_lets_go_of_its_connection(server: Loopback, stream:
                 break
             await asyncio.sleep(0.02)
         assert server.in_flight == 0
-        await model.close()
+        await close_model(model)
 
     run(main())
 
@@ -757,7 +757,7 @@ def test_nobody_there_is_a_fault_that_may_pass() -> None:
         async def main() -> Attempt:
             model = model_of(url, max_retries=2)
             attempt = await attempt_on(model, "hello")
-            await model.close()
+            await close_model(model)
             return attempt
 
         attempt = run(main())
@@ -804,7 +804,7 @@ def test_a_server_that_closes_between_requests_costs_nothing(server: Loopback) -
         for prompt in ["a", "b", "c"]:
             attempts.append(await attempt_on(model, prompt))
             await asyncio.sleep(0.05)
-        await model.close()
+        await close_model(model)
         return attempts
 
     attempts = run(main())
@@ -846,7 +846,7 @@ def test_a_certificate_nobody_knows_is_told_as_one(tmp_path: Path) -> None:
         async def main() -> Attempt:
             model = model_of(server.url, max_retries=3)
             attempt = await attempt_on(model, "hello")
-            await model.close()
+            await close_model(model)
             return attempt
 
         check(run(main()), Case("", Reply, False, ("certificate", "self", server.url)))
@@ -857,7 +857,7 @@ def test_https_to_a_server_without_it_is_a_clear_fault(server: Loopback) -> None
     async def main() -> Attempt:
         model = model_of(server.url.replace("http:", "https:"))
         attempt = await attempt_on(model, "hello")
-        await model.close()
+        await close_model(model)
         return attempt
 
     check(run(main()), Case("", Reply, True, ("cannot connect", "ssl")))
@@ -878,7 +878,7 @@ def test_one_hostile_answer_among_many_harms_no_other(server: Loopback) -> None:
         model = model_of(server.url, timeout_s=20.0)
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(attempt_on(model, str(i))) for i in range(60)]
-        await model.close()
+        await close_model(model)
         return [attempt.result() for attempt in running]
 
     for number, attempt in enumerate(run(main())):
@@ -892,7 +892,7 @@ def test_half_a_character_in_a_prompt_is_told_before_anything_is_sent(server: Lo
     async def main() -> Attempt:
         model = model_of(server.url)
         attempt = await attempt_on(model, "half \ud83d")
-        await model.close()
+        await close_model(model)
         return attempt
 
     check(run(main()), Case("", Reply, False, ("half a character",)))

@@ -55,7 +55,7 @@ def counted_once_after_kills(tmp_path: Path, *, kills: int, count: int) -> None:
     suite = write_suite(tmp_path / "suite.json", count)
     output, chance, hits = tmp_path / "runs", random.Random(11), 0
     with slow_echo(11) as server:
-        words = ["run", suite, "--model", "m", "--base-url", server.url, "--rollouts", "2",
+        words: list[str | Path] = ["run", suite, "--model", "m", "--base-url", server.url, "--rollouts", "2",
                  "--parallel", str(PARALLEL), "--output", output]  # fmt: skip
         for _ in range(kills):
             resume = ["--resume", "latest"] if known_runs(output) else []
@@ -119,7 +119,16 @@ def test_a_kill_neither_loses_nor_repeats_what_was_shown_as_done(tmp_path: Path)
 def test_a_run_killed_before_it_began_is_no_run_and_says_so(tmp_path: Path) -> None:
     suite, output = write_suite(tmp_path / "suite.json", 3), tmp_path / "runs"
     with Loopback() as server:
-        words = ["run", suite, "--model", "m", "--base-url", server.url, "--output", output]
+        words: list[str | Path] = [
+            "run",
+            suite,
+            "--model",
+            "m",
+            "--base-url",
+            server.url,
+            "--output",
+            output,
+        ]
         with started([*BAKEOFF, *words], folder=tmp_path / "io") as running:
             until(lambda: list(output.glob("*")))  # the folder is there, hardly anything else
             running.process.kill()
@@ -145,9 +154,9 @@ def test_the_folder_of_a_run_killed_before_it_began_can_be_resumed_by_name(tmp_p
     folder.mkdir(parents=True)
     (folder / "ledger.sqlite").touch()  # what SQLite leaves before its first transaction
     with Loopback() as server:
-        words = ["--output", folder.parent, "--resume", "half-made"]
+        words: list[str | Path] = ["--output", folder.parent, "--resume", "half-made"]
         alone = bakeoff("run", *words, folder=tmp_path / "io")
-        given = ["run", suite, "--model", "m", "--base-url", server.url]
+        given: list[str | Path] = ["run", suite, "--model", "m", "--base-url", server.url]
         whole = bakeoff(*given, *words, folder=tmp_path / "io")
     assert alone.code == 1
     assert "start it again" in alone.err

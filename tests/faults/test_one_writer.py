@@ -22,7 +22,16 @@ def test_a_second_writer_is_refused_and_a_killed_one_leaves_no_lock(tmp_path: Pa
     output = tmp_path / "runs"
     suite = write_suite(tmp_path / "suite.json", 6)
     with Loopback(answer) as server:
-        words = ["run", suite, "--model", "m", "--base-url", server.url, "--output", output]
+        words: list[str | Path] = [
+            "run",
+            suite,
+            "--model",
+            "m",
+            "--base-url",
+            server.url,
+            "--output",
+            output,
+        ]
         with started([*BAKEOFF, *words], folder=tmp_path) as first:
             until(lambda: server.in_flight == 6)
             name = only_run(output).name
@@ -51,7 +60,7 @@ def test_reading_goes_on_while_another_process_writes(tmp_path: Path) -> None:
     output = tmp_path / "runs"
     suite = write_suite(tmp_path / "suite.json", 6)
     with Loopback(answer) as server:
-        words = ["run", suite, "--model", "m", "--base-url", server.url, "--output", output,
+        words: list[str | Path] = ["run", suite, "--model", "m", "--base-url", server.url, "--output", output,
                  "--parallel", "2"]  # fmt: skip
         with started([*BAKEOFF, *words], folder=tmp_path) as running:
             until(lambda: len(server.requests) == 6)

@@ -164,7 +164,7 @@ def test_after_ctrl_c_a_request_that_waits_for_its_turn_is_not_sent(scene: Scene
             f'suites = ["{suite.name}"]\nparallel = 8\n'
             f'models = [{{model = "m", base_url = "{server.url}", settings = {{rpm = 120}}}}]\n'
         )
-        words = ["run", file, "--output", scene.output]
+        words: list[str | Path] = ["run", file, "--output", scene.output]
         with started([*BAKEOFF, *words], folder=scene.folder) as running:
             until(lambda: len(server.requests) == 3)
             running.send(signal.SIGINT)

@@ -153,7 +153,7 @@ class BatchScene:
         return self.folder / "my results"  # with a space: the resume command must quote it
 
     def words(self, *more: str | Path) -> list[str | Path]:
-        config = ["--config", self.config] if self.config else []
+        config: list[str | Path] = ["--config", self.config] if self.config else []
         return [sys.executable, RUNNER, "--task", self.task, "--output", self.output, *config,
                 "--sandbox", "bubblewrap", *more]  # fmt: skip
 

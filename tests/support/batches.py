@@ -12,6 +12,7 @@ from bakeoff.core.outcome import Outcome, Spent, Usage
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.record import Attempt, Fault, Score, Status
 from bakeoff.core.task import Message, ScorerSpec, Task, ToolCall
+from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change, SandboxSpec
 from bakeoff.stores.folders import write_manifest
 from bakeoff.stores.sqlite import SqliteStore
@@ -147,12 +148,12 @@ def write_batch(output: Path, attempts: Mapping[str, Sequence[Attempt]], *, chec
     return batch
 
 
-MACHINE = {
+MACHINE: dict[str, Json] = {
     "cpu": "A processor with a name", "cores": 8, "memory_bytes": 33_600_000_000,
     "os": "Debian GNU/Linux 12 (bookworm), Linux 6.1", "python": "3.11.2", "bakeoff": "0.1.0",
     "ollama": "0.5.4", "models": {},
 }  # fmt: skip
-SERVED = {"digest": "9f" * 32, "size_bytes": 98_000_000, "quantization": "Q4_1",
+SERVED: dict[str, Json] = {"digest": "9f" * 32, "size_bytes": 98_000_000, "quantization": "Q4_1",
           "context_length": 8192, "family": "llama", "parameter_count": 134_515_008}  # fmt: skip
 
 

@@ -5,10 +5,15 @@ python -m support.box_runner BACKEND COUNT TOKEN
 
 import asyncio
 import sys
+from functools import partial
 
 from bakeoff._lib import owner, scratch
 from bakeoff.core.boxes import Command
 from support.sandboxes import BACKENDS
+
+
+def _heard(up: asyncio.Event, _: object) -> None:
+    up.set()
 
 
 async def main(name: str, count: int, token: str) -> None:
@@ -18,7 +23,7 @@ async def main(name: str, count: int, token: str) -> None:
         for _ in range(count):
             box = await opener.open(scratch.new_folder("files"))
             up = asyncio.Event()
-            command = Command(argv=("sh", "-c", script), hears=lambda _, up=up: up.set())
+            command = Command(argv=("sh", "-c", script), hears=partial(_heard, up))
             group.create_task(box.run(command))
             await up.wait()
         print(owner.mine(), flush=True)

@@ -35,6 +35,11 @@ class Page:
         """Take a picture of the whole page, and return it."""
         return self.page.screenshot(path=str(path), full_page=True)
 
+    def dismissed(self, dialog: Any) -> None:
+        """Note what a dialog says and close it."""
+        self.said.append(dialog.message)
+        dialog.dismiss()
+
 
 @contextmanager
 def opened(path: Path, *, width: int = 1280, dark: bool = False) -> Iterator[Page]:
@@ -54,7 +59,7 @@ def opened(path: Path, *, width: int = 1280, dark: bool = False) -> Iterator[Pag
             seen = Page(page=page)
             page.on("console", lambda message: seen.said.append(message.text))
             page.on("pageerror", lambda error: seen.said.append(str(error)))
-            page.on("dialog", lambda dialog: (seen.said.append(dialog.message), dialog.dismiss()))
+            page.on("dialog", seen.dismissed)
             page.on("request", lambda request: seen.asked.append(request.url))
             page.goto(path.resolve().as_uri())
             yield seen

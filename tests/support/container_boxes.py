@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bakeoff.core.boxes import Box, BoxSpec, Command, Ran
 from bakeoff.core.workspace import BoxLimits
@@ -13,11 +14,10 @@ from support.container_engines import BUSYBOX, Engine
 
 def sandbox(engine: Engine, image: str = BUSYBOX) -> Container:
     """Return the sandbox on *engine* whose boxes start from *image*."""
-    name = "docker" if engine.name == "docker" else "podman"
-    return Container(name=name, environment=engine.environment, default_image=image)
+    return Container(name=engine.name, environment=engine.environment, default_image=image)
 
 
-def spec(folder: Path | None, **more: object) -> BoxSpec:
+def spec(folder: Path | None, **more: Any) -> BoxSpec:
     """Return a small box on *folder*."""
     limits = BoxLimits(memory_mb=256, processes=64, disk_mb=256)
     return replace(BoxSpec(label="a test", folder=folder, limits=limits), **more)
@@ -33,6 +33,6 @@ async def opened(containers: Container, of: BoxSpec) -> AsyncIterator[Box]:
         await box.close()
 
 
-async def shell(box: Box, script: str, **more: object) -> Ran:
+async def shell(box: Box, script: str, **more: Any) -> Ran:
     """Run a shell script in the box; it ends within a minute."""
     return await box.run(replace(Command(argv=("sh", "-c", script), time_s=60), **more))

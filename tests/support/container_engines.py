@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from bakeoff._lib import owner
+from bakeoff.sandboxes.container_engine import EngineName
 from support.parts import require
 
 BUSYBOX = "bakeoff-test-busybox:1"
@@ -67,7 +68,7 @@ graphroot = "{home}/root"
 class Engine:
     """An engine that is up: the name of its client, and the environment that leads to it."""
 
-    name: str
+    name: EngineName
     home: Path
     environment: Mapping[str, str]
 

@@ -6,6 +6,7 @@ python dialogue_at_work.py CONFIG FOLDER N [--resume]
 import os
 import signal
 import sys
+from typing import Any
 
 import bakeoff
 from bakeoff.core.events import Event, TrialOutput
@@ -23,7 +24,7 @@ def main(config: str, folder: str, last: int, *, resume: bool) -> None:
         if said == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    where = {"resume": folder} if resume else {"folder": folder}
+    where: dict[str, Any] = {"resume": folder} if resume else {"folder": folder}
     bakeoff.run(config, listener=listen, **where)
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from types import FrameType
 
 CANARY = re.compile("CANA" + "RY-[a-z]")  # neither this file nor the pattern is a finding
 SKIPPED = {"/proc", "/sys", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt"}
@@ -99,7 +100,7 @@ def gateway() -> None:
 def itself() -> None:
     look(dict(os.environ), "environment")
     look(sys.argv, "argv")
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         look(frame.f_locals, f"frame {frame.f_code.co_name}")
         frame = frame.f_back

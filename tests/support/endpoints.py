@@ -132,7 +132,9 @@ def _messages_seen(body: Json) -> list[Turn]:
     turns = [Turn(role="system", text=body["system"])] if "system" in body else []
     for message in body["messages"]:
         content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks: list[Any] = (
+            [{"type": "text", "text": content}] if isinstance(content, str) else content
+        )
         results = [b for b in blocks if b["type"] == "tool_result"]
         turns += [Turn(role="tool", text=b["content"], call_id=b["tool_use_id"]) for b in results]
         if results:

@@ -83,6 +83,9 @@ class _Namespace:
     def __init__(self, **named: Any) -> None:
         self.__dict__.update(named)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
 
 class Box:
     """An `modal.Sandbox`: its disk is a folder, its programs see it as their root."""

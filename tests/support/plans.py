@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bakeoff.agents.direct import Direct
 from bakeoff.core.candidate import Candidate, Conditions, Limits, ModelSpec
@@ -16,11 +17,11 @@ from bakeoff.models.function import FunctionModel
 from bakeoff.scorers.function import FunctionScorer
 
 
-def task(id: str = "t1", *, prompt: str | None = None, **rest: object) -> Task:  # noqa: A002
+def task(id: str = "t1", *, prompt: str | None = None, **rest: Any) -> Task:  # noqa: A002
     return Task(id=id, messages=(Message(role="user", content=prompt or f"ask {id}"),), **rest)
 
 
-def tasks(count: int, **rest: object) -> tuple[Task, ...]:
+def tasks(count: int, **rest: Any) -> tuple[Task, ...]:
     return tuple(task(f"t{number:04}", **rest) for number in range(count))
 
 
@@ -43,7 +44,7 @@ def plan(
     return Plan(blocks=(block,), conditions=conditions)
 
 
-def trial(given: Task | None = None, **rest: object) -> Trial:
+def trial(given: Task | None = None, **rest: Any) -> Trial:
     return next(iter(plan(*([given] if given else []), **rest)))
 
 

@@ -1,9 +1,11 @@
 """Rows of a ledger, as tests of the statistics need them."""
 
+from typing import Any
+
 from bakeoff.core.record import TrialRow
 
 
-def row(task_id: str = "a", score: float | None = 1.0, **rest: object) -> TrialRow:
+def row(task_id: str = "a", score: float | None = 1.0, **rest: Any) -> TrialRow:
     """A trial that ended well; the others are told apart by what is said in *rest*."""
     fields: dict[str, object] = {
         "task_id": task_id,
@@ -27,7 +29,7 @@ def row(task_id: str = "a", score: float | None = 1.0, **rest: object) -> TrialR
     return TrialRow(**{**fields, **rest})
 
 
-def fault(task_id: str = "a", **rest: object) -> TrialRow:
+def fault(task_id: str = "a", **rest: Any) -> TrialRow:
     """A trial that the endpoint broke."""
     fields: dict[str, object] = {"fault_boundary": "provider", "fault_transient": True}
     return row(task_id, None, status="faulted", **{**fields, **rest})

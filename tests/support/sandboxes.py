@@ -5,7 +5,7 @@ A further backend is one more line in BACKENDS.
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ class Backend:
     name: str
     make: Callable[[], Sandbox]
     missing: Callable[[], str | None]
-    image: Callable[[Sandbox], Awaitable[str | None]] = _no_image
+    image: Callable[[Sandbox], Coroutine[Any, Any, str | None]] = _no_image
     shows_root: bool = True
     outlives: bool = True
 

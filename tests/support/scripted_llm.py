@@ -101,7 +101,7 @@ def _next(script: Script, body: Mapping[str, Any], tools: Sequence[str], done: i
         if shell is None and script.plain:
             spoken = sum(m.get("role") == "assistant" for m in body["messages"])
             text = script.plain[min(spoken, len(script.plain) - 1)]
-        said = {"text": text}
+        said: dict[str, Any] = {"text": text}
     else:
         arguments: dict[str, Any] = {_SHELLS[shell]: script.steps[done]}
         if shell in {"Bash", "bash", "run_shell_command"}:
@@ -109,7 +109,10 @@ def _next(script: Script, body: Mapping[str, Any], tools: Sequence[str], done: i
         if shell == "run_shell_command":
             arguments["is_background"] = False
         said = {"tool": shell, "arguments": arguments}
-    counts = {"tokens_in": len(json.dumps(body)) // 4, "tokens_out": len(json.dumps(said)) // 4}
+    counts: dict[str, Any] = {
+        "tokens_in": len(json.dumps(body)) // 4,
+        "tokens_out": len(json.dumps(said)) // 4,
+    }
     return _Said(**said, **counts)
 
 
@@ -165,7 +168,7 @@ def _responses(script: Script, body: Mapping[str, Any]) -> tuple[_Said, Reply]:
         call = {"call_id": f"call_{done}", "name": said.tool, "arguments": said.written}
         item |= {"type": "function_call", **call}
     else:
-        text = {"type": "output_text", "text": said.text, "annotations": []}
+        text: dict[str, Any] = {"type": "output_text", "text": said.text, "annotations": []}
         item |= {"type": "message", "role": "assistant", "content": [text]}
     usage = {
         "input_tokens": said.tokens_in,
@@ -186,7 +189,7 @@ def _responses(script: Script, body: Mapping[str, Any]) -> tuple[_Said, Reply]:
     if not body.get("stream"):
         return said, _whole(response)
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "response.created", "response": begun},
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": "response.completed", "response": response},

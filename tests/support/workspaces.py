@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from py_compile import PycInvalidationMode
+from typing import Any
 
 from bakeoff._lib.tree_digest import tree_digest
 from bakeoff.core.boxes import Command, Ran, Room, Sandbox
@@ -34,7 +35,7 @@ def tree(folder: Path, at: str = "") -> Tree:
     return Tree(path=str(folder), digest=tree_digest(folder), at=at)
 
 
-def workspace_task(*files: Tree, prompt: str = "Do it.", **rest: object) -> Task:
+def workspace_task(*files: Tree, prompt: str = "Do it.", **rest: Any) -> Task:
     space = Workspace(files=files, **rest)
     return Task(id="t1", messages=(Message(role="user", content=prompt),), workspace=space)
 
@@ -48,6 +49,8 @@ def pytest_for_boxes(folder: Path) -> Tree:
     for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"):
         spec = find_spec(name)
         require(name, spec, "uv sync")
+        assert spec is not None
+        assert spec.origin is not None
         source = Path(spec.origin)
         if source.name == "__init__.py":
             shutil.copytree(source.parent, folder / name, ignore=_not_for_pytest)
@@ -90,7 +93,7 @@ async def open_room(bench: HostBench, task: Task) -> AsyncIterator[Room]:
         yield room
 
 
-async def sh(room: Room, script: str, **rest: object) -> Ran:
+async def sh(room: Room, script: str, **rest: Any) -> Ran:
     """Run *script* in the room; it must succeed."""
     ran = await room.box.run(Command(argv=("sh", "-ec", script), time_s=60.0, **rest))
     assert ran.code == 0, ran
@@ -111,7 +114,7 @@ class Nobody:
         raise AssertionError("nobody was to be asked")
 
 
-def kit(bench: HostBench, **rest: object) -> Context:
+def kit(bench: HostBench, **rest: Any) -> Context:
     return Context(model=Nobody(), bench=bench, label="t1", **rest)
 
 

@@ -1,7 +1,7 @@
 """What came of a batch, as it is printed: readable on a narrow terminal, and no medal for nothing."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ ALL = {
 }
 
 
-def printed(folder: Path, attempts: dict[str, Sequence[Attempt]], width: int = 120) -> list[str]:
+def printed(folder: Path, attempts: Mapping[str, Sequence[Attempt]], width: int = 120) -> list[str]:
     batch = write_batch(folder, attempts)
     text = io.StringIO()
     print_batch(compare(batch), batch.folder, out=Console(file=text, width=width))
@@ -67,7 +67,7 @@ def test_a_ranking_in_which_all_are_equal_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_the_last_thing_before_the_report_is_who_solved_it(
-    tmp_path: Path, attempts: dict[str, Sequence[Attempt]], told: str
+    tmp_path: Path, attempts: Mapping[str, Sequence[Attempt]], told: str
 ) -> None:
     lines = printed(tmp_path, attempts, width=300)
     assert lines[-2] == told

@@ -70,5 +70,9 @@ def test_what_is_not_judged_leaves_both_sums() -> None:
 
 
 def test_metrics_are_averaged_over_those_that_tell_them() -> None:
-    told = [{"lines": 3, "name": "x"}, {"lines": 5, "speed": 0.5}, {"lines": float("nan")}]
+    told: list[dict[str, object]] = [
+        {"lines": 3, "name": "x"},
+        {"lines": 5, "speed": 0.5},
+        {"lines": float("nan")},
+    ]
     assert metric_means(told) == {"lines": (4.0, 2), "speed": (0.5, 1)}

@@ -5,6 +5,7 @@ import io
 import json
 import math
 from pathlib import Path
+from typing import cast
 
 from bakeoff.compat.batch_view import compare, write_report
 from bakeoff.reports import in_words
@@ -38,7 +39,7 @@ def test_json_has_every_key_of_the_documents_and_no_nan(tmp_path: Path) -> None:
         "least_intervention": "ollama/a",
         "time_to_solve": "ollama/a",
     }
-    assert set(data["summary_stats"]) == STATISTICS
+    assert set(cast("dict[str, object]", data["summary_stats"])) == STATISTICS
     json.dumps(data, allow_nan=False)
 
 
@@ -105,7 +106,7 @@ def test_a_success_that_was_stopped_at_the_limit_is_said_in_every_form(tmp_path:
     )
     comparison = write_report(batch)
     reason = "the time limit of 120 s ran out; what was done by then passes the check"
-    results = {r["model"]: r for r in as_json(comparison)["results"]}  # type: ignore[union-attr, index, call-overload]
+    results = {r["model"]: r for r in as_json(comparison)["results"]}
     assert [(r["status"], r["rollouts_timed_out"], r["error"]) for r in results.values()] == [
         ("2 of 2 solved, 2 of them stopped at limit", 2, reason),
         ("2 of 2 solved, 1 of them stopped at limit", 1, reason),

@@ -1,7 +1,7 @@
 """Plain data into typed values, and how a mistake is told."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -11,8 +11,8 @@ from bakeoff.config.run_file import RunFile
 from bakeoff.core.errors import UsageError
 
 
-def _error(data: object, kind: type = RunFile) -> str:
-    asked: list[object] = []
+def _error(data: Any, kind: type = RunFile) -> str:
+    asked: list[tuple[str | int, ...]] = []
 
     def line_of(path: tuple[str | int, ...]) -> int:
         asked.append(path)
@@ -117,11 +117,11 @@ def test_which_of_several_keys_is_wrong_is_found_out() -> None:
         ({"models": [], "rollouts": 0, "suites": "a"}, ["rollouts", "suites"]),
     ],
 )  # fmt: skip
-def test_all_mistakes_are_told_each_with_its_key(data: object, keys: list[str]) -> None:
+def test_all_mistakes_are_told_each_with_its_key(data: Any, keys: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         convert(data, RunFile, source="run.toml", line_of=lambda _: None)
     lines = str(caught.value).split("\n")
-    assert sorted(re.search(r"key '(.*?)'", line)[1] for line in lines) == sorted(keys)  # type: ignore[index]
+    assert sorted(re.search(r"key '(.*?)'", line)[1] for line in lines) == sorted(keys)
     assert all(line.startswith("run.toml: ") for line in lines)
 
 

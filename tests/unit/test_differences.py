@@ -5,11 +5,12 @@ from dataclasses import replace
 from bakeoff.core.candidate import Limits, ModelSpec
 from bakeoff.core.plan import Plan
 from bakeoff.core.task import ScorerSpec
+from bakeoff.core.values import Json
 from bakeoff.planning.differences import differences
 from support.plans import candidate, plan, task, tasks
 
 
-def _seats(known: Plan) -> dict[str, dict[str, object]]:
+def _seats(known: Plan) -> dict[str, dict[str, Json]]:
     return {c.id: {**c.identity(), **known.conditions.identity()} for c in known.candidates}
 
 

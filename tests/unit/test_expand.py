@@ -1,6 +1,7 @@
 """From a brief to a plan, and what makes a trial the same trial."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +77,7 @@ def test_a_brief_that_asks_for_nothing_is_refused(brief: Brief, message: str) ->
         {"metadata": {"description": "better words"}},
     ],
 )
-def test_labels_are_no_part_of_a_trials_identity(label: dict[str, object]) -> None:
+def test_labels_are_no_part_of_a_trials_identity(label: dict[str, Any]) -> None:
     assert _trial(replace(BRIEF, tasks=(replace(TASK, **label),))).id == _trial(BRIEF).id
 
 
@@ -98,7 +99,7 @@ def test_labels_are_no_part_of_a_trials_identity(label: dict[str, object]) -> No
         {"api_type": "completions"},
     ],
 )
-def test_what_is_asked_and_how_it_is_checked_is_identity(change: dict[str, object]) -> None:
+def test_what_is_asked_and_how_it_is_checked_is_identity(change: dict[str, Any]) -> None:
     assert _trial(replace(BRIEF, tasks=(replace(TASK, **change),))).id != _trial(BRIEF).id
 
 
@@ -112,7 +113,7 @@ def test_what_is_asked_and_how_it_is_checked_is_identity(change: dict[str, objec
         {"settings": {"replies": ["x"]}},
     ],
 )
-def test_who_answers_is_identity(change: dict[str, object]) -> None:
+def test_who_answers_is_identity(change: dict[str, Any]) -> None:
     assert _trial(replace(BRIEF, models=(replace(MODEL, **change),))).id != _trial(BRIEF).id
 
 
@@ -125,7 +126,7 @@ def test_who_answers_is_identity(change: dict[str, object]) -> None:
         {"settings": {"timeout_s": 1, "max_retries": 9, "stream": True, "keep_raw": True}},
     ],
 )
-def test_how_a_model_is_reached_is_not(change: dict[str, object]) -> None:
+def test_how_a_model_is_reached_is_not(change: dict[str, Any]) -> None:
     assert _trial(replace(BRIEF, models=(replace(MODEL, **change),))).id == _trial(BRIEF).id
 
 

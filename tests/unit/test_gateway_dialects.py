@@ -150,7 +150,8 @@ def test_a_tool_of_free_text_is_offered_as_one_argument_and_called_as_text() -> 
     arguments = json.dumps({"input": "*** Begin Patch"})
     call = ToolCall(id="c", name="apply_patch", arguments=arguments)
     answer = responses.ResponsesAnswer(asked, 1)
-    (item,) = answer.whole(Completion(text="", tool_calls=(call,)))["output"]
+    whole: Any = answer.whole(Completion(text="", tool_calls=(call,)))
+    (item,) = whole["output"]
     assert (item["type"], item["input"]) == ("custom_tool_call", "*** Begin Patch")
     events = answer.events(Completion(text="", tool_calls=(call,))).decode()
     assert "event: response.custom_tool_call_input.done" in events

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -508,5 +509,11 @@ def test_the_schema_of_a_suite_accepts_what_is_read_and_refuses_what_is_not() ->
         folder / "tests" / "fixtures" / "instruct_suite" / "instruct_tests_complete.json",
     ):
         check.validate(json.loads(path.read_text()))
-    for wrong in ({}, {"tests": {}}, {"tests": [{"prompt": "p"}]}, {"tests": [{"id": 1}]}):
+    wrongs: tuple[dict[str, Any], ...] = (
+        {},
+        {"tests": {}},
+        {"tests": [{"prompt": "p"}]},
+        {"tests": [{"id": 1}]},
+    )
+    for wrong in wrongs:
         assert not check.is_valid(wrong)

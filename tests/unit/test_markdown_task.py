@@ -206,7 +206,7 @@ def test_the_current_project_is_the_working_folder_at_its_last_commit(
     (notice,) = brief.notices
     assert f"at commit {head[:12]}; 1 file has changes that are not committed" in notice
     monkeypatch.chdir(tasks)
-    (tree,) = task_at(path).workspace.files  # type: ignore[union-attr]
+    (tree,) = task_at(path).workspace.files
     assert tree.subdir == "tasks"
 
 

@@ -1,6 +1,7 @@
 """What a model's name means, and what its secrets are."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from bakeoff.core.candidate import ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 
 
-def _named(name: str, **rest: object) -> ModelSpec:
+def _named(name: str, **rest: Any) -> ModelSpec:
     return ModelSpec(provider="", name=name, **rest)
 
 

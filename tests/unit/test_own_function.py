@@ -4,6 +4,7 @@ import asyncio
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from bakeoff.config.own_function import check_call
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message
 
 
@@ -45,7 +47,7 @@ def nothing() -> str:
     ],
 )
 def test_what_can_be_called_is_accepted(
-    function: Callable[..., object], settings: dict[str, object]
+    function: Callable[..., object], settings: dict[str, Any]
 ) -> None:
     check_call(function, settings, gets=("request",), what="model 'm'")
 
@@ -61,7 +63,7 @@ def test_what_can_be_called_is_accepted(
     ],
 )
 def test_what_cannot_be_called_is_refused_with_the_settings_there_are(
-    function: Callable[..., object], settings: dict[str, object], message: str
+    function: Callable[..., object], settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         check_call(function, settings, gets=("request",), what="model 'm'")
@@ -126,7 +128,7 @@ def test_the_parameters_of_a_model_of_ones_own_come_with_each_request(part: obje
         said = await model.complete(
             Request(messages=(Message(role="user", content="x"),), parameters=asked)
         )
-        await model.close()
+        await close_model(model)
         return said.text
 
     assert asyncio.run(ask()) == str({"temperature": 0.1, "seed": 2, "top_p": 1})

@@ -109,7 +109,7 @@ def drive(
     return seen
 
 
-SERVERS = {
+SERVERS: dict[str, Callable[[int], Bucket | Window | Log]] = {
     "bucket of 20": lambda seed: Bucket(RATE, 20),
     "bucket of 40": lambda seed: Bucket(RATE, 40),
     "bucket of 1": lambda seed: Bucket(RATE, 1.2),

@@ -1,5 +1,7 @@
 """Pairings in a plan: each task for its own candidate, each trial once."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from bakeoff.planning.pairings import told_apart
 from support.plans import task
 
 
-def _pairing(given_task: Task, model: str, rollouts: int = 1, **agent: object) -> Pairing:
+def _pairing(given_task: Task, model: str, rollouts: int = 1, **agent: Any) -> Pairing:
     return Pairing(
         task=given_task,
         model=ModelSpec(provider="scripted", name=model),

@@ -1,5 +1,7 @@
 """When a trial has passed: by the threshold, or by what a scorer says itself."""
 
+from typing import Any
+
 import pytest
 
 from bakeoff.core.passing import has_passed, pass_rule
@@ -9,7 +11,7 @@ from bakeoff.core.task import Message, ScorerSpec, Task
 TESTED = {"rubrics": [], "test_scripts": [{"path": "t.py"}]}
 
 
-def _task(threshold: float = 1.0, **scorer: object) -> Task:
+def _task(threshold: float = 1.0, **scorer: Any) -> Task:
     spec = ScorerSpec(**{"name": "exact", **scorer})
     message = Message(role="user", content="?")
     return Task(id="t", messages=(message,), scorers=(spec,), pass_threshold=threshold)

@@ -213,7 +213,7 @@ def test_evaluation_in_the_overrides_changes_only_what_it_says(tmp_path: Path) -
     write_overrides(folder, evaluation={"rubrics": rubrics})
     settings = _read(folder).scorers[0].settings
     assert settings["rubrics"] == [{"id": "adds", "criterion": "stricter", "weight": 3.0}]
-    assert [s["path"] for s in settings["test_scripts"]] == ["evaluation/test_add.py"]  # type: ignore[union-attr,index,call-overload]
+    assert [s["path"] for s in settings["test_scripts"]] == ["evaluation/test_add.py"]
 
 
 def test_an_overrides_file_of_its_own_takes_the_place_of_the_one_in_the_folder(
@@ -232,7 +232,7 @@ def test_tests_without_a_rubric_are_one_rubric(tmp_path: Path) -> None:
     task = _read(write_prepared(tmp_path / "t", evaluation={"test_scripts": scripts}))
     settings = task.scorers[0].settings
     assert settings["rubrics"] == [{"id": "tests", "criterion": "All tests pass.", "weight": 1.0}]
-    assert settings["test_scripts"][0]["rubric_id"] == "tests"  # type: ignore[index,call-overload]
+    assert settings["test_scripts"][0]["rubric_id"] == "tests"
 
 
 def test_a_test_that_lies_in_the_repository_is_named_without_its_text(tmp_path: Path) -> None:

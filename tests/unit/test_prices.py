@@ -2,6 +2,7 @@
 
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,7 @@ output = 6
 """
 
 
-def spec(name: str, **parameters: object) -> ModelSpec:
+def spec(name: str, **parameters: Any) -> ModelSpec:
     provider, _, model = name.partition("/")
     return ModelSpec(provider=provider, name=model, parameters=parameters)
 
@@ -44,7 +45,7 @@ def own(tmp_path: Path, text: str = OWN) -> Prices:
     return Prices(read_prices(path))
 
 
-def request(*texts: str, **parameters: object) -> Request:
+def request(*texts: str, **parameters: Any) -> Request:
     messages = tuple(Message(role="user", content=text) for text in texts)
     return Request(messages=messages, parameters=parameters)
 
@@ -196,7 +197,7 @@ class TestBounds:
         ],
     )
     def test_an_answer_is_as_long_as_the_request_or_the_model_lets_it(
-        self, parameters: dict[str, object], most: int
+        self, parameters: dict[str, Any], most: int
     ) -> None:
         assert self.TARIFF.most_output(parameters) == most
 

@@ -3,6 +3,7 @@
 import io
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -35,7 +36,7 @@ def _progress(planned: int = 10, before: int = 0) -> Progress:
     return progress
 
 
-def _end(progress: Progress, last: bool = True, **how: object) -> Line | None:
+def _end(progress: Progress, last: bool = True, **how: Any) -> Line | None:
     progress.take(TrialStarted(trial()))
     return progress.take(TrialEnded(trial(), attempt(**how), last))
 

@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_a_class_is_built_with_its_settings_and_anything_else_is_ready() -> None
     ],
 )
 def test_wrong_settings_are_the_users_to_fix(
-    part: type, settings: dict[str, object], message: str
+    part: type, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         registry.build(part, settings, what="scorer 'k'")

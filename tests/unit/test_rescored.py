@@ -1,6 +1,7 @@
 """A plan whose answers are to be scored differently."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,6 @@ def test_a_task_that_is_not_given_stays_as_it_was() -> None:
         ({"api_type": "chat"}, "api_type"),
     ],
 )
-def test_another_question_is_refused(change: dict[str, object], field: str) -> None:
+def test_another_question_is_refused(change: dict[str, Any], field: str) -> None:
     with pytest.raises(UsageError, match=rf"task 'a' asks something else now \({field} differ"):
         _again(replace(OLD, **change))

@@ -168,9 +168,7 @@ def test_a_pause_beyond_the_deadline_is_not_begun(asked_s: float) -> None:
 
 def test_a_cancelled_request_stays_cancelled() -> None:
     async def main() -> None:
-        task = asyncio.create_task(
-            with_retries(failing(99), RetryPolicy(delay_s=5))  # type: ignore[arg-type]
-        )
+        task = asyncio.create_task(with_retries(failing(99), RetryPolicy(delay_s=5)))
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

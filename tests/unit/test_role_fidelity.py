@@ -1,5 +1,7 @@
 """The audit of the roles: what is marked in a turn, and what the marks of a run come to."""
 
+from typing import Any
+
 import pytest
 
 from bakeoff.agents.dialogue_audit import audited
@@ -18,7 +20,7 @@ DIALOGUE = Dialogue(
 )
 
 
-def turn(message: str, *, number: int = 2, end: bool = False, **rest: object) -> Turn:
+def turn(message: str, *, number: int = 2, end: bool = False, **rest: Any) -> Turn:
     return Turn(number=number, speaker="instructor", message=message, end=end, **rest)
 
 
@@ -121,7 +123,10 @@ def test_shards_that_are_hardly_told_or_told_too_soon_are_marked() -> None:
 
 
 def record(task: str, *, passed: bool | None, status: Status = Status.COMPLETED, **marks: list[int]) -> TrialRecord:  # fmt: skip
-    told = {"turns": [{}, {}], "marks": {name.replace("_", " "): w for name, w in marks.items()}}
+    told: dict[str, Any] = {
+        "turns": [{}, {}],
+        "marks": {name.replace("_", " "): w for name, w in marks.items()},
+    }
     outcome = Outcome(answer="", notes={"dialogue": told})
     attempt = Attempt(
         number=1, status=status, started_at=0, elapsed_s=1, outcome=outcome, passed=passed

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -250,7 +251,7 @@ def test_a_wrong_run_file_is_refused_with_the_place(
 
 
 def test_the_schema_is_one_and_knows_every_key() -> None:
-    schema = json_schema("run")
+    schema: Any = json_schema("run")
     jsonschema.Draft202012Validator.check_schema(schema)
     defined = schema["$defs"]["RunFile"]
     assert set(defined["properties"]) == set(RunFile.__struct_fields__)

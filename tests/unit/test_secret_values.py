@@ -1,5 +1,7 @@
 """Which names and values are taken for secrets, and which are not."""
 
+from typing import Any
+
 import pytest
 
 from bakeoff._lib.redact import MASK
@@ -75,7 +77,11 @@ def test_a_header_tells_its_words_and_what_is_encoded_in_them() -> None:
 
 
 def test_settings_are_looked_at_in_depth() -> None:
-    settings = {"extra_body": {"api_key": "one"}, "environment": {"A_TOKEN": "two"}, "n": 1}
+    settings: dict[str, Any] = {
+        "extra_body": {"api_key": "one"},
+        "environment": {"A_TOKEN": "two"},
+        "n": 1,
+    }
     assert set(setting_secrets(settings)) == {"one", "two"}
     public = {"extra_body": {"api_key": MASK}, "environment": {"A_TOKEN": MASK}, "n": 1}
     assert public_settings(settings) == public

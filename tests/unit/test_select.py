@@ -1,5 +1,7 @@
 """Which tests are meant."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ TASKS = (
 )
 
 
-def _ids(**wish: object) -> list[str]:
+def _ids(**wish: Any) -> list[str]:
     return [t.id for t in select(TASKS, Selection(**wish))]
 
 

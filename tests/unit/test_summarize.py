@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ def _total(given_plan: Plan, rows: Iterable[TrialRow]) -> Group:
     return summarize(given_plan, rows).candidates[0].total
 
 
-def _checked(name: str, **rest: object) -> Task:
+def _checked(name: str, **rest: Any) -> Task:
     return task(name, scorers=(ScorerSpec(name="exact"),), **rest)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def ran(name: str, how: str, phase: str = "call") -> dict[str, object]:
     return {"test": name, "phase": phase, "how": how, "text": ""}
 
 
-def report(*records: object, whole: bool = True, code: int = 0) -> Report:
+def report(*records: Any, whole: bool = True, code: int = 0) -> Report:
     return read_report({"records": list(records), "whole": whole, "code": code})
 
 

@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -187,7 +188,7 @@ def test_a_setting_is_read_as_toml_and_else_as_text(text: str, value: object) ->
 
 
 def test_settings_reach_into_tables_and_leave_the_original_alone() -> None:
-    data = {"limits": {"time_s": 1, "requests": 2}, "name": "n"}
+    data: dict[str, Any] = {"limits": {"time_s": 1, "requests": 2}, "name": "n"}
     changed = with_overrides(data, {"limits.time_s": "9", "roles.judge.model": "m"})
     assert changed == {
         "limits": {"time_s": 9, "requests": 2},

@@ -124,8 +124,13 @@ class Box(Protocol):
 class Sandbox(Protocol):
     """Opens boxes of one kind."""
 
-    name: str
-    isolates: bool
+    @property
+    def name(self) -> str:
+        """What it is called in results and messages."""
+
+    @property
+    def isolates(self) -> bool:
+        """Whether its boxes keep code that is not trusted from the host."""
 
     async def image(self, image: Image | None) -> str | None:
         """Return the image to start boxes from, built where it must be, once for all."""
