@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
 from bakeoff.reports import in_words
@@ -94,23 +96,30 @@ def lettered(**letters: str) -> Summary:
     return summarize(bench(*letters, count=max(map(len, letters.values()))), rows)
 
 
-UNEQUAL = {  # the second has the higher score, on the tasks it did not fault on
-    "good": "1" * 26 + "0" * 14,
-    "broken": "1" * 19 + "0" * 8 + "x" * 13,
-    "low": "1" * 4 + "0" * 36,
-}
+LOW = "1" * 4 + "0" * 36
 
 
-def test_the_headline_has_the_sign_of_its_row_where_coverage_is_unequal() -> None:
-    summary = lettered(**UNEQUAL)
+# the second has the higher score, on the tasks it did not fault on
+@pytest.mark.parametrize(
+    ("good", "broken"),
+    [
+        ("1" * 26 + "0" * 14, "1" * 19 + "0" * 8 + "x" * 13),
+        ("1" * 33 + "0" * 7, "1" * 26 + "0" + "x" * 13),
+    ],
+    ids=["a clear lead", "a small lead"],
+)
+def test_the_headline_has_the_sign_of_its_row_where_coverage_is_unequal(
+    good: str, broken: str
+) -> None:
+    summary = lettered(good=good, broken=broken, low=LOW)
     assert summary.pairwise is not None
     pair = summary.pairwise.pairs[0]
     assert (pair.first, pair.second) == ("good", "broken")
     assert pair.difference is not None
     assert pair.difference > 0
-    assert [one.candidate for one in in_order(summary)] == ["good", "broken", "low"]
     ahead = f"good is ahead of broken, the next, by {pair.difference:.3f}"
     assert answer(summary).why.startswith(ahead)
+    assert [one.candidate for one in in_order(summary)] == ["good", "broken", "low"]
 
 
 def test_who_stands_behind_for_its_faults_alone_is_not_said_to_be_behind() -> None:
