@@ -306,7 +306,7 @@ def test_a_damaged_task_is_restored_from_the_source(folder: Path) -> None:
     again = bakeoff.run(
         TASKS, models=[one, two], rollouts=2, resume=str(folder), listener=events.append
     )
-    assert {e.trial.task.id for e in events if isinstance(e, bakeoff.TrialEnded)} == {"t08"}
+    assert not any(isinstance(event, bakeoff.TrialStarted) for event in events)
     assert len(list(again.trials())) == 48
     assert again.summary().buckets.scored == 48
     assert not again.damage().lines
