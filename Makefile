@@ -1,5 +1,5 @@
 # Two commands: `make demo` shows a real result, `make test` proves the rest. Both set up what they need.
-.PHONY: demo test lint bench soak setup setup-demo system docs clean
+.PHONY: demo test lint bench soak setup setup-demo system docs package clean
 
 PYTHON ?= python3
 UV := .tools/bin/uv
@@ -31,6 +31,10 @@ soak: setup
 
 docs: setup
 	$(RUN) python -m docs.generate
+
+# the sdist and the wheel in dist/, and a run with the wheel from an empty environment
+package: $(UV)
+	@.ci/package
 
 # what tests use of the machine itself: bubblewrap, docker, podman, a browser
 system:
