@@ -51,6 +51,16 @@ def hold(sandbox: Sandbox, folder: Path, *code: str, **settings: float) -> list[
     return asyncio.run(main())
 
 
+def test_a_session_that_closes_its_own_folder_is_told_so_and_is_no_fault_of_the_box(
+    tmp_path: Path,
+) -> None:
+    require("bubblewrap", shutil.which("bwrap"), "apt-get install bubblewrap")
+    wreck = "import os\nos.chmod('.', 0)\nos._exit(0)"
+    ended, after = hold(Bubblewrap(), tmp_path / "f", wreck, "1 + 1")
+    assert "the session ended (exit code 0)" in (ended.error or "")
+    assert "Permission denied" in (after.error or "")
+
+
 def test_variables_imports_and_files_last(sandbox: Sandbox, tmp_path: Path) -> None:
     cells = hold(
         sandbox,

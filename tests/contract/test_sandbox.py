@@ -161,6 +161,18 @@ def test_a_folder_that_is_not_there_to_start_in_is_a_fault_of_the_box(
         ran(backend, folder, "true", cwd="/app/nowhere")
 
 
+def test_a_folder_that_a_command_took_away_is_no_fault_of_the_box(
+    backend: Backend, folder: Path
+) -> None:
+    (folder / "inner").mkdir()
+
+    async def work(box: Box) -> list[int | None]:
+        commands = (sh('rm -rf "$PWD"', cwd="inner"), sh("true", cwd="inner"), sh("true"))
+        return [(await box.run(command)).code for command in commands]
+
+    assert do(backend, folder, work) == [0, 126, 0]
+
+
 def test_the_environment_is_the_box_s_and_the_command_s_and_nothing_of_the_host(
     backend: Backend, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ class CodeSession:
         """Run one cell. Where the session dies of it, the next one begins with a new session."""
         self.cells += 1
         if self._driver is None:
-            self._driver = _Driver(self._box, self._start, self._settings)
+            self._driver = _Driver(self._box, self._start, self._settings, first=self.cells == 1)
         driver = self._driver
         try:
             return await driver.run(code)
@@ -86,10 +86,11 @@ class _SessionEndedError(Exception):
 class _Driver:
     """One run of the driver in the box."""
 
-    def __init__(self, box: Box, start: str, settings: SessionSettings) -> None:
+    def __init__(self, box: Box, start: str, settings: SessionSettings, *, first: bool) -> None:
         self._box = box
         self._start = start
         self._settings = settings
+        self._first = first
         self._word = secrets.token_hex(16)
         self._folder = f"~/.bakeoff-session/{secrets.token_hex(6)}"
         self._number = 0
@@ -161,7 +162,7 @@ class _Driver:
             raise _SessionEndedError(f"the session cannot be reached: {said}")
 
     def _ended(self, ran: Ran) -> _SessionEndedError:
-        if ran.code in _NO_PYTHON and self._number == 1:
+        if ran.code in _NO_PYTHON and self._number == 1 and self._first:
             raise SandboxError(
                 f"{self._settings.python!r} could not be started in the box: {ran.output.strip()}"
             )

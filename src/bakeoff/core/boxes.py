@@ -109,7 +109,12 @@ class Box(Protocol):
         """What the box tried to reach and was refused, as far as that can be seen."""
 
     async def run(self, command: Command) -> Ran:
-        """Run *command*; raise SandboxError only where it could not be started or watched."""
+        """Run *command*; raise SandboxError only where it could not be started or watched.
+
+        Where commands could be started before, and what ran in the box has since made that
+        impossible (its folder is gone or closed, its shell removed), the exit code is 126: the
+        agent's doing must not become a fault, which would leave it out of the mean.
+        """
 
     async def stop(self) -> None:
         """End every process of the box; its folder then holds what it left."""

@@ -97,7 +97,7 @@ class SandboxError(TrialError):
 
 
 class ChangeTooLargeError(SandboxError):
-    """An agent changed more than can be taken from its box: its doing, which scores 0."""
+    """An agent left more than can be taken from its box, or no folder at all: its doing, a score of 0."""
 
 
 class ScorerError(TrialError):

@@ -7,6 +7,7 @@ from one command to the next are its folder, its home and its /tmp.
 import asyncio
 import json
 import os
+import re
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
@@ -20,14 +21,22 @@ from bakeoff.sandboxes.egress_proxy import PORT as PROXY_PORT
 from bakeoff.sandboxes.egress_proxy import EgressProxy, proxy_environment
 from bakeoff.sandboxes.holdings import Holdings
 from bakeoff.sandboxes.imageless import WHOLE_BOX
-from bakeoff.sandboxes.supervision import Supervision, impossible
+from bakeoff.sandboxes.supervision import Supervision, impossible, not_started
 from bakeoff.sandboxes.uplink import AwaitedUplink
 
 GATEWAY_PORT = 8642
 _SHM_BYTES = 256 << 20
 _DEATH_S = 10.0
 _BY_SIGNAL = 128
+# what bubblewrap says where a folder that it needs has been taken away, replaced or closed
+_FOLDER_BROKEN = re.compile(
+    r"bwrap: Can't .*: (?:No such file or directory|Not a directory|Permission denied)"
+)
 _TMP = "/tmp"  # noqa: S108 -- the box's own
+
+
+class _NotStartedError(SandboxError):
+    """Bubblewrap gave up before it started the command."""
 
 
 class BubblewrapBox:
@@ -43,6 +52,7 @@ class BubblewrapBox:
         self._has_uplink = spec.network is True and not host_network
         self._ground = ground
         self._view: list[str] = []
+        self._started_in: set[str] = set()
         self._holdings = Holdings(spec, ground.cgroups)
         self._supervision = Supervision(
             spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk
@@ -95,9 +105,24 @@ class BubblewrapBox:
             files.callback(os.close, arguments)
             program = self._program(command, arguments, passing=(arguments, *passing))
             async with uplink or nullcontext():
-                return await self._supervision.run(
-                    command, program, lambda ended: self._gone(reading, ended)
-                )
+                return await self._supervised(command, program, reading)
+
+    async def _supervised(self, command: Command, program: Program, status: int) -> Ran:
+        """Run *program*; the exit code is 126 where what ran before has closed or removed its folder."""
+        start = self._start_of(command)
+        try:
+            ran = await self._supervision.run(
+                command, program, lambda ended: self._gone(status, ended)
+            )
+        except _NotStartedError as error:
+            if start in self._started_in and _FOLDER_BROKEN.search(str(error)):
+                return not_started(str(error))
+            raise
+        self._started_in.add(start)
+        return ran
+
+    def _start_of(self, command: Command) -> str:
+        return os.path.normpath(Path(self._spec.root, command.cwd or self._spec.workdir))
 
     def _program(self, command: Command, arguments: int, *, passing: tuple[int, ...]) -> Program:
         limits = self._spec.limits
@@ -165,8 +190,7 @@ class BubblewrapBox:
             **command.environment,
             marks.VARIABLE: self._holdings.mark,
         }
-        start = os.path.normpath(Path(self._spec.root, command.cwd or self._spec.workdir))
-        words = ["--chdir", start, "--clearenv"]
+        words = ["--chdir", self._start_of(command), "--clearenv"]
         for name, value in environment.items():
             words += ["--setenv", name, value]
         return words
@@ -182,7 +206,8 @@ class BubblewrapBox:
                 raise SandboxError(f"the processes of box {self._spec.label!r} do not end")
             await asyncio.sleep(0.002)
         if ended is not None and _never_started(ended, told):
-            raise SandboxError(f"bubblewrap could not start the command: {ended.output.strip()}")
+            why = f"bubblewrap could not start the command: {ended.output.strip()}"
+            raise _NotStartedError(why)
 
     async def stop(self) -> None:
         """End every command."""

@@ -17,13 +17,15 @@ from bakeoff.sandboxes.container_words import HOME, entering, nowhere, preamble
 from bakeoff.sandboxes.egress_proxy import PORT as PROXY_PORT
 from bakeoff.sandboxes.egress_proxy import EgressProxy, proxy_environment
 from bakeoff.sandboxes.opening_mark import OpeningMark
-from bakeoff.sandboxes.supervision import Supervision, impossible
+from bakeoff.sandboxes.supervision import Supervision, impossible, not_started
 
 _KILLED = 137
 _EXPORT_S = 600.0
 _TOO_LONG = "file name too long"
 _OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+# the folders of the shell and of what it is made of; a line of `diff` that says one is not as it was
+_PROGRAMS_CHANGED = re.compile(r"^[CD] /(?:usr/(?:local/)?)?(?:s?bin|lib\w*)/", re.MULTILINE)
 _STATE = "state={{.State.Running}}"
 
 
@@ -58,6 +60,7 @@ class ContainerBox:
         self._oom_kills = 0
         self._restarts = 0
         self._stopped = False
+        self._started_in: set[str] = set()
         self._supervision = Supervision(spec.limits, cgroup=None, disk=None)
 
     async def ready(self) -> None:
@@ -144,11 +147,17 @@ class ContainerBox:
         ran = await self._supervision.run(command, program, self._after)
         if not heard.started and ran.stopped is None:
             said, no_folder, _ = ran.output.partition(nowhere(mark))
-            if no_folder or self._stopped or not again:
-                raise SandboxError(await self._why_not_started(command, said))
-            # the container has ended, or is so full of processes that it takes no more
-            await self._restart()
-            return await self._exec(command, again=False)
+            if again and not no_folder and not self._stopped:
+                # the container has ended, or is so full of processes that it takes no more
+                await self._restart()
+                return await self._exec(command, again=False)
+            why = await self._why_not_started(command, said)
+            if not self._stopped and await self._broken_from_inside(
+                command, no_folder=bool(no_folder)
+            ):
+                return not_started(why)
+            raise SandboxError(why)
+        self._started_in.add(self._start_of(command))
         ran = replace(ran, output=ran.output.removeprefix(f"{mark}\n"))
         if ran.code and self._restarts != before:
             return replace(ran, code=None, stopped="it ended with another command of its box")
@@ -164,6 +173,19 @@ class ContainerBox:
         last = await self._engine.ask("logs", "--tail", "20", self.name)
         return f"{why}. The container has ended; it printed: {last.output.strip() or 'nothing'}"
 
+    async def _broken_from_inside(self, command: Command, *, no_folder: bool) -> bool:
+        """Whether a command that could be started before cannot be any more because of what has run."""
+        if no_folder:
+            return self._start_of(command) in self._started_in
+        return bool(self._started_in) and await self._has_changed_programs()
+
+    async def _has_changed_programs(self) -> bool:
+        seen = await self._engine.ask("diff", self.name)
+        return _PROGRAMS_CHANGED.search(seen.output) is not None
+
+    def _start_of(self, command: Command) -> str:
+        return posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
+
     def _as_user(self) -> tuple[str, ...]:
         return () if self._user is None else ("--user", self._user)
 
@@ -174,7 +196,7 @@ class ContainerBox:
         ours |= {} if self._proxy is None else proxy_environment()
         return preamble(
             {**ours, **spec.environment, **command.environment},
-            cwd=posixpath.join(spec.root, command.cwd or spec.workdir),
+            cwd=self._start_of(command),
             disk_mb=spec.limits.disk_mb,
             mark=mark,
         )
@@ -187,7 +209,12 @@ class ContainerBox:
     async def _restart(self) -> None:
         self._restarts += 1
         self._oom_kills = 0
-        await self._engine.call("restart", "-t", "0", self.name)
+        try:
+            await self._engine.call("restart", "-t", "0", self.name)
+        except SandboxError:
+            # its processes have ended all the same; without its shell it cannot start again
+            if not await self._has_changed_programs():
+                raise
 
     async def _is_running(self) -> bool:
         seen = await self._engine.call(

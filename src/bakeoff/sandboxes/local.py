@@ -20,7 +20,7 @@ from bakeoff.sandboxes.cgroups import Cgroups
 from bakeoff.sandboxes.holdings import Holdings
 from bakeoff.sandboxes.imageless import WHOLE_BOX, refuse_image, refuse_whole_box
 from bakeoff.sandboxes.leftovers import reap
-from bakeoff.sandboxes.supervision import Supervision, impossible
+from bakeoff.sandboxes.supervision import Supervision, impossible, not_started
 
 
 class Local:
@@ -71,6 +71,7 @@ class _LocalBox:
         self._spec = spec
         self._path = path
         self._commands = 0
+        self._started_in: set[str] = set()
         self._holdings = Holdings(spec, groups)
         self._seen = {mount.target: mount.source for mount in spec.mounts}
         self._seen[spec.root] = str(self._holdings.folder)
@@ -101,7 +102,11 @@ class _LocalBox:
 
         cwd = self._on_host(str(PurePosixPath(self._spec.root, command.cwd or self._spec.workdir)))
         if not _is_folder(cwd):
-            raise SandboxError(f"there is no folder {cwd!r} for {command.argv[0]!r} to start in")
+            why = f"there is no folder {cwd!r} for {command.argv[0]!r} to start in"
+            if cwd in self._started_in:
+                return not_started(why)
+            raise SandboxError(why)
+        self._started_in.add(cwd)
         return await self._supervision.run(command, self._program(command, cwd, mark), after)
 
     def _program(self, command: Command, cwd: str, mark: str) -> Program:

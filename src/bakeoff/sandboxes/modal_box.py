@@ -19,7 +19,7 @@ from bakeoff.sandboxes.imageless import WHOLE_BOX
 from bakeoff.sandboxes.marks import VARIABLE
 from bakeoff.sandboxes.modal_sdk import Remote
 from bakeoff.sandboxes.opening_mark import OpeningMark
-from bakeoff.sandboxes.supervision import impossible
+from bakeoff.sandboxes.supervision import impossible, not_started
 
 _ARCHIVE = "/tmp/.bakeoff.tar"  # noqa: S108 -- in the box, which is nobody else's
 _HOME = "/root"
@@ -52,6 +52,7 @@ class ModalBox:
         self._spec = spec
         self._mark = mark
         self._count = 0
+        self._started_in: set[str] = set()
         self._stopped = False
         self._ended = False
 
@@ -102,7 +103,13 @@ class ModalBox:
         code = await self._to_its_end(command, mark, heard)
         stopped = self._why_stopped(command, code)
         if stopped is None and not heard.started:
-            raise SandboxError(f"{command.argv[0]!r} could not be started: {kept.text().strip()}")
+            why = f"{command.argv[0]!r} could not be started: {kept.text().strip()}"
+            if (
+                self._start_of(command) in self._started_in
+            ):  # what has run since made that impossible
+                return not_started(why)
+            raise SandboxError(why)
+        self._started_in.add(self._start_of(command))
         return Ran(
             code=None if stopped else code,
             output=kept.text(),
@@ -110,6 +117,9 @@ class ModalBox:
             stopped=stopped,
             truncated=kept.truncated,
         )
+
+    def _start_of(self, command: Command) -> str:
+        return posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
 
     def _why_stopped(self, command: Command, code: int | None) -> str | None:
         if self._stopped:
@@ -120,7 +130,7 @@ class ModalBox:
         """Return the exit code, or None where the command's time was over and it was killed."""
         limit = self._spec.limits.disk_mb
         enter = _ENTER if limit is None else f"{prelude.largest_file(limit)}; {_ENTER}"
-        start = posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
+        start = self._start_of(command)
         argv = ("sh", "-c", enter, "sh", start, heard.mark, *command.argv)
         following = asyncio.create_task(
             self._follow(argv, self._environment(command.environment, mark), command.stdin, heard)

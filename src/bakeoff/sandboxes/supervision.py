@@ -91,11 +91,12 @@ def impossible(command: Command) -> Ran | None:
     """
     words = (*command.argv, command.cwd or "", *command.environment, *command.environment.values())
     if any("\0" in word for word in words):
-        return _not_started("embedded null byte")
+        return not_started("embedded null byte")
     if any(len(word.encode(errors="replace")) >= _LONGEST_WORD for word in words):
-        return _not_started("Argument list too long")
+        return not_started("Argument list too long")
     return None
 
 
-def _not_started(why: str) -> Ran:
+def not_started(why: str) -> Ran:
+    """Return how a command ends that its box could not start through no fault of the box's own."""
     return Ran(code=_NOT_RUNNABLE, output=f"{why}\n", elapsed_s=0.0)

@@ -24,7 +24,7 @@ from bakeoff.core.boxes import (
     Room,
     Sandbox,
 )
-from bakeoff.core.errors import SandboxError
+from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Change, Workspace
 from bakeoff.workspaces import archive, files, pristine
@@ -116,6 +116,8 @@ class HostBench:
             return Change(patch="", files=count + len(gone), archive=packed, gone=gone)
         if not isinstance(room, HostRoom) or room.files is None:
             raise SandboxError("the room of this change was not opened by this bench")
+        if room.folder is None or room.folder.is_symlink() or not room.folder.is_dir():
+            raise ChangeTooLargeError("the agent removed the folder that it works in")
         return await aside(files.change, room.files)
 
     @asynccontextmanager
