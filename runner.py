@@ -13,7 +13,7 @@ if __name__ == "__main__":
 
     def main() -> int:
         """Run the script."""
-        from bakeoff.compat.agent_runner import main
+        from bakeoff.frontends.agent_bench.command import main
 
         return main()
 

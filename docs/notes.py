@@ -4,17 +4,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bakeoff.config import dialogue_file, entries, run_file, suite_file, task_file
-from bakeoff.models import (
+from bakeoff.formats import dialogue, native_task, run_file, suite
+from bakeoff.formats.text import entries
+from bakeoff.models import prices
+from bakeoff.models.adapters import (
     anthropic,
     embedded,
     gemini,
     openai_compatible,
     openai_responses,
-    prices,
     scripted,
 )
-from bakeoff.models.line import LineSettings
+from bakeoff.models.client.endpoint import EndpointClientSettings
 
 Struct = type[msgspec.Struct]
 
@@ -36,43 +37,43 @@ RUN_FILE: tuple[tuple[str, Struct], ...] = (
 
 # The objects of a suite and of the files beside it.
 SUITE_FILES: tuple[tuple[str, Struct], ...] = (
-    ("Top level", suite_file.SuiteFile),
-    ("A test", suite_file.TestEntry),
+    ("Top level", suite.SuiteFile),
+    ("A test", suite.TestEntry),
     ("`messages` of a test", entries.MessageTable),
     ("`scorers`, of the suite or of a test", entries.ScorerTable),
-    ("`categories.json`", suite_file.CategoriesFile),
-    ("Each of `categories`, and of `test_categories`", suite_file.CategoryEntry),
-    ("`test_suite_metadata.json`", suite_file.Metadata),
-    ("`api_config`", suite_file.ApiConfig),
-    ("`global_settings`", suite_file.GlobalSettings),
-    ("`execution_modes`", suite_file.ExecutionModes),
-    ("`concurrent` of `execution_modes`", suite_file.ConcurrentMode),
+    ("`categories.json`", suite.CategoriesFile),
+    ("Each of `categories`, and of `test_categories`", suite.CategoryEntry),
+    ("`test_suite_metadata.json`", suite.Metadata),
+    ("`api_config`", suite.ApiConfig),
+    ("`global_settings`", suite.GlobalSettings),
+    ("`execution_modes`", suite.ExecutionModes),
+    ("`concurrent` of `execution_modes`", suite.ConcurrentMode),
 )
 
 MODEL_SETTINGS: tuple[tuple[str, Struct], ...] = (
-    ("`openai`, `openai-compatible` and all that speak it", openai_compatible.Settings),
-    ("`openai-responses`", openai_responses.Settings),
-    ("`anthropic`", anthropic.Settings),
-    ("`google`", gemini.Settings),
-    ("`ollama`", LineSettings),
-    ("`embedded`", embedded.Settings),
+    ("`openai`, `openai-compatible` and all that speak it", openai_compatible.ChatSettings),
+    ("`openai-responses`", openai_responses.ResponsesSettings),
+    ("`anthropic`", anthropic.AnthropicSettings),
+    ("`google`", gemini.GeminiSettings),
+    ("`ollama`", EndpointClientSettings),
+    ("`embedded`", embedded.EmbeddedSettings),
     ("`scripted`", scripted.Script),
     ("`rules` of `scripted`", scripted.Rule),
 )
 
 # Where a table stands in task.toml.
 TASK_FILE: tuple[tuple[str, Struct], ...] = (
-    ("Top level", task_file.TaskFile),
-    ("`[repo]`", task_file.RepoTable),
-    ("`[box]`", task_file.BoxTable),
-    ("`[tests]`", task_file.TestsTable),
-    ("`[[rubrics]]`", task_file.RubricTable),
+    ("Top level", native_task.TaskFile),
+    ("`[repo]`", native_task.RepoTable),
+    ("`[box]`", native_task.BoxTable),
+    ("`[tests]`", native_task.TestsTable),
+    ("`[[rubrics]]`", native_task.RubricTable),
     ("`scorers`", entries.ScorerTable),
 )
 
 DIALOGUE_FILE: tuple[tuple[str, Struct], ...] = (
-    ("Top level", dialogue_file.DialogueFile),
-    ("`[evaluation]`", dialogue_file.EvaluationTable),
+    ("Top level", dialogue.DialogueFile),
+    ("`[evaluation]`", dialogue.EvaluationTable),
     ("`scorers`", entries.ScorerTable),
     ("each of `[roles]`", run_file.ModelTable),
 )
@@ -147,7 +148,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "version": "part of its identity: change it when your agent changes",
         "settings": "passed to the agent",
     },
-    suite_file.SuiteFile: {
+    suite.SuiteFile: {
         "api_config": "as in the metadata file below; then that file is not read for an endpoint",
         "global_settings": "as in the metadata file below",
         "execution_modes": "as in the metadata file below",
@@ -158,7 +159,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "pass_threshold": "for tests without one; default: that of the run, else 1",
         "literal": "for tests without it",
     },
-    suite_file.TestEntry: {
+    suite.TestEntry: {
         "id": "unique in the suite",
         "prompt": "the one message of the user",
         "messages": "a conversation",
@@ -176,14 +177,14 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "scorers": "names, or objects; `[]` is *unchecked*",
         "pass_threshold": "the score from which it has passed; default: that of the suite",
     },
-    suite_file.CategoriesFile: {"categories": "by name"},
-    suite_file.CategoryEntry: {"test_ids": "the tests of it; other keys are for people"},
-    suite_file.Metadata: {
+    suite.CategoriesFile: {"categories": "by name"},
+    suite.CategoryEntry: {"test_ids": "the tests of it; other keys are for people"},
+    suite.Metadata: {
         "api_config": "where the tests are sent",
         "global_settings": "what holds for every test",
         "execution_modes": "how many tests at once",
     },
-    suite_file.ApiConfig: {
+    suite.ApiConfig: {
         "endpoint": "full URL (`.../chat/completions`, `.../completions`) or base URL",
         "model": "the model's name, as the server knows it",
         "headers": "sent with each request; `${NAME}` refers to the environment",
@@ -191,18 +192,18 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "timeout": "seconds for a request with its retries",
         "api_key": "sent as a bearer token; `${NAME}` as well",
     },
-    suite_file.GlobalSettings: {
+    suite.GlobalSettings: {
         "default_timeout_seconds": "seconds for one attempt at a test",
         "default_retry_attempts": "further tries of a request",
         "delay_between_tests": "seconds each worker waits between two tests",
         "output_directory": "`TestRunner` only: where results go",
         "save_raw_responses": "`TestRunner` only: keep the server's JSON",
     },
-    suite_file.ExecutionModes: {
+    suite.ExecutionModes: {
         "sequential": "for people",
         "concurrent": "how many tests at once",
     },
-    suite_file.ConcurrentMode: {
+    suite.ConcurrentMode: {
         "default_workers": "tests at once",
         "max_workers": "`TestRunner` only: the most at once",
     },
@@ -254,22 +255,22 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "cached": "US dollars per million tokens read from a cache; default: as `input`",
         "max_output": "tokens of the longest answer, where no request says `max_tokens`",
     },
-    openai_compatible.Settings: {
+    openai_compatible.ChatSettings: {
         **_LINE,
         "api_type": "default: what the URL says, else `chat`",
         "rename": "what the server calls our parameters",
         **_LIMITS,
     },
-    openai_responses.Settings: {**_LINE, **_LIMITS},
-    anthropic.Settings: {
+    openai_responses.ResponsesSettings: {**_LINE, **_LIMITS},
+    anthropic.AnthropicSettings: {
         **_LINE,
         "max_tokens": "of an answer where neither the test nor the model says so: it is required",
         "anthropic_version": "the version of the API",
         **_LIMITS,
     },
-    gemini.Settings: {**_LINE, **_LIMITS},
-    LineSettings: {**_LINE, **_LIMITS},
-    embedded.Settings: {
+    gemini.GeminiSettings: {**_LINE, **_LIMITS},
+    EndpointClientSettings: {**_LINE, **_LIMITS},
+    embedded.EmbeddedSettings: {
         "path": "a GGUF file of your own; default: the packaged weights",
         "slots": "generations at once",
         "threads": "of each generation",
@@ -285,7 +286,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "match": "a regular expression, case ignored",
         "reply": "what to say",
     },
-    task_file.TaskFile: {
+    native_task.TaskFile: {
         "id": "unique in the run; default: the name of the folder",
         "name": "for people",
         "category": "the group it is counted in",
@@ -302,7 +303,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "rubrics_weight": "the share of all rubrics together in the task's score",
         "scorers": "more scorers, beside tests and rubrics; names, or tables",
     },
-    task_file.RepoTable: {
+    native_task.RepoTable: {
         "path": "a folder or a repository, from this folder",
         "url": "a repository to fetch",
         "bundle": "a git bundle, from this folder",
@@ -310,7 +311,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "subdir": "only this folder of it",
         "sparse": "only these paths of it",
     },
-    task_file.BoxTable: {
+    native_task.BoxTable: {
         "image": "for containers; either this or `dockerfile`",
         "dockerfile": "a Dockerfile in a folder of its own, such as `box/Dockerfile`",
         "setup": "commands before the agent comes, and again before the grade",
@@ -326,7 +327,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "trust_system_changes": "let changes of virtual environments, start-up files and new modules "
         "with the name of one of Python's reach the grade: for tasks that are about them",
     },
-    task_file.TestsTable: {
+    native_task.TestsTable: {
         "runner": "default: what the files in `tests/` say",
         "command": "what starts Python; without `runner`, the whole command, run as a script",
         "paths": "default: every `test_*.py` in `tests/`",
@@ -338,14 +339,14 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "environment": "variables for the tests",
         "weight": "their share of the task's score",
     },
-    task_file.RubricTable: {
+    native_task.RubricTable: {
         "id": "unique in the task",
         "criterion": "what is asked for",
         "weight": "its share among the rubrics",
         "evaluation_criteria": "what the judge is told about how to grade it",
         "tests": "scripts in `tests/` that decide it; without any, the judge does",
     },
-    dialogue_file.DialogueFile: {
+    dialogue.DialogueFile: {
         "objective": "what the person wants",
         "id": "unique in the run; default: the name of the file",
         "name": "for people",
@@ -373,7 +374,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "run_code": "that there is a box, also without files",
         "roles": "`instructor` and `supervisor`: names, or tables",
     },
-    dialogue_file.EvaluationTable: {
+    dialogue.EvaluationTable: {
         "metrics": "a Python file with `evaluate(y_true_path, y_pred_path)`, in a folder of its own",
         "truth": "the file with the truth, in a folder of its own",
         "prediction": "what the agent writes, where it starts",

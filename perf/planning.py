@@ -38,10 +38,10 @@ def floor(path: Path) -> dict[str, float]:
 
 def plan(path: Path) -> dict[str, float]:
     """Read and expand the suite, and digest every task of the plan."""
-    import bakeoff.api
+    import bakeoff.app
 
     started_s = cpu_s()
-    prepared = bakeoff.api.plan(path, models=[MODEL], base_url="http://127.0.0.1:1/v1")
+    prepared = bakeoff.app.plan(path, models=[MODEL], base_url="http://127.0.0.1:1/v1")
     read_s = cpu_s() - started_s
     assert prepared.plan.digest
     all_s = cpu_s() - started_s

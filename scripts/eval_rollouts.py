@@ -13,7 +13,7 @@ if __name__ == "__main__":
 
     def main() -> int:
         """Run the script."""
-        from bakeoff.compat.rollouts import main
+        from bakeoff.frontends.rollouts.command import main
 
         return main()
 

@@ -14,7 +14,7 @@ name=$(sed -n 's/^name *= *"\(.*\)".*/\1/p' "$config" | head -n 1)
 name=${name:-$(basename "$config" .toml)}
 mark=data/rollouts/temp/unfinished-$(basename "$config" .toml)
 
-rollouts() { "$python" -m bakeoff.compat.rollouts "$@"; }
+rollouts() { "$python" -m bakeoff.frontends.rollouts.command "$@"; }
 
 benchmark() {
     if [ -e "$mark" ]; then

@@ -11,7 +11,7 @@ print(bakeoff.summarize(run).candidates[0].total.score)
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bakeoff.api import (
+    from bakeoff.app import (
         Run,
         compare,
         load_run,
@@ -22,25 +22,7 @@ if TYPE_CHECKING:
         run_async,
         summarize,
     )
-    from bakeoff.api.benchmarks import get_task_score, load_benchmark
-    from bakeoff.compat.test_runner import (
-        APIConfiguration,
-        ExecutionProgress,
-        TestResult,
-        TestRunner,
-    )
-    from bakeoff.core.boxes import (
-        Bench,
-        Box,
-        BoxSpec,
-        CleanRoom,
-        Command,
-        GatewayAddress,
-        Mount,
-        Ran,
-        Room,
-        Sandbox,
-    )
+    from bakeoff.app.benchmarks import get_task_score, load_benchmark
     from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec
     from bakeoff.core.checkpoint import Checkpoint
     from bakeoff.core.errors import (
@@ -74,12 +56,30 @@ if TYPE_CHECKING:
     from bakeoff.core.journal import Journal
     from bakeoff.core.outcome import Completion, Outcome, Request, Spent, Tool, Usage
     from bakeoff.core.plan import Plan, Trial
-    from bakeoff.core.ports import Agent, Context, Door, Model, Scorer
+    from bakeoff.core.ports import Agent, Context, Model, ModelAccess, Scorer
     from bakeoff.core.record import Attempt, Fault, Score, Status, TrialRecord
+    from bakeoff.core.sandbox import (
+        Box,
+        BoxSpec,
+        Command,
+        CommandResult,
+        GatewayAddress,
+        GradingWorkspace,
+        Mount,
+        OpenWorkspace,
+        Sandbox,
+        Workspaces,
+    )
     from bakeoff.core.stop import Stop
     from bakeoff.core.task import Message, ScorerSpec, Suite, Task, ToolCall
     from bakeoff.core.values import Json
     from bakeoff.core.workspace import BoxLimits, Change, Image, SandboxSpec, Workspace
+    from bakeoff.frontends.test_runner.runner import (
+        APIConfiguration,
+        ExecutionProgress,
+        TestResult,
+        TestRunner,
+    )
     from bakeoff.stats.summary import Summary
 
 __all__ = [
@@ -89,7 +89,6 @@ __all__ = [
     "AgentSpec",
     "Attempt",
     "BakeoffError",
-    "Bench",
     "Box",
     "BoxLimits",
     "BoxSpec",
@@ -97,16 +96,16 @@ __all__ = [
     "Candidate",
     "Change",
     "Checkpoint",
-    "CleanRoom",
     "Command",
+    "CommandResult",
     "Completion",
     "Conditions",
     "Context",
-    "Door",
     "Event",
     "ExecutionProgress",
     "Fault",
     "GatewayAddress",
+    "GradingWorkspace",
     "Image",
     "Journal",
     "Json",
@@ -116,16 +115,16 @@ __all__ = [
     "Listener",
     "Message",
     "Model",
+    "ModelAccess",
     "ModelSpec",
     "Mount",
     "NotRun",
     "Notice",
+    "OpenWorkspace",
     "Outcome",
     "Plan",
     "ProviderError",
-    "Ran",
     "Request",
-    "Room",
     "Run",
     "RunEnded",
     "RunStarted",
@@ -160,6 +159,7 @@ __all__ = [
     "UsageError",
     "Waiting",
     "Workspace",
+    "Workspaces",
     "compare",
     "get_task_score",
     "load_benchmark",
@@ -173,11 +173,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "bakeoff.api": "Run compare load_run power report rescore run run_async summarize",
-    "bakeoff.api.benchmarks": "get_task_score load_benchmark",
-    "bakeoff.compat.test_runner": "APIConfiguration ExecutionProgress TestResult TestRunner",
-    "bakeoff.core.boxes": "Bench Box BoxSpec CleanRoom Command GatewayAddress "
-    "Mount Ran Room Sandbox",
+    "bakeoff.app": "Run compare load_run power report rescore run run_async summarize",
+    "bakeoff.app.benchmarks": "get_task_score load_benchmark",
+    "bakeoff.frontends.test_runner.runner": "APIConfiguration ExecutionProgress TestResult TestRunner",
+    "bakeoff.core.sandbox": "Workspaces Box BoxSpec GradingWorkspace Command GatewayAddress "
+    "Mount CommandResult OpenWorkspace Sandbox",
     "bakeoff.core.candidate": "AgentSpec Candidate Conditions Limits ModelSpec",
     "bakeoff.core.checkpoint": "Checkpoint",
     "bakeoff.core.errors": "AgentError BakeoffError BudgetReached LedgerError LimitReached NotRun ProviderError "
@@ -187,7 +187,7 @@ _HOMES = {
     "bakeoff.core.journal": "Journal",
     "bakeoff.core.outcome": "Completion Outcome Request Spent Tool Usage",
     "bakeoff.core.plan": "Plan Trial",
-    "bakeoff.core.ports": "Agent Context Door Model Scorer",
+    "bakeoff.core.ports": "Agent Context ModelAccess Model Scorer",
     "bakeoff.core.record": "Attempt Fault Score Status TrialRecord",
     "bakeoff.core.stop": "Stop",
     "bakeoff.core.task": "Message ScorerSpec Suite Task ToolCall",

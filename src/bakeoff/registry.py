@@ -16,47 +16,47 @@ from typing import Literal
 
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.suggest import did_you_mean, near_file
-from bakeoff.config.convert import convert
-from bakeoff.config.own_function import check_call
 from bakeoff.core.errors import BakeoffError, UsageError
 from bakeoff.core.values import Json
+from bakeoff.formats.text.convert import convert
+from bakeoff.formats.text.parameters import check_call
 
 Kind = Literal["models", "agents", "scorers", "sandboxes"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "models": {
-        "anthropic": "bakeoff.models.anthropic:build",
-        "embedded": "bakeoff.models.embedded:build",
-        "gemini": "bakeoff.models.gemini:build",
-        "ollama": "bakeoff.models.ollama:build",
-        "openai-compatible": "bakeoff.models.openai_compatible:build",
-        "openai-responses": "bakeoff.models.openai_responses:build",
-        "scripted": "bakeoff.models.scripted:build",
+        "anthropic": "bakeoff.models.adapters.anthropic:build",
+        "embedded": "bakeoff.models.adapters.embedded:build",
+        "gemini": "bakeoff.models.adapters.gemini:build",
+        "ollama": "bakeoff.models.adapters.ollama:build",
+        "openai-compatible": "bakeoff.models.adapters.openai_compatible:build",
+        "openai-responses": "bakeoff.models.adapters.openai_responses:build",
+        "scripted": "bakeoff.models.adapters.scripted:build",
     },
     "agents": {
-        "aider": "bakeoff.agents.command:Aider",
-        "cheat": "bakeoff.agents.cheat:Cheat",
-        "claude-code": "bakeoff.agents.command:ClaudeCode",
-        "code-session": "bakeoff.agents.code_session_agent:CodeSessionAgent",
-        "codex": "bakeoff.agents.command:Codex",
-        "command": "bakeoff.agents.command:CommandAgent",
-        "continue": "bakeoff.agents.command:Continue",
+        "aider": "bakeoff.agents.programs.command:Aider",
+        "cheat": "bakeoff.agents.cheating.agent:Cheat",
+        "claude-code": "bakeoff.agents.programs.command:ClaudeCode",
+        "code-session": "bakeoff.agents.session.agent:CodeSessionAgent",
+        "codex": "bakeoff.agents.programs.command:Codex",
+        "command": "bakeoff.agents.programs.command:CommandAgent",
+        "continue": "bakeoff.agents.programs.command:Continue",
         "direct": "bakeoff.agents.direct:Direct",
-        "gemini-cli": "bakeoff.agents.command:GeminiCli",
+        "gemini-cli": "bakeoff.agents.programs.command:GeminiCli",
         "human": "bakeoff.agents.human:Human",
-        "mini-swe-agent": "bakeoff.agents.command:MiniSweAgent",
-        "nop": "bakeoff.agents.nop:Nop",
-        "opencode": "bakeoff.agents.command:OpenCode",
-        "oracle": "bakeoff.agents.oracle:Oracle",
-        "qwen-code": "bakeoff.agents.command:QwenCode",
+        "mini-swe-agent": "bakeoff.agents.programs.command:MiniSweAgent",
+        "nop": "bakeoff.agents.baselines:Nop",
+        "opencode": "bakeoff.agents.programs.command:OpenCode",
+        "oracle": "bakeoff.agents.baselines:Oracle",
+        "qwen-code": "bakeoff.agents.programs.command:QwenCode",
         "shell": "bakeoff.agents.shell:Shell",
     },
     "sandboxes": {
-        "bubblewrap": "bakeoff.sandboxes.bubblewrap:Bubblewrap",
-        "docker": "bakeoff.sandboxes.container:Docker",
-        "local": "bakeoff.sandboxes.local:Local",
-        "modal": "bakeoff.sandboxes.modal:Modal",
-        "podman": "bakeoff.sandboxes.container:Podman",
+        "bubblewrap": "bakeoff.sandboxes.bubblewrap.sandbox:Bubblewrap",
+        "docker": "bakeoff.sandboxes.containers.sandbox:Docker",
+        "local": "bakeoff.sandboxes.host.local:Local",
+        "modal": "bakeoff.sandboxes.modal.sandbox:Modal",
+        "podman": "bakeoff.sandboxes.containers.sandbox:Podman",
     },
     "scorers": {
         "choice": "bakeoff.scorers.choice:Choice",
@@ -70,7 +70,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "reasoning": "bakeoff.scorers.reasoning:Reasoning",
         "reward": "bakeoff.scorers.reward:Reward",
         "rubrics": "bakeoff.scorers.rubrics:Rubrics",
-        "tests": "bakeoff.scorers.tests:Tests",
+        "tests": "bakeoff.scorers.testing.scorer:Tests",
         "tool-calls": "bakeoff.scorers.tool_calls:ToolCalls",
     },
 }

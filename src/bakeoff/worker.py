@@ -25,7 +25,6 @@ from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.scorers.function import FunctionScorer
 from bakeoff.workers.wire import (
-    Answer,
     Ask,
     Begin,
     Broke,
@@ -33,6 +32,7 @@ from bakeoff.workers.wire import (
     Grade,
     Graded,
     Left,
+    ModelAnswer,
     Ready,
     Solve,
     heard,
@@ -89,7 +89,7 @@ class _Line:
         asked = self._asked.pop(message.number)
         if not asked.set_running_or_notify_cancel():
             return  # the agent did not wait for it
-        if isinstance(message, Answer):
+        if isinstance(message, ModelAnswer):
             asked.set_result(message.completion)
             return
         refused = _RefusedError(

@@ -5,18 +5,18 @@ from random import Random
 
 import pytest
 
-from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.events import Event, ignore
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Rig
+from bakeoff.core.ports import TrialParts
 from bakeoff.core.record import Status
+from bakeoff.core.run_spec import Adaptive
 from bakeoff.core.stop import Stop
+from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.engine.run import run_plan
-from bakeoff.engine.until_decided import UntilDecided
 from bakeoff.executors.local import LocalExecutor
-from bakeoff.planning.order import ordered
+from bakeoff.planning.expand import ordered
 from bakeoff.stores.memory import MemoryStore
 from support.plans import Workshop, candidate, plan, scored_by, tasks, workshop
 
@@ -31,7 +31,7 @@ class Chances:
         self._fails = fails
         self.asked: list[str] = []
 
-    def rig(self, trial: Trial) -> Rig:
+    def rig(self, trial: Trial) -> TrialParts:
         def answer(_: Request) -> str:
             self.asked.append(trial.name)
             if trial.name == self._fails:
@@ -66,7 +66,7 @@ def carry_out(
 ) -> MemoryStore:
     store, stop, ended = store or MemoryStore(), Stop(), [0]
     store.freeze(given)
-    until = UntilDecided(given, rule)
+    until = AdaptiveSelection(given, rule)
     until.recall(store.rows())
 
     def tell(event: Event) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff._lib import owner, scratch
+from bakeoff._lib import process_identity, scratch
 from bakeoff.core.workspace import BoxLimits
-from bakeoff.sandboxes import cgroups, marks
-from bakeoff.sandboxes.disk_watch import DiskWatch, measure, unlinked
+from bakeoff.sandboxes.host import cgroups, process_tags
+from bakeoff.sandboxes.host.disk_watch import DiskWatch, measure, unlinked
 from support.cli import not_outliving, until
 from support.parts import require
 
@@ -37,7 +37,7 @@ def groups() -> cgroups.Cgroups:
 
 
 def test_a_group_has_its_limits_and_goes_with_its_processes(groups: cgroups.Cgroups) -> None:
-    group = groups.make(marks.new_mark(), BoxLimits(memory_mb=100, processes=10, cpus=0.5))
+    group = groups.make(process_tags.new_mark(), BoxLimits(memory_mb=100, processes=10, cpus=0.5))
     entry = "; ".join(f"echo 0 > {door}" for door in group.doors)
     sleeps = ["sh", "-c", f"{entry}; sleep 60 & setsid sleep 60 & wait"]
     with not_outliving(subprocess.Popen(sleeps)) as process:
@@ -62,7 +62,7 @@ def test_the_group_of_a_dead_owner_is_reaped_and_that_of_a_living_one_is_not(
         "    start_new_session=True)\n"
         "import time; time.sleep(60)\n"
     )
-    mine = groups.make(marks.new_mark(), BoxLimits())
+    mine = groups.make(process_tags.new_mark(), BoxLimits())
     dead = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     with dead:
         assert dead.stdout is not None
@@ -70,7 +70,7 @@ def test_the_group_of_a_dead_owner_is_reaped_and_that_of_a_living_one_is_not(
         dead.kill()
     lines = cgroups.reap()
     assert any(f"-{dead.pid}-" in line and "1 processes" in line for line in lines)
-    assert not any(owner.mine() in line for line in lines)
+    assert not any(process_identity.mine() in line for line in lines)
     assert all(path.exists() for path in mine.folders.values())
     mine.remove()
 
@@ -204,16 +204,16 @@ def test_a_folder_that_has_gone_is_said_not_ignored(folder: Path) -> None:
 
 
 def test_a_process_is_found_by_its_mark_however_far_it_went() -> None:
-    mark = marks.new_mark()
+    mark = process_tags.new_mark()
     script = "setsid sh -c 'sleep 60 & exec sleep 60' >/dev/null 2>&1 & exit 0"
-    environment = {"PATH": os.environ["PATH"], marks.VARIABLE: f"{mark}.1"}
+    environment = {"PATH": os.environ["PATH"], process_tags.VARIABLE: f"{mark}.1"}
     subprocess.run(["sh", "-c", script], env=environment, check=True)
     until = time.monotonic() + 20
-    while len(marks.marked(marks.is_of(mark))) < 2 and time.monotonic() < until:
+    while len(process_tags.marked(process_tags.is_of(mark))) < 2 and time.monotonic() < until:
         time.sleep(0.01)
-    assert len(marks.marked(marks.is_of(f"{mark}.1"))) == 2
-    assert not marks.marked(marks.is_of(f"{mark}.2"))
-    assert not marks.marked(marks.is_of(mark[:-1]))
-    assert not marks.is_of_the_dead(mark)
-    assert marks.kill(marks.is_of(mark)) == 2
-    assert not marks.marked(marks.is_of(mark))
+    assert len(process_tags.marked(process_tags.is_of(f"{mark}.1"))) == 2
+    assert not process_tags.marked(process_tags.is_of(f"{mark}.2"))
+    assert not process_tags.marked(process_tags.is_of(mark[:-1]))
+    assert not process_tags.is_of_the_dead(mark)
+    assert process_tags.kill(process_tags.is_of(mark)) == 2
+    assert not process_tags.marked(process_tags.is_of(mark))

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from bakeoff._lib import scratch
-from bakeoff.core.boxes import Box, BoxSpec, Command, GatewayAddress, Ran, Sandbox
 from bakeoff.core.errors import UsageError
-from bakeoff.sandboxes import uplink
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
-from bakeoff.sandboxes.container import Container
-from bakeoff.sandboxes.public_address import own_addresses
+from bakeoff.core.sandbox import Box, BoxSpec, Command, CommandResult, GatewayAddress, Sandbox
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
+from bakeoff.sandboxes.containers.sandbox import Container
+from bakeoff.sandboxes.egress import uplink
+from bakeoff.sandboxes.egress.proxy import own_addresses
 from support.parts import require
 from support.sandboxes import container, folders_with
 from support.unix_http import UnixHttp
@@ -104,8 +104,8 @@ def site() -> Iterator[int]:
     thread.join()
 
 
-def ran(sandbox: Sandbox, folder: Path, *argv: str, **spec: Any) -> tuple[Ran, Box]:
-    async def work() -> tuple[Ran, Box]:
+def ran(sandbox: Sandbox, folder: Path, *argv: str, **spec: Any) -> tuple[CommandResult, Box]:
+    async def work() -> tuple[CommandResult, Box]:
         box = await sandbox.open(BoxSpec(label="t", folder=folder, **spec))
         try:
             return await box.run(Command(argv=argv, time_s=60)), box
@@ -174,8 +174,8 @@ def test_a_box_with_a_network_has_its_gateway_and_its_uplink_ends_with_the_comma
 
 _SLEEPS = """
 import asyncio
-from bakeoff.core.boxes import BoxSpec, Command
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.core.sandbox import BoxSpec, Command
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
 
 async def main():
     box = await Bubblewrap().open(BoxSpec(label="t", folder=None, network=True))
@@ -251,8 +251,8 @@ for address in ('5.0.0.2', '192.168.77.1'):
 """
 _IN_A_BOX = """
 import asyncio, sys
-from bakeoff.core.boxes import BoxSpec, Command
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.core.sandbox import BoxSpec, Command
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
 
 async def main():
     sandbox = Bubblewrap()
@@ -406,7 +406,7 @@ def test_a_box_with_a_list_has_its_gateway_too_and_leaves_nothing(folder: Path, 
     hosts = (f"127.0.0.1:{site}",)
     with UnixHttp(at := scratch.new_folder("socket")) as server:
 
-        async def work() -> Ran:
+        async def work() -> CommandResult:
             sandbox = Bubblewrap(private_hosts=hosts)
             spec = BoxSpec(label="t", folder=folder, network=hosts, gateway=server.address)
             box = await sandbox.open(spec)
@@ -430,7 +430,7 @@ def test_a_container_is_held_to_its_list_as_well(name: str, folder: Path, site: 
     hosts = (f"127.0.0.1:{site}",)
     targets = (f"127.0.0.1:{site}", "127.0.0.1:22")
 
-    async def work() -> tuple[Ran, tuple[str, ...]]:
+    async def work() -> tuple[CommandResult, tuple[str, ...]]:
         made = backend.make()
         assert isinstance(made, Container)
         made.private_hosts = hosts
@@ -452,7 +452,7 @@ def test_a_container_is_held_to_its_list_as_well(name: str, folder: Path, site: 
 _IN_A_CONTAINER = """
 import asyncio, socket, sys
 from pathlib import Path
-from bakeoff.core.boxes import BoxSpec, Command
+from bakeoff.core.sandbox import BoxSpec, Command
 from support.sandboxes import container
 
 async def main(folder):

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from bakeoff._lib import scratch
-from bakeoff.core.boxes import BoxSpec, Command, GatewayAddress, Mount, Ran
 from bakeoff.core.errors import SandboxError, UsageError
+from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, GatewayAddress, Mount
 from bakeoff.core.workspace import BoxLimits, Image
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
-from bakeoff.sandboxes.bubblewrap_box import BubblewrapBox
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap, BubblewrapBox
 from support.chances import is_busy
 from support.parts import require
 from support.sandboxes import bubblewrap
@@ -46,8 +45,8 @@ def without_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ran(sandbox: Bubblewrap, folder: Path, *argv: str, **spec: Any) -> Ran:
-    async def work() -> Ran:
+def ran(sandbox: Bubblewrap, folder: Path, *argv: str, **spec: Any) -> CommandResult:
+    async def work() -> CommandResult:
         try:
             box = await sandbox.open(BoxSpec(label="test", folder=folder, **spec))
             try:
@@ -291,10 +290,10 @@ def test_without_control_groups_memory_is_limited_for_each_process(folder: Path)
 ORDINARY = """
 import asyncio, sys
 from bakeoff._lib import scratch
-from bakeoff.core.boxes import BoxSpec, Command
+from bakeoff.core.sandbox import BoxSpec, Command
 from bakeoff.core.workspace import BoxLimits
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
-from bakeoff.sandboxes.bubblewrap_box import BubblewrapBox
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
+from bakeoff.sandboxes.bubblewrap.sandbox import BubblewrapBox
 
 FORKS = '''
 import os, time

@@ -7,8 +7,8 @@ import pytest
 import bakeoff
 from bakeoff.agents.cheating import GROUPS, TRICKS
 from bakeoff.agents.cheating.trick import FORMATS
-from bakeoff.api.validation import Finding, How, validate_tasks
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.app.validation import Finding, How, validate_tasks
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
 from support.cheat_tasks import TASKS, write_for_containers
 from support.container_engines import engine
 from support.parts import require

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bakeoff.agents.code_session import Cell, CodeSession, SessionSettings
-from bakeoff.core.boxes import BoxSpec, Sandbox
+from bakeoff.agents.session.agent import Cell, CodeSession, SessionSettings
+from bakeoff.core.sandbox import BoxSpec, Sandbox
 from bakeoff.core.workspace import BoxLimits
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
-from bakeoff.sandboxes.local import Local
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
+from bakeoff.sandboxes.host.local import Local
 from support.container_boxes import sandbox as container
 from support.container_engines import engine
 from support.parts import require

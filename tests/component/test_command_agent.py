@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from bakeoff import registry
-from bakeoff.agents.command import Codex, CommandAgent
+from bakeoff.agents.programs.command import Codex, CommandAgent
 from bakeoff.core.errors import AgentError, ProviderError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
-from bakeoff.sandboxes.local import Local
+from bakeoff.sandboxes.host.local import Local
 from support.loopback import Loopback, Reply
 from support.scripted_llm import Script, ScriptedLlm, scripted_llm
 from support.trial_room import TrialRoom, broken_repo, repair_task, trial_room

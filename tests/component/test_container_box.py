@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import bakeoff
-from bakeoff.core.boxes import Command, Mount
 from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import Command, Mount
 from bakeoff.core.workspace import BoxLimits
-from bakeoff.sandboxes.container import Container
+from bakeoff.sandboxes.containers.sandbox import Container
 from support.container_boxes import opened, sandbox, shell, spec
 from support.container_engines import Engine, engine
 from support.parts import require
@@ -358,9 +358,9 @@ def test_orphans_do_not_pile_up_in_a_box(containers: Container, tmp_path: Path) 
 _AS_NOBODY = """
 import asyncio, sys
 from pathlib import Path
-from bakeoff.core.boxes import BoxSpec, Command
+from bakeoff.core.sandbox import BoxSpec, Command
 from bakeoff.core.workspace import BoxLimits
-from bakeoff.sandboxes.container import Container
+from bakeoff.sandboxes.containers.sandbox import Container
 
 FILL = "cd /tmp; n=0; while :; do n=$((n+1)); head -c 5000000 /dev/zero > $n; sleep 0.2; done"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.core.boxes import BoxSpec, Mount
 from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import BoxSpec, Mount
 from bakeoff.core.workspace import BoxLimits, Image, Tree
-from bakeoff.sandboxes import container_change
-from bakeoff.sandboxes.container import Container
+from bakeoff.sandboxes.containers import change
+from bakeoff.sandboxes.containers.sandbox import Container
 from support.container_boxes import opened, sandbox, shell
 from support.container_engines import Engine, engine
 
@@ -115,7 +115,7 @@ def test_lines_that_are_no_entries_are_part_of_a_name_or_a_warning() -> None:
         "WARNING: first\nA /work/line\nbreak\nA /work/x\nA \nA /work/x\nA /etc\n"
         "D /old\nname\nD /plain\nC /last\nWARNING: last\n"
     )
-    found = container_change.read_differences(printed, own=["/ours"])
+    found = change.read_differences(printed, own=["/ours"])
     for path in ("/work/line\nbreak", "/work/x\nA ", "/work/x\nA /etc", "/last"):
         assert path in found, path
     for path in ("/work", "/old\nname", "WARNING: first", "/work/x\nA /etc/more"):
@@ -199,7 +199,7 @@ def test_an_export_that_is_cut_between_two_files_is_a_fault(tmp_path: Path) -> N
     subprocess.run(["tar", "-cf", whole_tar, "-C", tmp_path, "a", "b"], check=True)
 
     def taken(script: str) -> bytes:
-        return container_change.archive(
+        return change.archive(
             ("sh", "-c", script, "sh", str(whole_tar)),
             environment={"PATH": "/usr/bin:/bin"},
             kept=frozenset({"/a", "/b"}),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bakeoff._lib import scratch
-from bakeoff.core.boxes import Command, Mount
 from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import Command, Mount
 from bakeoff.core.workspace import Image, Tree
 from support.container_boxes import opened, sandbox, shell, spec
 from support.container_engines import PYTHON, Engine, engine

@@ -8,7 +8,7 @@ import pytest
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.workspace import Image, Tree
-from bakeoff.sandboxes.container import Container
+from bakeoff.sandboxes.containers.sandbox import Container
 from support.container_boxes import opened, sandbox, shell, spec
 from support.container_engines import BUSYBOX, Engine, engine
 

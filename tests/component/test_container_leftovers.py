@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bakeoff.core.errors import SandboxError
-from bakeoff.sandboxes.container import Container
+from bakeoff.sandboxes.containers.sandbox import Container
 from support.cli import not_outliving
 from support.container_boxes import opened, sandbox, shell, spec
 from support.container_engines import BUSYBOX, Engine, engine
@@ -17,8 +17,8 @@ from support.container_engines import BUSYBOX, Engine, engine
 _RUNNER = """
 import asyncio, os, sys
 from pathlib import Path
-from bakeoff.core.boxes import BoxSpec, Command
-from bakeoff.sandboxes.container import Container
+from bakeoff.core.sandbox import BoxSpec, Command
+from bakeoff.sandboxes.containers.sandbox import Container
 
 async def main():
     containers = Container(name=sys.argv[1], default_image=sys.argv[2])

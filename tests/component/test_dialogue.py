@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bakeoff.agents.dialogue_prompts import WRAP_UP
+from bakeoff.agents.dialogue.roles import WRAP_UP
 from bakeoff.core.budget import Price, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.dialogue import Dialogue

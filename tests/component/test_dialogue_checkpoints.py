@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bakeoff._lib.redact import Redactor
-from bakeoff.compat.agent_runner_record import conversation_of
 from bakeoff.core.budget import Price, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.dialogue import Dialogue
@@ -17,8 +16,9 @@ from bakeoff.core.outcome import Outcome, Request, Usage
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Task
-from bakeoff.engine.budget import Budget, Tab
+from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.trial import run_attempt
+from bakeoff.frontends.agent_bench.record import conversation_of
 from bakeoff.stores.checkpoints import FileCheckpoints, checkpoint_file, steps_in
 from support.dialogues import Scene, Script, agrees, instructs, said
 
@@ -70,7 +70,7 @@ def test_an_attempt_that_was_killed_is_booked_with_the_one_that_goes_on(tmp_path
     broken = scene(tmp_path, agent=["a", DOWN]).play(number=1)
     again = scene(tmp_path, agent=["b", "c"], skip=2)
     budget = Budget()
-    tab = Tab(budget)
+    tab = AttemptBill(budget)
     # the same number: nobody wrote down that the first one ended
     attempt = asyncio.run(run_attempt(again.trial(), again.rig(), number=1, tab=tab))
     assert attempt.bill.tokens == broken.bill.tokens + 12 * 4

@@ -11,6 +11,8 @@ import pytest
 from aiohttp import web
 
 from bakeoff.core.candidate import ModelSpec
+from bakeoff.models.adapters.ollama import Window, window_of
+from bakeoff.models.client.probe import SHORT_S
 from bakeoff.models.discovery import (
     Discovery,
     Places,
@@ -20,8 +22,6 @@ from bakeoff.models.discovery import (
     ollama_models,
     served_models,
 )
-from bakeoff.models.look import SHORT_S
-from bakeoff.models.ollama_window import Window, window_of
 from support.chances import chances
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bakeoff.api.loop import new_event_loop
+from bakeoff.app.interrupts import new_event_loop
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.task import Message
-from bakeoff.models.embedded import EmbeddedModel, build
+from bakeoff.models.adapters.embedded import EmbeddedModel, build
 from support.parts import require_embedded_model
 
 pytestmark = pytest.mark.embedded

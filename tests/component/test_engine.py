@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from bakeoff.agents.dialogue import InDialogue
+from bakeoff.agents.dialogue.agent import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import FunctionAgent
 from bakeoff.core.candidate import Limits, ModelSpec
@@ -23,7 +23,7 @@ from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
 from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
-from bakeoff.models.scripted import build as build_scripted
+from bakeoff.models.adapters.scripted import build as build_scripted
 from bakeoff.stores.memory import MemoryStore
 from support.dialogues import Script, instructs
 from support.plans import Workshop, plan, scored_by, task, tasks, workshop

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.compat.agent_runner import main
+from bakeoff.frontends.agent_bench.command import main
 from support.agent_benches import Players, write_agent, write_base, write_bench
 from support.loopback import Asked, Loopback, Reply, chat
 

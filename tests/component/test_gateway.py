@@ -23,13 +23,13 @@ from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.task import ToolCall
-from bakeoff.engine.budget import Budget, Tab
+from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.meter import Meter
-from bakeoff.gateway.bounds import Bounds
-from bakeoff.gateway.door import TrialDoor
+from bakeoff.gateway.bounds import RequestBounds
+from bakeoff.gateway.model_access import TrialModelAccess
 from bakeoff.gateway.server import Gateway, open_gateway
-from bakeoff.models import openai_compatible
-from bakeoff.models.function import FunctionModel
+from bakeoff.models.adapters import openai_compatible
+from bakeoff.models.adapters.function import FunctionModel
 from support.askers import ASKERS, Asker, events_of, user
 from support.loopback import Loopback, Reply, chat, silence
 
@@ -77,7 +77,9 @@ async def opened(folder: Path, **settings: Any) -> AsyncIterator[tuple[Gateway, 
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
-            def admit(model: Any, journal: Journal | None = None) -> tuple[TrialDoor, Program]:
+            def admit(
+                model: Any, journal: Journal | None = None
+            ) -> tuple[TrialModelAccess, Program]:
                 asks = model if isinstance(model, Meter) else Meter(model)
                 door = gateway.admit(asks, journal or Journal(), rollout=0)
                 return door, Program(gateway, session, door.token)
@@ -305,7 +307,7 @@ def test_the_end_of_the_budget_refuses_every_trial_that_asks(tmp_path: Path) -> 
         budget = Budget(Cap(tokens=10))
         tariff = Tariff()
         async with opened(tmp_path) as (_, admit):
-            meter = Meter(FunctionModel(echo), tariff=tariff, tab=Tab(budget))
+            meter = Meter(FunctionModel(echo), tariff=tariff, tab=AttemptBill(budget))
             door, program = admit(meter)
             body = {"max_tokens": 9000, "messages": [{"role": "user", "content": "hi"}]}
             status, data = await program.post("/v1/messages", body)
@@ -611,7 +613,7 @@ def test_a_body_that_is_too_large_or_compressed_is_refused_and_never_inflated(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
-        async with opened(tmp_path, bounds=Bounds(body=100_000)) as (_, admit):
+        async with opened(tmp_path, bounds=RequestBounds(body=100_000)) as (_, admit):
             door, program = admit(FunctionModel(echo))
             large = json.dumps({"messages": [{"role": "user", "content": "x" * 200_000}]}).encode()
             status, data = await program.post("/v1/messages", large)

@@ -13,9 +13,9 @@ from bakeoff.core.outcome import Completion
 from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.engine.meter import Meter
-from bakeoff.gateway.door import TrialDoor
+from bakeoff.gateway.model_access import TrialModelAccess
 from bakeoff.gateway.server import open_gateway
-from bakeoff.models.function import FunctionModel
+from bakeoff.models.adapters.function import FunctionModel
 from support.askers import ASKERS, Asker, Heard, Turn, result, system, user
 from support.endpoints import CALL, ENDPOINTS, FINAL, LOOKING, TOKENS, Endpoint
 from support.loopback import Loopback, chat
@@ -35,7 +35,7 @@ async def through(
     *,
     stream: bool,
     over_tcp: bool = True,
-) -> tuple[Journal, TrialDoor, Meter]:
+) -> tuple[Journal, TrialModelAccess, Meter]:
     """Let *talk* ask through a gateway in front of *model*."""
     journal, meter = Journal(), Meter(model)
     gateway = await open_gateway(folder)
@@ -75,7 +75,7 @@ def test_a_tool_is_called_and_its_result_comes_back(
         turns = [*turns, heard[0].turn(), result(heard[0].calls[0], "rain: 3 mm")]
         heard.append(await ask(turns))
 
-    async def main(server: Loopback) -> tuple[Journal, TrialDoor, Meter]:
+    async def main(server: Loopback) -> tuple[Journal, TrialModelAccess, Meter]:
         model = endpoint.model(server)
         try:
             return await through(tmp_path, model, asker, talk, stream=stream, over_tcp=stream)
@@ -120,7 +120,7 @@ def test_no_key_of_a_provider_is_seen_and_no_token_is_sent_on(
     async def talk(ask: Ask) -> None:
         await ask([user("Hello")])
 
-    async def main(server: Loopback) -> TrialDoor:
+    async def main(server: Loopback) -> TrialModelAccess:
         model = endpoint.model(server)
         try:
             return (await through(tmp_path, model, asker, talk, stream=False))[1]

@@ -9,9 +9,9 @@ import pytest
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.models.faults import fault_of
-from bakeoff.models.gemini import Place, build
-from bakeoff.models.retry import TryAgain
+from bakeoff.models.adapters.gemini import GeminiAddress, build
+from bakeoff.models.client.faults import fault_of
+from bakeoff.models.client.retry import TryAgain
 from support.adapters import WEATHER, Adapter, body, question
 from support.loopback import Asked, Loopback, Reply, sse
 
@@ -79,13 +79,13 @@ def config(server: Loopback) -> dict[str, Any]:
 def test_a_base_url_with_or_without_its_version_or_a_full_url_will_do(
     base_url: str, name: str, model: str
 ) -> None:
-    place = Place.of(base_url, name)
+    place = GeminiAddress.of(base_url, name)
     assert place.url(stream=False) == f"{model}:generateContent"
     assert place.url(stream=True) == f"{model}:streamGenerateContent?alt=sse"
 
 
 def test_a_query_stays_at_the_end_of_the_url() -> None:
-    place = Place.of("https://h/v1beta?key=abc&alt=json", "g")
+    place = GeminiAddress.of("https://h/v1beta?key=abc&alt=json", "g")
     assert place.url(stream=False) == "https://h/v1beta/models/g:generateContent?key=abc&alt=json"
     assert place.url(stream=True) == (
         "https://h/v1beta/models/g:streamGenerateContent?alt=sse&key=abc"

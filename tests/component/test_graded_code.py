@@ -10,7 +10,7 @@ import bakeoff
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.record import Score
 from bakeoff.core.workspace import Tree
-from bakeoff.scorers.tests import Tests as HiddenTests
+from bakeoff.scorers.testing.scorer import Tests as HiddenTests
 from support.workspaces import (
     changed_by,
     isolating,

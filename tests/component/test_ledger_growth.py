@@ -5,7 +5,7 @@ from pathlib import Path
 from time import process_time
 
 from bakeoff.core.plan import Plan
-from bakeoff.stores.sqlite import SqliteStore
+from bakeoff.stores.ledger_writer import SqliteStore
 from support.plans import attempt, plan, scored_by, tasks
 
 

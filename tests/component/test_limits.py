@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 import bakeoff
-from bakeoff.cli.progress import Progress
+from bakeoff.cli.views.progress import RunProgress
 from bakeoff.core.candidate import Limits, ModelSpec
 from bakeoff.core.endpoint import EndpointLimits, Patience
 from bakeoff.core.errors import NotRun, UsageError
@@ -24,10 +24,10 @@ from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.ports import Model
 from bakeoff.core.task import Message
 from bakeoff.engine.meter import Meter
-from bakeoff.models.gate import WAITING, EndpointGate
-from bakeoff.models.limits import Gates, endpoint_of
-from bakeoff.models.openai_compatible import build
-from bakeoff.models.retry import Strain, TryAgain
+from bakeoff.models.adapters.openai_compatible import build
+from bakeoff.models.client.retry import Strain, TryAgain
+from bakeoff.models.limits.limiter import WAITING, EndpointLimiter
+from bakeoff.models.limits.settings import Limiters, endpoint_of
 from support.chances import chances, is_busy
 from support.loopback import Asked, Loopback, Reply, chat
 
@@ -59,7 +59,7 @@ async def ask_all(
 
 
 def run(
-    server: Loopback, gates: Gates, number: int, *, workers: int, **settings: Any
+    server: Loopback, gates: Limiters, number: int, *, workers: int, **settings: Any
 ) -> list[Completion]:
     async def main() -> list[Completion]:
         spec = spec_of(server, **settings)
@@ -112,7 +112,7 @@ class TwentyPerSecond:
 def test_nearly_all_of_twenty_per_second_are_used_and_hardly_any_request_is_refused() -> None:
     limit = TwentyPerSecond()
     with Loopback(limit) as server:
-        answers = run(server, Gates(), 310, workers=32)
+        answers = run(server, Limiters(), 310, workers=32)
     began, over = limit.passed[0], limit.passed[-1]
     rate = (len(limit.passed) - 1) / (over - began)
     late = sum(at > began + 2 for at in limit.refused)
@@ -127,7 +127,7 @@ def test_nearly_all_of_twenty_per_second_are_used_and_hardly_any_request_is_refu
 def test_a_server_that_says_how_much_is_left_refuses_hardly_anybody() -> None:
     limit = TwentyPerSecond(says_so=True)
     with Loopback(limit) as server:
-        answers = run(server, Gates(), 90, workers=32)
+        answers = run(server, Limiters(), 90, workers=32)
     print(f"refused {len(limit.refused)}; {90 / (limit.passed[-1] - limit.passed[0]):.1f}/s")
     assert len(answers) == 90
     assert len(limit.refused) <= 6
@@ -138,7 +138,7 @@ def test_a_server_that_says_how_much_is_left_refuses_hardly_anybody() -> None:
 def test_a_set_rate_is_kept() -> None:
     with Loopback() as server:
         began = time.monotonic()
-        run(server, Gates(), 41, workers=16, rpm=1200)
+        run(server, Limiters(), 41, workers=16, rpm=1200)
         assert 1.9 <= time.monotonic() - began < 3
 
 
@@ -146,7 +146,7 @@ def test_a_set_rate_is_kept() -> None:
 def test_tokens_per_minute_are_kept_by_what_answers_really_took() -> None:
     with Loopback() as server:  # every answer takes ten
         began = time.monotonic()
-        run(server, Gates(), 31, workers=8, tpm=60 * 200)
+        run(server, Limiters(), 31, workers=8, tpm=60 * 200)
         assert 1.2 <= time.monotonic() - began < 4
 
 
@@ -158,7 +158,7 @@ def test_a_server_that_nobody_has_reached_is_given_up_after_a_while() -> None:
         spec = spec_of(server, max_retries=400, retry_delay_s=0.1, retry_backoff=1)
 
     async def main() -> list[str]:
-        gates = Gates(patience=Patience(unreached_s=0.3, first_probe_s=0.02))
+        gates = Limiters(patience=Patience(unreached_s=0.3, first_probe_s=0.02))
         model = build(spec, gates.of(spec))
         said = []
         for _ in range(5):
@@ -198,7 +198,7 @@ def test_a_server_that_goes_away_is_waited_for() -> None:
 
     first = Loopback(closing).__enter__()
     spec = spec_of(first, max_retries=1, retry_delay_s=0.01)
-    gates = Gates(patience=Patience(unreached_s=0.1))  # it was reached: that does not count
+    gates = Limiters(patience=Patience(unreached_s=0.1))  # it was reached: that does not count
     assert asyncio.run(main()).text == "hello"
 
 
@@ -219,7 +219,7 @@ class AtOnce:
 
 
 async def watched(
-    server: Loopback, gate: EndpointGate, number: int, *, workers: int
+    server: Loopback, gate: EndpointLimiter, number: int, *, workers: int
 ) -> list[tuple[float, float]]:
     """Ask, and return how many the gate let in at once, and when."""
     seen: list[tuple[float, float]] = []
@@ -244,7 +244,7 @@ async def watched(
 def test_where_a_server_silently_queues_is_found_and_nothing_is_lost() -> None:
     with Loopback(AtOnce(8, 0.05)) as server:
         began = time.monotonic()
-        seen = asyncio.run(watched(server, EndpointGate(), 1100, workers=64))
+        seen = asyncio.run(watched(server, EndpointLimiter(), 1100, workers=64))
         took_s = time.monotonic() - began
     late = [places for at, places in seen if at > took_s / 2]
     typical = sum(late) / len(late)
@@ -259,7 +259,7 @@ def test_where_a_server_silently_queues_is_found_and_nothing_is_lost() -> None:
 @chances(3)
 def test_a_server_that_scales_has_everybody_at_once_within_two_seconds() -> None:
     with Loopback(AtOnce(1000, 0.2)) as server:
-        seen = asyncio.run(watched(server, EndpointGate(), 700, workers=64))
+        seen = asyncio.run(watched(server, EndpointLimiter(), 700, workers=64))
         assert server.peak_in_flight == 64
     reached = next(at for at, places in seen if places >= 64)
     print(f"64 at once after {reached:.2f} s")
@@ -268,7 +268,7 @@ def test_a_server_that_scales_has_everybody_at_once_within_two_seconds() -> None
 
 def test_one_endpoint_has_one_limit_for_all_its_models() -> None:
     async def main() -> None:
-        gates = Gates({server.url: EndpointLimits(max_concurrency=3)})
+        gates = Limiters({server.url: EndpointLimits(max_concurrency=3)})
         specs = [spec_of(server, "candidate"), spec_of(server, "judge")]
         models = [build(spec, gates.of(spec)) for spec in specs]
         async with asyncio.TaskGroup() as group:
@@ -284,7 +284,7 @@ def test_one_endpoint_has_one_limit_for_all_its_models() -> None:
 
 def test_a_models_own_limit_leaves_the_others_alone() -> None:
     async def main() -> None:
-        gates = Gates()
+        gates = Limiters()
         few, many = spec_of(server, "few", max_concurrency=1), spec_of(server, "many")
         models = [build(spec, gates.of(spec)) for spec in (few, many)]
         async with asyncio.TaskGroup() as group:
@@ -316,12 +316,12 @@ def test_a_models_own_limit_leaves_the_others_alone() -> None:
 
 def test_a_wait_for_a_turn_is_not_taken_from_a_requests_time() -> None:
     with Loopback(AtOnce(1000, 0.2)) as server:
-        answers = run(server, Gates(), 12, workers=12, max_concurrency=1, timeout_s=1.2)
+        answers = run(server, Limiters(), 12, workers=12, max_concurrency=1, timeout_s=1.2)
     assert len(answers) == 12  # the last of them waited for more than two seconds
     assert all(answer.elapsed_s < 1.2 for answer in answers)
 
 
-def through(gate: EndpointGate, once: Callable[[], Awaitable[Completion]], **rest: Any) -> Any:
+def through(gate: EndpointLimiter, once: Callable[[], Awaitable[Completion]], **rest: Any) -> Any:
     return gate.through(once, Request(messages=(), **rest))
 
 
@@ -331,7 +331,7 @@ async def answer() -> Completion:
 
 def test_who_waits_is_told_so_and_told_when_it_goes() -> None:
     async def main() -> None:
-        gate, open_up = EndpointGate(EndpointLimits(max_concurrency=1)), asyncio.Event()
+        gate, open_up = EndpointLimiter(EndpointLimits(max_concurrency=1)), asyncio.Event()
         heard: list[Any] = []
 
         async def slow() -> Completion:
@@ -352,7 +352,7 @@ def test_who_waits_is_told_so_and_told_when_it_goes() -> None:
 
 def test_a_trial_cut_in_the_queue_is_not_the_candidates_failure() -> None:
     async def main() -> None:
-        gates = Gates()
+        gates = Limiters()
         spec = spec_of(server, max_concurrency=1)
         model = build(spec, gates.of(spec))
         meter = Meter(model, Limits())
@@ -373,7 +373,7 @@ def test_a_trial_cut_in_the_queue_is_not_the_candidates_failure() -> None:
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_who_leaves_the_queue_leaves_no_hole(after: int) -> None:
     async def main() -> None:
-        gate = EndpointGate(EndpointLimits(max_concurrency=1))
+        gate = EndpointLimiter(EndpointLimits(max_concurrency=1))
 
         async def slow() -> Completion:
             await asyncio.sleep(0.01)
@@ -399,7 +399,7 @@ def test_a_pause_longer_than_the_patience_is_not_waited_out_and_nobody_faults() 
     with Loopback(lambda asked: reply) as server:
         began = time.monotonic()
         with pytest.raises(ExceptionGroup) as caught:
-            run(server, Gates(), 40, workers=10)
+            run(server, Limiters(), 40, workers=10)
         assert time.monotonic() - began < 5
         assert len(server.requests) <= 10
     faults = caught.value.exceptions
@@ -417,13 +417,13 @@ def test_after_overload_with_a_retry_after_nobody_goes_before() -> None:
         return chat("ok")
 
     with Loopback(reply) as server:
-        run(server, Gates(), 5, workers=1)
+        run(server, Limiters(), 5, workers=1)
         assert times[1] - times[0] >= 1
 
 
 def test_refusals_without_end_are_faults_and_end() -> None:
     async def main() -> None:
-        gate = EndpointGate()
+        gate = EndpointLimiter()
 
         async def refuse() -> Completion:
             raise TryAgain("too fast", strain=Strain.RATE)
@@ -465,7 +465,7 @@ def test_another_path_is_another_endpoint() -> None:
 def test_limits_that_cannot_be_are_mistakes(settings: dict[str, Any]) -> None:
     spec = ModelSpec(provider="openai-compatible", name="m", base_url="http://h", settings=settings)
     with pytest.raises(UsageError, match=next(iter(settings))):
-        Gates().of(spec)
+        Limiters().of(spec)
 
 
 def test_of_two_specs_of_one_model_the_stricter_limit_holds() -> None:
@@ -491,7 +491,7 @@ def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it_and_who_waits_is
         console.print(progress.draw(console.size))
 
     said: list[str] = []
-    progress = Progress()
+    progress = RunProgress()
     screen = io.StringIO()
     console = Console(file=screen, width=100, height=20)
     with Loopback(answer) as server:

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from bakeoff._lib import owner
-from bakeoff.core.boxes import BoxSpec, Command, GatewayAddress, Mount, Ran
+from bakeoff._lib import process_identity
 from bakeoff.core.errors import SandboxError, UsageError
+from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, GatewayAddress, Mount
 from bakeoff.core.workspace import BoxLimits, Image, Tree
-from bakeoff.sandboxes import modal_files
-from bakeoff.sandboxes.modal import Modal
+from bakeoff.sandboxes.modal import box as modal_files
+from bakeoff.sandboxes.modal.sandbox import Modal
 from support.modal_stand_in import StandIn
 from support.parts import require
 
@@ -52,8 +52,10 @@ def spec(folder: Path, **more: Any) -> BoxSpec:
     return BoxSpec(label="run 1: trial/2", folder=folder, **more)
 
 
-async def shell(box: Any, script: str, **more: Any) -> Ran:
-    ran: Ran = await box.run(replace(Command(argv=("sh", "-c", script), time_s=60), **more))
+async def shell(box: Any, script: str, **more: Any) -> CommandResult:
+    ran: CommandResult = await box.run(
+        replace(Command(argv=("sh", "-c", script), time_s=60), **more)
+    )
     return ran
 
 
@@ -197,7 +199,7 @@ def test_the_box_that_is_asked_for_has_the_limits_and_marks_of_its_spec(
     assert first["block_network"]
     assert not second["block_network"]
     assert second["memory"] is None
-    assert first["tags"]["owner"] == owner.mine()
+    assert first["tags"]["owner"] == process_identity.mine()
     assert first["tags"]["label"] == "run-1-trial-2"
 
 

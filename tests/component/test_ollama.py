@@ -11,9 +11,8 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.models.ollama import build
+from bakeoff.models.adapters.ollama import Window, build, least_tokens
 from bakeoff.models.ollama_address import address
-from bakeoff.models.ollama_window import Window, least_tokens
 from support.loopback import Asked, Loopback, Reply
 
 SECOND = 1_000_000_000

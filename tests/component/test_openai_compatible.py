@@ -11,7 +11,7 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.models.openai_compatible import Endpoint, build
+from bakeoff.models.adapters.openai_compatible import Endpoint, build
 from support.loopback import Asked, Loopback, Reply, chat, completion, delta, sse
 
 DONE = "data: [DONE]\n\n"

@@ -9,7 +9,7 @@ import pytest
 
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.models.openai_responses import build
+from bakeoff.models.adapters.openai_responses import build
 from support.adapters import WEATHER, Adapter, body, question
 from support.loopback import Asked, Loopback, Reply, sse
 

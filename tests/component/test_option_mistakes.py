@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bakeoff.cli import call
-from bakeoff.compat import agent_runner, rollouts
+from bakeoff.frontends.agent_bench import command
+from bakeoff.frontends.rollouts import command as rollouts
 
 BASE = '[benchmark]\nbenchmark_dir = "cases"\n'
 
@@ -108,7 +109,7 @@ def test_a_word_that_is_missing_or_wrong_is_told_in_one_line(
     [
         (rollouts.main, "rnu", "invalid choice: 'rnu'; did you mean 'run'?"),
         (rollouts.main, "run x.toml --resum", "no option is called '--resum'; did you mean '--resume'?"),
-        (agent_runner.main, "--base_confg x", "no option is called '--base_confg'; did you mean '--base_config'?"),
+        (command.main, "--base_confg x", "no option is called '--base_confg'; did you mean '--base_config'?"),
     ],
 )  # fmt: skip
 def test_the_other_doors_answer_a_typing_mistake_in_the_same_way(
@@ -124,10 +125,10 @@ def test_the_other_doors_answer_a_typing_mistake_in_the_same_way(
 def test_the_runner_says_which_file_is_missing_and_which_is_of_another_kind(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert agent_runner.main([]) == 1
+    assert command.main([]) == 1
     assert "copy sample_base_config.toml to base_config.toml" in capsys.readouterr().err
     Path("mine.toml").write_text('model = "scripted"\n')
-    assert agent_runner.main(["--base_config", "mine.toml"]) == 1
+    assert command.main(["--base_config", "mine.toml"]) == 1
     assert "this is an agent, not a base file" in capsys.readouterr().err
 
 

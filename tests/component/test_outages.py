@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import bakeoff
-from bakeoff.api import Run
+from bakeoff.app import Run
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.events import Event, Notice, RunEnded
 from bakeoff.core.outcome import Request

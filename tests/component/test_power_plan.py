@@ -10,7 +10,7 @@ import pytest
 import bakeoff
 from bakeoff import Message, Request, Run, Task
 from bakeoff.core.errors import UsageError
-from bakeoff.reports.power_words import answers, as_json, asked, grounds
+from bakeoff.reports.wording.power import answers, as_json, asked, grounds
 from bakeoff.stats.power_plan import PowerPlan
 from bakeoff.stats.sizing import Assumed
 from support.plans import scored_by

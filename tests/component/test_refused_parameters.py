@@ -15,7 +15,7 @@ from bakeoff.core.events import Event, Notice
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message
-from bakeoff.models.refused_parameters import change_for
+from bakeoff.models.client.parameters import change_for
 from support.endpoints import ENDPOINTS, Endpoint
 from support.loopback import Asked, Loopback, Reply, chat
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bakeoff._lib import scratch
-from bakeoff.sandboxes import relay
+from bakeoff.sandboxes.relay_programs import relay
 from support.cli import not_outliving
 from support.ports import free_port
 from support.sandboxes import new_token, processes_with

@@ -23,12 +23,11 @@ from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.ports import Model
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.models.cache import Cache
-from bakeoff.models.function import FunctionModel
-from bakeoff.models.recording import Recorder
-from bakeoff.models.replay import Recording
-from bakeoff.models.tape import Asker
-from bakeoff.models.tapes import Folders, Tapes, open_tapes
+from bakeoff.models.adapters.function import FunctionModel
+from bakeoff.models.recording.cache import Cache
+from bakeoff.models.recording.modes import RecordingFolders, RecordingModes, open_tapes
+from bakeoff.models.recording.recorder import Asker, Recorder
+from bakeoff.models.recording.replay import Recording
 
 SPEC = ModelSpec(provider="openai-compatible", name="m", base_url="http://127.0.0.1:1/v1")
 ASKER = Asker(model=SPEC, trial="t@m#0", rollout=0)
@@ -46,7 +45,7 @@ def numbered() -> Callable[[Request], str]:
 
 
 def completed(
-    tapes: Tapes, asked: list[tuple[Asker, Request]], answer: Callable[[Request], object]
+    tapes: RecordingModes, asked: list[tuple[Asker, Request]], answer: Callable[[Request], object]
 ) -> list[Completion]:
     """Let each asker ask in turn, through one seat of its own."""
     seats: dict[tuple[object, object], Model] = {}
@@ -65,7 +64,7 @@ def completed(
 def recorded(
     folder: Path, asked: list[tuple[Asker, Request]], answer: Callable[[Request], object]
 ) -> list[Completion]:
-    with closing(Tapes(recorder=Recorder(folder, Redactor([SECRET])))) as tapes:
+    with closing(RecordingModes(recorder=Recorder(folder, Redactor([SECRET])))) as tapes:
         return completed(tapes, asked, answer)
 
 
@@ -73,7 +72,7 @@ def replayed(folder: Path, asked: list[tuple[Asker, Request]]) -> list[Completio
     def nobody(_: Request) -> str:
         raise AssertionError("a replay asks nobody")
 
-    with closing(Tapes(recording=Recording(folder, Redactor()))) as tapes:
+    with closing(RecordingModes(recording=Recording(folder, Redactor()))) as tapes:
         return completed(tapes, asked, nobody)
 
 
@@ -212,13 +211,13 @@ async def _hang(request: Request) -> str:
 
 
 def _cut(folder: Path, stop: Stop) -> None:
-    async def main(tapes: Tapes) -> None:
+    async def main(tapes: RecordingModes) -> None:
         heard: list[str] = []
         request = ask("a", on_retry=heard.append, on_lost=lambda: heard.append("lost"))
         async with asyncio.timeout(0.05):
             await tapes.model(FunctionModel(_hang), ASKER).complete(request)
 
-    tapes = open_tapes(Folders(record=folder), Redactor(), stop)
+    tapes = open_tapes(RecordingFolders(record=folder), Redactor(), stop)
     with closing(tapes), pytest.raises(TimeoutError):
         asyncio.run(main(tapes))
 
@@ -260,7 +259,9 @@ def test_a_full_disk_costs_the_recording_and_not_the_answer(tmp_path: Path) -> N
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, recorder._file)
         os.close(full)
-        answers = completed(Tapes(recorder=recorder), [(ASKER, ask("a"))], lambda _: "paid for")
+        answers = completed(
+            RecordingModes(recorder=recorder), [(ASKER, ask("a"))], lambda _: "paid for"
+        )
         assert [c.text for c in answers] == ["paid for"]
         assert recorder.words() == [
             "exchanges that could not be recorded (No space left on device): 1"
@@ -328,7 +329,7 @@ def test_a_divergence_says_where(
 
 def test_divergences_are_counted(tmp_path: Path) -> None:
     recorded(tmp_path, [(ASKER, ask("a"))], numbered())
-    with closing(Tapes(recording=Recording(tmp_path, Redactor()))) as tapes:
+    with closing(RecordingModes(recording=Recording(tmp_path, Redactor()))) as tapes:
         for text in "bc":
             with pytest.raises(ProviderError):
                 completed(tapes, [(ASKER, ask(text))], numbered())
@@ -339,7 +340,7 @@ def test_divergences_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", ["record", "cache"])
 def test_a_replay_stands_alone(tmp_path: Path, other: str) -> None:
-    folders = Folders(replay=tmp_path, **{other: tmp_path / "other"})
+    folders = RecordingFolders(replay=tmp_path, **{other: tmp_path / "other"})
     with pytest.raises(UsageError, match="a replay asks no model"):
         open_tapes(folders, Redactor(), Stop())
     assert [*tmp_path.iterdir()] == []
@@ -349,12 +350,12 @@ def test_a_replay_stands_alone(tmp_path: Path, other: str) -> None:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Iterator[Tapes]:
-    with closing(Tapes(cache=Cache(tmp_path / "cache", Redactor([SECRET])))) as tapes:
+def cache(tmp_path: Path) -> Iterator[RecordingModes]:
+    with closing(RecordingModes(cache=Cache(tmp_path / "cache", Redactor([SECRET])))) as tapes:
         yield tapes
 
 
-def test_a_cached_answer_is_marked_and_else_as_it_was(cache: Tapes) -> None:
+def test_a_cached_answer_is_marked_and_else_as_it_was(cache: RecordingModes) -> None:
     usage = Usage(output_tokens=3, cost_usd=0.1)
     first = Completion(text="a", elapsed_s=1.5, flags=("truncated",), usage=usage)
     answers = iter([first])
@@ -378,7 +379,7 @@ def test_a_cached_answer_is_marked_and_else_as_it_was(cache: Tapes) -> None:
     ],
 )
 def test_another_request_rollout_or_server_is_asked(
-    cache: Tapes, asker: Asker, request_: Request
+    cache: RecordingModes, asker: Asker, request_: Request
 ) -> None:
     model = numbered()
     completed(cache, [(ASKER, ask("a"))], model)
@@ -387,7 +388,9 @@ def test_another_request_rollout_or_server_is_asked(
     assert answer.flags == ()
 
 
-def test_a_fault_is_never_cached_and_a_secret_never_kept(cache: Tapes, tmp_path: Path) -> None:
+def test_a_fault_is_never_cached_and_a_secret_never_kept(
+    cache: RecordingModes, tmp_path: Path
+) -> None:
     def refuse(_: Request) -> str:
         raise ProviderError("no")
 
@@ -405,8 +408,8 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from bakeoff._lib.redact import Redactor
-from bakeoff.models.cache import Cache
-from bakeoff.models.tapes import Tapes
+from bakeoff.models.recording.cache import Cache
+from bakeoff.models.recording.modes import Tapes
 from component.test_replay import ASKER, ask, completed
 
 cache = Cache(Path(sys.argv[1]), Redactor())
@@ -430,7 +433,7 @@ def test_several_processes_share_one_cache(tmp_path: Path) -> None:
     assert [(writer.returncode, writer.stderr) for writer in ended] == [(0, "")] * 4
     with closing(Cache(tmp_path / "cache", Redactor())) as cache:
         asked = [(ASKER, ask(str(number))) for number in range(200)]
-        answers = completed(Tapes(cache=cache), asked, lambda _: "nobody")
+        answers = completed(RecordingModes(cache=cache), asked, lambda _: "nobody")
     assert [c.text for c in answers] == [f"answer {number}" for number in range(200)]
 
 

@@ -15,15 +15,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import bakeoff
-from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Status
-from bakeoff.reports import html_trials, selection
+from bakeoff.core.run_spec import Adaptive
+from bakeoff.reports import selection
+from bakeoff.reports.html import trials
+from bakeoff.stores.ledger_reader import SqliteLedger
+from bakeoff.stores.ledger_writer import SqliteStore
 from bakeoff.stores.lock import FolderLock
-from bakeoff.stores.reader import SqliteLedger
-from bakeoff.stores.sqlite import SqliteStore
 from bakeoff.stores.writing import being_written
 from support.cli import started, until
 from support.plans import attempt, candidate, plan, scored_by, task, tasks
@@ -414,7 +415,7 @@ def test_a_large_run_shows_the_tasks_that_tell_most_and_says_so(tmp_path: Path) 
 def test_a_page_that_is_long_enough_says_where_the_rest_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html_trials, "_MOST_EVIDENCE", 30_000)
+    monkeypatch.setattr(trials, "_MOST_EVIDENCE", 30_000)
     run = write_run(tmp_path / "r1", bench(), lambda _: attempt(answer="word " * 1_000))
     (path,) = bakeoff.report(run)
     page = read(path)

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 import bakeoff
-from bakeoff import api, get_task_score, load_benchmark
-from bakeoff.compat.rollouts_place import Rollout, find_rollout, is_rollout, new_rollout
-from bakeoff.compat.rollouts_session import view_of
-from bakeoff.compat.rollouts_view import RolloutView
-from bakeoff.core.brief import Brief, Pairing
+from bakeoff import app, get_task_score, load_benchmark
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.events import Event, TrialEnded, TrialStarted
 from bakeoff.core.outcome import Request
 from bakeoff.core.record import Score
+from bakeoff.core.run_spec import Pairing, RunSpec
 from bakeoff.core.task import Message, ScorerSpec, Task
+from bakeoff.frontends.rollouts.command import view_of
+from bakeoff.frontends.rollouts.folders import Rollout, find_rollout, is_rollout, new_rollout
+from bakeoff.frontends.rollouts.view import RolloutView
 
 MOMENT = datetime(2025, 8, 24, 12, 34, 56, tzinfo=UTC)
 STAMP = "20250824__12-34-56"
@@ -118,7 +118,7 @@ def _task(name: str, ask: str) -> Task:
 EASY, HARD, BROKEN = _task("easy", "easy"), _task("hard", "hard"), _task("broken", "broken")
 
 
-def _brief(*tasks: Task, rollouts: int = 2, models: tuple[str, ...] = ("m",)) -> Brief:
+def _brief(*tasks: Task, rollouts: int = 2, models: tuple[str, ...] = ("m",)) -> RunSpec:
     pairings = [
         Pairing(
             task=task,
@@ -130,7 +130,7 @@ def _brief(*tasks: Task, rollouts: int = 2, models: tuple[str, ...] = ("m",)) ->
         for task in tasks
         for model in models
     ]  # fmt: skip
-    return Brief(name="your_benchmark", tasks=tasks, pairings=tuple(pairings), parallel=2)
+    return RunSpec(name="your_benchmark", tasks=tasks, pairings=tuple(pairings), parallel=2)
 
 
 @pytest.fixture(autouse=True)
@@ -141,19 +141,19 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )  # its scorer is imported by a worker
 
 
-def _prepare(brief: Brief) -> dict[str, Any]:
+def _prepare(brief: RunSpec) -> dict[str, Any]:
     return {"models": [_model]} if len({p.model.label for p in brief.pairings}) == 1 else {}
 
 
-def _start(brief: Brief, *, name: str = "your_benchmark", **options: Any) -> RolloutView:
+def _start(brief: RunSpec, *, name: str = "your_benchmark", **options: Any) -> RolloutView:
     rollout = new_rollout(Path("data"), name, MOMENT)
     view = RolloutView(rollout, config="configs/your_benchmark.toml", name=name, parallel=2)
     _go(brief, view, folder=rollout.ledger, **options)
     return view
 
 
-def _go(brief: Brief | None, view: RolloutView, **options: Any) -> bakeoff.Run:
-    return api.run(brief, listener=options.pop("listener", view), **options)
+def _go(brief: RunSpec | None, view: RolloutView, **options: Any) -> bakeoff.Run:
+    return app.run(brief, listener=options.pop("listener", view), **options)
 
 
 def _manifest(view: RolloutView) -> dict[str, Any]:

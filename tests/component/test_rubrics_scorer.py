@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bakeoff.core.boxes import Sandbox
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.record import Score
+from bakeoff.core.sandbox import Sandbox
 from bakeoff.core.task import Message, Task
 from bakeoff.registry import build
-from bakeoff.sandboxes.local import Local
+from bakeoff.sandboxes.host.local import Local
 from bakeoff.scorers.rubrics import Rubrics
 from support.workspaces import (
     changed_by,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import bakeoff
-from bakeoff.api.site import named
+from bakeoff.app.workspaces import named
 from bakeoff.core.events import Event, Notice
 from bakeoff.core.workspace import SandboxSpec
 from support.coding_tasks import write_fix_add

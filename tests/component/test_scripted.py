@@ -10,7 +10,7 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.task import Message
-from bakeoff.models.scripted import build
+from bakeoff.models.adapters.scripted import build
 
 
 def ask(prompt: str, *, rollout: int = 0, **settings: Any) -> Completion:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from bakeoff.agents.shell import Shell
-from bakeoff.core.boxes import BoxSpec
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Context
+from bakeoff.core.sandbox import BoxSpec
 from bakeoff.core.task import Message, Task, ToolCall
 from bakeoff.core.workspace import Workspace
-from bakeoff.models.function import FunctionModel
-from bakeoff.sandboxes.local import Local
+from bakeoff.models.adapters.function import FunctionModel
+from bakeoff.sandboxes.host.local import Local
 from support.trial_room import Room
 
 TASK = Task(id="t", messages=(Message(role="user", content="Do it."),), workspace=Workspace())

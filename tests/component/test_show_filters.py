@@ -13,7 +13,7 @@ import bakeoff
 from bakeoff import Message, Request, ScorerSpec, Task, UsageError
 from bakeoff.cli import call
 from bakeoff.core.record import TrialFilter
-from bakeoff.stores.sqlite import SqliteStore
+from bakeoff.stores.ledger_writer import SqliteStore
 from support.plans import attempt, plan, tasks
 
 TASKS = [

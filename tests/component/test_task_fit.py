@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import bakeoff
-from bakeoff import api
+from bakeoff import app
 from bakeoff.agents.direct import Direct
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.errors import UsageError
@@ -61,7 +61,7 @@ def test_the_shell_on_prompts_is_one_error_and_asks_nobody(tmp_path: Path) -> No
 
 def test_a_plan_that_could_not_run_is_refused_as_well(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="works on the files of a task"):
-        api.plan(_suite(tmp_path), models=["scripted"], agents=["code-session"])
+        app.plan(_suite(tmp_path), models=["scripted"], agents=["code-session"])
 
 
 def test_the_place_where_the_agent_was_written_is_named(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_place_where_the_agent_was_written_is_named(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('suites = ["suite.json"]\nmodels = ["scripted"]\nagents = ["shell"]\n')
     with pytest.raises(UsageError, match=r"run\.toml:3: 3 tasks do not fit"):
-        api.plan(file)
+        app.plan(file)
 
 
 def test_the_bare_model_is_not_asked_for_what_only_changed_files_can_pass(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_the_bare_model_is_not_asked_for_what_only_changed_files_can_pass(tmp_pa
 
 
 def test_the_bare_model_may_answer_about_files_where_the_answer_is_scored(tmp_path: Path) -> None:
-    (task,) = api.read(write_fix_add(tmp_path), {}).tasks
-    judged = api.plan([task], models=["scripted"], agents=["direct"], scorers=["includes"])
+    (task,) = app.read(write_fix_add(tmp_path), {}).tasks
+    judged = app.plan([task], models=["scripted"], agents=["direct"], scorers=["includes"])
     assert len(judged.plan) == 1
     rubrics = ScorerSpec(name="rubrics", settings={"rubrics": [{"id": "good"}]})
-    Direct().check(next(iter(api.plan(
+    Direct().check(next(iter(app.plan(
         [task], models=["scripted"], agents=["nop"], scorers=[rubrics]
     ).plan.tasks)))  # fmt: skip
 
@@ -103,9 +103,9 @@ def test_tasks_of_both_kinds_without_an_agent_are_not_given_to_one_that_cannot_d
     file = tmp_path / "run.toml"
     file.write_text('suites = ["suite.json", "fix-add"]\nmodels = ["scripted"]\n')
     with pytest.raises(UsageError, match="'fix-add' has files to work on, 't0' has none"):
-        api.plan(file)
-    assert len(api.plan(file, tests=["t*"]).plan) == 3
-    assert len(api.plan(file, tests=["fix-add"]).plan) == 1
+        app.plan(file)
+    assert len(app.plan(file, tests=["t*"]).plan) == 3
+    assert len(app.plan(file, tests=["fix-add"]).plan) == 1
 
 
 def test_an_agent_of_both_kinds_names_the_way_out(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_agent_of_both_kinds_names_the_way_out(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('suites = ["suite.json", "fix-add"]\nmodels = ["scripted"]\n')
     with pytest.raises(UsageError, match="run apart: choose some with --test or --category"):
-        api.plan(file, agents=["shell"])
+        app.plan(file, agents=["shell"])
 
 
 class _Picky:
@@ -151,10 +151,10 @@ def test_an_agent_named_by_module_is_asked_when_it_is_imported(tmp_path: Path) -
 
 
 def test_a_model_or_an_agent_that_is_named_twice_is_said_to_run_once(tmp_path: Path) -> None:
-    twice = api.plan(_suite(tmp_path), models=["scripted/echo", "scripted/echo"])
+    twice = app.plan(_suite(tmp_path), models=["scripted/echo", "scripted/echo"])
     assert len(twice.plan) == 3
     assert twice.notices == (
         "model 'scripted/echo' is named 2 times and runs once; to repeat every task: --rollouts 2",
     )
-    agents = api.plan(_suite(tmp_path), models=["scripted"], agents=[AgentSpec(name="nop")] * 3)
+    agents = app.plan(_suite(tmp_path), models=["scripted"], agents=[AgentSpec(name="nop")] * 3)
     assert "agent 'nop' is named 3 times and runs once" in agents.notices[0]

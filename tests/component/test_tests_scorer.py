@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from bakeoff import api
-from bakeoff.core.boxes import Sandbox
+from bakeoff import app
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Request
 from bakeoff.core.record import Score
+from bakeoff.core.sandbox import Sandbox
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.workspace import Tree
-from bakeoff.sandboxes.local import Local
-from bakeoff.scorers.tests import Tests as HiddenTests
-from bakeoff.scorers.tests_preflight import refuse_pytest
+from bakeoff.sandboxes.host.local import Local
+from bakeoff.scorers.testing.preflight import refuse_pytest
+from bakeoff.scorers.testing.scorer import Tests as HiddenTests
 from support.workspaces import (
     changed_by,
     isolating,
@@ -283,7 +283,7 @@ def test_no_agent_runs_where_its_box_cannot_run_the_tests(tmp_path: Path) -> Non
         asked.append(request)
         return "done"
 
-    done = api.run([task], models=[model], agents=["shell"], sandbox="bubblewrap", output=tmp_path)
+    done = app.run([task], models=[model], agents=["shell"], sandbox="bubblewrap", output=tmp_path)
     (record,) = done.trials()
     assert record.attempt.fault is not None
     assert record.attempt.fault.boundary == "scorer"

@@ -7,11 +7,11 @@ import pytest
 
 from bakeoff import cli
 from bakeoff.agents.cheating import GROUPS, TRICKS
-from bakeoff.api.validation import Finding, How, Verdict, validate_tasks
+from bakeoff.app.validation import Finding, How, Verdict, validate_tasks
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Notice, RunEnded
 from bakeoff.core.stop import Stop
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
 from support.batch_scene import write_task
 from support.cheat_tasks import AS_A_PROGRAM, TELLING
 from support.coding_tasks import RIGHT, write_fix_add

@@ -9,20 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.agents.cheat import Cheat
+from bakeoff.agents.baselines import Nop, Oracle
 from bakeoff.agents.cheating import GROUPS, TRICKS
+from bakeoff.agents.cheating.agent import Cheat
 from bakeoff.agents.cheating.trick import HEAD, REFUSED
-from bakeoff.agents.nop import Nop
-from bakeoff.agents.oracle import Oracle
-from bakeoff.api.site import build
+from bakeoff.app.workspaces import build
 from bakeoff.core.errors import AgentError, ChangeTooLargeError, UsageError
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Agent, Context
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Change, Reference, SandboxSpec
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
-from bakeoff.suites.task_folder import read_task_folder
-from bakeoff.workspaces.bench import HostBench
+from bakeoff.formats.task_folder import read_task_folder
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
+from bakeoff.workspaces.host import HostWorkspaces
 from support.coding_tasks import RIGHT, WRONG, write_fix_add
 from support.parts import require
 
@@ -51,7 +50,7 @@ def left_by(
         async with AsyncExitStack() as stack:
             opened = build(spec)
             stack.push_async_callback(opened.close)
-            bench = HostBench(sandbox=opened, cache=tmp_path / "cache", run="test")
+            bench = HostWorkspaces(sandbox=opened, cache=tmp_path / "cache", run="test")
             stack.push_async_callback(bench.close)
             left = []
             for agent in agents:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.api.validation import Finding, How, validate_tasks
+from bakeoff.app.validation import Finding, How, validate_tasks
 from support.cheat_tasks import AS_A_PROGRAM
 from support.coding_tasks import write_fix_add
 from support.container_engines import PYTHON, Engine, engine

@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 
 from bakeoff._lib import scratch
-from bakeoff.core.boxes import Box, BoxSpec, Command
 from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import Box, BoxSpec, Command
 from bakeoff.core.workspace import Change
-from bakeoff.sandboxes.local import Local
-from bakeoff.workspaces.bench import HostBench
+from bakeoff.sandboxes.host.local import Local
+from bakeoff.workspaces.host import HostWorkspaces
 from support.cli import not_outliving
 from support.workspaces import (
     changed_by,
@@ -40,7 +40,7 @@ def left(kind: str) -> list[Path]:
 def test_a_hundred_rooms_at_once_share_one_pristine_copy_and_leave_nothing(tmp_path: Path) -> None:
     task = workspace_task(tree(write(tmp_path / "files", {"a.txt": "one\n"})))
 
-    async def work(bench: HostBench, number: int) -> Change:
+    async def work(bench: HostWorkspaces, number: int) -> Change:
         async with open_room(bench, task) as room:
             await sh(room, f"echo {number} > mine; cat a.txt")
             return await bench.change(task, room)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bakeoff._lib import scratch
-from bakeoff.core.boxes import Sandbox
 from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import Sandbox
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Change
-from bakeoff.sandboxes.local import Local
+from bakeoff.sandboxes.host.local import Local
 from support.workspaces import (
     changed_by,
     isolating,

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bakeoff._lib import scratch
-from bakeoff._lib.tree_digest import tree_digest
+from bakeoff._lib.digest import tree_digest
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Change, Tree, Workspace
-from bakeoff.workspaces import files, pristine
-from bakeoff.workspaces.aside import Work
-from bakeoff.workspaces.files import RoomFiles
+from bakeoff.workspaces import grading, pristine
 from bakeoff.workspaces.folder import Folder
+from bakeoff.workspaces.grading import WorkspaceFiles
 from bakeoff.workspaces.protection import Protection
+from bakeoff.workspaces.threads import ThreadWork
 
 
 class Item(NamedTuple):
@@ -98,20 +98,20 @@ class Bench:
 
     def __init__(self, source: Path, cache: Path, **rest: Any) -> None:
         tree = Tree(path=str(source), digest=tree_digest(source))
-        self.work = Work()
+        self.work = ThreadWork()
         self.pristine = pristine.build(self.work, Workspace(files=(tree,), **rest), cache=cache)
         self._places = [self.pristine.folder]
 
-    def room(self) -> RoomFiles:
+    def room(self) -> WorkspaceFiles:
         self._places.append(scratch.new_folder("room"))
-        return files.furnish(self.work, self._places[-1], self.pristine)
+        return grading.furnish(self.work, self._places[-1], self.pristine)
 
-    def change(self, room: RoomFiles) -> Change:
-        return files.change(self.work, room)
+    def change(self, room: WorkspaceFiles) -> Change:
+        return grading.change(self.work, room)
 
-    def graded(self, change: Change, *protected: str) -> RoomFiles:
+    def graded(self, change: Change, *protected: str) -> WorkspaceFiles:
         protection = Protection(patterns=protected)
-        return files.prepare_grading(self.work, self.room(), change, protection)
+        return grading.prepare_grading(self.work, self.room(), change, protection)
 
     def close(self) -> None:
         for place in self._places:

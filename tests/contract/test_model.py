@@ -14,8 +14,8 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request
 from bakeoff.core.ports import Model, close_model
 from bakeoff.core.task import Message
-from bakeoff.models import embedded, scripted
-from bakeoff.models.function import FunctionModel, OwnModel
+from bakeoff.models.adapters import embedded, scripted
+from bakeoff.models.adapters.function import FunctionModel, OwnModel
 from support.adapters import WEATHER, question
 from support.loopback import Asked, Loopback, Reply
 from support.model_wires import WIRES, Wire

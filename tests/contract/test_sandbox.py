@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bakeoff._lib import owner, scratch
-from bakeoff.core.boxes import Box, Command, Mount, Ran
+from bakeoff._lib import process_identity, scratch
 from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import Box, Command, CommandResult, Mount
 from bakeoff.core.workspace import BoxLimits
 from support.sandboxes import (
     BACKENDS,
@@ -57,7 +57,9 @@ def sh(script: str, **more: Any) -> Command:
     return Command(argv=("sh", "-c", script), **{"time_s": 60, **more})
 
 
-def ran(backend: Backend, folder: Path, script: str, *, spec: Any = None, **more: Any) -> Ran:
+def ran(
+    backend: Backend, folder: Path, script: str, *, spec: Any = None, **more: Any
+) -> CommandResult:
     return do(backend, folder, lambda box: box.run(sh(script, **more)), **(spec or {}))
 
 
@@ -192,7 +194,7 @@ def test_the_environment_is_the_box_s_and_the_command_s_and_nothing_of_the_host(
 
 
 def test_commands_can_run_side_by_side_in_one_box(backend: Backend, folder: Path) -> None:
-    async def work(box: Box) -> list[Ran]:
+    async def work(box: Box) -> list[CommandResult]:
         async with asyncio.TaskGroup() as group:
             waiting = sh("while [ ! -e go ]; do sleep 0.02; done; echo met")
             tasks = [group.create_task(box.run(waiting)), group.create_task(box.run(sh(": > go")))]
@@ -271,7 +273,7 @@ def test_the_tree_of_a_command_is_ended_when_its_time_is_over(
     token = new_token()
     script = f"trap '' TERM INT HUP; echo on; sleep {token} & setsid sleep {token} & sleep {token}"
 
-    async def work(box: Box) -> Ran:
+    async def work(box: Box) -> CommandResult:
         result = await box.run(sh(script, time_s=1.5))
         assert none_left(token)
         return result
@@ -333,7 +335,7 @@ def test_a_stopped_box_can_be_stopped_and_closed_again(backend: Backend, folder:
 
 def test_a_closed_box_leaves_nothing_but_its_folder(backend: Backend, folder: Path) -> None:
     token = new_token()
-    mine = owner.mine()
+    mine = process_identity.mine()
     before = set(folders_with(mine))
 
     async def work(box: Box) -> None:
@@ -348,7 +350,7 @@ def test_a_closed_box_leaves_nothing_but_its_folder(backend: Backend, folder: Pa
 
 
 def test_thirty_boxes_at_once_each_have_their_own_and_leave_nothing(backend: Backend) -> None:
-    mine, token = owner.mine(), new_token()
+    mine, token = process_identity.mine(), new_token()
     before = set(folders_with(mine))
     folders = [scratch.new_folder("contract") for _ in range(30)]
 
@@ -461,7 +463,7 @@ def test_the_gateway_is_reached_through_its_url_and_the_command_is_still_itself(
 ) -> None:
     with UnixHttp(scratch_socket := scratch.new_folder("socket")) as server:
 
-        async def work(box: Box) -> Ran:
+        async def work(box: Box) -> CommandResult:
             assert box.gateway_url is not None
             assert box.gateway_url.startswith("http://127.0.0.1:")
             command = Command(argv=("python3", "-c", ASK, box.gateway_url), time_s=60)

@@ -16,9 +16,9 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Ledger, Store
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Message
+from bakeoff.stores.ledger_reader import SqliteLedger
+from bakeoff.stores.ledger_writer import SqliteStore
 from bakeoff.stores.memory import MemoryStore
-from bakeoff.stores.reader import SqliteLedger
-from bakeoff.stores.sqlite import SqliteStore
 from support.plans import attempt, candidate, plan, scored_by, task, tasks
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import bakeoff
-from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.outcome import Completion, Outcome, Request, Usage
 from bakeoff.core.ports import Model
 from bakeoff.core.record import Attempt, Status
+from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Task, ToolCall
-from bakeoff.suites.agent_bench import read_bench
+from bakeoff.formats.agent_bench import read_bench
 from support.agent_benches import write_agent, write_base, write_bench
 from support.parts import require
 
@@ -39,7 +39,7 @@ def _needs_a_sandbox() -> None:
     require("bubblewrap", shutil.which("bwrap"), "apt-get install bubblewrap")
 
 
-def bench_of(folder: Path, *, run_code: bool = True) -> Brief:
+def bench_of(folder: Path, *, run_code: bool = True) -> RunSpec:
     """A benchmark of one data case with scripted roles."""
     write_bench(folder, ["case"], data=True)
     (folder / "played_roles.py").write_text(ROLES)
@@ -54,7 +54,7 @@ def bench_of(folder: Path, *, run_code: bool = True) -> Brief:
     return read_bench(base, folder / "agent_configs").brief
 
 
-def run_with(brief: Brief, folder: Path, **options: Any) -> bakeoff.Run:
+def run_with(brief: RunSpec, folder: Path, **options: Any) -> bakeoff.Run:
     options = {"sandbox": "bubblewrap", "output": folder / "runs", **options}
     return bakeoff.run(brief, **options)
 

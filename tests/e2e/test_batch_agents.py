@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.agents.command import Codex, Continue, NamedProgram
+from bakeoff.agents.programs.command import Codex, Continue, NamedProgram
 from support.batch_scene import BatchScene, write_config, write_task
 from support.coding_agents import installed
 from support.coding_tasks import FIX

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bakeoff.api.machine import machine_info, ollama_version
+from bakeoff.frontends.batch.batch import machine_info, ollama_version
 from support.batch_scene import BatchScene, write_task
 from support.browser import opened
 from support.coding_tasks import FIX

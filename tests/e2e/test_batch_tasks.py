@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.api.validation import How, validate_tasks
+from bakeoff.app.validation import How, validate_tasks
 from bakeoff.cli import batch_command, call, run_command
 from bakeoff.cli.options import options_of
-from bakeoff.config.models_file import read_models_file
-from bakeoff.suites.markdown_task import CRITERIA, read_markdown
+from bakeoff.formats.markdown_task import CRITERIA, read_markdown
+from bakeoff.formats.models_file import read_models_file
 from support.batch_scene import NO_OLLAMA, QUICK, Cast, write_config, write_task
 from support.cheat_tasks import TELLING
 from support.cli import bakeoff

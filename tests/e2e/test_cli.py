@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 import bakeoff
-from bakeoff.cli.tables import print_summary
+from bakeoff.cli.views.tables import print_summary
 from support.cli import BAKEOFF, Ended, not_outliving
 from support.loopback import Asked, Loopback, Reply, chat
 

@@ -13,19 +13,13 @@ from typing import Any
 import pytest
 
 import bakeoff
-from bakeoff.agents.command import (
-    ClaudeCode,
-    Codex,
-    Continue,
-    GeminiCli,
-    NamedProgram,
-)
-from bakeoff.core.boxes import Sandbox
+from bakeoff.agents.programs.command import ClaudeCode, Codex, Continue, GeminiCli, NamedProgram
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.record import Status
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
-from bakeoff.sandboxes.container import Container
+from bakeoff.core.sandbox import Sandbox
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
+from bakeoff.sandboxes.containers.sandbox import Container
 from support.coding_agents import VERSIONS, installed
 from support.coding_tasks import write_fix_add
 from support.container_engines import PYTHON, engine

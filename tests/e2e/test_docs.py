@@ -17,10 +17,10 @@ import jsonschema
 import pytest
 
 import bakeoff
-from bakeoff.api import checks
-from bakeoff.compat.runner_config import read_config
-from bakeoff.config.schemas import json_schema
-from bakeoff.suites.json_suite import read_categories, read_metadata
+from bakeoff.app import checks
+from bakeoff.formats.schemas import json_schema
+from bakeoff.formats.suite import read_categories, read_metadata
+from bakeoff.frontends.test_runner.config import read_config
 from support.doc_blocks import BLOCK, Block, blocks
 from support.loopback import Loopback, completion
 

@@ -13,8 +13,8 @@ from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import ToolCall
-from bakeoff.suites.agent_bench import read_bench
-from bakeoff.suites.dialogue_case import read_cases
+from bakeoff.formats.agent_bench import read_bench
+from bakeoff.formats.dialogue import read_cases
 from support.parts import require
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "dialogues"

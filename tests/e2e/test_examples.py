@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import bakeoff as package
-from bakeoff.api import read
-from bakeoff.api.checks import check
+from bakeoff.app import read
+from bakeoff.app.checks import check
 from support.cli import bakeoff
 from support.loopback import Asked, Loopback, Reply, chat, completion
 

@@ -10,8 +10,8 @@ import pytest
 
 import bakeoff
 from bakeoff import TestRunner
-from bakeoff.api.sources import read
-from bakeoff.compat.runner_log import close_log
+from bakeoff.app.sources import read
+from bakeoff.frontends.test_runner.progress import close_log
 from support.cli import bakeoff as cli
 from support.loopback import Asked, Loopback, Reply, chat, completion
 

@@ -25,7 +25,7 @@ from bakeoff import (
     Usage,
     UsageError,
 )
-from bakeoff.api import plan, rescore
+from bakeoff.app import plan, rescore
 from bakeoff.core.events import Event, RunEnded, RunStarted, TrialEnded, TrialStarted
 from support.loopback import Loopback
 

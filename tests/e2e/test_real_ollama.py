@@ -13,9 +13,8 @@ import bakeoff
 from bakeoff import Completion, Message, ModelSpec, Request, ScorerSpec, Task
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Tool
+from bakeoff.models.adapters.ollama import Window, build, window_of
 from bakeoff.models.discovery import Places, discover, served_models
-from bakeoff.models.ollama import build
-from bakeoff.models.ollama_window import Window, window_of
 from support.cli import processes_of_session
 from support.real_ollama import MODELS, Ollama, real_ollama
 

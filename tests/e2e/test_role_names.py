@@ -7,10 +7,10 @@ import pytest
 
 import bakeoff
 from bakeoff import UsageError
-from bakeoff.compat.batch_models import Market, helper, market
-from bakeoff.config.models_file import read_models_file
 from bakeoff.core.events import Event, Notice
-from bakeoff.suites.rollouts_toml import read_toml_file
+from bakeoff.formats.models_file import read_models_file
+from bakeoff.formats.rollouts import read_toml_file
+from bakeoff.frontends.batch.models import ModelCatalog, helper, market
 from support.loopback import Asked, Loopback, Reply, chat
 from support.prepared_tasks import write_prepared
 
@@ -166,7 +166,7 @@ def test_a_misspelt_name_in_rollouts_is_refused_with_its_place(
     assert "there are: fast, careful" in str(caught.value)
 
 
-def _market(folder: Path) -> Market:
+def _market(folder: Path) -> ModelCatalog:
     path = folder / "models_config.yaml"
     path.write_text(
         "models:\n"

@@ -19,7 +19,7 @@ import pytest
 from scipy.stats import t as student
 
 import bakeoff
-from bakeoff._lib.tree_digest import tree_digest
+from bakeoff._lib.digest import tree_digest
 from support.cli import Ended, Running, not_outliving, started, until
 from support.cli import bakeoff as command
 from support.parts import require

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bakeoff._lib.tree_digest import tree_digest
-from bakeoff.agents.command import Codex
+from bakeoff._lib.digest import tree_digest
+from bakeoff.agents.programs.command import Codex
 from support.cli import Ended, started
 from support.coding_agents import installed
 from support.container_engines import Engine, engine

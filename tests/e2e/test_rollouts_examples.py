@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bakeoff.api.checks import check
-from bakeoff.api.validation import How, validate_tasks
+from bakeoff.app.checks import check
+from bakeoff.app.validation import How, validate_tasks
 from support.cheat_tasks import TELLING
 from support.cli import Ended, started, until
 from support.parts import require

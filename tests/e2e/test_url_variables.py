@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import bakeoff
-from bakeoff.api import inspection
-from bakeoff.api.model_names import resolve
+from bakeoff.app import inspection
+from bakeoff.app.model_names import resolve
 from bakeoff.cli import call
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.events import Event, Notice

@@ -15,7 +15,7 @@ from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import ToolCall
 from bakeoff.reports.artifacts import artifacts_folder
-from bakeoff.sandboxes import uplink
+from bakeoff.sandboxes.egress import uplink
 from support.coding_tasks import FIX, write_fix_add
 from support.parts import require, require_embedded_model
 

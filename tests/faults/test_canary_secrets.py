@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from bakeoff.api import load_run, report
-from bakeoff.compat.test_runner import TestRunner
+from bakeoff.app import load_run, report
+from bakeoff.frontends.test_runner.runner import TestRunner
 from support.cli import Ended, bakeoff
 from support.coding_tasks import FIX, write_fix_add
 from support.loopback import Asked, Loopback, Reply, chat, delta, sse

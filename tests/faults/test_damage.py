@@ -11,10 +11,10 @@ import pytest
 
 import bakeoff
 from bakeoff import Message, Request, ScorerSpec, Task, UsageError
-from bakeoff.api import rescore
+from bakeoff.app import rescore
 from bakeoff.cli import call
-from bakeoff.stores.reader import SqliteLedger
-from bakeoff.stores.sqlite import SqliteStore
+from bakeoff.stores.ledger_reader import SqliteLedger
+from bakeoff.stores.ledger_writer import SqliteStore
 from support.plans import attempt, plan, tasks
 
 LARGE = "t05"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bakeoff._lib import owner, scratch
-from bakeoff.core.boxes import Command, Ran
+from bakeoff._lib import process_identity, scratch
+from bakeoff.core.sandbox import Command, CommandResult
 from bakeoff.core.workspace import BoxLimits
 from support.sandboxes import (
     BACKENDS,
@@ -65,13 +65,15 @@ def folder() -> Iterator[Path]:
     assert not made.exists()
 
 
-def suffered(backend: Backend, folder: Path, *argv: str, time_s: float = 2, **spec: Any) -> Ran:
+def suffered(
+    backend: Backend, folder: Path, *argv: str, time_s: float = 2, **spec: Any
+) -> CommandResult:
     """Run a hostile command and see that it ends in time and that nothing of it is left."""
     token = new_token()
-    mine = owner.mine()
+    mine = process_identity.mine()
     folders = set(folders_with(mine))
 
-    async def run() -> Ran:
+    async def run() -> CommandResult:
         async with backend.box(folder, **spec) as box:
             command = Command(argv=(*argv, token), time_s=time_s)
             result = await box.run(command)
@@ -184,7 +186,7 @@ print("made")
 
 @pytest.mark.usefixtures("files_in_memory")
 def test_a_hundred_thousand_files_are_taken_away(backend: Backend, folder: Path) -> None:
-    async def run() -> Ran:
+    async def run() -> CommandResult:
         async with backend.box(folder) as box:
             script = "import os; os.chdir(os.environ['HOME'])" + MANY
             return await box.run(Command(argv=("python3", "-c", script), time_s=300))

@@ -15,26 +15,26 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from bakeoff.api.loop import new_event_loop
+from bakeoff.app.interrupts import new_event_loop
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.task import ToolCall
 from bakeoff.engine.meter import Meter
-from bakeoff.gateway.bounds import Bounds
+from bakeoff.gateway.bounds import RequestBounds
 from bakeoff.gateway.server import Gateway, open_gateway
-from bakeoff.models.function import FunctionModel
+from bakeoff.models.adapters.function import FunctionModel
 from support.askers import ASKERS, Asker, Turn, user
 
 MB = 2**20
 
 SERVER = """
 import asyncio, sys
-from bakeoff.api.loop import new_event_loop
+from bakeoff.app.interrupts import new_event_loop
 from pathlib import Path
 from bakeoff.core.journal import Journal
 from bakeoff.engine.meter import Meter
 from bakeoff.gateway.server import open_gateway
-from bakeoff.models.function import FunctionModel
+from bakeoff.models.adapters.function import FunctionModel
 
 HOW = {
     "never": lambda: asyncio.sleep(3600),
@@ -187,7 +187,10 @@ def test_a_new_history_with_every_question_does_not_fill_the_memory(tmp_path: Pa
 
 @asynccontextmanager
 async def opened(
-    folder: Path, model: Callable[[Request], Any], bounds: Bounds, journal: Journal | None = None
+    folder: Path,
+    model: Callable[[Request], Any],
+    bounds: RequestBounds,
+    journal: Journal | None = None,
 ) -> AsyncIterator[tuple[Gateway, str, aiohttp.ClientSession]]:
     gateway = await open_gateway(folder, bounds=bounds)
     try:
@@ -223,7 +226,7 @@ def test_one_question_too_many_is_told_to_come_back(asker: Asker, tmp_path: Path
             await go_on.wait()
             return "yes"
 
-        async with opened(tmp_path, slowly, Bounds(requests=3)) as (_, token, session):
+        async with opened(tmp_path, slowly, RequestBounds(requests=3)) as (_, token, session):
             async with asyncio.TaskGroup() as group:
                 three = [group.create_task(ask(session, token, asker)) for _ in range(3)]
                 await asyncio.sleep(0.2)
@@ -242,7 +245,11 @@ def test_one_question_too_many_is_told_to_come_back(asker: Asker, tmp_path: Path
 @pytest.mark.parametrize("asker", ASKERS, ids=lambda a: a.name)
 def test_a_question_in_too_many_pieces_is_refused(asker: Asker, tmp_path: Path) -> None:
     async def main() -> None:
-        async with opened(tmp_path, lambda _: "yes", Bounds(parts=20)) as (_, token, session):
+        async with opened(tmp_path, lambda _: "yes", RequestBounds(parts=20)) as (
+            _,
+            token,
+            session,
+        ):
             status, told, _ = await ask(session, token, asker, turns=31)
             assert status == 413
             assert "more than 20 messages and tools" in json.dumps(told)
@@ -265,7 +272,7 @@ def test_a_question_whose_program_went_takes_up_room_until_the_model_hears_of_it
                     continue
             return "yes"
 
-        async with opened(tmp_path, deaf, Bounds(requests=2)) as (_, token, session):
+        async with opened(tmp_path, deaf, RequestBounds(requests=2)) as (_, token, session):
             for _ in range(2):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.2):
@@ -280,7 +287,7 @@ def test_a_question_whose_program_went_takes_up_room_until_the_model_hears_of_it
 
 def test_a_flood_of_connections_shuts_nobody_out_who_has_a_token(tmp_path: Path) -> None:
     async def main() -> None:
-        bounds = Bounds(all_connections=20, connections=5)
+        bounds = RequestBounds(all_connections=20, connections=5)
         async with opened(tmp_path, lambda _: "yes", bounds) as (gateway, token, session):
             assert (await ask(session, token, ASKERS[0]))[0] == 200
             parts = urlsplit(gateway.address.url)
@@ -297,7 +304,7 @@ def test_a_flood_of_connections_shuts_nobody_out_who_has_a_token(tmp_path: Path)
 
 def test_a_program_may_not_hold_connections_without_end(tmp_path: Path) -> None:
     async def main() -> None:
-        bounds = Bounds(all_connections=200, connections=5)
+        bounds = RequestBounds(all_connections=200, connections=5)
         async with opened(tmp_path, lambda _: "yes", bounds) as (gateway, token, _):
             sessions = [aiohttp.ClientSession(gateway.address.url) for _ in range(8)]
             told = [(await ask(session, token, ASKERS[0]))[0] for session in sessions]
@@ -322,7 +329,7 @@ def test_what_is_kept_of_a_conversation_ends_with_a_word_and_with_the_last_answe
             call = ToolCall(id=f"c{number}", name="run", arguments="{}")
             return Completion(text=f"answer {number}", tool_calls=(call,))
 
-        bounds = Bounds(kept=20_000)
+        bounds = RequestBounds(kept=20_000)
         async with opened(tmp_path, answer, bounds, journal) as (_, token, session):
             for number in range(50):
                 assert (await ask(session, token, ASKERS[0], f"{number:05}" + "z" * 1000))[0] == 200
@@ -337,7 +344,7 @@ def test_what_is_kept_of_a_conversation_ends_with_a_word_and_with_the_last_answe
 
 def test_whoever_finds_it_full_is_told_so(tmp_path: Path) -> None:
     async def main() -> None:
-        bounds = Bounds(all_connections=3)
+        bounds = RequestBounds(all_connections=3)
         async with opened(tmp_path, lambda _: "yes", bounds) as (gateway, token, _):
             sessions = [aiohttp.ClientSession(gateway.address.url) for _ in range(4)]
             told = [(await ask(session, token, ASKERS[0]))[0] for session in sessions[:3]]

@@ -24,17 +24,17 @@ from typing import Any, TypeVar
 import pytest
 
 from bakeoff.agents.direct import Direct
-from bakeoff.api.loop import new_event_loop
+from bakeoff.app.interrupts import new_event_loop
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import UNKNOWN_USAGE, Request
-from bakeoff.core.ports import Model, Rig, close_model
+from bakeoff.core.ports import Model, TrialParts, close_model
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Message
 from bakeoff.engine.trial import run_attempt
-from bakeoff.models.http import HttpClient
-from bakeoff.models.intake import LARGEST_BODY
-from bakeoff.models.openai_compatible import build
-from bakeoff.models.retry import TryAgain
+from bakeoff.models.adapters.openai_compatible import build
+from bakeoff.models.client.bounded_body import LARGEST_BODY
+from bakeoff.models.client.http import HttpClient
+from bakeoff.models.client.retry import TryAgain
 from support.loopback import Answerer, Asked, Loopback, Reply, chat, delta, dripping, silence, sse
 from support.parts import require
 from support.plans import task, trial
@@ -69,7 +69,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def attempt_on(model: Model, prompt: str) -> Attempt:
-    rig = Rig(agent=Direct(), model=model, scorers=())
+    rig = TrialParts(agent=Direct(), model=model, scorers=())
     return await run_attempt(trial(task(prompt=prompt)), rig, number=1)
 
 

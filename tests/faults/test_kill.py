@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.api import load_run
+from bakeoff.app import load_run
 from support.cli import BAKEOFF, Running, acknowledging, bakeoff, only_run, started, summary, until
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite

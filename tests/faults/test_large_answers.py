@@ -13,8 +13,8 @@ import bakeoff
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.task import Message
-from bakeoff.models.openai_compatible import build
-from bakeoff.scorers.normal import single_spaced, word_count
+from bakeoff.models.adapters.openai_compatible import build
+from bakeoff.scorers.text import single_spaced, word_count
 from support.loopback import Loopback, chat
 
 _TEXT = "hello world 12 "
@@ -22,7 +22,7 @@ _MIB = 1 << 20
 _CLIENT = """
 import json, resource, sys
 import bakeoff
-from bakeoff.api import run_async  # what a run imports is no part of the measurement
+from bakeoff.app import run_async  # what a run imports is no part of the measurement
 
 url, output, scorer = sys.argv[1:]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import bakeoff
-from bakeoff.compat.batch_place import find_batch
-from bakeoff.compat.rollouts_place import rollouts_in
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, Task
+from bakeoff.frontends.batch.folders import find_batch
+from bakeoff.frontends.rollouts.folders import rollouts_in
 from bakeoff.stores.folders import find_run, list_runs
 
 TASK = Task(id="a", messages=(Message(role="user", content="p"),))

@@ -10,7 +10,7 @@ import pytest
 import bakeoff
 from bakeoff._lib import scratch
 from bakeoff.core.record import Status
-from bakeoff.sandboxes.marks import VARIABLE
+from bakeoff.sandboxes.host.process_tags import VARIABLE
 from support.cli import BAKEOFF, started, until
 from support.coding_tasks import FIX, write_fix_add
 from support.parts import require

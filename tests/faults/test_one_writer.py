@@ -6,7 +6,7 @@ import socket
 import threading
 from pathlib import Path
 
-from bakeoff.api import load_run
+from bakeoff.app import load_run
 from support.cli import BAKEOFF, bakeoff, only_run, started, until
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import bakeoff
-from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import Conditions, Limits
 from bakeoff.core.record import Attempt, Status
+from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Task
 from support.cli import BAKEOFF, started, until
 from support.plans import tasks
@@ -99,7 +99,7 @@ def _scored(given: list[Task], scorer: str, **settings: Any) -> list[Task]:
 
 def _attempts(folder: Path, given: list[Task], *, scoring_s: float = 1800.0) -> list[Attempt]:
     limits = Limits(scoring_s=scoring_s)
-    brief = Brief(name="own", tasks=tuple(given), conditions=Conditions(limits=limits))
+    brief = RunSpec(name="own", tasks=tuple(given), conditions=Conditions(limits=limits))
     run = bakeoff.run(brief, models=["scripted"], output=folder / "runs", parallel=4)
     return [record.attempt for record in run.trials()]
 

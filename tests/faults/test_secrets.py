@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bakeoff.api import load_run
+from bakeoff.app import load_run
 from support.cli import Ended, bakeoff
 from support.loopback import Asked, Loopback, Reply, chat
 

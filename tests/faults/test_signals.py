@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.api import load_run
+from bakeoff.app import load_run
 from bakeoff.core.record import Status
 from support.cli import BAKEOFF, Ended, Running, bakeoff, processes_of_session, started, until
 from support.loopback import Asked, Loopback, Reply, chat

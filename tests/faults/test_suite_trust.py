@@ -8,10 +8,10 @@ import pytest
 
 import bakeoff
 from bakeoff import registry
-from bakeoff.api import rescore
-from bakeoff.api.checks import check
-from bakeoff.compat.test_runner import TestRunner
+from bakeoff.app import rescore
+from bakeoff.app.checks import check
 from bakeoff.core.errors import UsageError
+from bakeoff.frontends.test_runner.runner import TestRunner
 from support.cli import bakeoff as cli
 from support.coding_tasks import write_fix_add
 from support.loopback import Loopback

@@ -9,7 +9,7 @@ import bakeoff
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import ToolCall
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
 from support.coding_tasks import FIX, write_fix_add
 from support.container_engines import PYTHON, engine
 from support.parts import require

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import bakeoff
-from bakeoff.api import rescore
+from bakeoff.app import rescore
 from bakeoff.reports.files import as_json
 from support.cli import bakeoff as cli
 

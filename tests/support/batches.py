@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bakeoff._lib.redact import Redactor
-from bakeoff.compat.batch_place import Batch, BatchState
 from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.outcome import Outcome, Spent, Usage
@@ -14,8 +13,9 @@ from bakeoff.core.record import Attempt, Fault, Score, Status
 from bakeoff.core.task import Message, ScorerSpec, Task, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change, SandboxSpec
+from bakeoff.frontends.batch.folders import Batch, BatchState
 from bakeoff.stores.folders import write_manifest
-from bakeoff.stores.sqlite import SqliteStore
+from bakeoff.stores.ledger_writer import SqliteStore
 
 PATCH = """\
 diff --git a/greeter/messages.py b/greeter/messages.py

@@ -7,8 +7,8 @@ import asyncio
 import sys
 from functools import partial
 
-from bakeoff._lib import owner, scratch
-from bakeoff.core.boxes import Command
+from bakeoff._lib import process_identity, scratch
+from bakeoff.core.sandbox import Command
 from support.sandboxes import BACKENDS
 
 
@@ -26,7 +26,7 @@ async def main(name: str, count: int, token: str) -> None:
             command = Command(argv=("sh", "-c", script), hears=partial(_heard, up))
             group.create_task(box.run(command))
             await up.wait()
-        print(owner.mine(), flush=True)
+        print(process_identity.mine(), flush=True)
 
 
 if __name__ == "__main__":

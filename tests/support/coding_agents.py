@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from bakeoff.agents.command import (
+from bakeoff.agents.programs.command import (
     ClaudeCode,
     Codex,
     Continue,

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bakeoff.core.boxes import Box, BoxSpec, Command, Ran
+from bakeoff.core.sandbox import Box, BoxSpec, Command, CommandResult
 from bakeoff.core.workspace import BoxLimits
-from bakeoff.sandboxes.container import Container
+from bakeoff.sandboxes.containers.sandbox import Container
 from support.container_engines import BUSYBOX, Engine
 
 
@@ -33,6 +33,6 @@ async def opened(containers: Container, of: BoxSpec) -> AsyncIterator[Box]:
         await box.close()
 
 
-async def shell(box: Box, script: str, **more: Any) -> Ran:
+async def shell(box: Box, script: str, **more: Any) -> CommandResult:
     """Run a shell script in the box; it ends within a minute."""
     return await box.run(replace(Command(argv=("sh", "-c", script), time_s=60), **more))

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bakeoff._lib import owner
-from bakeoff.sandboxes.container_engine import EngineName
+from bakeoff._lib import process_identity
+from bakeoff.sandboxes.containers.engine import EngineName
 from support.parts import require
 
 BUSYBOX = "bakeoff-test-busybox:1"
@@ -195,10 +195,10 @@ def _home(name: str) -> Path:
     with Path(f"/tmp/bakeoff-test-engines-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several workers one cleans up
         for left in Path("/tmp").glob(f"bakeoff-{name}-*"):
-            mark = owner.find(left.name)
-            if mark is not None and owner.is_dead(mark):
+            mark = process_identity.find(left.name)
+            if mark is not None and process_identity.is_dead(mark):
                 _END[name](left)
-    return Path(tempfile.mkdtemp(prefix=f"bakeoff-{name}-{owner.mine()}-", dir="/tmp"))
+    return Path(tempfile.mkdtemp(prefix=f"bakeoff-{name}-{process_identity.mine()}-", dir="/tmp"))
 
 
 def _client(**more: str) -> dict[str, str]:

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bakeoff.agents.dialogue import InDialogue
+from bakeoff.agents.dialogue.agent import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.core.candidate import Candidate, Conditions, Limits, ModelSpec
 from bakeoff.core.checkpoint import Checkpoints
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Agent, Rig, Site
+from bakeoff.core.ports import Agent, TrialParts, WorkspaceSite
 from bakeoff.core.record import Attempt
 from bakeoff.core.task import Task
 from bakeoff.engine.trial import run_attempt
-from bakeoff.models.function import FunctionModel
+from bakeoff.models.adapters.function import FunctionModel
 
 Says = str | Exception | Completion
 
@@ -70,7 +70,7 @@ class Scene:
     dialogue: Dialogue = field(default_factory=lambda: Dialogue(objective="get it done"))
     limits: Limits = field(default_factory=Limits)
     task: Task | None = None
-    site: Site | None = None
+    site: WorkspaceSite | None = None
     checkpoints: Checkpoints | None = None
 
     def trial(self) -> Trial:
@@ -81,11 +81,11 @@ class Scene:
             task=task, candidate=Candidate(id="m", model=spec), conditions=conditions, rollout=0
         )
 
-    def rig(self) -> Rig:
+    def rig(self) -> TrialParts:
         roles = {"instructor": FunctionModel(self.instructor)}
         if self.supervisor is not None:
             roles["supervisor"] = FunctionModel(self.supervisor)
-        return Rig(
+        return TrialParts(
             agent=InDialogue(agent=self.agent),
             model=FunctionModel(self.agent_model),
             scorers=(),

@@ -10,7 +10,7 @@ from typing import Any
 
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.ports import Model
-from bakeoff.models import anthropic, gemini, ollama, openai_compatible, openai_responses
+from bakeoff.models.adapters import anthropic, gemini, ollama, openai_compatible, openai_responses
 from support.askers import Turn
 from support.loopback import Asked, Loopback, Reply
 

@@ -7,12 +7,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bakeoff.agents.human import Human
-from bakeoff.core.boxes import BoxSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.journal import Journal
 from bakeoff.core.ports import Context
-from bakeoff.models.function import FunctionModel
-from bakeoff.sandboxes.local import Local
+from bakeoff.core.sandbox import BoxSpec
+from bakeoff.models.adapters.function import FunctionModel
+from bakeoff.sandboxes.host.local import Local
 from support.trial_room import Room, repair_task
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bakeoff.core.outcome import Usage
-from bakeoff.models import anthropic, gemini, ollama, openai_compatible, openai_responses
+from bakeoff.models.adapters import anthropic, gemini, ollama, openai_compatible, openai_responses
 from support.adapters import Adapter, body
 from support.loopback import Reply, sse
 

@@ -10,10 +10,10 @@ from bakeoff.agents.direct import Direct
 from bakeoff.core.candidate import Candidate, Conditions, Limits, ModelSpec
 from bakeoff.core.outcome import Outcome, Request, Spent, Usage
 from bakeoff.core.plan import Block, Plan, Trial
-from bakeoff.core.ports import Agent, Model, Rig, Scorer
+from bakeoff.core.ports import Agent, Model, Scorer, TrialParts
 from bakeoff.core.record import Attempt, Fault, Score, Status
 from bakeoff.core.task import Message, ScorerSpec, Task
-from bakeoff.models.function import FunctionModel
+from bakeoff.models.adapters.function import FunctionModel
 from bakeoff.scorers.function import FunctionScorer
 
 
@@ -86,8 +86,8 @@ class Workshop:
     scorers: Mapping[str, Scorer] = field(default_factory=dict)
     roles: Mapping[str, Model] = field(default_factory=dict)
 
-    def rig(self, trial: Trial) -> Rig:
-        return Rig(
+    def rig(self, trial: Trial) -> TrialParts:
+        return TrialParts(
             agent=self.agent,
             model=self.model,
             scorers=tuple(self.scorers[spec.name] for spec in trial.task.scorers),

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bakeoff._lib.redact import Redactor
-from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt
+from bakeoff.core.run_spec import Adaptive
 from bakeoff.stores.folders import write_manifest
-from bakeoff.stores.sqlite import SqliteStore
+from bakeoff.stores.ledger_writer import SqliteStore
 
 CREATED = "2026-11-16T05:06:40+00:00"
 

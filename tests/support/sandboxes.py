@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bakeoff._lib import scratch
-from bakeoff.core.boxes import Box, BoxSpec, Sandbox
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
-from bakeoff.sandboxes.local import Local
+from bakeoff.core.sandbox import Box, BoxSpec, Sandbox
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
+from bakeoff.sandboxes.host.local import Local
 from support.container_boxes import sandbox as container_sandbox
 from support.container_engines import engine, why_no_engine
 from support.parts import require

@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bakeoff.core.boxes import Box, BoxSpec, Mount, Sandbox
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.journal import Journal
 from bakeoff.core.ports import Context
+from bakeoff.core.sandbox import Box, BoxSpec, Mount, Sandbox
 from bakeoff.core.task import Message, Task
 from bakeoff.core.workspace import Workspace
 from bakeoff.engine.meter import Meter
 from bakeoff.gateway.server import open_gateway
-from bakeoff.models.openai_compatible import build
+from bakeoff.models.adapters.openai_compatible import build
 from support.scripted_llm import Script, ScriptedLlm
 
 BROKEN = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from socketserver import ThreadingUnixStreamServer
 from typing import Any
 
-from bakeoff.core.boxes import GatewayAddress
+from bakeoff.core.sandbox import GatewayAddress
 
 
 class _Answer(BaseHTTPRequestHandler):

@@ -9,15 +9,15 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Any
 
-from bakeoff._lib.tree_digest import tree_digest
-from bakeoff.core.boxes import Command, Ran, Room, Sandbox
+from bakeoff._lib.digest import tree_digest
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Context
+from bakeoff.core.sandbox import Command, CommandResult, OpenWorkspace, Sandbox
 from bakeoff.core.task import Message, Task
 from bakeoff.core.workspace import Change, Tree, Workspace
-from bakeoff.sandboxes.bubblewrap import Bubblewrap
-from bakeoff.sandboxes.local import Local
-from bakeoff.workspaces.bench import HostBench
+from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
+from bakeoff.sandboxes.host.local import Local
+from bakeoff.workspaces.host import HostWorkspaces
 from support.parts import require
 
 
@@ -77,9 +77,9 @@ def isolating() -> Sandbox:
 
 
 @asynccontextmanager
-async def open_bench(cache: Path, sandbox: Sandbox | None = None) -> AsyncIterator[HostBench]:
+async def open_bench(cache: Path, sandbox: Sandbox | None = None) -> AsyncIterator[HostWorkspaces]:
     boxes = sandbox or Local()
-    bench = HostBench(sandbox=boxes, cache=cache, run="test")
+    bench = HostWorkspaces(sandbox=boxes, cache=cache, run="test")
     try:
         yield bench
     finally:
@@ -88,19 +88,19 @@ async def open_bench(cache: Path, sandbox: Sandbox | None = None) -> AsyncIterat
 
 
 @asynccontextmanager
-async def open_room(bench: HostBench, task: Task) -> AsyncIterator[Room]:
+async def open_room(bench: HostWorkspaces, task: Task) -> AsyncIterator[OpenWorkspace]:
     async with bench.room(task, label="agent", gateway=None, mounts=(), environment={}) as room:
         yield room
 
 
-async def sh(room: Room, script: str, **rest: Any) -> Ran:
+async def sh(room: OpenWorkspace, script: str, **rest: Any) -> CommandResult:
     """Run *script* in the room; it must succeed."""
     ran = await room.box.run(Command(argv=("sh", "-ec", script), time_s=60.0, **rest))
     assert ran.code == 0, ran
     return ran
 
 
-async def changed_by(bench: HostBench, task: Task, script: str) -> Change:
+async def changed_by(bench: HostWorkspaces, task: Task, script: str) -> Change:
     """Return the change that *script* makes in a room."""
     async with open_room(bench, task) as room:
         await sh(room, script)
@@ -114,7 +114,7 @@ class Nobody:
         raise AssertionError("nobody was to be asked")
 
 
-def kit(bench: HostBench, **rest: Any) -> Context:
+def kit(bench: HostWorkspaces, **rest: Any) -> Context:
     return Context(model=Nobody(), bench=bench, label="t1", **rest)
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.api import read
+from bakeoff.app import read
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
-from bakeoff.suites.agent_bench import AgentBench, read_bench
-from bakeoff.suites.dialogue_case import read_cases
+from bakeoff.formats.agent_bench import AgentBench, read_bench
+from bakeoff.formats.dialogue import read_cases
 from support.agent_benches import write_agent, write_base, write_bench, write_case
 
 ROOT = Path(__file__).parents[2]

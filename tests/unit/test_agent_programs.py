@@ -8,7 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff.agents.command import (
+from bakeoff.agents.programs.catalog import MODEL, PROGRAMS, AgentProgram
+from bakeoff.agents.programs.command import (
     Aider,
     ClaudeCode,
     Codex,
@@ -19,9 +20,7 @@ from bakeoff.agents.command import (
     OpenCode,
     QwenCode,
 )
-from bakeoff.agents.fields import FIELDS, fill
-from bakeoff.agents.final_message import final_message
-from bakeoff.agents.programs import MODEL, PROGRAMS, Program
+from bakeoff.agents.programs.output import FIELDS, fill, final_message
 from bakeoff.core.errors import UsageError
 
 VALUES = {
@@ -50,13 +49,13 @@ def test_there_is_a_class_for_every_declaration() -> None:
 
 
 @EVERY
-def test_the_token_is_never_an_argument(program: Program) -> None:
+def test_the_token_is_never_an_argument(program: AgentProgram) -> None:
     for arguments in (program.first, program.again or ()):
         assert not [word for word in arguments if "{token}" in word]
 
 
 @EVERY
-def test_the_only_key_a_program_is_given_is_the_token(program: Program) -> None:
+def test_the_only_key_a_program_is_given_is_the_token(program: AgentProgram) -> None:
     keys = {n: v for n, v in program.environment.items() if n.endswith(("_KEY", "_TOKEN"))}
     assert set(keys.values()) <= {"{token}"}
     texts = [*program.environment.values(), *program.files.values(), *program.first]
@@ -66,7 +65,7 @@ def test_the_only_key_a_program_is_given_is_the_token(program: Program) -> None:
 
 @EVERY
 def test_a_program_is_given_its_instruction_once_as_input_file_or_argument(
-    program: Program,
+    program: AgentProgram,
 ) -> None:
     for arguments in (program.first, program.again or program.first):
         named = [word for word in arguments if "{instruction" in word]
@@ -75,7 +74,7 @@ def test_a_program_is_given_its_instruction_once_as_input_file_or_argument(
 
 
 @EVERY
-def test_files_are_written_under_the_home_and_can_be_read(program: Program) -> None:
+def test_files_are_written_under_the_home_and_can_be_read(program: AgentProgram) -> None:
     readers = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
     for path, text in program.files.items():
         assert not path.startswith(("/", ".."))
@@ -83,14 +82,14 @@ def test_files_are_written_under_the_home_and_can_be_read(program: Program) -> N
 
 
 @EVERY
-def test_the_install_line_names_the_package(program: Program) -> None:
+def test_the_install_line_names_the_package(program: AgentProgram) -> None:
     assert program.package in program.install.split()
     assert "\n" not in program.install
 
 
 @EVERY
 def test_an_agent_that_is_not_installed_is_told_with_one_line(
-    program: Program, monkeypatch: pytest.MonkeyPatch
+    program: AgentProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     kind = next(kind for kind in CLASSES if kind.program is program)

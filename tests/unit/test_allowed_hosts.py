@@ -2,8 +2,8 @@
 
 import pytest
 
-from bakeoff.core.allowed_hosts import parse_allowed_host, plain_host
-from bakeoff.sandboxes.public_address import closed_networks, is_public, own_addresses
+from bakeoff.core.workspace import parse_allowed_host, plain_host
+from bakeoff.sandboxes.egress.proxy import closed_networks, is_public, own_addresses
 
 
 @pytest.mark.parametrize(

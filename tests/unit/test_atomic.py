@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import bakeoff
-from bakeoff._lib.atomic import clear_halves, replacing, write_atomic
+from bakeoff._lib.files import clear_halves, replacing, write_atomic
 from support.cli import not_outliving
 from support.plans import write_suite
 
 _WRITING = """
 import sys, time
 from pathlib import Path
-from bakeoff._lib.atomic import replacing
+from bakeoff._lib.files import replacing
 with replacing(Path(sys.argv[1])) as file:
     file.write(b"half of it")
     file.flush()

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from bakeoff.compat.batch_models import Market, choose, market
-from bakeoff.compat.batch_place import file_names, names_of
-from bakeoff.config.models_file import ModelsConfig, read_models_file
 from bakeoff.core.candidate import Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
-from bakeoff.models.discovery import Found
+from bakeoff.formats.models_file import ModelsConfig, read_models_file
+from bakeoff.frontends.batch.folders import file_names, names_of
+from bakeoff.frontends.batch.models import ModelCatalog, choose, market
+from bakeoff.models.discovery import FoundModel
 
 URL = "http://127.0.0.1:11434"
 
 
-def found(*names: str) -> list[Found]:
+def found(*names: str) -> list[FoundModel]:
     return [
-        Found(name=f"ollama/{name}", provider="ollama", base_url=URL, digest=f"d-{name}")
+        FoundModel(name=f"ollama/{name}", provider="ollama", base_url=URL, digest=f"d-{name}")
         for name in names
     ]
 
@@ -29,11 +29,11 @@ def config(tmp_path: Path, *models: dict[str, Any], **categories: list[str]) -> 
     return read_models_file(path)
 
 
-def names(there: Market, wanted: str) -> list[str]:
+def names(there: ModelCatalog, wanted: str) -> list[str]:
     return [offer.name for offer in choose(there, wanted).offers]
 
 
-def refusal(there: Market, wanted: str) -> str:
+def refusal(there: ModelCatalog, wanted: str) -> str:
     with pytest.raises(UsageError) as caught:
         choose(there, wanted)
     return str(caught.value)

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from bakeoff.cli.batch_progress import BatchProgress
-from bakeoff.cli.story import Line, Weight
+from bakeoff.cli.views.batch import BatchProgress
+from bakeoff.cli.views.plain import Level, ProgressLine
 from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, ModelSpec
 from bakeoff.core.events import Notice, RunStarted, TrialEnded, TrialSpent, TrialStarted
 from bakeoff.core.outcome import Spent, Usage
@@ -94,19 +94,19 @@ def test_what_was_done_before_is_there_from_the_start() -> None:
     progress = BatchProgress("batch_1, t", plan, names, [done])
     assert rows(progress)["a"][:2] == ["✓", "success"]
     line = progress.take(RunStarted("run", "runs/run", 2, 1))
-    assert line == Line("batch_1, t: 2 models, 1 already done")
+    assert line == ProgressLine("batch_1, t: 2 models, 1 already done")
 
 
 def test_a_rollout_that_is_over_is_news_a_fault_must_be_read_and_neither_moves_the_cursor() -> None:
     plan = plan_of("a\x1b[2J", rollouts=2)
     progress, (first, second) = progress_of(plan), list(plan)
     line = progress.take(TrialEnded(first, solved(3.0), last=True))
-    assert line == Line("a\ufffd[2J rollout 1: success in 3.0 s, 4 prompts, 2,400 tokens")
+    assert line == ProgressLine("a\ufffd[2J rollout 1: success in 3.0 s, 4 prompts, 2,400 tokens")
     line = progress.take(TrialEnded(second, broken("no\n\x1b[31m"), last=True))
     assert line is not None
-    assert line.weight is Weight.FAULT
+    assert line.weight is Level.FAULT
     assert line.text.endswith("(no \ufffd[31m)")
-    assert progress.take(Notice("hear")) == Line("hear", Weight.NOTICE)
+    assert progress.take(Notice("hear")) == ProgressLine("hear", Level.NOTICE)
 
 
 @pytest.mark.parametrize("height", [8, 12, 24])

@@ -16,15 +16,15 @@ from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError, UsageError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Outcome, Request, Usage
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Context, Model, Rig
+from bakeoff.core.ports import Context, Model, TrialParts
 from bakeoff.core.record import Score
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message, Task
-from bakeoff.engine.budget import Budget, Tab
+from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.meter import Meter
 from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
-from bakeoff.models.function import FunctionModel
+from bakeoff.models.adapters.function import FunctionModel
 from bakeoff.stores.memory import MemoryStore
 from support.plans import Workshop, plan, scored_by, task, tasks, workshop
 
@@ -92,7 +92,7 @@ def test_the_cap_is_never_passed_whatever_comes_back_and_in_whatever_order(
         endpoint = Endpoint(script, random.Random(seed), on_every_step=check)
 
         async def ask(most: int) -> None:
-            meter = Meter(FunctionModel(endpoint), tariff=TARIFF, tab=Tab(budget))
+            meter = Meter(FunctionModel(endpoint), tariff=TARIFF, tab=AttemptBill(budget))
             with suppress(ProviderError, BudgetReached):
                 await meter.complete(request(most))
 
@@ -124,7 +124,7 @@ def test_the_cap_on_tokens_is_never_passed_either(sizes: list[int], cap: int) ->
 
         async def ask(most: int) -> None:
             with suppress(BudgetReached):
-                await Meter(FunctionModel(answer), tab=Tab(budget)).complete(request(most))
+                await Meter(FunctionModel(answer), tab=AttemptBill(budget)).complete(request(most))
 
         async with asyncio.TaskGroup() as group:
             for most in sizes:
@@ -140,8 +140,8 @@ def ask_once(
     budget: Budget | None = None,
     tariff: Tariff = TARIFF,
     most: int = 1000,
-) -> tuple[Tab, BaseException | None]:
-    tab = Tab(budget or Budget())
+) -> tuple[AttemptBill, BaseException | None]:
+    tab = AttemptBill(budget or Budget())
     try:
         asyncio.run(Meter(FunctionModel(answer), tariff=tariff, tab=tab).complete(request(most)))
     except (ProviderError, BudgetReached) as error:
@@ -201,8 +201,8 @@ class TestBooking:
         async def hang(_: Request) -> None:
             await asyncio.sleep(30)
 
-        async def run() -> Tab:
-            tab = Tab(Budget(Cap(cost_usd=1.0)))
+        async def run() -> AttemptBill:
+            tab = AttemptBill(Budget(Cap(cost_usd=1.0)))
             meter = Meter(FunctionModel(hang), tariff=TARIFF, tab=tab)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(meter.complete(request(1000)), 0.01)
@@ -249,7 +249,7 @@ class TestRefusals:
             budget = Budget(Cap(cost_usd=3500 * TOKEN))
             async with asyncio.TaskGroup() as group:
                 for _ in range(50):
-                    meter = Meter(FunctionModel(answer), tariff=TARIFF, tab=Tab(budget))
+                    meter = Meter(FunctionModel(answer), tariff=TARIFF, tab=AttemptBill(budget))
                     group.create_task(meter.complete(request(1000)))
             return budget
 
@@ -259,10 +259,10 @@ class TestRefusals:
         assert budget.spent.cost_usd == pytest.approx(50 * TOKEN)
 
     def test_one_that_was_cut_while_it_waited_was_never_sent(self) -> None:
-        async def run() -> tuple[Tab, str | None]:
+        async def run() -> tuple[AttemptBill, str | None]:
             budget = Budget(Cap(cost_usd=1000 * TOKEN))
             await budget.hold(Bound(usd=1000 * TOKEN, tokens=None))
-            tab = Tab(budget)
+            tab = AttemptBill(budget)
             meter = Meter(FunctionModel(lambda _: told()), tariff=TARIFF, tab=tab)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(meter.complete(request(1000)), 0.01)
@@ -410,7 +410,7 @@ def priced(rigs: Workshop) -> Workshop:
     """The same rigs, with a price for everybody."""
 
     class Priced(Workshop):
-        def rig(self, trial: Trial) -> Rig:
+        def rig(self, trial: Trial) -> TrialParts:
             roles = dict.fromkeys(rigs.roles, TARIFF)
             return replace(rigs.rig(trial), tariff=TARIFF, role_tariffs=roles)
 

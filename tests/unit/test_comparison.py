@@ -7,9 +7,9 @@ import math
 from pathlib import Path
 from typing import cast
 
-from bakeoff.compat.batch_view import compare, write_report
-from bakeoff.reports import in_words
+from bakeoff.frontends.batch.view import compare, write_report
 from bakeoff.reports.comparison import COLUMNS, as_csv, as_json, in_order
+from bakeoff.reports.wording import phrases
 from support.batches import broken, failed, solved, solved_at_limit, timed_out, write_batch
 
 RESULT_KEYS = {
@@ -127,16 +127,16 @@ def test_the_total_time_is_that_of_the_sessions_until_their_last_attempt(tmp_pat
 
 
 def test_figures_are_written_as_people_read_them() -> None:
-    assert [in_words.seconds(s) for s in (None, 0.42, 3.21, 59.97, 125, 4210)] == [
+    assert [phrases.seconds(s) for s in (None, 0.42, 3.21, 59.97, 125, 4210)] == [
         "–", "420 ms", "3.2 s", "1 min 00 s", "2 min 05 s", "1 h 10 min",
     ]  # fmt: skip
-    assert [in_words.duration(s) for s in (0.2, 59.4, 59.97, 7260)] == [
+    assert [phrases.duration(s) for s in (0.2, 59.4, 59.97, 7260)] == [
         "0 s", "59 s", "1 min 00 s", "2 h 01 min",
     ]  # fmt: skip
-    assert [in_words.number(n) for n in (None, 3, 2.5, 1234, 1234.6)] == [
+    assert [phrases.number(n) for n in (None, 3, 2.5, 1234, 1234.6)] == [
         "–", "3", "2.5", "1,234", "1,235",
     ]  # fmt: skip
-    assert [in_words.dollars(d) for d in (None, 0, 0.0412, 12.5)] == ["–", "$0.00", "$0.0412", "$12.50"]  # fmt: skip
-    assert [in_words.rank_range(*r) for r in ((None, None), (1, 1), (1, 3))] == ["", "1", "1–3"]
-    assert [in_words.counted(n, "model") for n in (1, 2)] == ["1 model", "2 models"]
-    assert in_words.megabytes(98_000_000) == "98 MB"
+    assert [phrases.dollars(d) for d in (None, 0, 0.0412, 12.5)] == ["–", "$0.00", "$0.0412", "$12.50"]  # fmt: skip
+    assert [phrases.rank_range(*r) for r in ((None, None), (1, 1), (1, 3))] == ["", "1", "1–3"]
+    assert [phrases.counted(n, "model") for n in (1, 2)] == ["1 model", "2 models"]
+    assert phrases.megabytes(98_000_000) == "98 MB"

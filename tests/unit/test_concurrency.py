@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bakeoff.models.concurrency import AdaptiveConcurrency
+from bakeoff.models.limits.concurrency import AdaptiveConcurrency
 
 Service = Callable[[random.Random], tuple[float, int | None]]
 

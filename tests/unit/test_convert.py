@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from bakeoff.config.convert import convert, dotted
-from bakeoff.config.run_file import RunFile
 from bakeoff.core.errors import UsageError
+from bakeoff.formats.run_file import RunFile
+from bakeoff.formats.text.convert import convert, dotted
 
 
 def _error(data: Any, kind: type = RunFile) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bakeoff.reports.csv_cells import cell, line
+from bakeoff.reports.csv import cell, line
 
 SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212\u207a"
 BEFORE = [

@@ -6,7 +6,7 @@ from bakeoff.core.candidate import Limits, ModelSpec
 from bakeoff.core.plan import Plan
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
-from bakeoff.planning.differences import differences
+from bakeoff.planning.resume import differences
 from support.plans import candidate, plan, task, tasks
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff.config.env_file import environment, read_env_file
 from bakeoff.core.errors import UsageError
+from bakeoff.formats.text.env import environment, read_env_file
 
 
 def _read(tmp_path: Path, text: str | bytes) -> dict[str, str]:

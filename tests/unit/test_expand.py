@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Trial
+from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.planning.expand import expand
 from support.plans import task, tasks
 
 MODEL = ModelSpec(provider="scripted", name="echo")
 TASK = task("a", target="x", scorers=(ScorerSpec(name="includes"),), parameters={"temperature": 0})
-BRIEF = Brief(name="b", tasks=(TASK,), models=(MODEL,))
+BRIEF = RunSpec(name="b", tasks=(TASK,), models=(MODEL,))
 
 
-def _trial(brief: Brief) -> Trial:
+def _trial(brief: RunSpec) -> Trial:
     return next(iter(expand(brief)))
 
 
@@ -64,7 +64,7 @@ def test_candidates_with_the_same_name_are_told_apart() -> None:
         (replace(BRIEF, rollouts=0), "rollouts must be 1 or more, not 0"),
     ],
 )
-def test_a_brief_that_asks_for_nothing_is_refused(brief: Brief, message: str) -> None:
+def test_a_brief_that_asks_for_nothing_is_refused(brief: RunSpec, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         expand(brief)
 

@@ -7,7 +7,7 @@ import pytest
 
 from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
 from bakeoff.core.values import Json
-from bakeoff.stats.fairness import unlike
+from bakeoff.stats.notes import unlike
 from bakeoff.stats.summarize import summarize
 from support.plans import plan, task
 

@@ -4,8 +4,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from bakeoff.api.first_model import STARTERS, first_model
-from bakeoff.api.model_names import resolve
+from bakeoff.app.inspection import STARTERS, first_model
+from bakeoff.app.model_names import resolve
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.models.prices import Prices
 from bakeoff.models.providers import PROVIDERS

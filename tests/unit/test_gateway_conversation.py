@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.gateway.conversation import Conversation
-from bakeoff.gateway.recall import Replies
+from bakeoff.gateway.model_access import Conversation, Replies
 
 
 def user(text: str) -> Message:

@@ -9,27 +9,28 @@ from hypothesis import strategies as st
 
 from bakeoff.core.outcome import Completion
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.gateway import chat, gemini_input, messages, responses, responses_input
-from bakeoff.gateway.asked import Asked, NotUnderstoodError
+from bakeoff.gateway.dialects import chat, gemini, messages, responses
+from bakeoff.gateway.dialects import responses as responses_input
+from bakeoff.gateway.request import ModelRequest, NotUnderstoodError
 from support.askers import Asker, Chat, Gemini, Messages, Responses, Turn, result, system, user
 
 
-def chat_of(**body: Any) -> Asked:
+def chat_of(**body: Any) -> ModelRequest:
     return chat.read(json.dumps({"messages": [{"role": "user", "content": "x"}], **body}).encode())
 
 
-def messages_of(**body: Any) -> Asked:
+def messages_of(**body: Any) -> ModelRequest:
     given = {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **body}
     return messages.read(json.dumps(given).encode())
 
 
-def responses_of(**body: Any) -> Asked:
+def responses_of(**body: Any) -> ModelRequest:
     return responses_input.read(json.dumps({"input": "x", **body}).encode())
 
 
-def gemini_of(**body: Any) -> Asked:
+def gemini_of(**body: Any) -> ModelRequest:
     contents = [{"role": "user", "parts": [{"text": "x"}]}]
-    return gemini_input.read(json.dumps({"contents": contents, **body}).encode())
+    return gemini.read(json.dumps({"contents": contents, **body}).encode())
 
 
 FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object"}}
@@ -311,7 +312,7 @@ ASKERS_WITH_READERS = [
     (Chat(), chat.read),
     (Responses(), responses_input.read),
     (Messages(), messages.read),
-    (Gemini(), gemini_input.read),
+    (Gemini(), gemini.read),
 ]
 CALL = ("a", "f", {"x": 1})
 TURNS = [

@@ -5,14 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bakeoff.core.record import Attempt, Status
-from bakeoff.stats.head_to_head import (
-    Entry,
-    HeadToHead,
-    Verdict,
-    figures,
-    head_to_head,
-    verdict,
-)
+from bakeoff.stats.head_to_head import Entry, HeadToHead, Verdict, figures, head_to_head, verdict
 from support.batches import (
     LIMIT_S,
     broken,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.agents.installed import find
-from bakeoff.agents.programs import AIDER, CLAUDE_CODE, CODEX, CONTINUE
-from bakeoff.core.boxes import Mount
+from bakeoff.agents.programs.catalog import AIDER, CLAUDE_CODE, CODEX, CONTINUE
+from bakeoff.agents.programs.command import find
 from bakeoff.core.errors import UsageError
+from bakeoff.core.sandbox import Mount
 from support.parts import require
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff._lib.json_lines import repeated_keys
-from bakeoff.compat.runner_config import read_config
-from bakeoff.config.json_file import read_json
+from bakeoff._lib.decode_errors import repeated_keys
 from bakeoff.core.errors import UsageError
-from bakeoff.suites.dialogue_case import read_cases
-from bakeoff.suites.json_suite import read_suite
-from bakeoff.suites.prepared_dir_files import read_meta, read_overrides
+from bakeoff.formats.dialogue import read_cases
+from bakeoff.formats.prepared_files import read_meta, read_overrides
+from bakeoff.formats.suite import read_suite
+from bakeoff.formats.text.json import read_json
+from bakeoff.frontends.test_runner.config import read_config
 
 SUITE = '{"tests": [{"id": "a", "prompt": "p"}]}'
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bakeoff.config.schemas import json_schema
-from bakeoff.core.brief import Brief
 from bakeoff.core.errors import UsageError
+from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Message, ScorerSpec, Task
-from bakeoff.suites.json_suite import Scoring, read_suite
+from bakeoff.formats.schemas import json_schema
+from bakeoff.formats.suite import Scoring, read_suite
 
 
 def _write(tmp_path: Path, data: object, name: str = "suite.json") -> Path:
@@ -25,7 +25,7 @@ def _write(tmp_path: Path, data: object, name: str = "suite.json") -> Path:
     return path
 
 
-def _read(tmp_path: Path, data: object) -> Brief:
+def _read(tmp_path: Path, data: object) -> RunSpec:
     return read_suite(_write(tmp_path, data))
 
 

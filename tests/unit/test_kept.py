@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff._lib.kept import Kept
+from bakeoff._lib.process import Kept
 
 PIECES = st.lists(st.text(alphabet="abcdefgh\n", max_size=400).map(str.encode), max_size=40)
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff._lib.json_lines import json_line_of
-from bakeoff.config.lines import line_in, shown
+from bakeoff._lib.decode_errors import json_line_of
 from bakeoff.core.errors import UsageError
-from bakeoff.core.place import Place
-from bakeoff.suites.dialogue_case import read_cases
-from bakeoff.suites.json_suite import read_suite
-from bakeoff.suites.prepared_dir import PreparedDir, read_prepared
-from bakeoff.suites.prepared_dir_files import read_meta, read_overrides
+from bakeoff.core.source_location import SourceLocation
+from bakeoff.formats.dialogue import read_cases
+from bakeoff.formats.prepared import PreparedDir, read_prepared
+from bakeoff.formats.prepared_files import read_meta, read_overrides
+from bakeoff.formats.suite import read_suite
+from bakeoff.formats.text.locate import line_in, shown
 
 DOCUMENT = r"""
 {
@@ -193,12 +193,12 @@ def test_a_file_that_is_no_longer_what_it_was_has_no_lines(tmp_path: Path) -> No
     path = _written(tmp_path, "a.json", '{"a": \n')
     assert line_in(path, ("a",)) is None
     path.unlink()
-    assert shown(Place(file=str(path), key=("a",))) == str(path)
-    assert shown(Place(file="--set", key=("a",))) == "--set"
+    assert shown(SourceLocation(file=str(path), key=("a",))) == str(path)
+    assert shown(SourceLocation(file="--set", key=("a",))) == "--set"
 
 
 def test_the_line_is_found_in_toml_and_in_the_front_matter_of_markdown_too(tmp_path: Path) -> None:
     toml = _written(tmp_path, "a.toml", "x = 1\n[y]\nz = 2\n")
-    assert shown(Place(file=str(toml), key=("y",)).inside("z")) == f"{toml}:3"
+    assert shown(SourceLocation(file=str(toml), key=("y",)).inside("z")) == f"{toml}:3"
     task = _written(tmp_path, "a.md", "---\ncategory: x\nscorers:\n  - exact\n---\nDo it.\n")
-    assert shown(Place(file=str(task), key=("scorers", 0))) == f"{task}:4"
+    assert shown(SourceLocation(file=str(task), key=("scorers", 0))) == f"{task}:4"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.config.markdown_file import read_markdown_file
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Task
-from bakeoff.suites.markdown_task import read_markdown_task
+from bakeoff.formats.markdown_task import read_markdown_task
+from bakeoff.formats.text.markdown import read_markdown_file
 
 WHOLE = """\
 # Task: Fix the typo in the greeting

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
-from bakeoff.engine.until_decided import UntilDecided
+from bakeoff.core.run_spec import Adaptive
+from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.stats.between_runs import contrasts, marks
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import Pairwise
@@ -149,7 +149,7 @@ def test_a_task_that_nothing_checks_turns_no_verdict_by_its_faults() -> None:
 def _heard(first: str, second: str, rule: Adaptive) -> Iterator[bool]:
     """Whether an adaptive run still wants trials, after each task in the order it was drawn."""
     given = bench("a", "b", count=len(first))
-    until = UntilDecided(given, rule)
+    until = AdaptiveSelection(given, rule)
     letters = {"a": first, "b": second}
     for drawn in given.drawn_tasks(rule.seed):
         for name, told in letters.items():

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bakeoff._lib.redact import MASK, Redactor
-from bakeoff.api.known_secrets import learn_literals
-from bakeoff.api.model_names import how_understood, resolve, with_secrets
+from bakeoff.app.known_secrets import learn_literals
+from bakeoff.app.model_names import how_understood, resolve, with_secrets
 from bakeoff.core.candidate import ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.config.models_file import ModelsConfig, read_models_file
 from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
+from bakeoff.formats.models_file import ModelsConfig, read_models_file
 
 WHOLE = """\
 models:

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bakeoff._lib.names import safe_name
+from bakeoff._lib.files import safe_name
 
 ids = st.text(max_size=300) | st.from_regex(r"[A-Za-z0-9._/-]{1,40}", fullmatch=True)
 

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from bakeoff.core.record import TrialRow
-from bakeoff.reports import decision
-from bakeoff.reports.answer import answer
+from bakeoff.reports.wording import decision
+from bakeoff.reports.wording.decision import answer
 from bakeoff.stats.between_runs import contrasts, marks
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.rankings import permutation_p

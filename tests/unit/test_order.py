@@ -1,10 +1,10 @@
 """The order of trials."""
 
-from bakeoff.core.adaptive import Adaptive
 from bakeoff.core.candidate import Candidate, ModelSpec
 from bakeoff.core.plan import Block, Plan
+from bakeoff.core.run_spec import Adaptive
 from bakeoff.core.task import Message, Task
-from bakeoff.planning.order import ordered
+from bakeoff.planning.expand import ordered
 
 
 def _plan(*providers: str) -> Plan:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from bakeoff._lib.durations import format_duration, parse_duration
+from bakeoff._lib.phrasing import format_duration, parse_duration
 from bakeoff.core.endpoint import Patience
 from bakeoff.core.errors import ProviderError
-from bakeoff.models.outage import Failure, Outage
-from bakeoff.models.retry import Strain, TryAgain, Unreachable
+from bakeoff.models.client.retry import Strain, TryAgain, Unreachable
+from bakeoff.models.limits.outage import Failure, Outage
 
 PATIENCE = Patience(give_up_after_s=100, first_probe_s=1, longest_probe_s=4)
 

@@ -10,13 +10,13 @@ import pytest
 
 import bakeoff
 from bakeoff._lib.redact import Redactor
-from bakeoff.api.rigs import Parts
-from bakeoff.config.own_function import check_call
+from bakeoff.app.trial_parts import Parts
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message
+from bakeoff.formats.text.parameters import check_call
 
 
 def plain(request: object, *, tone: str = "calm") -> str:

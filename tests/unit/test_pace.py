@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from bakeoff.models.allowance import Allowance, allowances, seconds
-from bakeoff.models.pace import Pace, Spacing
+from bakeoff.models.limits.rate import RateLimit, RequestSpacing
+from bakeoff.models.limits.rate_limit_headers import RateLimitHeaders, allowances, seconds
 
 RATE = 20.0
 
@@ -85,7 +85,7 @@ def drive(
     asked: Callable[[float], float | None] = math.ceil,
 ) -> Seen:
     """Press as hard as the pace and *places* let; an answer takes 20 to 80 ms, a refusal 5."""
-    chance, pace, seen = random.Random(seed), Pace(), Seen([], [])
+    chance, pace, seen = random.Random(seed), RateLimit(), Seen([], [])
     events: list[tuple[float, float, float | None]] = []
     now = 0.0
     while now < until:
@@ -150,7 +150,7 @@ def test_a_limit_per_minute_is_found_by_how_long_it_asks_to_wait() -> None:
 
 def test_a_limit_that_is_lifted_is_found_out() -> None:
     server = Bucket(RATE, 20)
-    pace, now, sent = Pace(), 0.0, 0
+    pace, now, sent = RateLimit(), 0.0, 0
     while now < 120:
         now += max(pace.wait_s(now), 0.001)
         pace.sent(now)
@@ -163,7 +163,7 @@ def test_a_limit_that_is_lifted_is_found_out() -> None:
 
 
 def test_one_episode_is_learned_from_once_however_many_were_under_way() -> None:
-    pace = Pace()
+    pace = RateLimit()
     for n in range(100):
         pace.sent(n * 0.01)
     for _ in range(10):
@@ -176,7 +176,7 @@ def test_one_episode_is_learned_from_once_however_many_were_under_way() -> None:
 
 
 def test_a_set_rate_is_kept_in_any_second_and_late_timers_do_not_cost_any() -> None:
-    spacing, chance, now, gone = Spacing(50.0), random.Random(1), 0.0, []
+    spacing, chance, now, gone = RequestSpacing(50.0), random.Random(1), 0.0, []
     while now < 60:
         now += max(spacing.wait_s(now), 0) + chance.uniform(0, 0.008)
         spacing.take(now)
@@ -187,7 +187,7 @@ def test_a_set_rate_is_kept_in_any_second_and_late_timers_do_not_cost_any() -> N
 
 
 def test_amounts_count_and_are_put_right_afterwards() -> None:
-    spacing = Spacing(1000.0)
+    spacing = RequestSpacing(1000.0)
     spacing.take(0.0, 2000)
     assert spacing.wait_s(0.0) == pytest.approx(2.0, abs=0.02)
     spacing.correct(0.5, -1500)
@@ -195,7 +195,7 @@ def test_amounts_count_and_are_put_right_afterwards() -> None:
 
 
 def test_a_cap_ends() -> None:
-    spacing = Spacing()
+    spacing = RequestSpacing()
     spacing.cap(10.0, until=1.0)
     spacing.take(0.5)
     assert spacing.wait_s(0.5) == pytest.approx(0.1, abs=0.03)
@@ -217,7 +217,7 @@ def test_openais_headers_are_read() -> None:
         "x-ratelimit-reset-tokens": "667ms",
     }
     requests, tokens = allowances(headers)
-    assert requests == Allowance(unit="requests", limit=600, remaining=10, reset_s=59)
+    assert requests == RateLimitHeaders(unit="requests", limit=600, remaining=10, reset_s=59)
     assert requests.low
     assert requests.rate == 10
     assert not tokens.low

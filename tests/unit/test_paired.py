@@ -21,8 +21,17 @@ from bakeoff.core.plan import Block, Plan
 from bakeoff.core.record import TrialRow
 from bakeoff.core.task import ScorerSpec
 from bakeoff.reports.files import as_json
-from bakeoff.stats.paired import Pair, TaskMeans, about, compare, decide
-from bakeoff.stats.paired_tests import McNemar, SignFlip, mcnemar, sign_flip
+from bakeoff.stats.paired import (
+    McNemar,
+    Pair,
+    SignFlip,
+    TaskMeans,
+    about,
+    compare,
+    decide,
+    mcnemar,
+    sign_flip,
+)
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.power import detectable, tasks_needed
 from bakeoff.stats.rankings import Placed

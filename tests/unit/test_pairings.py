@@ -5,11 +5,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bakeoff.core.brief import Brief, Pairing
 from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.run_spec import Pairing, RunSpec
 from bakeoff.core.task import Task
-from bakeoff.planning.expand import expand
-from bakeoff.planning.pairings import told_apart
+from bakeoff.planning.expand import expand, told_apart
 from support.plans import task
 
 
@@ -22,8 +21,8 @@ def _pairing(given_task: Task, model: str, rollouts: int = 1, **agent: Any) -> P
     )
 
 
-def _brief(*pairings: Pairing) -> Brief:
-    return Brief(name="b", tasks=tuple(p.task for p in pairings), pairings=pairings)
+def _brief(*pairings: Pairing) -> RunSpec:
+    return RunSpec(name="b", tasks=tuple(p.task for p in pairings), pairings=pairings)
 
 
 def test_only_what_is_paired_is_planned() -> None:

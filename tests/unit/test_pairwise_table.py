@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bakeoff.cli.pairwise_table import print_pairwise
-from bakeoff.reports.decision import verdict
+from bakeoff.cli.views.tables import print_pairwise
+from bakeoff.reports.wording.decision import verdict
 from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
 
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from bakeoff.core.passing import has_passed, pass_rule
-from bakeoff.core.record import Score
+from bakeoff.core.record import Score, has_passed, pass_rule
 from bakeoff.core.task import Message, ScorerSpec, Task
 
 TESTED = {"rubrics": [], "test_scripts": [{"path": "t.py"}]}

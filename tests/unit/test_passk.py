@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bakeoff.stats.by_task import PassMeasure, mean_pass, pass_at_k, pass_hat_k
 from bakeoff.stats.estimate import TaskScores, estimate
-from bakeoff.stats.passk import PassMeasure, mean_pass, pass_at_k, pass_hat_k
 
 # The ten tasks x four rollouts of candidate A in the reference values.
 A = ["1111", "1111", "1011", "1111", "0110", "0000", "1101", "0010", "1111", "1001"]

@@ -21,8 +21,13 @@ from bakeoff.stats.sizing import (
     sizes,
     tasks_for,
 )
-from bakeoff.stats.variance import VarianceSplit, split_variance
-from bakeoff.stats.variance_bounds import Part, bounds, chi_squared_over_df
+from bakeoff.stats.variance import (
+    VariancePart,
+    VarianceSplit,
+    bounds,
+    chi_squared_over_df,
+    split_variance,
+)
 from support.plans import candidate, plan, scored_by, task, tasks
 from support.rollouts import Scores, marks
 
@@ -253,18 +258,18 @@ def test_one_variance_lies_where_chi_squared_says(df: int, level: float) -> None
     assert chi_squared_over_df(z, df) == pytest.approx(
         stats.chi2.ppf(0.5 + level / 2, df) / df, rel=0.01
     )
-    found = bounds([Part(value=2.0, df=df)], level=level)
+    found = bounds([VariancePart(value=2.0, df=df)], level=level)
     assert found is not None
     ends = [2.0 * df / stats.chi2.ppf(0.5 + side * level / 2, df) for side in (1, -1)]
     assert found == pytest.approx(ends, rel=0.05)
 
 
 def test_bounds_of_a_difference_hold_it_and_end_at_nothing() -> None:
-    found = bounds([Part(value=0.2, df=29), Part(value=-0.15, df=60)])
+    found = bounds([VariancePart(value=0.2, df=29), VariancePart(value=-0.15, df=60)])
     assert found is not None
     assert found[0] == 0.0
     assert found[1] > 0.05
-    assert bounds([Part(value=0.2, df=4)]) is None
+    assert bounds([VariancePart(value=0.2, df=4)]) is None
 
 
 # What a plan can see, before anything ran

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bakeoff._lib.tree_digest import tree_digest
+from bakeoff._lib.digest import tree_digest
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Workspace
-from bakeoff.suites.prepared_dir import PreparedDir, read_prepared
+from bakeoff.formats.prepared import PreparedDir, read_prepared
 from support.origin_folder import SECRET_FILES, write_origin_folder
 from support.prepared_tasks import TEST_ADD, git, write_overrides, write_prepared, write_repo
 

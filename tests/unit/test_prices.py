@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff.api.spending import read_prices
+from bakeoff.app.pricing import read_prices
 from bakeoff.core.budget import Price, Tariff, most_input
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bakeoff.cli.plain import PlainLines
-from bakeoff.cli.progress import Progress
-from bakeoff.cli.story import Line, Weight
+from bakeoff.cli.views.plain import Level, PlainLines, ProgressLine
+from bakeoff.cli.views.progress import RunProgress
 from bakeoff.core.budget import Bill, Cap
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.endpoint import EndpointWait
@@ -30,13 +29,13 @@ from bakeoff.core.record import Fault, Status
 from support.plans import attempt, candidate, task, trial
 
 
-def _progress(planned: int = 10, before: int = 0) -> Progress:
-    progress = Progress()
+def _progress(planned: int = 10, before: int = 0) -> RunProgress:
+    progress = RunProgress()
     progress.take(RunStarted("r", "runs/r", planned, before))
     return progress
 
 
-def _end(progress: Progress, last: bool = True, **how: Any) -> Line | None:
+def _end(progress: RunProgress, last: bool = True, **how: Any) -> ProgressLine | None:
     progress.take(TrialStarted(trial()))
     return progress.take(TrialEnded(trial(), attempt(**how), last))
 
@@ -68,7 +67,7 @@ def test_an_attempt_that_is_tried_again_is_not_a_trial_that_is_done() -> None:
 def test_a_fault_is_a_line_and_its_message_is_harmless() -> None:
     line = _end(_progress(), status=Status.FAULTED, message="\x1b[2J<html>\n[red]no[/red]")
     assert line is not None
-    assert line.weight is Weight.FAULT
+    assert line.weight is Level.FAULT
     assert line.text.startswith("fault (provider) t1@m#0: ")
     assert "\x1b" not in line.text
     assert "\n" not in line.text
@@ -77,7 +76,7 @@ def test_a_fault_is_a_line_and_its_message_is_harmless() -> None:
 
 def test_a_notice_is_a_line() -> None:
     line = _progress().take(Notice("task 'a'\ndiffers \x1b[31m"))
-    assert line == Line("task 'a' differs \ufffd[31m", Weight.NOTICE)
+    assert line == ProgressLine("task 'a' differs \ufffd[31m", Level.NOTICE)
 
 
 def test_money_is_shown_where_it_is_known() -> None:
@@ -90,7 +89,7 @@ def test_money_is_shown_where_it_is_known() -> None:
 
 
 def test_the_share_of_the_budget_is_shown_with_what_was_billed_before() -> None:
-    progress = Progress()
+    progress = RunProgress()
     before = Bill(cost_usd=0.25, unsure_usd=0.25)
     progress.take(RunStarted("r", "runs/r", 10, 2, Cap(cost_usd=2.0), before))
     assert "$0.2500, 25% of the budget" in progress.figures()
@@ -135,7 +134,7 @@ def test_nothing_is_left_when_everything_is_done() -> None:
 
 
 def test_a_run_that_ends_early_does_not_say_at_its_end_what_is_left() -> None:
-    progress = Progress()
+    progress = RunProgress()
     progress.take(RunStarted("r", "runs/r", 10, 0, adaptive=True))
     _end(progress)
     assert progress.figures().endswith(" left at most")
@@ -153,12 +152,12 @@ def test_a_scorers_fault_counts_as_a_fault_not_as_a_failure() -> None:
     )
     progress.take(TrialStarted(trial()))
     line = progress.take(TrialEnded(trial(), broken, last=True))
-    assert line == Line("fault (scorer) t1@m#0: no verdict", Weight.FAULT)
+    assert line == ProgressLine("fault (scorer) t1@m#0: no verdict", Level.FAULT)
     assert (progress.faults, progress.checked) == (1, 0)
 
 
 def test_plain_lines_say_now_and_then_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    view = PlainLines(Progress(), every_s=0.0)
+    view = PlainLines(RunProgress(), every_s=0.0)
     view(RunStarted("r", "runs/r", 10, 4))
     view(TrialStarted(trial()))
     view(TrialEnded(trial(), attempt(), last=True))
@@ -168,7 +167,7 @@ def test_plain_lines_say_now_and_then_how_far_it_is(capsys: pytest.CaptureFixtur
 
 
 def test_quiet_lines_are_only_those_that_must_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    view = PlainLines(Progress(), every_s=0.0, quiet=True)
+    view = PlainLines(RunProgress(), every_s=0.0, quiet=True)
     view(RunStarted("r", "runs/r", 10, 0))
     view(Notice("look here"))
     view(TrialStarted(trial()))
@@ -180,7 +179,7 @@ def test_quiet_lines_are_only_those_that_must_be_read(capsys: pytest.CaptureFixt
     ]
 
 
-def _drawn(progress: Progress) -> str:
+def _drawn(progress: RunProgress) -> str:
     console = Console(width=120, height=30, file=io.StringIO())
     with console.capture() as capture:
         console.print(progress.draw(console.size))
@@ -204,7 +203,7 @@ def test_equal_faults_are_one_line_and_a_count_at_the_end() -> None:
 
 
 def test_candidates_are_rows_where_there_are_several() -> None:
-    progress = Progress()
+    progress = RunProgress()
     progress.take(RunStarted("r", "runs/r", 20, 0, candidates={"m": 10, "other": 10}))
     _end(progress)
     _end(progress, status=Status.FAULTED)
@@ -235,7 +234,7 @@ def test_what_requests_wait_for_is_said() -> None:
 def test_plain_lines_say_ever_more_rarely_that_they_wait(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    view = PlainLines(Progress(), every_s=0.02)
+    view = PlainLines(RunProgress(), every_s=0.02)
     view(RunStarted("r", "runs/r", 10, 0))
     waiting = Waiting((EndpointWait(endpoint="openai", waiting=5, under_way=3),))
     for _ in range(60):

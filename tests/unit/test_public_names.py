@@ -24,7 +24,7 @@ DOCUMENTED = [
     "AgentSpec",
     "Attempt",
     "BakeoffError",
-    "Bench",
+    "Workspaces",
     "Box",
     "BoxLimits",
     "BoxSpec",
@@ -32,12 +32,12 @@ DOCUMENTED = [
     "Candidate",
     "Change",
     "Checkpoint",
-    "CleanRoom",
+    "GradingWorkspace",
     "Command",
     "Completion",
     "Conditions",
     "Context",
-    "Door",
+    "ModelAccess",
     "Event",
     "ExecutionProgress",
     "Fault",
@@ -58,9 +58,9 @@ DOCUMENTED = [
     "Outcome",
     "Plan",
     "ProviderError",
-    "Ran",
+    "CommandResult",
     "Request",
-    "Room",
+    "OpenWorkspace",
     "Run",
     "RunEnded",
     "RunStarted",
@@ -140,9 +140,19 @@ def test_type_checkers_see_the_same_public_names() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("Agent", "Model", "Scorer", "Sandbox", "Box", "Room", "CleanRoom", "Bench", "Door"),
+        *(
+            "Agent",
+            "Model",
+            "Scorer",
+            "Sandbox",
+            "Box",
+            "OpenWorkspace",
+            "GradingWorkspace",
+            "Workspaces",
+            "ModelAccess",
+        ),
         *("Context", "Request", "Completion", "Outcome", "Score", "Message", "Tool"),
-        *("BoxSpec", "Command", "Ran", "ModelSpec", "Attempt", "TrialRecord", "Fault"),
+        *("BoxSpec", "Command", "CommandResult", "ModelSpec", "Attempt", "TrialRecord", "Fault"),
         *("RunStarted", "TrialStarted", "TrialOutput", "TrialSpent", "TrialEnded", "RunEnded"),
     ],
 )
@@ -179,7 +189,7 @@ def test_no_guide_or_example_imports_what_is_not_public(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     imported = re.findall(r"^ *(?:from|import) (bakeoff\.[\w.]+)", text, re.MULTILINE)
     assert imported == []
-    assert not re.search(r"\bbakeoff\.core\b|from bakeoff import api\b", text)
+    assert not re.search(r"\bbakeoff\.core\b|from bakeoff import app\b", text)
 
 
 def test_a_name_that_is_not_public_is_refused() -> None:
@@ -215,8 +225,8 @@ def test_importing_bakeoff_imports_nothing_heavy() -> None:
 
 def test_a_command_brings_an_http_client_only_where_somebody_is_asked() -> None:
     seldom = {"aiohttp", "jsonschema", "numpy", "regex", "scipy"}
-    assert not seldom & _imported_with("bakeoff.api.checks, bakeoff.cli.listings")
-    assert not seldom & _imported_with("bakeoff.cli.running, bakeoff.cli.showing")
+    assert not seldom & _imported_with("bakeoff.app.checks, bakeoff.cli.list_command")
+    assert not seldom & _imported_with("bakeoff.cli.running, bakeoff.cli.show_command")
 
 
 def _imported_with(modules: str) -> set[str]:

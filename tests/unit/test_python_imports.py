@@ -3,7 +3,7 @@
 import pytest
 
 from bakeoff._lib.python_imports import imports_module
-from bakeoff.scorers.rubrics_script import how_to_run
+from bakeoff.scorers.rubrics import how_to_run
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bakeoff import registry
-from bakeoff.api import checks
+from bakeoff.app import checks
 from bakeoff.core.errors import UsageError
 from bakeoff.scorers.text import Exact
 

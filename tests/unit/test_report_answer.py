@@ -6,13 +6,13 @@ import pytest
 
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
-from bakeoff.reports import in_words
-from bakeoff.reports.answer import Answer, answer
-from bakeoff.reports.summary_words import in_order, shared_reasons
+from bakeoff.reports.selection import telling
+from bakeoff.reports.wording import phrases
+from bakeoff.reports.wording.decision import Headline, answer
+from bakeoff.reports.wording.summary import in_order, shared_reasons
 from bakeoff.stats.by_task import TaskSummary
 from bakeoff.stats.summarize import summarize
 from bakeoff.stats.summary import Summary
-from bakeoff.stats.telling import telling
 from support.plans import candidate, plan, scored_by, tasks
 from support.rows import fault, row
 
@@ -26,7 +26,7 @@ def scores(name: str, right: int, *, of: int = 40) -> list[TrialRow]:
     return [row(f"t{n:04}", float(n < right), candidate_id=name) for n in range(of)]
 
 
-def told(given: Plan, rows: Sequence[TrialRow]) -> Answer:
+def told(given: Plan, rows: Sequence[TrialRow]) -> Headline:
     return answer(summarize(given, rows))
 
 
@@ -51,7 +51,7 @@ def test_what_nobody_checked_has_no_score_and_a_way_to_get_one() -> None:
 
 def test_nothing_recorded_is_no_score_and_no_crash() -> None:
     assert told(bench("solo"), []).told == "solo has no score."
-    assert told(bench("a", "b", "c"), []) == Answer(
+    assert told(bench("a", "b", "c"), []) == Headline(
         told="Nobody can be compared.", why="No two candidates have two scored tasks in common."
     )
 
@@ -142,9 +142,9 @@ def test_a_tie_is_no_lead() -> None:
 
 
 def test_a_difference_that_is_small_but_sure_is_not_written_as_nothing() -> None:
-    assert in_words.amount(-0.0003) == "0.0003"
-    assert in_words.amount(0.25) == "0.250"
-    assert in_words.amount(0.0) == "0.000"
+    assert phrases.amount(-0.0003) == "0.0003"
+    assert phrases.amount(0.25) == "0.250"
+    assert phrases.amount(0.0) == "0.000"
 
 
 def test_a_verdict_that_faults_could_turn_is_told_with_what_it_would_come_to() -> None:
@@ -181,9 +181,9 @@ def test_tasks_that_separate_tell_most_then_those_that_broke_then_those_that_fai
 
 
 def test_figures_are_written_alike_wherever_they_stand() -> None:
-    assert in_words.p_value(0.0004) == in_words.p_value(0.0004, alone=False) == "< 0.001"
-    assert in_words.p_value(0.0321, alone=False) == "= 0.032"
-    assert in_words.difference(-0.25) == "−0.250"
-    assert in_words.interval(None) == in_words.score(None) == in_words.UNKNOWN
-    assert in_words.sentence("it is so.") == "It is so."
-    assert in_words.sentence(None) == ""
+    assert phrases.p_value(0.0004) == phrases.p_value(0.0004, alone=False) == "< 0.001"
+    assert phrases.p_value(0.0321, alone=False) == "= 0.032"
+    assert phrases.difference(-0.25) == "−0.250"
+    assert phrases.interval(None) == phrases.score(None) == phrases.UNKNOWN
+    assert phrases.sentence("it is so.") == "It is so."
+    assert phrases.sentence(None) == ""

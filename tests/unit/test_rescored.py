@@ -7,7 +7,7 @@ import pytest
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec, Task
-from bakeoff.planning.rescored import rescored
+from bakeoff.planning.resume import rescored
 from support.plans import plan, task
 
 OLD = task("a", target="x", scorers=(ScorerSpec(name="exact"),), category="old")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bakeoff.core.errors import ProviderError
-from bakeoff.models.retry import RetryPolicy, TryAgain, may_pass, retry_after, with_retries
+from bakeoff.models.client.retry import RetryPolicy, TryAgain, may_pass, retry_after, with_retries
 
 QUICK = RetryPolicy(max_retries=3, delay_s=0.001, deadline_s=5)
 chances = st.floats(0, 1, exclude_max=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bakeoff.agents.dialogue_audit import audited
+from bakeoff.agents.dialogue.agent import audited
 from bakeoff.core.dialogue import Dialogue, Turn
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.record import Attempt, Status, TrialRecord

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff import api
-from bakeoff.api import paired
-from bakeoff.api.checks import check
-from bakeoff.core.brief import Brief
+from bakeoff import app
+from bakeoff.app import pairings
+from bakeoff.app.checks import check
 from bakeoff.core.errors import UsageError
-from bakeoff.suites.rollouts_toml import read_toml_file
+from bakeoff.core.run_spec import RunSpec
+from bakeoff.formats.rollouts import read_toml_file
 from support.prepared_tasks import write_overrides, write_prepared
 
 EVERY_KEY = """
@@ -66,7 +66,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _read(place: Path, text: str) -> Brief:
+def _read(place: Path, text: str) -> RunSpec:
     path = place / "configs" / "bench.toml"
     path.write_text(text)
     return read_toml_file(path.relative_to(place))
@@ -163,7 +163,7 @@ def test_a_sweep_over_the_environment_is_a_sweep_over_candidates(place: Path) ->
             for seconds in (1800, 3600)
         )
     )
-    plan = api.plan(path).plan
+    plan = app.plan(path).plan
     assert len(plan) == 6
     ids = [c.id for c in plan.candidates]
     assert ids[0].startswith("shell+scripted/echo(TIMEOUT_SEC=1800)~")
@@ -174,7 +174,7 @@ def test_the_same_task_for_the_same_candidate_twice_adds_up(place: Path) -> None
     entry = '[[tasks]]\nprepared_dir = "prepared/task_2"\nmodel = "scripted"\nrollouts = 2\n'
     path = place / "configs" / "bench.toml"
     path.write_text(f'agent = "shell"\n{entry}{entry}')
-    plan = api.plan(path).plan
+    plan = app.plan(path).plan
     assert len(plan) == len({t.id for t in plan}) == 4
     assert [t.rollout for t in plan] == [0, 1, 2, 3]
 
@@ -186,10 +186,10 @@ def test_who_is_named_on_the_command_line_wins_and_what_becomes_equal_is_one(pla
         '[[tasks]]\nprepared_dir = "prepared/*"\nmodel = "gpt-4"\nrollouts = 2\n'
         '[[tasks]]\nprepared_dir = "prepared/*"\nmodel = "claude-3-sonnet"\nrollouts = 3\n'
     )
-    plan = api.plan(path, models=["scripted"], agents=["nop", "shell"]).plan
+    plan = app.plan(path, models=["scripted"], agents=["nop", "shell"]).plan
     assert [c.id for c in plan.candidates] == ["nop", "shell+scripted/echo"]
     assert len(plan) == 2 * 2 * 3
-    assert len(api.plan(path, rollouts=1, tests=["task_2"]).plan) == 2
+    assert len(app.plan(path, rollouts=1, tests=["task_2"]).plan) == 2
 
 
 def test_an_agent_that_nobody_named_is_chosen_and_said(
@@ -198,13 +198,13 @@ def test_an_agent_that_nobody_named_is_chosen_and_said(
     path = place / "configs" / "bench.toml"
     path.write_text('[[tasks]]\nprepared_dir = "prepared/task_2"\nmodel = "scripted"\n')
     monkeypatch.setenv("PATH", str(place))
-    prepared = api.plan(path)
+    prepared = app.plan(path)
     assert [c.agent.name for c in prepared.plan.candidates] == ["shell"]
     assert prepared.notices == ("agent: shell, the built-in one, since codex is not installed",)
     (place / "codex").write_text("#!/bin/sh\n")
     (place / "codex").chmod(0o755)
-    assert paired.default_agent() == "codex"
-    assert api.plan(path, agents=["shell"]).notices == ()
+    assert pairings.default_agent() == "codex"
+    assert app.plan(path, agents=["shell"]).notices == ()
 
 
 def test_hundreds_of_entries_load_fast_since_a_folder_is_read_once(place: Path) -> None:
@@ -212,11 +212,11 @@ def test_hundreds_of_entries_load_fast_since_a_folder_is_read_once(place: Path) 
     entry = '[[tasks]]\nprepared_dir = "prepared/task_2"\nmodel = "scripted"\nenvironment_variables = {{ N = {} }}\nagent = "shell"\n'
     path.write_text(entry.format(0))
     began = time.process_time()
-    api.plan(path)
+    app.plan(path)
     one = time.process_time() - began
     path.write_text("".join(entry.format(n) for n in range(500)))
     began = time.process_time()
-    assert len(api.plan(path).plan) == 500
+    assert len(app.plan(path).plan) == 500
     # 500 entries of one folder: far less than 500 times one
     assert time.process_time() - began < 100 * one + 1
 

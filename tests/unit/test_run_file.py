@@ -7,19 +7,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bakeoff import api
-from bakeoff.api import checks
-from bakeoff.config.run_file import RunFile
-from bakeoff.config.schemas import json_schema
-from bakeoff.core.adaptive import Adaptive
-from bakeoff.core.brief import Brief
+from bakeoff import app
+from bakeoff.app import checks
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.endpoint import EndpointLimits
 from bakeoff.core.errors import UsageError
+from bakeoff.core.run_spec import Adaptive, RunSpec
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.core.workspace import SandboxSpec
-from bakeoff.suites.bakeoff_toml import read_run_file, read_suite_file
+from bakeoff.formats.run_file import RunFile, read_run_file, read_suite_file
+from bakeoff.formats.schemas import json_schema
 
 EVERY_KEY = """
 name = "all"
@@ -89,7 +87,7 @@ messages = [{ role = "system", content = "s" }, { role = "user", content = [{ ty
 """
 
 
-def _brief(tmp_path: Path, text: str, **overrides: str) -> Brief:
+def _brief(tmp_path: Path, text: str, **overrides: str) -> RunSpec:
     suite = {
         "tests": [
             {"id": "s1", "prompt": "q", "expected": "a"},
@@ -284,7 +282,7 @@ def test_a_file_that_cannot_be_run_is_refused_with_what_was_probably_meant(
     path = tmp_path / "run.toml"
     path.write_text(text)
     with pytest.raises(UsageError, match=message):
-        api.plan(path, models=() if "models" in text else ["scripted"])
+        app.plan(path, models=() if "models" in text else ["scripted"])
 
 
 @pytest.mark.parametrize(
@@ -305,7 +303,7 @@ def test_a_role_that_was_probably_misspelt_is_told(tmp_path: Path, text: str, me
     path = tmp_path / "run.toml"
     path.write_text(text)
     with pytest.raises(UsageError, match=message):
-        api.run(path, models=["scripted"], output=tmp_path / "runs")
+        app.run(path, models=["scripted"], output=tmp_path / "runs")
 
 
 @pytest.mark.parametrize(

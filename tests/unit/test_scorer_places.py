@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import bakeoff
-from bakeoff.api.checks import check
+from bakeoff.app.checks import check
 from bakeoff.core.errors import UsageError
-from bakeoff.core.place import Place
+from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import ScorerSpec
 
 
@@ -134,7 +134,7 @@ def test_a_scorer_from_the_command_line_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_where_a_scorer_was_written_is_no_part_of_what_it_is() -> None:
-    here = ScorerSpec(name="exact", origin=Place(file="a.json", key=("scorers", 0)))
+    here = ScorerSpec(name="exact", origin=SourceLocation(file="a.json", key=("scorers", 0)))
     assert here == ScorerSpec(name="exact")
     task = bakeoff.Task(id="t", messages=(), scorers=(here,))
     assert (

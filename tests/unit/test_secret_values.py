@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bakeoff._lib.redact import MASK
-from bakeoff._lib.secret_values import (
+from bakeoff._lib.redact import (
+    MASK,
     environment_secrets,
     header_secrets,
     public_settings,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.api.sources import read
-from bakeoff.core.brief import Brief
+from bakeoff.app.sources import read
 from bakeoff.core.errors import UsageError
+from bakeoff.core.run_spec import RunSpec
 
 MARKDOWN = (
     "# Task: Fix it\n\n**Difficulty**: Easy\n\nDo it.\n\n## Success Criteria\n\n- [ ] It works\n"
@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _through(home: Path, *names: str, more: str = "") -> Brief:
+def _through(home: Path, *names: str, more: str = "") -> RunSpec:
     path = home / "run.toml"
     path.write_text(f"suites = {json.dumps(names)}\n{more}")
     return read(path, {})

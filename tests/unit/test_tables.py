@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bakeoff.cli.tables import print_summary, print_verdict
+from bakeoff.cli.views.tables import print_summary, print_verdict
 from bakeoff.core.record import TrialRow
 from bakeoff.stats.summarize import summarize
 from bakeoff.stats.summary import Summary

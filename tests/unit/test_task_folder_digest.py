@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff._lib.tree_digest import tree_digest
+from bakeoff._lib.digest import tree_digest
 
 
 def some_tree(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bakeoff.scorers.tests_report import Report, read_report, signed
+from bakeoff.scorers.testing.report import Report, read_report, signed
 
 SECRET = b"known to two"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bakeoff.config.toml_file import line_of, read_toml, with_overrides
 from bakeoff.core.errors import UsageError
+from bakeoff.formats.text.toml import line_of, read_toml, with_overrides
 
 DOCUMENT = '''\
 # rollouts = 7 in a comment is no key

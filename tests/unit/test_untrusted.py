@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bakeoff._lib.untrusted import for_terminal, one_line, well_formed
+from bakeoff._lib.sanitize import for_terminal, one_line, well_formed
 
 any_text = st.text(st.characters() | st.sampled_from("\x1b\x9b\x07\r\u202e\u2066\ud800[]31mJ"))
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bakeoff.workspaces.globs import inside, literal_start
-from bakeoff.workspaces.ignore import IgnoreRules, is_refuse
+from bakeoff.workspaces.scan import IgnoreRules, is_refuse
 
 NAMES = st.sampled_from(["a", "b", "ab", "a.b", "x1", "[a]", "a b", "!a", "#a", "a\\b", "é"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)

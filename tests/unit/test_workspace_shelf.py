@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from bakeoff.workspaces.shelf import Shelf
+from bakeoff.workspaces.git import RefCache
 
 
 class Things:
@@ -29,7 +29,7 @@ class Things:
 def test_a_thing_is_made_once_for_all_who_want_it_at_once() -> None:
     async def run() -> None:
         things = Things()
-        shelf = Shelf[int](spare=1, discard=things.discard)
+        shelf = RefCache[int](spare=1, discard=things.discard)
 
         async def use() -> int:
             async with shelf.lend("a", lambda: things.make("a")) as thing:
@@ -52,7 +52,7 @@ def test_nothing_is_discarded_while_it_is_used_and_all_of_it_in_the_end(seed: in
 
     async def run() -> None:
         things = Things()
-        shelf = Shelf[int](spare=2, discard=things.discard)
+        shelf = RefCache[int](spare=2, discard=things.discard)
 
         async def use(name: str) -> None:
             async with shelf.lend(name, lambda: things.make(name)) as thing:
@@ -85,7 +85,7 @@ def test_nothing_is_discarded_while_it_is_used_and_all_of_it_in_the_end(seed: in
 def test_what_could_not_be_made_is_made_anew_by_the_next() -> None:
     async def run() -> None:
         things = Things()
-        shelf = Shelf[int](spare=1, discard=things.discard)
+        shelf = RefCache[int](spare=1, discard=things.discard)
 
         async def fail() -> int:
             raise OSError("no disk")

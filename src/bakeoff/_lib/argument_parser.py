@@ -15,7 +15,7 @@ class ReadableParser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit with 2."""
-        from bakeoff._lib.untrusted import for_terminal
+        from bakeoff._lib.sanitize import for_terminal
 
         text = for_terminal(f"{self.prog}: error: {self._in_words(message)}")
         self.exit(2, f"{text} (see {self.prog} --help)\n")

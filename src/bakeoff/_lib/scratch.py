@@ -11,8 +11,22 @@ import stat
 import tempfile
 from pathlib import Path
 
-from bakeoff._lib import owner
-from bakeoff._lib.unlock import unlock
+from bakeoff._lib import process_identity
+
+_PRIVATE_unlock = 0o700
+
+
+def unlock(name: str | bytes, parent: int | None) -> None:
+    """Let the owner into what is called *name* in the open folder *parent*; no link is followed."""
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, _PRIVATE_unlock, dir_fd=parent, follow_symlinks=False)
+        return
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", _PRIVATE_unlock)  # noqa: PTH101 -- the only way to change just this
+    finally:
+        os.close(handle)
+
 
 _PRIVATE = 0o700
 _AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,15 +47,17 @@ def base() -> Path:
 
 def new_folder(kind: str) -> Path:
     """Return a new empty folder that only this user can enter; `remove` takes it away."""
-    path = base() / f"{owner.mine()}-{kind}-{secrets.token_hex(6)}"
+    path = base() / f"{process_identity.mine()}-{kind}-{secrets.token_hex(6)}"
     path.mkdir(mode=_PRIVATE)
     return path
 
 
 def dead() -> list[Path]:
     """Return the folders whose makers are gone."""
-    marked = ((path, owner.find(path.name)) for path in base().iterdir())
-    return sorted(path for path, mark in marked if mark is not None and owner.is_dead(mark))
+    marked = ((path, process_identity.find(path.name)) for path in base().iterdir())
+    return sorted(
+        path for path, mark in marked if mark is not None and process_identity.is_dead(mark)
+    )
 
 
 def reap() -> list[Path]:
@@ -52,7 +68,7 @@ def reap() -> list[Path]:
     """
     taken = []
     for path in dead():
-        ours = base() / f"{owner.mine()}-reaped-{secrets.token_hex(6)}"
+        ours = base() / f"{process_identity.mine()}-reaped-{secrets.token_hex(6)}"
         try:
             path.rename(ours)
         except FileNotFoundError:

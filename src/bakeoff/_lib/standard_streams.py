@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn, TextIO
 
-from bakeoff._lib.collector import for_one_command
+from bakeoff._lib.gc_tuning import for_one_command
 
 
 def run_as_process(main: Callable[[], int]) -> NoReturn:

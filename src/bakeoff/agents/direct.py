@@ -1,12 +1,23 @@
 """The bare model: one prompt, one completion."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bakeoff.agents.system_prompt import prompted
 from bakeoff.agents.task_fit import refuse_files_only
 from bakeoff.core.outcome import Outcome, Request
 from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
+
+SYSTEM = "system"
+
+
+def prompted(messages: tuple[Message, ...], system_prompt: str | None) -> tuple[Message, ...]:
+    """Return *messages* with *system_prompt* first; some endpoints take one system message only."""
+    if not system_prompt:
+        return messages
+    if messages and messages[0].role == SYSTEM:
+        first = replace(messages[0], content=f"{system_prompt}\n\n{messages[0].content}")
+        return (first, *messages[1:])
+    return (Message(role=SYSTEM, content=system_prompt), *messages)
 
 
 @dataclass(frozen=True, kw_only=True)

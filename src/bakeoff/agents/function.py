@@ -1,15 +1,17 @@
 """A plain Python function as an agent."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from bakeoff._lib.aside import called_aside
+from bakeoff._lib.threads import called_aside
 from bakeoff.core.errors import AgentError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
+from bakeoff.workers.process import WorkerPool
+from bakeoff.workers.wire import Begin, Broke, Left, Solve
 
 
 class FunctionAgent:
@@ -46,3 +48,30 @@ def blocks(agent: object) -> bool:
     function = getattr(agent, "solve", agent)
     called = getattr(function, "__call__", None)  # noqa: B004 -- an object may be called too
     return not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called))
+
+
+class BlockingAgent:
+    """Gives each task to a process that is free, or to a new one.
+
+    It has the models of the kit and nothing else of it.
+    """
+
+    def __init__(self, program: Sequence[str], begin: Begin) -> None:
+        self._name = begin.agent
+        self._pool = WorkerPool(program, begin, fault=AgentError)
+
+    async def solve(self, task: Task, kit: Context) -> Outcome:
+        """Let a process solve the task."""
+        order = Solve(task=task, rollout=kit.rollout, label=kit.label, roles=tuple(kit.roles))
+        hears = kit.journal.print if kit.journal is not None else None
+        reply = await self._pool.work(order, kit, hears=hears)
+        if isinstance(reply, Left):
+            return reply.outcome
+        what = f"agent {self._name!r}"
+        if isinstance(reply, Broke):
+            raise AgentError(f"{what}: {reply.message}", traceback=reply.traceback)
+        raise AgentError(f"{what}: it graded instead of solving")
+
+    async def close(self) -> None:
+        """End every process."""
+        await self._pool.close()

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from bakeoff._lib.untrusted import for_terminal
-from bakeoff.agents.program_run import instruction_of
+from bakeoff._lib.sanitize import for_terminal
+from bakeoff.agents.programs.output import instruction_of
 from bakeoff.agents.task_fit import workspace_of
-from bakeoff.core.boxes import Box, Command, Room
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
+from bakeoff.core.sandbox import Box, Command, OpenWorkspace
 from bakeoff.core.task import Message, Task
 
 _LOOK_S = 0.2
@@ -127,7 +127,7 @@ async def _locked(fd: int) -> None:
             return
 
 
-async def _wait_for_folder(terminal: _Terminal, room: Room) -> None:
+async def _wait_for_folder(terminal: _Terminal, room: OpenWorkspace) -> None:
     if room.folder is None:
         raise UsageError("agent 'human': this box has no folder to be changed; use its shell")
     mark = Path(f"{room.folder}.done")

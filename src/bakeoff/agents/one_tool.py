@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from bakeoff._lib.untrusted import well_formed
+from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Request, Tool
@@ -20,7 +20,7 @@ Look = Callable[[str], Awaitable[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class LoopEnded:
     """How a loop ended: the last completion, and why there is no other."""
 
     last: Completion | None
@@ -48,7 +48,7 @@ class OneTool:
 
     async def use(
         self, task: Task, kit: Context, journal: Journal, look: Look, *, steps: int
-    ) -> Ended:
+    ) -> LoopEnded:
         """Let the model use the tool at most *steps* times; *look* runs a text and says what came."""
         last: Completion | None = None
         tools: tuple[Tool, ...] = (self.tool,)
@@ -70,10 +70,10 @@ class OneTool:
             if looked := await self._obey(reply, look):
                 journal.say(*looked)
             elif self.nudge is None or len(journal.messages) > 1:
-                return Ended(last=last, why=last.stop_reason)
+                return LoopEnded(last=last, why=last.stop_reason)
             else:
                 journal.say(Message(role="user", content=self.nudge))
-        return Ended(last=last, why=f"{steps} steps are spent")
+        return LoopEnded(last=last, why=f"{steps} steps are spent")
 
     async def _obey(self, reply: Message, look: Look) -> list[Message]:
         """Return what came of every text in *reply*; nothing where there was none."""

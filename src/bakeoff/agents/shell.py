@@ -4,14 +4,14 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from bakeoff._lib.untrusted import well_formed
+from bakeoff._lib.sanitize import well_formed
 from bakeoff.agents.one_tool import OneTool
 from bakeoff.agents.task_fit import workspace_of
-from bakeoff.core.boxes import Box, Command
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Tool
 from bakeoff.core.ports import Context
+from bakeoff.core.sandbox import Box, Command
 from bakeoff.core.task import Message, Task
 
 _SYSTEM = """\

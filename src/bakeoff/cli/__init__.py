@@ -87,7 +87,7 @@ def _traceback(error: BaseException) -> str:
 def _run(name: str, argv: Sequence[str]) -> int:
     from importlib import import_module
 
-    from bakeoff._lib.untrusted import for_terminal
+    from bakeoff._lib.sanitize import for_terminal
     from bakeoff.cli.batch_command import from_run, is_meant
     from bakeoff.core.errors import BakeoffError
 

@@ -109,7 +109,7 @@ def _number_behind(words: Sequence[str]) -> str | None:
 def main(args: Namespace) -> int:
     """Run the batch; return the exit code: 0 where a model succeeded, else 1, 130 after Ctrl-C."""
     from bakeoff.cli import batch_running
-    from bakeoff.compat.batch import Wanted
+    from bakeoff.frontends.batch.batch import BatchOptions
 
     if (args.task is None) == (args.source is None):
         args.refuse("name one task: a Markdown file, or a task folder")
@@ -118,7 +118,7 @@ def main(args: Namespace) -> int:
     if config is None and (args.home / CONFIG).is_file():
         config = args.home / CONFIG
     interventions = args.interventions or (3 if args.instructor else None)
-    wanted = Wanted(
+    wanted = BatchOptions(
         task=args.task,
         output=args.output or args.home / "results",
         models=args.models,
@@ -153,7 +153,7 @@ def _again(args: Namespace) -> str:
 
 def call(argv: Sequence[str], *, home: Path) -> int:
     """Run as the script in *home* does; a user's mistake is one message, never a traceback."""
-    from bakeoff._lib.untrusted import for_terminal
+    from bakeoff._lib.sanitize import for_terminal
     from bakeoff.core.errors import BakeoffError
 
     script = home / "batch_runner.py"

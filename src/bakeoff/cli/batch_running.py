@@ -4,17 +4,13 @@ import json
 import sys
 from collections.abc import Sequence
 
-from bakeoff import api
-from bakeoff._lib.untrusted import for_terminal, one_line
-from bakeoff.api.interrupting import interruptible
-from bakeoff.cli.batch_progress import BatchProgress
-from bakeoff.cli.batch_tables import print_batch
-from bakeoff.cli.live import LiveView
-from bakeoff.cli.plain import PlainLines
+from bakeoff import app
+from bakeoff._lib.sanitize import for_terminal, one_line
+from bakeoff.app.interrupts import interruptible
 from bakeoff.cli.running import show_plan
-from bakeoff.compat.batch import Ready, Wanted, planned, ready
-from bakeoff.compat.batch_place import Batch, names_of
-from bakeoff.compat.batch_view import write_report, write_result
+from bakeoff.cli.views.batch import BatchProgress, print_batch
+from bakeoff.cli.views.live import LiveView
+from bakeoff.cli.views.plain import PlainLines
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import (
@@ -29,6 +25,9 @@ from bakeoff.core.events import (
 from bakeoff.core.stop import Stop
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Tree
+from bakeoff.frontends.batch.batch import BatchOptions, BatchRun, planned, ready
+from bakeoff.frontends.batch.folders import Batch, names_of
+from bakeoff.frontends.batch.view import write_report, write_result
 from bakeoff.reports.comparison import Comparison
 from bakeoff.reports.comparison import as_json as comparison_as_json
 from bakeoff.stats.head_to_head import Verdict
@@ -39,7 +38,7 @@ EXIT_INTERRUPTED = 130
 _EVERY_S = 30.0
 
 
-def print_plan(wanted: Wanted, *, as_json: bool) -> int:
+def print_plan(wanted: BatchOptions, *, as_json: bool) -> int:
     """Print what would be run; no folder is made."""
     prepared, notices = planned(wanted)
     (task,) = prepared.plan.tasks
@@ -58,7 +57,7 @@ def _files_of(tree: Tree) -> str:
     return f"{where} at commit {tree.commit[:12]}" if tree.commit else where
 
 
-def run(wanted: Wanted, *, again: str, as_json: bool = False, debug: bool = False) -> int:
+def run(wanted: BatchOptions, *, again: str, as_json: bool = False, debug: bool = False) -> int:
     """Run, show how it goes, write the reports; *again* is the command that resumes, but for the id."""
     it = ready(wanted)
     stop, screen = Stop(), _screen(it, debug=debug)
@@ -80,7 +79,7 @@ def run(wanted: Wanted, *, again: str, as_json: bool = False, debug: bool = Fals
             for notice in it.notices:
                 screen(Notice(notice))
             finished = interruptible(
-                api.run_async(it.brief, **_options(it, listen, stop)), stop, screen.say
+                app.run_async(it.brief, **_options(it, listen, stop)), stop, screen.say
             )
     finally:
         it.give_back()
@@ -108,16 +107,16 @@ def _ended(comparison: Comparison, again: str, *, cut: bool, given_up: Sequence[
     return 0 if comparison.result.successful else EXIT_NOTHING
 
 
-def _options(it: Ready, listener: Listener, stop: Stop) -> api.Options:
-    how: api.Options = {"listener": listener, "stop": stop, "command": tuple(sys.argv[1:])}
+def _options(it: BatchRun, listener: Listener, stop: Stop) -> app.Options:
+    how: app.Options = {"listener": listener, "stop": stop, "command": tuple(sys.argv[1:])}
     return {**how, **it.options()}
 
 
-def _screen(it: Ready, *, debug: bool) -> LiveView | PlainLines:
+def _screen(it: BatchRun, *, debug: bool) -> LiveView | PlainLines:
     plan = it.prepared.plan
     names = names_of(tuple(plan.candidates))
     shown = {c.id: c.model.label or names[c.id] for c in plan.candidates}
-    before = api.load_run(it.batch.run).trials() if it.resumes else ()
+    before = app.load_run(it.batch.run).trials() if it.resumes else ()
     story = BatchProgress(f"{it.batch.id}, {it.brief.tasks[0].id}", plan, shown, before)
     if it.settings.show_progress and sys.stderr.isatty():
         return LiveView(story, debug=debug)

@@ -23,11 +23,11 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Print what is damaged."""
-    from bakeoff import api
-    from bakeoff._lib.untrusted import for_terminal
-    from bakeoff.api.checking import check_run
+    from bakeoff import app
+    from bakeoff._lib.sanitize import for_terminal
+    from bakeoff.app.inspection import check_run
 
-    checked = check_run(api.load_run(args.run, output=args.output))
+    checked = check_run(app.load_run(args.run, output=args.output))
     if args.as_json:
         found = {"records": checked.records, "damage": checked.lines, "trials": checked.trials}
         print(json.dumps(found, indent=2))

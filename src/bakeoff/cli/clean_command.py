@@ -16,9 +16,9 @@ def parser() -> ArgumentParser:
 
 def main(_: Namespace) -> int:
     """Say what was taken away."""
-    from bakeoff._lib.loops import run_sync
-    from bakeoff._lib.untrusted import for_terminal
-    from bakeoff.api.site import clean
+    from bakeoff._lib.sanitize import for_terminal
+    from bakeoff._lib.threads import run_sync
+    from bakeoff.app.workspaces import clean
 
     lines = run_sync(clean())
     for line in lines or ["there is nothing to remove"]:

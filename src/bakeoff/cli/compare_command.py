@@ -2,8 +2,89 @@
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
+from rich.table import Table
+from rich.text import Text
+
+from bakeoff._lib.sanitize import one_line
+from bakeoff.app.comparing import RunComparison
 from bakeoff.cli.options import add_json, add_output, new_parser, two
+from bakeoff.cli.views.tables import console, cost, figures, named_table, print_table, seconds
+from bakeoff.reports.comparison import moved, told_apart, verdict
+from bakeoff.reports.wording.phrases import UNKNOWN, counted
+from bakeoff.stats.between_runs import Contrast
+from bakeoff.stats.summary import CandidateSummary
+
+
+def print_comparison(found: RunComparison) -> None:
+    """Print what became better, what became worse, and what is open."""
+    out = console()
+    title = f"{found.before} → {found.after}: {counted(found.tasks, 'shared task')}"
+    out.print(Text(one_line(title, width=500), style="bold"))
+    print_table(_scores(found.contrasts), out)
+    for line in told_apart(
+        found.contrasts, only_before=found.only_before, only_after=found.only_after
+    ):
+        out.print(Text(line, style="dim"))
+    out.print()
+    print_table(_speed(found), out)
+    for one in found.contrasts:
+        for line in moved(one):
+            out.print(Text(line))
+    for note in found.notes:
+        out.print(Text(f"note: {one_line(note, width=500)}", style="yellow"))
+    out.print()
+    for one in found.contrasts:
+        out.print(Text(f"verdict: {' → '.join(_names(one))}: {verdict(one)}", style="bold"))
+
+
+def _names(one: Contrast) -> list[str]:
+    """Return the name of the candidate, or both names where they are two."""
+    return list(dict.fromkeys((one_line(one.before), one_line(one.after))))
+
+
+def _scores(contrasts: Sequence[Contrast]) -> Table:
+    planned = any(one.pair.detectable is not None for one in contrasts)
+    heads = [
+        "before\nafter",
+        "after - before\n95 % interval",
+        "p (Holm)\nMDE" if planned else "p (Holm)",
+    ]
+    table = named_table("scores on these tasks", ["candidate"], heads)
+    for one in contrasts:
+        table.add_row(
+            Text("\n".join(_names(one))),
+            f"{_mean(one.mean_before)}\n{_mean(one.mean_after)}",
+            *figures(one.pair, planned=planned),
+        )
+    return table
+
+
+def _mean(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def _speed(found: RunComparison) -> Table:
+    """Return what answers took, in the whole of both runs."""
+    heads = ["tokens out", "latency p50", "cost"]
+    table = named_table("speed and cost, before → after", ["candidate"], heads)
+    before = {one.candidate: one for one in found.candidates_before}
+    after = {one.candidate: one for one in found.candidates_after}
+    for one in found.contrasts:
+        old, new = _speed_figures(before[one.before]), _speed_figures(after[one.after])
+        table.add_row(
+            Text("\n".join(_names(one))),
+            *(f"{was} → {now}" for was, now in zip(old, new, strict=True)),
+        )
+    return table
+
+
+def _speed_figures(one: CandidateSummary) -> list[str]:
+    tokens = one.total.tokens
+    out = UNKNOWN if tokens.output is None else f"{tokens.output:,}"
+    return [out, seconds(one.total.latency.p50_s), cost(tokens.cost_usd)]
+
 
 EXIT_WORSE = 5
 
@@ -37,13 +118,12 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Print what became better, what became worse, and what is open."""
-    from bakeoff import api
-    from bakeoff.cli.comparing import print_comparison
-    from bakeoff.reports.run_comparison import as_json
+    from bakeoff import app
+    from bakeoff.reports.comparison import run_comparison_json
 
-    found = api.compare(args.before, args.after, pair=args.pair, output=args.output)
+    found = app.compare(args.before, args.after, pair=args.pair, output=args.output)
     if args.as_json:
-        print(json.dumps(as_json(found), indent=2))
+        print(json.dumps(run_comparison_json(found), indent=2))
     else:
         print_comparison(found)
     return EXIT_WORSE if args.fail_if_worse and found.worse else 0

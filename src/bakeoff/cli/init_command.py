@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bakeoff.cli.options import new_parser
 
 if TYPE_CHECKING:
-    from bakeoff.api.first_model import FirstModel
+    from bakeoff.app.inspection import FirstModel
 
 FILES = ("bakeoff.toml", "suite.json", "my_scorers.py")
 EXAMPLES = "examples"
@@ -43,7 +43,7 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Write the files; nothing that is there is touched."""
-    from bakeoff.api.first_model import first_model
+    from bakeoff.app.inspection import first_model
     from bakeoff.core.errors import UsageError
 
     folder: Path = args.folder
@@ -70,7 +70,7 @@ def _environ() -> dict[str, str]:
     """Return what a run here could read: the shell's variables, then those of `.env`."""
     import os
 
-    from bakeoff.config.env_file import environment
+    from bakeoff.formats.text.env import environment
 
     return dict(environment(os.environ, named=None, here=Path()).values)
 
@@ -96,7 +96,7 @@ def _copy_examples(target: Path) -> None:
 
 
 def _say_what_next(file: Path, model: "FirstModel") -> None:
-    from bakeoff._lib.untrusted import for_terminal
+    from bakeoff._lib.sanitize import for_terminal
     from bakeoff.templates import shipped
 
     print(for_terminal(f"model: {model.name} ({model.why})"))

@@ -89,7 +89,7 @@ def dollars(text: str) -> float:
 
 def duration(text: str) -> float:
     """Read a duration, such as 90s, 15m or 2h; the seconds of it."""
-    from bakeoff._lib.durations import parse_duration
+    from bakeoff._lib.phrasing import parse_duration
 
     try:
         return parse_duration(text)

@@ -69,12 +69,12 @@ def _add_assumed(p: ArgumentGroup) -> None:
 
 def main(args: Namespace) -> int:
     """Print how large a run must be."""
-    from bakeoff import api
+    from bakeoff import app
 
     options = {name: value for name, value in vars(args).items() if name not in _ASIDE}
-    plan = api.power(args.difference, pair=args.pair, **options)
+    plan = app.power(args.difference, pair=args.pair, **options)
     if args.as_json:
-        from bakeoff.reports.power_words import as_json
+        from bakeoff.reports.wording.power import as_json
 
         print(json.dumps(as_json(plan), indent=2))
     else:
@@ -85,8 +85,8 @@ def main(args: Namespace) -> int:
 def _print(plan: "PowerPlan") -> None:
     from rich.text import Text
 
-    from bakeoff.cli.tables import console
-    from bakeoff.reports.power_words import answers, asked, grounds
+    from bakeoff.cli.views.tables import console
+    from bakeoff.reports.wording.power import answers, asked, grounds
 
     out = console()
     out.print(Text(asked(plan), style="italic"))
@@ -99,8 +99,8 @@ def _print(plan: "PowerPlan") -> None:
 
 
 def _table(plan: "PowerPlan") -> "Table":
-    from bakeoff.cli.named_table import named_table
-    from bakeoff.reports.in_words import UNKNOWN, counted
+    from bakeoff.cli.views.tables import named_table
+    from bakeoff.reports.wording.phrases import UNKNOWN, counted
 
     table = named_table("", [], ["rollouts", "tasks", "trials"])
     likely = any(size.likely for size in plan.sizes)

@@ -37,10 +37,10 @@ def _names(text: str) -> list[str]:
 
 def main(args: Namespace) -> int:
     """Write the files, and print where they are."""
-    from bakeoff import api
-    from bakeoff._lib.untrusted import for_terminal
+    from bakeoff import app
+    from bakeoff._lib.sanitize import for_terminal
 
-    written = api.report(
+    written = app.report(
         args.run, output=args.output, to=args.to, formats=args.formats, text=args.text
     )
     for path in written:

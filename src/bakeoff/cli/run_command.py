@@ -175,9 +175,9 @@ def _check_agent_files(source: Path, given: str) -> None:
     """Raise where `--agents` was given for `--agent`, or for what is no agent benchmark."""
     from bakeoff import registry
     from bakeoff._lib.suggest import near
-    from bakeoff.config.agent_bench_file import is_agent_bench
-    from bakeoff.config.toml_file import read_toml
     from bakeoff.core.errors import UsageError
+    from bakeoff.formats.agent_bench_cases import is_agent_bench
+    from bakeoff.formats.text.toml import read_toml
 
     if not source.exists():
         return  # whoever reads it says so

@@ -10,26 +10,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
-from bakeoff import api
-from bakeoff._lib.secret_values import public_word
-from bakeoff._lib.untrusted import for_terminal
-from bakeoff.api.checks import check_scorers
-from bakeoff.api.executing import ends_when
-from bakeoff.api.interrupting import interruptible
-from bakeoff.api.loop import new_event_loop
-from bakeoff.api.sources import Prepared
-from bakeoff.api.spending import forecast_of
-from bakeoff.cli.live import LiveView
-from bakeoff.cli.plain import PlainLines
-from bakeoff.cli.progress import Progress
-from bakeoff.cli.tables import print_summary, print_verdict
-from bakeoff.core.adaptive import Adaptive
+from bakeoff import app
+from bakeoff._lib.redact import public_word
+from bakeoff._lib.sanitize import for_terminal
+from bakeoff.app.checks import check_scorers
+from bakeoff.app.execution import ends_when
+from bakeoff.app.interrupts import interruptible, new_event_loop
+from bakeoff.app.pricing import forecast_of
+from bakeoff.app.sources import PreparedRun
+from bakeoff.cli.views.live import LiveView
+from bakeoff.cli.views.plain import PlainLines
+from bakeoff.cli.views.progress import RunProgress
+from bakeoff.cli.views.tables import print_summary, print_verdict
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, RunEnded, RunStarted
+from bakeoff.core.run_spec import Adaptive
 from bakeoff.core.stop import Stop
 from bakeoff.planning.forecast import Forecast
 from bakeoff.reports.files import as_json as summary_as_json
-from bakeoff.reports.power_words import foreseen_in_words
+from bakeoff.reports.wording.power import foreseen_in_words
 from bakeoff.stats.sizing import Foreseen, foreseen
 
 EXIT_FAULTED = 3
@@ -42,13 +41,13 @@ def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: b
     """Print what would be run."""
     if source is None:
         raise UsageError("--dry-run needs a suite or a run file")
-    prepared = api.plan(source, **_options(options))
+    prepared = app.plan(source, **_options(options))
     check_scorers(prepared.plan)
     return show_plan(prepared, as_json=as_json)
 
 
 def show_plan(
-    prepared: Prepared,
+    prepared: PreparedRun,
     *,
     as_json: bool,
     more: Mapping[str, object] | None = None,
@@ -107,21 +106,21 @@ def run(
     source: Path | None, options: Mapping[str, object], *, as_json: bool, debug: bool = False
 ) -> int:
     """Run, show how it goes, print what came of it; return the exit code."""
-    view = _view(Progress(), debug=debug)
+    view = _view(RunProgress(), debug=debug)
     stop, seen = Stop(), _Seen()
 
     def listen(event: Event) -> None:
         seen(event)
         view(event)
 
-    given: api.Options = {
+    given: app.Options = {
         **_options(options),
         "listener": listen,
         "stop": stop,
         "command": tuple(sys.argv[1:]),
     }
     with view:
-        finished = interruptible(api.run_async(source, **given), stop, view.say)
+        finished = interruptible(app.run_async(source, **given), stop, view.say)
     if finished is not None and seen.at_budget:
         _print_result(finished, as_json=as_json, hint=_budget_hint(finished))
         return EXIT_BUDGET
@@ -148,13 +147,13 @@ def score_again(
     debug: bool = False,
 ) -> int:
     """Score the stored answers of a run again; return the exit code."""
-    view = _view(Progress(rescoring=True), debug=debug)
+    view = _view(RunProgress(rescoring=True), debug=debug)
     stop = Stop()
 
-    async def work() -> api.Run:
+    async def work() -> app.Run:
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.request)
-        given: api.Options = {**_options(options), "listener": view, "stop": stop}
-        return await api.rescore_async(run, source, **given)
+        given: app.Options = {**_options(options), "listener": view, "stop": stop}
+        return await app.rescore_async(run, source, **given)
 
     with view, asyncio.Runner(loop_factory=new_event_loop) as runner:
         finished = runner.run(work())
@@ -164,14 +163,14 @@ def score_again(
     return _print_result(finished, as_json=as_json)
 
 
-def _view(progress: Progress, *, debug: bool) -> LiveView | PlainLines:
+def _view(progress: RunProgress, *, debug: bool) -> LiveView | PlainLines:
     if sys.stderr.isatty():
         return LiveView(progress, debug=debug)
     return PlainLines(progress, debug=debug)
 
 
 def _print_result(
-    run: api.Run, *, as_json: bool, hint: str | None = None, fault_hint: str | None = None
+    run: app.Run, *, as_json: bool, hint: str | None = None, fault_hint: str | None = None
 ) -> int:
     """Print what came of a run: the figures, what to do next, and last the verdict."""
     summary = run.summary()
@@ -203,8 +202,8 @@ class _Seen:
             self.at_budget, self.given_up = event.at_budget, event.given_up
 
 
-def _options(options: Mapping[str, object]) -> api.Options:
-    return cast("api.Options", dict(options))
+def _options(options: Mapping[str, object]) -> app.Options:
+    return cast("app.Options", dict(options))
 
 
 def _print_resume(run_id: str | None) -> None:
@@ -230,7 +229,7 @@ def _resume_command(run_id: str) -> str:
     return for_terminal(shlex.join(["bakeoff", *map(public_word, words), "--resume", run_id]))
 
 
-def _budget_hint(run: api.Run) -> str:
+def _budget_hint(run: app.Run) -> str:
     """Return that the budget ended the run, and how to go on with twice as much."""
     cap, billed = run.manifest.cap, run.billed()
     words = _without("--resume", sys.argv[1:])

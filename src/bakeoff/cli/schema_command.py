@@ -19,7 +19,7 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Print the schema."""
-    from bakeoff.config.schemas import json_schema
+    from bakeoff.formats.schemas import json_schema
 
     print(json.dumps(json_schema(args.kind), indent=2))
     return 0

@@ -2,8 +2,144 @@
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from bakeoff._lib.sanitize import for_terminal, one_line
+from bakeoff.app import Run
 from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+from bakeoff.cli.views.tables import console
+from bakeoff.core.errors import UsageError
+from bakeoff.core.record import Fault, TrialFilter, TrialRecord
+from bakeoff.core.task import Message, Task
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import Change
+
+_COLOURS = {"completed": "32", "limited": "33", "faulted": "31", "cancelled": "2"}
+_MOST_OF_A_NAME, _MOST_OF_A_TEXT = 60, 60
+
+
+def as_data(run: Run, name: str | None, which: TrialFilter, search: str | None) -> Json:
+    """Return the trials that are asked for, or all attempts of those called *name*, as plain data."""
+    if name is not None:
+        records = list(_attempts(run, name))
+    elif which == TrialFilter(candidates=[], categories=[]) and not search:
+        records = list(run.trials())
+    else:
+        chosen = {line.name for line in run.lines(which, search=search)}
+        records = [record for record in run.trials() if record.name in chosen]
+    data: Json = msgspec.to_builtins(records)
+    return data
+
+
+def print_run(run: Run, which: TrialFilter, search: str | None) -> None:
+    """Print a line for each recorded trial that is asked for."""
+    out = console()
+    manifest = run.manifest
+    out.print(Text(f"{run.id}: {manifest.planned} trials planned, {manifest.tasks} tasks", "bold"))
+    for candidate in manifest.candidates:
+        out.print(Text(f"candidate {one_line(candidate.id)}"))
+    lines = list(run.lines(which, search=search))
+    names = [one_line(line.name, width=_MOST_OF_A_NAME) for line in lines]
+    width = max((len(name) for name in names), default=0)
+    rest = max(20, out.width - width - 31) if out.is_terminal else _MOST_OF_A_TEXT
+    if lines:
+        print(f"{'trial':{width}}  status     score       time  answer or fault")
+    for name, line in zip(names, lines, strict=True):
+        score = "–" if line.score is None else f"{line.score:.2f}"
+        status = f"{line.status:9}"
+        if out.color_system:
+            status = f"\x1b[{_COLOURS[line.status]}m{status}\x1b[0m"
+        text = one_line(line.text, width=min(rest, _MOST_OF_A_TEXT))
+        print(f"{name:{width}}  {status}  {score:>5}  {line.elapsed_s:7.2f} s  {text}".rstrip())
+    if not lines:
+        out.print(Text("no recorded trial is like that"))
+    for note in run.damage().lines:
+        out.print(Text(one_line(note, width=1000), style="red"))
+
+
+def print_trial(run: Run, name: str) -> None:
+    """Print every attempt at the trials called *name*, whole."""
+    out = console()
+    records = _attempts(run, name)
+    tasks = {task.id: task for task in run.plan.tasks}
+    _print_task(out, tasks[records[0].task_id])
+    for record in records:
+        _print_attempt(out, record)
+
+
+def _attempts(run: Run, name: str) -> Sequence[TrialRecord]:
+    records = run.attempts(name)
+    if not records:
+        raise UsageError(f"no trial {name!r} is recorded in {run.id}; see: bakeoff show {run.id}")
+    return records
+
+
+def _print_task(out: Console, task: Task) -> None:
+    for message in task.messages:
+        _print_message(out, message)
+    if task.prompt is not None:
+        out.print(Text("prompt (sent instead to a completions API)", style="bold"))
+        out.print(Text(for_terminal(task.prompt)))
+    if task.target is not None:
+        out.print(Text(f"expected: {one_line(str(task.target))}", style="dim"))
+
+
+def _print_attempt(out: Console, record: TrialRecord) -> None:
+    attempt = record.attempt
+    when = datetime.fromtimestamp(attempt.started_at, UTC).isoformat(timespec="seconds")
+    out.rule(Text(f"{one_line(record.name)}, attempt {attempt.number}"))
+    out.print(Text(f"{attempt.status.value}, {attempt.elapsed_s:.2f} s, started {when}", "dim"))
+    if attempt.outcome is not None:
+        for message in attempt.outcome.transcript:
+            _print_message(out, message)
+        if attempt.outcome.change is not None:
+            _print_change(out, attempt.outcome.change)
+        if attempt.outcome.stop_reason:
+            out.print(Text(f"stopped: {one_line(attempt.outcome.stop_reason)}", style="dim"))
+    if attempt.fault is not None:
+        _print_fault(out, attempt.fault)
+    for score in attempt.scores:
+        why = f": {one_line(score.explanation, width=300)}" if score.explanation else ""
+        out.print(Text(f"score {score.scorer} {score.value:.3f} (weight {score.weight:g}){why}"))
+    if attempt.phases:
+        told = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in attempt.phases.items())
+        out.print(Text(told, style="dim"))
+    for who, spent in {"": attempt.spent, **attempt.roles}.items():
+        if spent.flags:
+            flags = ", ".join(map(one_line, spent.flags))
+            out.print(Text(f"{f'{who}: ' if who else ''}flags: {flags}", style="dim"))
+    usage = attempt.spent.usage
+    out.print(Text(f"tokens in/out {usage.input_tokens}/{usage.output_tokens}", style="dim"))
+
+
+def _print_fault(out: Console, fault: Fault) -> None:
+    out.print(Text(f"fault ({fault.boundary}): {for_terminal(fault.message)}", "red"))
+    if fault.traceback is not None:
+        out.print(Text(for_terminal(fault.traceback), style="dim"))
+
+
+def _print_change(out: Console, change: Change) -> None:
+    counts = f"{change.files} files changed, {change.added} lines added, {change.removed} removed"
+    out.print(Text(counts, style="bold cyan"))
+    out.print(Text(for_terminal(change.patch)))
+    for path in change.left_out:
+        out.print(Text(f"left out: {one_line(path)}", style="dim"))
+
+
+def _print_message(out: Console, message: Message) -> None:
+    out.print(Text(message.role, style="bold cyan"))
+    if message.reasoning:
+        out.print(Text(for_terminal(message.reasoning), style="dim"))
+    if message.content or not message.tool_calls:
+        out.print(Text(for_terminal(message.content)))
+    for call in message.tool_calls:
+        out.print(Text(for_terminal(f"calls {call.name} {call.arguments}"), style="magenta"))
+
 
 _EXAMPLES = """\
   bakeoff show latest --failed --category sums
@@ -38,12 +174,11 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Print the run, or the trial."""
-    from bakeoff import api
-    from bakeoff.cli import showing
+    from bakeoff import app
     from bakeoff.core.errors import UsageError
     from bakeoff.core.record import TrialFilter
 
-    run = api.load_run(args.run, output=args.output)
+    run = app.load_run(args.run, output=args.output)
     which = TrialFilter(
         failed=args.failed,
         faulted=args.faulted,
@@ -55,9 +190,9 @@ def main(args: Namespace) -> int:
     ):
         raise UsageError("a filter is for the list of trials; leave it out to see one trial")
     if args.as_json:
-        print(json.dumps(showing.as_data(run, args.trial, which, args.search), indent=2))
+        print(json.dumps(as_data(run, args.trial, which, args.search), indent=2))
     elif args.trial is None:
-        showing.print_run(run, which, args.search)
+        print_run(run, which, args.search)
     else:
-        showing.print_trial(run, args.trial)
+        print_trial(run, args.trial)
     return 0

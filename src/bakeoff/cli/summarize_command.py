@@ -17,11 +17,11 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Print the statistics of what is recorded so far."""
-    from bakeoff import api
-    from bakeoff.cli.tables import print_summary, print_verdict
+    from bakeoff import app
+    from bakeoff.cli.views.tables import print_summary, print_verdict
     from bakeoff.reports.files import as_json
 
-    run = api.load_run(args.run, output=args.output)
+    run = app.load_run(args.run, output=args.output)
     summary = run.summary()
     if args.as_json:
         print(json.dumps(as_json(summary), indent=2))

@@ -36,8 +36,8 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Print what is right about it; what is wrong is an error."""
-    from bakeoff._lib.untrusted import for_terminal
-    from bakeoff.api import checks
+    from bakeoff._lib.sanitize import for_terminal
+    from bakeoff.app import checks
 
     if args.source.is_dir() or args.source.suffix.lower() == ".md":
         return _prove(args)
@@ -53,10 +53,10 @@ def _prove(args: Namespace) -> int:
     import sys
     from contextlib import nullcontext
 
-    from bakeoff._lib.untrusted import for_terminal
-    from bakeoff.api.validation import Finding, How, validate_tasks
-    from bakeoff.cli.live import LiveView
-    from bakeoff.cli.progress import Progress
+    from bakeoff._lib.sanitize import for_terminal
+    from bakeoff.app.validation import Finding, How, validate_tasks
+    from bakeoff.cli.views.live import LiveView
+    from bakeoff.cli.views.progress import RunProgress
     from bakeoff.core.events import Event, Notice
 
     def print_notice(event: Event) -> None:
@@ -70,7 +70,7 @@ def _prove(args: Namespace) -> int:
         for line in finding.lines():
             print(for_terminal(line), flush=True)
 
-    view = LiveView(Progress()) if sys.stderr.isatty() else None
+    view = LiveView(RunProgress()) if sys.stderr.isatty() else None
     with view or nullcontext():
         how = How(
             sandbox=args.sandbox,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bakeoff._lib.noun import noun
+from bakeoff._lib.phrasing import noun
 from bakeoff.core.outcome import Request, Usage
 from bakeoff.core.values import Json
 

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Self
 
 from bakeoff._lib.digest import digest
-from bakeoff._lib.secret_values import public_environment, public_settings, public_url
+from bakeoff._lib.redact import public_environment, public_settings, public_url
 from bakeoff.core.values import Json
 
 TRANSPORT_SETTINGS = frozenset(

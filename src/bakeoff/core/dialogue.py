@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bakeoff._lib.noun import noun
+from bakeoff._lib.phrasing import noun
 from bakeoff.core.values import Json
 
 Mode = Literal["user", "shard_user"]

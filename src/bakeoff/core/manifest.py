@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bakeoff.core.adaptive import Adaptive
-from bakeoff.core.brief import Source
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.endpoint import EndpointLimits, Patience
+from bakeoff.core.run_spec import Adaptive, Source
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 

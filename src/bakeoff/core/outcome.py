@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from bakeoff._lib.noun import noun
+from bakeoff._lib.phrasing import noun
 from bakeoff.core.task import Message, ToolCall, calls_as_json
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change

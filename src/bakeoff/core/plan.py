@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import islice
 
 from bakeoff._lib.digest import digest
-from bakeoff._lib.noun import noun
+from bakeoff._lib.phrasing import noun
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.task import Task
 

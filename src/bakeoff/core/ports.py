@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from bakeoff._lib.noun import noun
-from bakeoff.core.boxes import Bench, Box, GatewayAddress, Mount, Room
+from bakeoff._lib.phrasing import noun
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
 from bakeoff.core.checkpoint import Checkpoint, Checkpoints
 from bakeoff.core.errors import BakeoffError
@@ -13,6 +12,7 @@ from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
+from bakeoff.core.sandbox import Box, GatewayAddress, Mount, OpenWorkspace, Workspaces
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
 
@@ -32,7 +32,7 @@ async def close_model(model: Model) -> None:
         await close()
 
 
-class Door(Protocol):
+class ModelAccess(Protocol):
     """The gateway as one trial sees it: programs that show the token may ask the trial's model."""
 
     token: str
@@ -56,7 +56,7 @@ class Gateway(Protocol):
 
     address: GatewayAddress
 
-    def admit(self, model: Model, journal: Journal, *, rollout: int) -> Door:
+    def admit(self, model: Model, journal: Journal, *, rollout: int) -> ModelAccess:
         """Return a door to *model*; what is said through it is written into *journal*."""
 
     async def close(self) -> None:
@@ -77,9 +77,9 @@ class Context:
     rollout: int = 0
     label: str = ""
     journal: Journal | None = None
-    room: Room | None = None
-    door: Door | None = None
-    bench: Bench | None = None
+    room: OpenWorkspace | None = None
+    door: ModelAccess | None = None
+    bench: Workspaces | None = None
     checkpoint: Checkpoint | None = None
 
 
@@ -104,19 +104,19 @@ class ChecksBox(Protocol):
 
 
 @noun
-class Site:
+class WorkspaceSite:
     """Where workspace tasks are done: the bench, and what the agent's box needs of the host.
 
     Only an agent that is a program of its own needs the `gateway`; `mounts` show it in the box.
     """
 
-    bench: Bench
+    bench: Workspaces
     gateway: Gateway | None = None
     mounts: tuple[Mount, ...] = ()
 
 
 @noun
-class Rig:
+class TrialParts:
     """The live parts of one trial. Scorers stand in the order of the task's specs.
 
     Tariffs say what the model and the roles charge; one that is missing is unknown. `checked` holds
@@ -129,15 +129,15 @@ class Rig:
     roles: Mapping[str, Model] = field(default_factory=dict)
     tariff: Tariff = UNPRICED
     role_tariffs: Mapping[str, Tariff] = field(default_factory=dict)
-    site: Site | None = None
+    site: WorkspaceSite | None = None
     checkpoints: Checkpoints | None = None
     checked: set[str] = field(default_factory=set)
 
 
-class Rigs(Protocol):
+class TrialPartsSource(Protocol):
     """Builds the parts a trial names, and closes what it opened."""
 
-    def rig(self, trial: Trial) -> Rig: ...
+    def rig(self, trial: Trial) -> TrialParts: ...
     async def close(self) -> None: ...
 
 

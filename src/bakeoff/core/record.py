@@ -1,15 +1,16 @@
 """How an attempt ended: statuses, scores, faults."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from bakeoff._lib.noun import noun
+from bakeoff._lib.phrasing import noun
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import TrialError
 from bakeoff.core.outcome import Outcome, Spent
 from bakeoff.core.plan import trial_name
+from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 
 
@@ -179,3 +180,40 @@ def total_score(scores: tuple[Score, ...]) -> float | None:
         return None
     mean = sum(s.value * s.weight for s in scores) / weight
     return min(max(mean, 0.0), 1.0)  # rounding must not leave the range
+
+
+_ROUNDING = 1e-9  # weights such as .7 + .3 must still reach a threshold of 1
+
+
+def has_passed(task: Task, scores: Sequence[Score], total: float | None) -> bool | None:
+    """Return whether *scores*, which make *total*, are a pass at *task*; None where none are.
+
+    With a threshold under 1 the total decides. Else every scorer that counts must be satisfied: it
+    says so itself, or its value is 1.
+    """
+    if total is None:
+        return None
+    if task.pass_threshold < 1:
+        return total >= task.pass_threshold - _ROUNDING
+    counting = [score for score in scores if score.weight > 0]
+    return all(
+        score.value >= 1 - _ROUNDING if score.passed is None else score.passed for score in counting
+    )
+
+
+def pass_rule(tasks: Iterable[Task]) -> str:
+    """Return in a few words what it takes to pass *tasks*."""
+    rules = sorted({_rule_of(task) for task in tasks if task.scorers})
+    if len(rules) > 1:
+        return f"a pass depends on the task: {' or '.join(rules)}"
+    return f"a pass is {rules[0]}" if rules else ""
+
+
+def _rule_of(task: Task) -> str:
+    if task.pass_threshold < 1:
+        return f"a score of {task.pass_threshold:g} or more"
+    if any(
+        scorer.name == "rubrics" and scorer.settings.get("test_scripts") for scorer in task.scorers
+    ):
+        return "all tests passing, whatever a judge says"
+    return "a score of 1"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bakeoff._lib.digest import digest
-from bakeoff._lib.noun import noun
+from bakeoff._lib.phrasing import noun
 from bakeoff.core.dialogue import Dialogue
-from bakeoff.core.place import Place
+from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Workspace
 
@@ -77,7 +77,7 @@ class ScorerSpec:
     name: str
     settings: Mapping[str, Json] = field(default_factory=dict)
     weight: float = 1.0
-    origin: Place | None = field(default=None, compare=False, repr=False)
+    origin: SourceLocation | None = field(default=None, compare=False, repr=False)
     trusted: bool = field(default=True, compare=False, repr=False)
 
 

@@ -85,7 +85,7 @@ class Budget:
         return BudgetReached(why)
 
 
-class Tab:
+class AttemptBill:
     """What one attempt is billed for all its parties, under the budget of its run."""
 
     __slots__ = ("begun", "bill", "budget", "refused")
@@ -103,12 +103,12 @@ class Tab:
         return refused is not None and not self.begun and not isinstance(refused, BudgetReached)
 
 
-class Place:
+class Reservation:
     """The place of one request in the budget, until it is known what it cost."""
 
     __slots__ = ("_bound", "_held", "_open", "_request", "_tab", "_tariff", "bill")
 
-    def __init__(self, tab: Tab, tariff: Tariff, request: Request) -> None:
+    def __init__(self, tab: AttemptBill, tariff: Tariff, request: Request) -> None:
         self._tab = tab
         self._tariff = tariff
         self._request = request

@@ -9,7 +9,7 @@ from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, boundary
 from bakeoff.core.outcome import Completion, Request, Spent
 from bakeoff.core.ports import Model
-from bakeoff.engine.budget import Place, Tab
+from bakeoff.engine.budget import AttemptBill, Reservation
 
 KEPT = "cached"  # the flag of an answer that was kept from an earlier request
 _NO_LIMITS, _NOTHING = Limits(), Spent()
@@ -41,12 +41,12 @@ class Meter:
         limits: Limits | None = None,
         *,
         tariff: Tariff = UNPRICED,
-        tab: Tab | None = None,
+        tab: AttemptBill | None = None,
     ) -> None:
         self._model = model
         self._limits = limits or _NO_LIMITS
         self._tariff = tariff
-        self._tab = tab or Tab()
+        self._tab = tab or AttemptBill()
         self.bill = NO_BILL
         self.spent = _NOTHING
         self.last: Completion | None = None
@@ -61,7 +61,7 @@ class Meter:
     async def complete(self, request: Request) -> Completion:
         """Ask the model, unless limits or budget say that there is nothing left to ask with."""
         self._check()
-        place = Place(self._tab, self._tariff, request)
+        place = Reservation(self._tab, self._tariff, request)
         try:
             with boundary(ProviderError, "model"):
                 if self._tab.budget.capped:
@@ -91,12 +91,12 @@ class Meter:
             self.hears(self.spent)
         return completion
 
-    async def _wait_for(self, place: Place) -> None:
+    async def _wait_for(self, place: Reservation) -> None:
         self.trouble = _WAITING
         await place.take()
         self.trouble = None
 
-    async def _ask(self, request: Request, place: Place) -> Completion:
+    async def _ask(self, request: Request, place: Reservation) -> Completion:
         asked = request.heard_by(
             self._on_retry,
             place.lost,

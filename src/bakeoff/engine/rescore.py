@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from bakeoff.core.errors import NotRun
 from bakeoff.core.events import Listener, TrialEnded, TrialStarted
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Executor, Job, Ledger, Rigs, Store
+from bakeoff.core.ports import Executor, Job, Ledger, Store, TrialPartsSource
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.stop import Stop
-from bakeoff.engine.budget import Tab
+from bakeoff.engine.budget import AttemptBill
 from bakeoff.engine.trial import rescore_attempt
 
 
@@ -17,7 +17,7 @@ async def rescore_plan(
     *,
     ledger: Ledger,
     store: Store,
-    rigs: Rigs,
+    rigs: TrialPartsSource,
     executor: Executor,
     stop: Stop,
     tell: Listener,
@@ -39,7 +39,7 @@ async def rescore_plan(
     async def work(job: Job) -> None:
         tell(TrialStarted(job.trial))
         record = taken.pop(job.trial.name)
-        tab = Tab()
+        tab = AttemptBill()
         try:
             rig = rigs.rig(job.trial)
         except NotRun:

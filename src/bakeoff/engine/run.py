@@ -7,12 +7,12 @@ from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff.core.errors import BakeoffError, NotRun
 from bakeoff.core.events import Listener, TrialEnded, TrialNotRun, TrialStarted
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Executor, Job, Rigs, Store
+from bakeoff.core.ports import Executor, Job, Store, TrialPartsSource
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.stop import Stop
-from bakeoff.engine.budget import Budget, Tab
+from bakeoff.engine.adaptive import AdaptiveSelection
+from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.trial import rescore_attempt, run_attempt
-from bakeoff.engine.until_decided import UntilDecided
 from bakeoff.planning.resume import remaining
 
 
@@ -20,12 +20,12 @@ async def run_plan(
     plan: Plan,
     *,
     store: Store,
-    rigs: Rigs,
+    rigs: TrialPartsSource,
     executor: Executor,
     stop: Stop,
     tell: Listener,
     budget: Budget | None = None,
-    until: UntilDecided | None = None,
+    until: AdaptiveSelection | None = None,
 ) -> None:
     """Run every trial of *plan* that *store* does not hold yet; announce what is durable.
 
@@ -45,7 +45,7 @@ async def run_plan(
             return
         tell(TrialStarted(trial))
         for number in range(job.attempt, job.attempt + trial.conditions.attempts):
-            tab = Tab(budget)
+            tab = AttemptBill(budget)
             if before is not None and before.scorable:  # only its scoring broke
                 trying = rescore_attempt(trial, rig, before, number=number, tab=tab)
             else:
@@ -79,7 +79,7 @@ async def run_plan(
 
 
 async def _or_cut(
-    trying: Awaitable[Attempt], trial: Trial, number: int, store: Store, tab: Tab
+    trying: Awaitable[Attempt], trial: Trial, number: int, store: Store, tab: AttemptBill
 ) -> Attempt:
     """Return the attempt; where the run is stopped for good meanwhile, the ledger is told so."""
     started_at, began = timestamp(), monotonic()

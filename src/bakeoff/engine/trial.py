@@ -21,22 +21,20 @@ from bakeoff.core.errors import (
 from bakeoff.core.events import Listener, TrialOutput, TurnEnded, TurnStarted, ignore
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Outcome, Spent
-from bakeoff.core.passing import has_passed
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Agent, Context, Rig, Scorer
-from bakeoff.core.record import Attempt, Fault, Score, Status, total_score
+from bakeoff.core.ports import Agent, Context, Scorer, TrialParts
+from bakeoff.core.record import Attempt, Fault, Score, Status, has_passed, total_score
 from bakeoff.core.task import ScorerSpec, Task
-from bakeoff.engine.budget import Tab
-from bakeoff.engine.contained import contained
+from bakeoff.engine.budget import AttemptBill
+from bakeoff.engine.checkpoint import AttemptProgress
 from bakeoff.engine.meter import Meter, OutageDeadline
-from bakeoff.engine.progress import Progress
-from bakeoff.engine.room import heeding, solve_in_room
+from bakeoff.engine.workspace_attempt import contained, heeding, solve_in_room
 
 _LEAST_S = 0.01  # what is saved may still be used where all the time was spent before
 
 
 @dataclass(slots=True)
-class _Course:
+class _AttemptState:
     """How far an attempt has come; filled in as it goes, so that a cut leaves what there was."""
 
     outcome: Outcome | None = None
@@ -46,12 +44,12 @@ class _Course:
     meter: Meter | None = None
     roles: Mapping[str, Meter] = field(default_factory=dict)
     journal: Journal | None = None
-    tab: Tab = field(default_factory=Tab)
+    tab: AttemptBill = field(default_factory=AttemptBill)
     phases: dict[str, float] = field(default_factory=dict)
     tell: Listener = ignore
     before_s: float = 0.0  # how long attempts worked on it that this one goes on from
 
-    def measure(self, rig: Rig, limits: Limits | None = None) -> Meter:
+    def measure(self, rig: TrialParts, limits: Limits | None = None) -> Meter:
         """Put a meter before the model, which is returned, and before each role."""
         tab, tariffs = self.tab, rig.role_tariffs
         self.roles = {
@@ -79,7 +77,12 @@ class _Course:
 
 
 async def run_attempt(
-    trial: Trial, rig: Rig, *, number: int, tab: Tab | None = None, tell: Listener = ignore
+    trial: Trial,
+    rig: TrialParts,
+    *,
+    number: int,
+    tab: AttemptBill | None = None,
+    tell: Listener = ignore,
 ) -> Attempt:
     """Solve and score once. A broken trial is a record, not an exception.
 
@@ -87,7 +90,7 @@ async def run_attempt(
     what it cost.
     """
     started_at, began = timestamp(), monotonic()
-    course = _Course(tab=tab or Tab(), tell=tell)
+    course = _AttemptState(tab=tab or AttemptBill(), tell=tell)
     try:
         await _solve(trial, rig, course, number)
         await _score(trial, rig, course, number)
@@ -98,13 +101,15 @@ async def run_attempt(
 
 
 async def rescore_attempt(
-    trial: Trial, rig: Rig, old: Attempt, *, number: int, tab: Tab | None = None
+    trial: Trial, rig: TrialParts, old: Attempt, *, number: int, tab: AttemptBill | None = None
 ) -> Attempt:
     """Score the outcome of *old* again; no agent runs, and what it spent stays as it was.
 
     An attempt that takes the place of *old* takes over its bill; the next one has its own.
     """
-    course = _Course(outcome=old.outcome, status=_status_before_scoring(old), tab=tab or Tab())
+    course = _AttemptState(
+        outcome=old.outcome, status=_status_before_scoring(old), tab=tab or AttemptBill()
+    )
     course.measure(rig)
     try:
         await _score(trial, rig, course, number)
@@ -124,7 +129,7 @@ def _status_before_scoring(attempt: Attempt) -> Status:
     return Status.COMPLETED if attempt.fault is not None else attempt.status
 
 
-async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
+async def _solve(trial: Trial, rig: TrialParts, course: _AttemptState, number: int) -> None:
     if trial.task.trouble is not None:
         raise SandboxError(trial.task.trouble)
     limits = _effective_limits(trial)
@@ -161,7 +166,9 @@ async def _solve(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
     course.phases["agent"] += course.before_s
 
 
-def _room_kit(trial: Trial, rig: Rig, course: _Course, meter: Meter, number: int) -> Context:
+def _room_kit(
+    trial: Trial, rig: TrialParts, course: _AttemptState, meter: Meter, number: int
+) -> Context:
     return Context(
         model=meter,
         roles=course.roles,
@@ -171,25 +178,25 @@ def _room_kit(trial: Trial, rig: Rig, course: _Course, meter: Meter, number: int
     )
 
 
-def _progress(kept: Checkpoint, course: _Course, number: int) -> Progress:
+def _progress(kept: Checkpoint, course: _AttemptState, number: int) -> AttemptProgress:
     """Return how far an attempt that was cut off had come; *course* starts with what that cost."""
     parties = {**course.roles, **({"": course.meter} if course.meter else {})}
     began = monotonic()
-    progress = Progress(
+    progress = AttemptProgress(
         kept, number=number, meters=parties, tab=course.tab, elapsed=lambda: monotonic() - began
     )
     course.before_s = progress.before_s
     return progress
 
 
-def _what_is_left(limits: Limits, progress: Progress) -> Limits:
+def _what_is_left(limits: Limits, progress: AttemptProgress) -> Limits:
     if limits.time_s is None or not progress.before_s:
         return limits
     return replace(limits, time_s=max(limits.time_s - progress.before_s, _LEAST_S))
 
 
 async def _left_by(
-    agent: Agent, trial: Trial, course: _Course, kit: Context, limits: Limits
+    agent: Agent, trial: Trial, course: _AttemptState, kit: Context, limits: Limits
 ) -> Outcome:
     """Return what *agent* leaves, or what there was when a limit ran out."""
     meter = course.meter
@@ -227,7 +234,7 @@ def _checked(left: object) -> Outcome:
     return left
 
 
-async def _score(trial: Trial, rig: Rig, course: _Course, number: int) -> None:
+async def _score(trial: Trial, rig: TrialParts, course: _AttemptState, number: int) -> None:
     if course.outcome is None or course.meter is None:
         return
     task, deadline_s = trial.task, trial.conditions.limits.scoring_s
@@ -324,7 +331,7 @@ def _broken_off(journal: Journal | None) -> Outcome | None:
 
 
 def _close(
-    task: Task, course: _Course, number: int, started_at: float, elapsed_s: float
+    task: Task, course: _AttemptState, number: int, started_at: float, elapsed_s: float
 ) -> Attempt:
     score = total_score(course.scores)
     roles = {name: m.spent for name, m in course.roles.items() if m.spent.sent}

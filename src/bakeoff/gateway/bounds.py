@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bakeoff.core.task import Message
-from bakeoff.gateway.dialect import Problem, UnansweredError
+from bakeoff.gateway.dialects.dialect import Problem, UnansweredError
 
 _MB = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class RequestBounds:
     """What one trial may take up; far more than any program needs that means well.
 
     `body` and `bodies` are bytes: of one question, and of all that are under way. `parts` are the
@@ -44,10 +44,10 @@ class Bounds:
         return _refused(413, "request_too_large", why)
 
 
-class Room:
+class TrialUsage:
     """What a trial takes up right now."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: RequestBounds) -> None:
         self.bounds = bounds
         self.requests = 0
         self.size = 0
@@ -83,7 +83,7 @@ class Room:
 class Claim:
     """What one question takes up, for as long as anybody holds it."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: TrialUsage) -> None:
         self._room = room
         self._size = 0
         self._holders = 1

@@ -15,25 +15,75 @@ from pathlib import Path
 
 from aiohttp import web
 
-from bakeoff._lib.untrusted import one_line
-from bakeoff.core.boxes import GatewayAddress
+from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion
 from bakeoff.core.ports import Model
+from bakeoff.core.sandbox import GatewayAddress
 from bakeoff.core.values import Json
-from bakeoff.gateway import spoken
-from bakeoff.gateway.asked import Asked, NotUnderstoodError
-from bakeoff.gateway.bounds import Bounds, Claim
-from bakeoff.gateway.chat import CHAT
-from bakeoff.gateway.connections import Connections
-from bakeoff.gateway.dialect import Answer, Dialect, Problem, UnansweredError
-from bakeoff.gateway.door import OVER, TrialDoor
-from bakeoff.gateway.gemini import COUNTING, gemini
-from bakeoff.gateway.listening import WAITING, Listening
-from bakeoff.gateway.messages import MESSAGES
-from bakeoff.gateway.responses import RESPONSES
+from bakeoff.gateway.bounds import Claim, RequestBounds
+from bakeoff.gateway.dialects.chat import CHAT
+from bakeoff.gateway.dialects.dialect import DialectAnswer, GatewayDialect, Problem, UnansweredError
+from bakeoff.gateway.dialects.gemini import COUNTING, gemini
+from bakeoff.gateway.dialects.messages import MESSAGES
+from bakeoff.gateway.dialects.responses import RESPONSES
+from bakeoff.gateway.model_access import OVER, TrialModelAccess
+from bakeoff.gateway.request import ModelRequest, NotUnderstoodError
+from bakeoff.gateway.sockets import WAITING, Connections, ListeningSockets
 from bakeoff.gateway.wire import encode
+
+MODEL = "bakeoff"  # any name is answered by the trial's own model
+
+_SPOKEN = (
+    "POST /v1/chat/completions",
+    "POST /v1/responses",
+    "POST /v1/messages",
+    "POST /v1/messages/count_tokens",
+    "POST /v1beta/models/MODEL:generateContent",
+    "POST /v1beta/models/MODEL:streamGenerateContent?alt=sse",
+    "POST /v1beta/models/MODEL:countTokens",
+    "GET /v1/models",
+)
+
+
+def dialect_of(request: web.Request) -> GatewayDialect:
+    """Return what a program speaks whose address does not say it."""
+    if "anthropic-version" in request.headers or request.path.endswith("/messages"):
+        return MESSAGES
+    if "x-goog-api-key" in request.headers or request.path.startswith("/v1beta/"):
+        return gemini(MODEL, stream=False)
+    return CHAT
+
+
+def not_spoken(request: web.Request) -> Problem:
+    """Return the problem of a wrong address."""
+    asked = one_line(f"{request.method} {request.path}", width=100)
+    there_are = ", ".join(_SPOKEN)
+    return Problem(
+        status=404, code="not_found", message=f"{asked} is not spoken here; there are: {there_are}"
+    )
+
+
+def models(request: web.Request) -> dict[str, Json]:
+    """Return the one model there is, or the one that was asked for by its name."""
+    named = request.match_info.get("name")
+    dialect = dialect_of(request)
+    name = named or MODEL
+    if dialect is MESSAGES:
+        since = "1970-01-01T00:00:00Z"
+        one: dict[str, Json] = {"type": "model", "id": name, "display_name": name}
+        one["created_at"] = since
+        return (
+            one if named else {"data": [one], "has_more": False, "first_id": name, "last_id": name}
+        )
+    if dialect is CHAT:
+        one = {"id": name, "object": "model", "created": 0, "owned_by": "bakeoff"}
+        return one if named else {"object": "list", "data": [one]}
+    methods: Json = ["generateContent", "streamGenerateContent", "countTokens"]
+    one = {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
+    return one if named else {"models": [one]}
+
 
 _PING_S = 10.0
 _KEEP_OPEN_S = 3600.0  # a program may run a tool for long and come back on the same connection
@@ -59,10 +109,10 @@ _PACKED = Problem(
 
 
 async def open_gateway(
-    folder: Path, *, ping_s: float = _PING_S, bounds: Bounds | None = None
+    folder: Path, *, ping_s: float = _PING_S, bounds: RequestBounds | None = None
 ) -> "Gateway":
     """Return a gateway that listens: on a socket in *folder*, or near it, and on loopback."""
-    gateway = Gateway(Listening(folder), ping_s=ping_s, bounds=bounds or Bounds())
+    gateway = Gateway(ListeningSockets(folder), ping_s=ping_s, bounds=bounds or RequestBounds())
     try:
         await gateway.start()
     except BaseException:
@@ -74,13 +124,15 @@ async def open_gateway(
 class Gateway:
     """The proxy; made by `open_gateway`."""
 
-    def __init__(self, listening: Listening, *, ping_s: float, bounds: Bounds) -> None:
+    def __init__(
+        self, listening: ListeningSockets, *, ping_s: float, bounds: RequestBounds
+    ) -> None:
         self._listening = listening
         self._ping_s = ping_s
         self._bounds = bounds
         self._connections = Connections(bounds.all_connections, is_known=self._is_known)
         self._servers: list[asyncio.Server] = []
-        self._doors: dict[bytes, TrialDoor] = {}
+        self._doors: dict[bytes, TrialModelAccess] = {}
         self._numbers = count(1)
         self._runner = web.AppRunner(
             self._application(),
@@ -104,9 +156,9 @@ class Gateway:
     def _speaker(self) -> asyncio.Protocol:
         return self._connections.speaker(self._runner.server)
 
-    def admit(self, model: Model, journal: Journal, *, rollout: int) -> TrialDoor:
+    def admit(self, model: Model, journal: Journal, *, rollout: int) -> TrialModelAccess:
         """Return a door to *model*; what is said through it is written into *journal*."""
-        door = TrialDoor(
+        door = TrialModelAccess(
             model, journal, rollout=rollout, bounds=self._bounds, on_close=self._forget
         )
         self._doors[_digest(door.token)] = door
@@ -124,7 +176,7 @@ class Gateway:
         await self._runner.cleanup()
         self._listening.close()
 
-    def _forget(self, door: TrialDoor) -> None:
+    def _forget(self, door: TrialModelAccess) -> None:
         self._doors.pop(_digest(door.token), None)
 
     def _is_known(self, transport: asyncio.BaseTransport) -> bool:
@@ -160,7 +212,7 @@ class Gateway:
         return await self._answer(dialect, request)
 
     async def _count(
-        self, dialect: Dialect, called: str, request: web.Request
+        self, dialect: GatewayDialect, called: str, request: web.Request
     ) -> web.StreamResponse:
         try:
             door = self._door(request)
@@ -174,13 +226,13 @@ class Gateway:
         try:
             self._door(request)
         except UnansweredError as error:
-            return _error(spoken.dialect_of(request), error.problem)
-        return _json(spoken.models(request))
+            return _error(dialect_of(request), error.problem)
+        return _json(models(request))
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
-        return _error(spoken.dialect_of(request), spoken.not_spoken(request))
+        return _error(dialect_of(request), not_spoken(request))
 
-    async def _answer(self, dialect: Dialect, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, dialect: GatewayDialect, request: web.Request) -> web.StreamResponse:
         try:
             door = self._door(request)
             with door.room.claim(request.transport) as claim:
@@ -193,7 +245,7 @@ class Gateway:
         except UnansweredError as error:
             return _error(dialect, error.problem)
 
-    def _door(self, request: web.Request) -> TrialDoor:
+    def _door(self, request: web.Request) -> TrialModelAccess:
         """Return the door that the request has the token of; found by digest, in equal time."""
         for token in _tokens(request):
             if door := self._doors.get(_digest(token)):
@@ -201,8 +253,8 @@ class Gateway:
         raise UnansweredError(_NO_TOKEN)
 
     async def _read(
-        self, request: web.Request, dialect: Dialect, door: TrialDoor, claim: Claim
-    ) -> Asked:
+        self, request: web.Request, dialect: GatewayDialect, door: TrialModelAccess, claim: Claim
+    ) -> ModelRequest:
         try:
             asked = dialect.read(await _body(request, claim, self._bounds))
             if len(asked.messages) + len(asked.system) + len(asked.tools) > self._bounds.parts:
@@ -220,9 +272,9 @@ class Gateway:
     async def _ask(
         self,
         request: web.Request,
-        asked: Asked,
-        answer: Answer,
-        door: TrialDoor,
+        asked: ModelRequest,
+        answer: DialectAnswer,
+        door: TrialModelAccess,
         task: "asyncio.Task[Completion]",
     ) -> web.StreamResponse:
         try:
@@ -240,8 +292,8 @@ class Gateway:
     async def _stream(
         self,
         request: web.Request,
-        door: TrialDoor,
-        answer: Answer,
+        door: TrialModelAccess,
+        answer: DialectAnswer,
         task: "asyncio.Task[Completion]",
     ) -> web.StreamResponse:
         """Keep a client waiting until there is an answer, or none."""
@@ -259,7 +311,7 @@ class Gateway:
         return response
 
 
-async def _body(request: web.Request, claim: Claim, bounds: Bounds) -> bytes:
+async def _body(request: web.Request, claim: Claim, bounds: RequestBounds) -> bytes:
     """Return the body of *request*; what is too much of it is never held."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise UnansweredError(_PACKED)
@@ -280,7 +332,7 @@ async def _sent(request: web.Request, response: web.StreamResponse) -> web.Strea
     return response
 
 
-def _completion(task: "asyncio.Task[Completion]", door: TrialDoor) -> Completion:
+def _completion(task: "asyncio.Task[Completion]", door: TrialModelAccess) -> Completion:
     try:
         return task.result()
     except BakeoffError as error:
@@ -312,7 +364,7 @@ def _json(data: Mapping[str, Json]) -> web.Response:
     return web.Response(body=encode(data), content_type="application/json")
 
 
-def _error(dialect: Dialect, problem: Problem) -> web.Response:
+def _error(dialect: GatewayDialect, problem: Problem) -> web.Response:
     response = web.Response(
         status=problem.status,
         body=encode(dialect.error(problem)),

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
-from bakeoff._lib.untrusted import one_line, well_formed
+from bakeoff._lib.sanitize import one_line, well_formed
 from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
-from bakeoff.gateway.asked import NotUnderstoodError
+from bakeoff.gateway.request import NotUnderstoodError
 
 T = TypeVar("T")
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bakeoff._lib.redact import Redactor
-from bakeoff._lib.secret_values import public_url, url_secrets
-from bakeoff._lib.untrusted import one_line
+from bakeoff._lib.redact import Redactor, public_url, url_secrets
+from bakeoff._lib.sanitize import one_line
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.values import Json
-from bakeoff.models.access import split_query
-from bakeoff.models.look import SHORT_S, look, open_session
+from bakeoff.models.client.endpoint_url import split_query
+from bakeoff.models.client.probe import SHORT_S, look, open_session
 from bakeoff.models.ollama_address import address
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundModel:
     """A model that can be named; what a place does not tell is None.
 
     `context_length` is what the model was trained for. How much Ollama lets it read at once is
@@ -66,7 +65,7 @@ class Trouble:
 class Discovery:
     """What was found and what was not; `keyed` are providers whose every model can be named."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundModel, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     keyed: tuple[str, ...] = ()
 
@@ -90,7 +89,7 @@ async def discover(places: Places) -> Discovery:
             looks.insert(0, group.create_task(ollama_models(places.ollama)))
     seen = [task.result() for task in looks]
     seen.append(configured_models(places.configured, places.environ))
-    found: dict[str, Found] = {}
+    found: dict[str, FoundModel] = {}
     for model in (model for part in seen for model in part.found):
         found.setdefault(model.name, model)
     return Discovery(
@@ -155,9 +154,9 @@ async def ollama_models(host: str) -> Discovery:
     return Discovery(found=found)
 
 
-def _of_tag(tag: _Tag, url: str) -> Found:
+def _of_tag(tag: _Tag, url: str) -> FoundModel:
     details = tag.details or _Details()
-    return Found(
+    return FoundModel(
         name=f"ollama/{one_line(tag.name)}",
         provider="ollama",
         base_url=url,
@@ -169,13 +168,13 @@ def _of_tag(tag: _Tag, url: str) -> Found:
 
 
 async def _with_details(
-    session: "aiohttp.ClientSession", url: str, models: Iterable[Found]
-) -> tuple[Found, ...]:
+    session: "aiohttp.ClientSession", url: str, models: Iterable[FoundModel]
+) -> tuple[FoundModel, ...]:
     """Return *models* with what the server shows of each in the little time there is."""
     turn = asyncio.Semaphore(_AT_ONCE)
     end = asyncio.get_running_loop().time() + _DETAILS_S
 
-    async def one(model: Found) -> Found:
+    async def one(model: FoundModel) -> FoundModel:
         ask = {"model": model.name.removeprefix("ollama/")}
         try:
             async with asyncio.timeout_at(end), turn:
@@ -189,7 +188,7 @@ async def _with_details(
     return tuple(task.result() for task in tasks)
 
 
-def _detailed(model: Found, info: Mapping[str, Json]) -> Found:
+def _detailed(model: FoundModel, info: Mapping[str, Json]) -> FoundModel:
     family = info.get("general.architecture")
     return replace(
         model,
@@ -233,7 +232,7 @@ async def served_models(base_url: str, *, api_key: str | None = None) -> Discove
         return _trouble(public_url(url), why, todo)
     return Discovery(
         found=tuple(
-            Found(
+            FoundModel(
                 name=f"openai-compatible/{one_line(model.id)}",
                 provider="openai-compatible",
                 base_url=url,
@@ -262,7 +261,7 @@ def configured_models(specs: Iterable[ModelSpec], environ: Mapping[str, str]) ->
         else:
             note = f"configured as {spec.label}" if spec.label else "configured"
             found.append(
-                Found(
+                FoundModel(
                     name=spec.full_name, provider=spec.provider, base_url=spec.base_url, note=note
                 )
             )

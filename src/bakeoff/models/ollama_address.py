@@ -3,7 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
-from bakeoff._lib.secret_values import public_url
+from bakeoff._lib.redact import public_url
 from bakeoff.core.errors import UsageError
 
 DEFAULT_URL = "http://127.0.0.1:11434"

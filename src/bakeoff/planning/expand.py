@@ -1,18 +1,69 @@
 """From a brief to a plan."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from bakeoff._lib.digest import digest
-from bakeoff.core.brief import Brief
 from bakeoff.core.candidate import NO_MODEL, AgentSpec, Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Block, Plan
-from bakeoff.planning.order import ordered
-from bakeoff.planning.pairings import blocks, seats, told_apart
+from bakeoff.core.run_spec import Adaptive, Pairing, RunSpec
+from bakeoff.core.task import Task
+
+_SWAPS_MODELS = frozenset({"ollama", "lmstudio"})
 
 
-def expand(brief: Brief) -> Plan:
+def ordered(plan: Plan, adaptive: Adaptive | None = None) -> Plan:
+    """Return *plan* in the order that spares a local server from loading models again and again.
+
+    A run that may end early takes its tasks as they are drawn.
+    """
+    swapped = {
+        candidate.model.full_name
+        for candidate in plan.candidates
+        if candidate.model.provider in _SWAPS_MODELS
+    }
+    return replace(
+        plan, one_after_another=len(swapped) > 1, drawn=None if adaptive is None else adaptive.seed
+    )
+
+
+def told_apart(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
+    """Return *pairings* with another id for every different task that has the id of an earlier one.
+
+    The first keeps its id, so that what is appended to a file renames nothing.
+    """
+    first: dict[str, str] = {}
+    renamed: dict[str, Task] = {}
+    for task in (pairing.task for pairing in pairings):
+        if first.setdefault(task.id, task.digest) != task.digest:
+            renamed.setdefault(task.digest, replace(task, id=f"{task.id}~{task.digest[:4]}"))
+    return tuple(
+        replace(p, task=renamed[p.task.digest]) if p.task.digest in renamed else p for p in pairings
+    )
+
+
+def seats(pairings: Sequence[Pairing]) -> list[tuple[AgentSpec, ModelSpec]]:
+    """Return who solves each of *pairings*; an agent that asks no model has none."""
+    return [(p.agent, p.model if p.agent.needs_model else NO_MODEL) for p in pairings]
+
+
+def blocks(pairings: Sequence[Pairing], candidates: Sequence[Candidate]) -> tuple[Block, ...]:
+    """Return a block for each task and candidate; rollouts that are asked for twice add up."""
+    named = {candidate.digest: candidate for candidate in candidates}
+    found: dict[tuple[str, str], Block] = {}
+    for pairing, (agent, model) in zip(pairings, seats(pairings), strict=True):
+        candidate = named[Candidate(id="", model=model, agent=agent).digest]
+        key = pairing.task.digest, candidate.digest
+        before = found[key].rollouts if key in found else 0
+        found[key] = Block(
+            tasks=(pairing.task,), candidates=(candidate,), rollouts=before + pairing.rollouts
+        )
+    return tuple(found.values())
+
+
+def expand(brief: RunSpec) -> Plan:
     """Return every trial that *brief* asks for."""
     if not brief.tasks:
         raise UsageError(f"{brief.name!r} has no tasks to run")
@@ -21,7 +72,7 @@ def expand(brief: Brief) -> Plan:
     return ordered(Plan(blocks=_blocks(brief), conditions=brief.conditions), brief.adaptive)
 
 
-def _blocks(brief: Brief) -> tuple[Block, ...]:
+def _blocks(brief: RunSpec) -> tuple[Block, ...]:
     if brief.pairings:
         pairings = told_apart(brief.pairings)
         return blocks(pairings, _candidates(seats(pairings)))

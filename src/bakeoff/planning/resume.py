@@ -5,9 +5,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
+from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Block, Plan, Trial
 from bakeoff.core.ports import Job
 from bakeoff.core.task import Task
+from bakeoff.core.values import Json
 
 _CHUNK = 500  # trials looked up at once: few queries, and memory that does not grow
 _MOST_NAMED = 5
@@ -122,3 +124,82 @@ def _absent(kind: str, before: Iterable[_T], partners: Mapping[str, _T | None]) 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
+
+
+_MOST_SHOWN = 5
+
+
+def differences(
+    plan: Plan, tasks: Mapping[str, Task], seats: Mapping[str, Mapping[str, Json]]
+) -> list[str]:
+    """Return one line for each task or candidate that has the name of a known one but not its content.
+
+    *tasks* and *seats* are what the ledger knows, by id; a seat is a candidate's identity with
+    that of its conditions.
+    """
+    lines = []
+    changed = [
+        (f"task {task.id!r}", fields_apart(tasks[task.id].identity(), task.identity()))
+        for task in plan.tasks
+        if task.id in tasks and tasks[task.id].digest != task.digest
+    ]
+    for candidate in plan.candidates:
+        known = seats.get(candidate.id)
+        today = {**candidate.identity(), **plan.conditions.identity()}
+        if known is not None and known != today:
+            changed.append((f"candidate {candidate.id!r}", fields_apart(known, today)))
+    lines = [f"{what} differs in {', '.join(fields)}" for what, fields in changed[:_MOST_SHOWN]]
+    if len(changed) > _MOST_SHOWN:
+        lines.append(f"and {len(changed) - _MOST_SHOWN} more")
+    return lines
+
+
+def fields_apart(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str = "") -> list[str]:
+    """Return the keys whose values are not equal, those of tables with dots."""
+    found = []
+    for key in sorted({*old, *new}):
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += fields_apart(before, after, f"{prefix}{key}.")
+        else:
+            found.append(prefix + key)
+    return found
+
+
+_SCORING = frozenset({"target", "scorers", "pass_threshold"})
+
+
+def rescored(plan: Plan, tasks: Iterable[Task]) -> Plan:
+    """Return *plan* with the scoring of *tasks*, by id; what is asked must be the same."""
+    today = {task.id: task for task in tasks}
+
+    def scored_anew(task: Task) -> Task:
+        new = today.get(task.id)
+        if new is None:
+            return task
+        _refuse_another_question(task, new)
+        return replace(
+            task, target=new.target, scorers=new.scorers, pass_threshold=new.pass_threshold
+        )
+
+    blocks = [
+        Block(
+            tasks=tuple(scored_anew(task) for task in block.tasks),
+            candidates=block.candidates,
+            rollouts=block.rollouts,
+        )
+        for block in plan.blocks
+    ]
+    return Plan(blocks=tuple(blocks), conditions=plan.conditions)
+
+
+def _refuse_another_question(before: Task, after: Task) -> None:
+    old, new = before.identity(), after.identity()
+    changed = [key for key in new if key not in _SCORING and old[key] != new[key]]
+    if changed:
+        raise UsageError(
+            f"task {before.id!r} asks something else now ({', '.join(changed)} differ): "
+            "its stored answers cannot be scored again; start a new run"
+        )

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from bakeoff._lib import private
-from bakeoff._lib.atomic import write_atomic
-from bakeoff._lib.names import safe_name
+from bakeoff._lib import files
+from bakeoff._lib.files import safe_name, write_atomic
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import LedgerError
 from bakeoff.core.plan import Trial
@@ -28,7 +27,7 @@ def write_artifacts(run: Path, trial: Trial, attempt: Attempt, redactor: Redacto
     """Write the files of *attempt* into the folder of its *run*."""
     folder = artifacts_folder(run, trial.name, attempt.number)
     try:
-        private.make_folder(folder)
+        files.make_folder(folder)
         for name, text in files_of(trial.task, attempt):
             write_atomic(folder / name, redactor.text(text).encode("utf-8", "replace"))
     except OSError as error:

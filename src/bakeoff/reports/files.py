@@ -1,12 +1,16 @@
 """The summary as a file in the run's folder."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from bakeoff._lib.atomic import write_atomic
+from bakeoff._lib.files import write_atomic
 from bakeoff.core.errors import LedgerError
+from bakeoff.core.record import TrialRecord, TrialRow
+from bakeoff.core.task import Task
 from bakeoff.core.values import Json
+from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.summary import Summary
 
 SUMMARY = "summary.json"
@@ -28,3 +32,42 @@ def write_summary(folder: Path, summary: Summary) -> None:
             f"{folder / SUMMARY} cannot be written: {error.strerror}; the trials are kept: "
             "make room there, then: bakeoff summarize"
         ) from error
+
+
+def question(task: Task) -> str:
+    """Return what *task* asks: its one message as it is, several with who says them."""
+    if not task.messages:
+        return task.prompt or ""
+    if len(task.messages) == 1:
+        return task.messages[0].content
+    return "\n".join(f"{message.role}: {message.content}" for message in task.messages)
+
+
+def expected(task: Task) -> str | None:
+    """Return the target of *task* as text; None where it has none."""
+    if task.target is None or isinstance(task.target, str):
+        return task.target
+    return msgspec.json.encode(task.target).decode()
+
+
+def rows_with_answers(findings: Findings) -> Iterator[tuple[TrialRow, str | None]]:
+    """Yield each recorded trial with its answer; None where it has none, or texts are not wanted."""
+    if not findings.with_text:
+        yield from ((row, None) for row in findings.trials.rows())
+        return
+    records = findings.trials.records()  # in the same order; one that cannot be read is not there
+    record = next(records, None)
+    for row in findings.trials.rows():
+        answer = None
+        if record is not None and _is_of(record, row):
+            answer = record.attempt.outcome.answer if record.attempt.outcome else None
+            record = next(records, None)
+        yield row, answer
+
+
+def _is_of(record: TrialRecord, row: TrialRow) -> bool:
+    return (record.task_id, record.candidate_id, record.rollout) == (
+        row.task_id,
+        row.candidate_id,
+        row.rollout,
+    )

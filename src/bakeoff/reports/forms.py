@@ -3,19 +3,23 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bakeoff._lib import private
-from bakeoff._lib.atomic import replacing
+from bakeoff._lib import files
+from bakeoff._lib.files import replacing
+from bakeoff._lib.sanitize import well_formed
 from bakeoff._lib.suggest import did_you_mean
-from bakeoff._lib.untrusted import well_formed
 from bakeoff.core.errors import UsageError
-from bakeoff.reports import csv_trials, html_run, json_report, junit_report, markdown_report
-from bakeoff.reports.findings import Findings
+from bakeoff.reports import csv as csv_trials
+from bakeoff.reports import json as json_report
+from bakeoff.reports import junit
+from bakeoff.reports import markdown as markdown_report
+from bakeoff.reports.html import run
+from bakeoff.reports.wording.findings import Findings
 
 _FORMS: dict[str, tuple[str, Callable[[Findings], Iterator[str]]]] = {
-    "html": ("report.html", html_run.render),
+    "html": ("report.html", run.render),
     "csv": ("report.csv", csv_trials.render),
     "json": ("report.json", json_report.render),
-    "junit": ("junit.xml", junit_report.render),
+    "junit": ("junit.xml", junit.render),
     "md": ("report.md", markdown_report.render),
 }
 
@@ -36,7 +40,7 @@ def write_report(findings: Findings, folder: Path, formats: Sequence[str]) -> li
     for name in formats:
         file_name, render = _FORMS[name]
         try:
-            private.make_folder(folder)
+            files.make_folder(folder)
             with replacing(folder / file_name, durable=False) as file:
                 for part in render(findings):
                     file.write(well_formed(part).encode())

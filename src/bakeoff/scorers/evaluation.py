@@ -5,15 +5,15 @@ import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from bakeoff._lib.untrusted import one_line
-from bakeoff.core.boxes import Command
+from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
+from bakeoff.core.sandbox import Command
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.scorers.clean_room import (
+from bakeoff.scorers.grading_box import (
     CheckError,
     check_change,
     is_inside,

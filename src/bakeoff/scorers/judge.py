@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from bakeoff._lib.digest import digest
-from bakeoff._lib.untrusted import one_line, well_formed
+from bakeoff._lib.sanitize import one_line, well_formed
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome, Request
 from bakeoff.core.ports import Context, Model
@@ -15,7 +15,7 @@ from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task, calls_as_json
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
-from bakeoff.scorers.json_text import NoJsonError, read_json
+from bakeoff.scorers.json_answer import NoJsonError, read_json
 
 _SYSTEM = """\
 You grade an answer to a task against a rubric. Grade what is there, not its length or its tone.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, InvalidOperation
 from typing import Literal, NamedTuple
 
-from bakeoff._lib.untrusted import one_line
+from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context

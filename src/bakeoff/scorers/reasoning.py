@@ -14,7 +14,7 @@ from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.scorers.normal import word_count
+from bakeoff.scorers.text import word_count
 
 LABEL = "style heuristic: it never says whether an answer is right"
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bakeoff._lib import scratch
-from bakeoff._lib.untrusted import one_line, well_formed
-from bakeoff.core.boxes import CleanRoom, Command, Mount
+from bakeoff._lib.sanitize import one_line, well_formed
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
+from bakeoff.core.sandbox import Command, GradingWorkspace, Mount
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.scorers.clean_room import (
+from bakeoff.scorers.grading_box import (
     CheckError,
     check_change,
     last_lines,
@@ -26,7 +26,7 @@ from bakeoff.scorers.clean_room import (
     shortened,
     workspace_of,
 )
-from bakeoff.scorers.json_text import read_json
+from bakeoff.scorers.json_answer import read_json
 
 _LOGS = "/logs/verifier"
 _BASH = "/bin/bash"  # not one that an agent put on PATH
@@ -123,7 +123,7 @@ class Reward:
             )
 
 
-async def _give_to_verifier(room: CleanRoom, logs: Path) -> bool:
+async def _give_to_verifier(room: GradingWorkspace, logs: Path) -> bool:
     """Let nobody but the verifier's user write rewards, where this user can arrange that.
 
     Returns whether what the box writes is seen here at once.

@@ -1,23 +1,91 @@
 """Scorers that compare the answer as text: exact, includes, pattern."""
 
 import asyncio
+import json
 import re
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from unicodedata import category
+from unicodedata import category, normalize
 
 import regex
 
-from bakeoff._lib.untrusted import one_line
+from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.scorers.normal import normal, single_spaced
-from bakeoff.scorers.target import as_text, expected_values
+
+
+def as_text(value: str | float) -> str:
+    """Return a scalar as a person would write it: 42, 0.5, true."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def expected_values(task: Task, scorer: str, given: Json = None) -> tuple[str | float, ...]:
+    """Return what *task* accepts, one entry per alternative; *given* overrules its target."""
+    target = task.target if given is None else given
+    if target is None:
+        raise UsageError(
+            f"task {task.id!r}: scorer {scorer!r} needs `expected`; "
+            "add it to the task, or choose a scorer that needs none (judge, reasoning)"
+        )
+    several = target if isinstance(target, list | tuple) else (target,)
+    if not several:
+        raise UsageError(f"task {task.id!r}: `expected` is an empty list; name one answer at least")
+    values = []
+    for value in several:
+        if not isinstance(value, str | bool | int | float):
+            raise UsageError(
+                f"task {task.id!r}: scorer {scorer!r} compares texts and numbers, not "
+                f"{type(value).__name__}; for objects use the scorer 'json'"
+            )
+        values.append(value)
+    return tuple(values)
+
+
+_PART = 1 << 20
+_SPACE = re.compile(r"\s")
+_LONGEST = 200_000  # a compatibility form may be 18 characters long: hostile text would explode
+_MARKS = regex.compile(r"(\P{ccc=0}{32})\P{ccc=0}+")  # sorting long runs of accents is quadratic
+
+
+def normal(text: str, *, ignore_case: bool = False) -> str:
+    """Return *text* in NFKC with runs of whitespace as one space, stripped.
+
+    A text of more than 200 000 characters keeps its characters; only whitespace and case change.
+    """
+    if not text.isascii() and len(text) <= _LONGEST:
+        text = normalize("NFKC", _MARKS.sub(r"\1", text))
+    if ignore_case:
+        text = text.casefold()
+    return single_spaced(text)
+
+
+def single_spaced(text: str) -> str:
+    """Return *text* stripped, with runs of whitespace as one space; a long one part by part."""
+    return " ".join(filter(None, (" ".join(part.split()) for part in _parts(text))))
+
+
+def word_count(text: str) -> int:
+    """Return how many words *text* has."""
+    return sum(len(part.split()) for part in _parts(text))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield *text* in parts that end between words: a list of all its words may be huge."""
+    start = 0
+    while len(text) - start > _PART:
+        gap = _SPACE.search(text, start + _PART)
+        if gap is None:
+            break
+        yield text[start : gap.start()]
+        start = gap.start()
+    yield text[start:] if start else text
+
 
 _RUNAWAY = 200_000
 

@@ -13,7 +13,7 @@ from bakeoff.core.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class MissingBounds:
     """The mean of one task if each of its `faults` had scored 0 (`low`), or 1 (`high`)."""
 
     low: float
@@ -21,13 +21,13 @@ class Bounds:
     faults: int
 
 
-NO_BOUNDS: Mapping[int, Bounds] = {}
+NO_BOUNDS: Mapping[int, MissingBounds] = {}
 
 
-def bounds(*, scored: int, total: float, faults: int) -> Bounds:
+def bounds(*, scored: int, total: float, faults: int) -> MissingBounds:
     """Return the bounds of a task with *scored* scores that sum to *total*, and some *faults*."""
     trials = scored + faults
-    return Bounds(low=total / trials, high=(total + faults) / trials, faults=faults)
+    return MissingBounds(low=total / trials, high=(total + faults) / trials, faults=faults)
 
 
 def is_checked(task: Task) -> bool:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Protocol
 
-from bakeoff.stats.missing import Bounds, bounds
+from bakeoff.stats.missing import MissingBounds, bounds
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
-from bakeoff.stats.paired_anytime import Drawn, compare_drawn, decide_drawn
 from bakeoff.stats.rankings import Placed, place
+from bakeoff.stats.stopping_rule import Drawn, compare_drawn, decide_drawn
 
 BY_SCORE, BY_SURE_SCORE = "score", "score with faulted trials counted as 0"
 _MOST_SAMPLED = 10_000  # sizes of differences, over all pairs: about a second
@@ -142,7 +142,7 @@ class _Table:
     def of(cls, seats: Sequence[Seat], order: Sequence[str] | None = None) -> "_Table":
         means = [array("d") for _ in seats]
         binary = [True] * len(seats)
-        unsure: list[dict[int, Bounds]] = [{} for _ in seats]
+        unsure: list[dict[int, MissingBounds]] = [{} for _ in seats]
         tasks = passed_by_all = passed_by_none = 0
         found = _rows(seats) if order is None else _rows_in(order, seats)
         for index, (task, row) in enumerate(found):
@@ -168,7 +168,7 @@ class _Table:
         )
 
 
-def _bounds(one: Tallied | None, faults: int) -> Bounds:
+def _bounds(one: Tallied | None, faults: int) -> MissingBounds:
     scored, total = (one.n, one.total) if one is not None else (0, 0.0)
     return bounds(scored=scored, total=total, faults=faults)
 

@@ -12,8 +12,9 @@ values that are 0 or 1 a mixture of all bets has a closed form, and is tighter.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from bakeoff.stats.estimate import Interval
+from bakeoff.stats.estimate import Estimate, Interval, TaskScores, estimate
 
 BETTING, MIXTURE = "betting, anytime-valid", "beta mixture, anytime-valid"
 
@@ -183,3 +184,15 @@ def _log_power(base: float, exponent: int) -> float:
     if exponent == 0:
         return 0.0
     return exponent * math.log(base) if base > 0 else -math.inf
+
+
+def estimate_drawn(tasks: Iterable[TaskScores], *, level: float = 0.95) -> Estimate:
+    """Estimate a candidate's mean score over *tasks*, given in the order they were drawn."""
+    seen = list(tasks)
+    found = estimate(seen, level=level)
+    if not seen:
+        return found
+    if all(task.binary and task.n == 1 for task in seen):
+        passed = round(sum(task.total for task in seen))
+        return replace(found, interval=mixture_interval(passed, len(seen), level=level))
+    return replace(found, interval=anytime_interval([task.mean for task in seen], level=level))

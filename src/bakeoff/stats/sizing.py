@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from bakeoff.core.plan import Plan
 from bakeoff.stats import power
 from bakeoff.stats.paired import Pair
-from bakeoff.stats.variance import VarianceSplit
-from bakeoff.stats.variance_bounds import Part, bounds
+from bakeoff.stats.variance import VariancePart, VarianceSplit, bounds
 
 ROLLOUTS = (1, 2, 4, 8, 16)
 _MOST_ROLLOUTS = 1_000  # nobody repeats a task more often than that
@@ -71,10 +70,10 @@ class Spread:
         """Return where that variance lies, in 95 of 100 runs like the one it was measured in."""
         if self.observed is None or self.rollouts is None or self.tasks is None:
             return None
-        parts = [Part(value=self.observed, df=self.tasks - 1)]
+        parts = [VariancePart(value=self.observed, df=self.tasks - 1)]
         if self.noise and self.noise_df is not None:
             less_or_more = self.noise * (1 / rollouts - 1 / self.rollouts)
-            parts.append(Part(value=less_or_more, df=self.noise_df))
+            parts.append(VariancePart(value=less_or_more, df=self.noise_df))
         return bounds(parts)
 
     def step(self, rollouts: float) -> float:

@@ -5,18 +5,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bakeoff.core.adaptive import Adaptive
-from bakeoff.core.passing import pass_rule
 from bakeoff.core.plan import Plan
-from bakeoff.core.record import Status, TrialRow
-from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds
-from bakeoff.stats.estimate_anytime import estimate_drawn
+from bakeoff.core.record import Status, TrialRow, pass_rule
+from bakeoff.core.run_spec import Adaptive
+from bakeoff.stats.by_task import mean_pass, pass_at_k, pass_hat_k
+from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds, quantile
 from bakeoff.stats.missing import is_checked
 from bakeoff.stats.notes import notes
-from bakeoff.stats.paired_anytime import Drawn
 from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
-from bakeoff.stats.passk import mean_pass, pass_at_k, pass_hat_k
-from bakeoff.stats.percentile import quantile
+from bakeoff.stats.sequential import estimate_drawn
+from bakeoff.stats.stopping_rule import Drawn
 from bakeoff.stats.summary import (
     Buckets,
     CandidateSummary,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from bakeoff._lib import private
-from bakeoff._lib.names import safe_name
+from bakeoff._lib import files
+from bakeoff._lib.files import safe_name
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.checkpoint import Checkpoint, Entry
 from bakeoff.core.errors import LedgerError
@@ -103,8 +103,8 @@ class _FileCheckpoint:
             ) from error
 
     def _append(self, data: bytes) -> None:
-        private.make_folder(self._path.parent)
-        private.make_file(self._path)
+        files.make_folder(self._path.parent)
+        files.make_file(self._path)
         with self._path.open("ab") as file:
             if not self._whole:
                 self._mend()

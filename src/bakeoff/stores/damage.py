@@ -31,13 +31,14 @@ from bakeoff.stores.schema import (
     VERSION,
     Row,
     attempt_crc,
+    has_seal,
+    is_sealed,
     pack,
     real,
     row_crc,
     seat,
     unpack,
 )
-from bakeoff.stores.seal import has_seal, is_sealed
 
 _MOST_NAMED = 20
 _DIGEST = re.compile(r"[0-9a-f]{32}")

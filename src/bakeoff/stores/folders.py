@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from bakeoff._lib import private
-from bakeoff._lib.atomic import clear_halves, write_atomic
+from bakeoff._lib import files
 from bakeoff._lib.clock import stamp
+from bakeoff._lib.files import clear_halves, write_atomic
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
-from bakeoff.stores.disk import writing_to
-from bakeoff.stores.reader import SqliteLedger
-from bakeoff.stores.sqlite import LEDGER
+from bakeoff.stores.ledger_reader import SqliteLedger
+from bakeoff.stores.ledger_writer import LEDGER
+from bakeoff.stores.writing import writing_to
 
 MANIFEST = "manifest.json"
 LATEST = "latest"
@@ -60,11 +60,11 @@ def new_folder(output: Path, name: str, moment: datetime) -> Path:
     slug = _NOT_A_SLUG.sub("-", name.lower()).strip("-")[:40]
     base = f"{stamp(moment)}-{slug or 'run'}"
     try:
-        private.make_folder(output)
+        files.make_folder(output)
         for number in range(1, 1000):
             folder = output / (base if number == 1 else f"{base}-{number}")
             try:
-                folder.mkdir(mode=private.FOLDER_MODE)
+                folder.mkdir(mode=files.FOLDER_MODE)
             except FileExistsError:
                 continue
             return folder
@@ -76,7 +76,7 @@ def new_folder(output: Path, name: str, moment: datetime) -> Path:
 def make_folder(folder: Path) -> Path:
     """Make just this folder for a run; it must be a new one."""
     try:
-        private.make_folder(folder, exist_ok=False)
+        files.make_folder(folder, exist_ok=False)
     except FileExistsError as error:
         raise UsageError(f"{folder} is there already; a run needs a new folder") from error
     except OSError as error:

@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-from bakeoff._lib import private
+from bakeoff._lib import files
 from bakeoff._lib.clock import now
 from bakeoff.core.errors import UsageError
 
@@ -17,7 +17,7 @@ class FolderLock:
     """Held while this process writes to a folder; the system releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, private.FILE_MODE)
+        self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, files.FILE_MODE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -13,12 +13,11 @@ import msgspec
 
 from bakeoff._lib.deadline import uncounted
 from bakeoff._lib.process import Child, Ended, Program, uncancelled
-from bakeoff._lib.untrusted import one_line
+from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, TrialError
 from bakeoff.core.ports import Context
 from bakeoff.workers.wire import (
     HEAD,
-    Answer,
     Ask,
     Begin,
     Broke,
@@ -26,6 +25,7 @@ from bakeoff.workers.wire import (
     Grade,
     Graded,
     Left,
+    ModelAnswer,
     Ready,
     Refusal,
     Solve,
@@ -277,7 +277,7 @@ class WorkerProcess:
                 )
             )
         else:
-            await self.tell(Answer(number=ask.number, completion=completion))
+            await self.tell(ModelAnswer(number=ask.number, completion=completion))
 
     async def _hear(self) -> FromWorker:
         """Return the next message; what came with it is kept for the one after."""

@@ -48,7 +48,7 @@ class Grade(msgspec.Struct, tag=True):
     roles: tuple[str, ...] = ()
 
 
-class Answer(msgspec.Struct, tag=True):
+class ModelAnswer(msgspec.Struct, tag=True):
     """The answer to a question."""
 
     number: int
@@ -130,7 +130,7 @@ class Broke(msgspec.Struct, tag=True):
     traceback: str | None = None
 
 
-ToWorker = Begin | Solve | Grade | Answer | Refusal
+ToWorker = Begin | Solve | Grade | ModelAnswer | Refusal
 FromWorker = Ready | Ask | Left | Graded | Broke
 
 to_worker: Callable[[bytes], ToWorker] = msgspec.msgpack.Decoder(ToWorker).decode

@@ -2,29 +2,94 @@
 
 import gzip
 import io
+import re
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import IN_IMAGE, Change, Workspace
-from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.patch import Edit
 from bakeoff.workspaces.protection import Protection
 from bakeoff.workspaces.snapshot import LINK
-from bakeoff.workspaces.system_paths import is_system_path
+from bakeoff.workspaces.threads import ThreadWork
+
+_FOLDERS = re.compile(
+    r"""(?:
+        (?:usr/)?(?:local/)?(?:bin|sbin|lib|lib32|lib64|libx32|libexec|games)
+      | usr/share/(?:perl|python|nodejs|ruby|gcc)[^/]*
+      | etc/(?:ld\.so\.|profile|bash|zsh|environment|inputrc|alternatives|apt|pip\.conf|python|perl|npmrc|security)[^/]*
+    )(?:/.*)?""",
+    re.VERBOSE | re.DOTALL,
+)
+_IN_HOMES = re.compile(
+    r"""(?:root|home/[^/]+)/(?:
+        \.(?:profile|bash[^/]*|zsh[^/]*|zprofile|zlogin|kshrc|inputrc|curlrc|wgetrc|npmrc|pydistutils\.cfg|pythonrc[^/]*)
+      | \.[^/]+/(?:bin|lib)
+      | \.local/share/(?:uv|pipx)
+      | \.config/(?:uv|pip|fish)
+      | \.(?:cache/(?:uv|pip)|pip|pyenv|nvm|rbenv|asdf)
+    )(?:/.*)?""",
+    re.VERBOSE | re.DOTALL,
+)
+_LIBRARIES = re.compile(r"(?:.*/)?lib\d*/(?:python|perl|ruby|node|jvm|[^/]+\.so)[^/]*", re.DOTALL)
+_PROGRAMS = frozenset({"bin", "sbin", "Scripts"})
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+_ENVIRONMENTS = frozenset({".venv", "venv", ".tox", ".nox"})
+_REPLACED_WHOLE = frozenset({"opt", "root", "home", "usr", "lib", "bin", "sbin"})
+
+
+def is_system_path(
+    path: str,
+    *,
+    root: str,
+    in_image: Container[str],
+    environments: Container[str] = (),
+    is_link: bool = False,
+) -> bool:
+    """Whether *path*, from the root of the machine, decides how its programs start.
+
+    Beyond the usual places these are folders of programs, packages and libraries that the image had
+    elsewhere; new ones are the agent's own. In the workspace, which lies at *root*, they are those
+    of virtual environments: folders with a usual name, and the *environments* that the change made.
+    """
+    parts = PurePosixPath(path).parts
+    above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
+    if _is_usual(path) and not _is_usual(root):
+        return True
+    if is_link and path in in_image and (path == root or root.startswith(f"{path}/")):
+        return True  # else the whole workspace would come from another folder
+    if root and f"{path}/".startswith(f"{root}/"):
+        return any(
+            name in _ENVIRONMENTS or folder in environments
+            for name, folder in zip(parts[:-1], above, strict=False)
+        )
+    if is_link and path in in_image:
+        # whatever was in this folder would now come from another
+        return len(parts) == 1 or parts[0] in _REPLACED_WHOLE
+    return any(
+        folder in in_image and (name in _PROGRAMS | _PACKAGES or _LIBRARIES.fullmatch(folder))
+        for name, folder in zip(parts, above, strict=True)
+    )
+
+
+def _is_usual(path: str) -> bool:
+    """Whether *path* lies where programs, libraries and their settings usually are."""
+    return bool(_FOLDERS.fullmatch(path) or _IN_HOMES.fullmatch(path))
+
 
 _MOST_SETTINGS = 1_000_000  # bytes of a setup.cfg
 
 
-def count_files(_: Work, archive: bytes) -> int:
+def count_files(_: ThreadWork, archive: bytes) -> int:
     """Return how many files and links *archive* holds."""
     with _opened(archive) as tar:
         return sum(1 for member in tar if not member.isdir())
 
 
 def graded(
-    work: Work,
+    work: ThreadWork,
     change: Change,
     workspace: Workspace,
     protection: Protection,
@@ -65,7 +130,7 @@ class _Member(NamedTuple):
     content: bytes
 
 
-def _members(work: Work, archive: bytes) -> list[_Member]:
+def _members(work: ThreadWork, archive: bytes) -> list[_Member]:
     members = []
     with _opened(archive) as tar:
         for member in tar:

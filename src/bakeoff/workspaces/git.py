@@ -4,16 +4,21 @@ No configuration of the machine, the user or a repository is heard, no hook, fil
 and there is no work tree: what an agent left is handed over as data and never looked at by git.
 """
 
+import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from bakeoff._lib.untrusted import for_terminal
+from bakeoff._lib.process import uncancelled
+from bakeoff._lib.sanitize import for_terminal
 from bakeoff.core.errors import SandboxError
-from bakeoff.workspaces.aside import Work
+from bakeoff.workspaces.threads import ThreadWork
 
 WHO = "Bakeoff <bakeoff@localhost>"
 WHEN = "946684800 +0000"  # 2000-01-01: equal files make an equal commit, on any machine and day
@@ -86,7 +91,7 @@ def make_repository(git_dir: Path, *, borrowing: Iterable[Path] = (), sha256: bo
 
 
 def git(
-    work: Work,
+    work: ThreadWork,
     git_dir: Path,
     *args: str,
     stdin: bytes | Iterable[bytes] = b"",
@@ -100,7 +105,7 @@ def git(
 
 
 def run_git(
-    work: Work,
+    work: ThreadWork,
     git_dir: Path,
     *args: str,
     stdin: bytes | Iterable[bytes] = b"",
@@ -127,3 +132,61 @@ def quoted(path: bytes) -> bytes:
         else:
             made += b"\\%03o" % byte
     return bytes(made + b'"')
+
+
+T = TypeVar("T")
+
+
+class RefCache(Generic[T]):
+    """Makes a thing when somebody first wants it; at most *spare* that nobody wants are kept."""
+
+    def __init__(self, *, spare: int, discard: Callable[[T], Awaitable[None]]) -> None:
+        self._spare = spare
+        self._discard = discard
+        self._made: OrderedDict[str, asyncio.Task[T]] = OrderedDict()
+        self._users: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def lend(self, key: str, make: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+        """Lend the thing called *key*; whoever comes first makes it, and the others wait."""
+        task = self._made.get(key)
+        if task is None:
+            task = self._made[key] = asyncio.ensure_future(_made(make))
+        self._made.move_to_end(key)
+        self._users[key] = self._users.get(key, 0) + 1
+        try:
+            # one who is cancelled while waiting must not spoil it for the others
+            yield await asyncio.shield(task)
+        finally:
+            self._users[key] -= 1
+            await uncancelled(self._tidy())
+
+    async def close(self) -> None:
+        """Give everything away."""
+        self._spare = 0
+        for task in self._made.values():
+            task.cancel()
+        await self._tidy()
+
+    async def _tidy(self) -> None:
+        """Discard what could not be made, and what is neither wanted nor among the spare."""
+        idle = [key for key in self._made if not self._users.get(key)]
+        failed = [key for key in idle if self._made[key].done() and _failed(self._made[key])]
+        spare = [key for key in idle if key not in failed]
+        for key in (*failed, *spare[: max(0, len(spare) - self._spare)]):
+            if self._users.get(key) or key not in self._made:
+                continue  # while another was discarded, somebody took it, or threw it away
+            task = self._made.pop(key)
+            self._users.pop(key, None)
+            task.cancel()
+            await asyncio.wait({task})
+            if not _failed(task):
+                await self._discard(task.result())
+
+
+async def _made(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()
+
+
+def _failed(task: "asyncio.Task[T]") -> bool:
+    return task.cancelled() or task.exception() is not None

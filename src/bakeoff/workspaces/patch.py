@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bakeoff._lib.untrusted import one_line
+from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Change
-from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.git import git, last_words, quoted, run_git
-from bakeoff.workspaces.snapshot import Entry, Snapshot
+from bakeoff.workspaces.snapshot import Snapshot, SnapshotEntry
+from bakeoff.workspaces.threads import ThreadWork
 
 _SPECIAL = re.compile(rb"([\\*?\[])")
 _LONGEST_LINE = 2000  # git ignores an attribute line of 2048 bytes and more
@@ -34,7 +34,7 @@ class Edit(NamedTuple):
     content: bytes | None
 
 
-def between(work: Work, before: Snapshot, after: Snapshot, *, git_dir: Path) -> Change:
+def between(work: ThreadWork, before: Snapshot, after: Snapshot, *, git_dir: Path) -> Change:
     """Return how *after* differs from *before*; both are in *git_dir*."""
     if before.commit == after.commit or before.commit is None or after.commit is None:
         return Change(patch="", left_out=after.left_out)
@@ -72,7 +72,7 @@ def _attributes(before: Snapshot, after: Snapshot) -> bytes:
     return b"".join(lines)
 
 
-def _shows(entry: Entry | None) -> bool:
+def _shows(entry: SnapshotEntry | None) -> bool:
     return entry is None or entry.is_text
 
 
@@ -86,7 +86,7 @@ def _lines(counts: bytes) -> tuple[int, int]:
     return added, removed
 
 
-def edits(work: Work, base: Snapshot, patch: str, *, git_dir: Path) -> list[Edit]:
+def edits(work: ThreadWork, base: Snapshot, patch: str, *, git_dir: Path) -> list[Edit]:
     """Return what *patch* makes of *base*; SandboxError where it does not fit.
 
     It is applied to an index only: no file is written, and so none outside of a folder.
@@ -120,7 +120,7 @@ def _touched(raw: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
             yield path, mode, blob
 
 
-def _contents(work: Work, git_dir: Path, blobs: set[bytes]) -> dict[bytes, bytes]:
+def _contents(work: ThreadWork, git_dir: Path, blobs: set[bytes]) -> dict[bytes, bytes]:
     if not blobs:
         return {}
     said = git(work, git_dir, "cat-file", "--batch", stdin=b"".join(b + b"\n" for b in blobs))

@@ -1,24 +1,173 @@
 """The files of a task before anybody has touched them, made once and copied for every room."""
 
 import os
+import re
+import secrets
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bakeoff._lib import scratch
+from bakeoff._lib import process_identity, scratch
+from bakeoff._lib.digest import LEFT_OUT, digest, tree_digest
+from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Tree, Workspace
-from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.folder import Folder
-from bakeoff.workspaces.git import WHEN, git, last_words, make_repository
-from bakeoff.workspaces.globs import inside
-from bakeoff.workspaces.ignore import NAME as IGNORE_FILE
-from bakeoff.workspaces.ignore import IgnoreRules
-from bakeoff.workspaces.paths import plain_path
-from bakeoff.workspaces.scan import Scan
+from bakeoff.workspaces.git import WHEN, git, last_words, make_repository, program
+from bakeoff.workspaces.globs import inside, parts_of, plain_path
+from bakeoff.workspaces.scan import NAME as IGNORE_FILE
+from bakeoff.workspaces.scan import IgnoreRules, Scan
 from bakeoff.workspaces.snapshot import LINK, NO_CAPS, Snapshot, take
-from bakeoff.workspaces.trees import bring, lay
+from bakeoff.workspaces.threads import ThreadWork
+
+_TIME_S = 1800.0
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_OWN = (
+    "-c core.hooksPath=/dev/null -c core.fsmonitor=false -c fetch.recurseSubmodules=false "
+    "-c gc.auto=0 -c maintenance.auto=false -c protocol.ext.allow=never"
+)
+_KEPT = "refs/bakeoff/kept"
+
+
+def fetched(work: ThreadWork, tree: Tree, cache: Path) -> Path:
+    """Return a repository of our own that holds *tree*'s commit."""
+    commit = tree.commit or ""
+    if not _COMMIT.fullmatch(commit):
+        raise SandboxError(f"{tree.path}: {commit!r} is not a commit; give all 40 digits of it")
+    place = cache / f"{digest([tree.path, commit])}.git"
+    if place.is_dir():
+        return place
+    cache.mkdir(parents=True, exist_ok=True)
+    _remove_dead(cache)
+    fresh = cache / f"new-{process_identity.mine()}-{secrets.token_hex(4)}"
+    try:
+        make_repository(fresh, sha256=len(commit) == 64)
+        _fetch(work, tree.path, commit, fresh)
+        try:
+            fresh.rename(place)
+        except OSError:
+            if not place.is_dir():
+                raise  # nobody was faster; something else is wrong
+    finally:
+        scratch.remove(fresh)
+    return place
+
+
+def _fetch(work: ThreadWork, source: str, commit: str, into: Path) -> None:
+    """Fetch one commit without its history; all of it where the other side gives no single one."""
+    said = _try(work, into, source, f"{commit}:{_KEPT}", options=("--depth=1",))
+    if said is None:
+        return
+    every = _try(work, into, source, "+refs/*:refs/fetched/*")
+    if every is not None:
+        raise SandboxError(f"{source} cannot be fetched: {one_line(every or said, width=600)}")
+    try:
+        git(work, into, "update-ref", _KEPT, f"{commit}^{{commit}}")
+    except SandboxError as error:
+        raise SandboxError(f"{source} has no commit {commit}") from error
+
+
+def _try(
+    work: ThreadWork, into: Path, source: str, what: str, *, options: tuple[str, ...] = ()
+) -> str | None:
+    """Return None where the fetch worked, else what git said.
+
+    The user's own settings are heard here, and only here: they say how a server is reached and who
+    asks. `env` takes away what would point git elsewhere.
+    """
+    clean = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE")
+    settings = ("GIT_TERMINAL_PROMPT=0", "LC_ALL=C", f"GIT_DIR={into}")
+    fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *options)
+    # a source that looks like an option is still a source
+    argv = (
+        *(*clean, *settings, program(), *_OWN.split()),
+        *(*fetch, "--end-of-options", source, what),
+    )
+    done = work.run(argv, time_s=_TIME_S)
+    return None if done.returncode == 0 else last_words(done.stderr)
+
+
+def _remove_dead(cache: Path) -> None:
+    for path in cache.glob("new-*"):
+        mark = process_identity.find(path.name)
+        if mark is not None and process_identity.is_dead(mark):
+            scratch.remove(path)
+
+
+def check_out(work: ThreadWork, tree: Tree, repository: Path, into: Path) -> None:
+    """Write the files of *tree* into the new folder *into*, without any of git's own.
+
+    `sparse` patterns are those of git's sparse checkout, from the top of the repository.
+    """
+    aside = into.with_name(f"{into.name}.checkout")
+    git_dir, files = aside / "git", aside / "files"
+    files.mkdir(parents=True)
+    try:
+        make_repository(git_dir, borrowing=(repository,), sha256=len(str(tree.commit)) == 64)
+        subdir = "/".join(parts_of(tree.subdir or ""))
+        patterns = tree.sparse or ((f"/{subdir}/",) if subdir else ())
+        more = {"GIT_WORK_TREE": str(files)}
+        options = ["-c", "core.bare=false"]
+        if patterns:
+            lines = "".join(f"{pattern}\n" for pattern in patterns)
+            (git_dir / "info" / "sparse-checkout").write_text(lines, encoding="utf-8")
+            options += ["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"]
+        git(work, git_dir, *options, "read-tree", "-m", "-u", str(tree.commit), more=more)
+        chosen = files / subdir
+        if not chosen.is_dir() or chosen.is_symlink() or ".." in subdir.split("/"):
+            raise SandboxError(f"{tree.path} at {tree.commit}: no folder {subdir!r} is in it")
+        chosen.rename(into)
+    finally:
+        scratch.remove(aside)
+
+
+def bring(work: ThreadWork, tree: Tree, into: Path, *, cache: Path) -> None:
+    """Write the files of *tree* into the new folder *into*; `at` is left to the caller."""
+    if tree.commit is not None:
+        check_out(work, tree, fetched(work, tree, cache), into)
+        return
+    source = Path(tree.path)
+    if not source.is_dir():
+        raise SandboxError(f"{source} is not there any more; the task needs this folder")
+    into.mkdir()
+    _lay(work, os.fsencode(source), Folder(into), b"", LEFT_OUT | frozenset(tree.left_out))
+    if tree_digest(into) != tree.digest:
+        raise SandboxError(
+            f"{source} is not what it was when the plan was made; put it back as it was, or plan "
+            "a new run with it"
+        )
+
+
+def lay(work: ThreadWork, source: Path, folder: Folder, *, at: str = "") -> None:
+    """Lay the files in *source* over those in *folder*; links are copied as links.
+
+    What has the same name is replaced, folders are merged. Git's own folders stay behind.
+    """
+    top = os.fsencode(plain_path(at))
+    if top:
+        folder.make_folder(top)
+    _lay(work, os.fsencode(source), folder, top + b"/" if top else b"", LEFT_OUT)
+
+
+def _lay(
+    work: ThreadWork, source: bytes, folder: Folder, under: bytes, left_out: frozenset[str]
+) -> None:
+    work.go_on()
+    with os.scandir(source) as listing:
+        entries = sorted(listing, key=lambda entry: entry.name)
+    for entry in entries:
+        name = under + entry.name
+        if os.fsdecode(entry.name) in left_out:
+            continue
+        if entry.is_symlink():
+            folder.put_link(name, os.readlink(entry.path))  # noqa: PTH115 -- names may be no text
+        elif entry.is_dir(follow_symlinks=False):
+            folder.make_folder(name)
+            _lay(work, entry.path, folder, name + b"/", left_out)
+        elif entry.is_file(follow_symlinks=False):
+            folder.copy_file(name, entry.path)
+
 
 _BRANCH = "refs/heads/main"
 _AGENTS_CONFIG = """\
@@ -63,7 +212,7 @@ class Pristine:
         return self.folder / "git"
 
 
-def build(work: Work, workspace: Workspace, *, cache: Path) -> Pristine:
+def build(work: ThreadWork, workspace: Workspace, *, cache: Path) -> Pristine:
     """Return the workspace in a new folder, which belongs to the caller."""
     folder = scratch.new_folder("pristine")
     try:
@@ -73,7 +222,7 @@ def build(work: Work, workspace: Workspace, *, cache: Path) -> Pristine:
         raise
 
 
-def _built(work: Work, workspace: Workspace, folder: Path, cache: Path) -> Pristine:
+def _built(work: ThreadWork, workspace: Workspace, folder: Path, cache: Path) -> Pristine:
     hidden = tuple(
         (tree, folder / f"hidden-{number}") for number, tree in enumerate(workspace.hidden)
     )
@@ -95,7 +244,7 @@ def _built(work: Work, workspace: Workspace, folder: Path, cache: Path) -> Prist
     return Pristine(folder=folder, snapshot=snapshot, rules=rules, hidden=hidden)
 
 
-def _lay_files(work: Work, workspace: Workspace, root: Path, cache: Path) -> None:
+def _lay_files(work: ThreadWork, workspace: Workspace, root: Path, cache: Path) -> None:
     folder = Folder(root)
     for number, tree in enumerate(workspace.files):
         if tree.at.startswith("/"):
@@ -120,7 +269,7 @@ def _lay_files(work: Work, workspace: Workspace, root: Path, cache: Path) -> Non
         folder.make_folder(os.fsencode(plain_path(workspace.workdir)))
 
 
-def _remove(work: Work, patterns: tuple[str, ...], folder: Folder) -> None:
+def _remove(work: ThreadWork, patterns: tuple[str, ...], folder: Folder) -> None:
     try:
         matchers = [inside(pattern) for pattern in patterns]
     except ValueError as error:
@@ -132,7 +281,7 @@ def _remove(work: Work, patterns: tuple[str, ...], folder: Folder) -> None:
             folder.remove(path)
 
 
-def _give_history(work: Work, folder: Path, snapshot: Snapshot, workdir: str) -> None:
+def _give_history(work: ThreadWork, folder: Path, snapshot: Snapshot, workdir: str) -> None:
     """Put a `.git` with one commit, and nothing that tells of another, where the agent starts."""
     trusted, start = folder / "git", plain_path(workdir)
     under = os.fsencode(start) + b"/"
@@ -155,7 +304,7 @@ def _give_history(work: Work, folder: Path, snapshot: Snapshot, workdir: str) ->
     (own / "config").write_text(_AGENTS_CONFIG, encoding="ascii")  # last: until here it is ours
 
 
-def copied(work: Work, source: Path, into: Path) -> None:
+def copied(work: ThreadWork, source: Path, into: Path) -> None:
     """Copy a folder with everything in it, sharing blocks where the file system can."""
     program = shutil.which("cp") or "/bin/cp"
     sharing = ("--reflink=auto",) if sys.platform == "linux" else ()

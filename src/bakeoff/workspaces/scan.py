@@ -6,14 +6,16 @@ entered at all.
 """
 
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bakeoff._lib.unlock import unlock
+from bakeoff._lib.scratch import unlock
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError
+from bakeoff.workspaces.globs import compiled
 
 _DOWN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -25,7 +27,7 @@ _MOST_IGNORED = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file or a link, open to be read while the scan stands at it."""
 
     path: bytes
@@ -84,12 +86,12 @@ class Scan:
     unread: list[bytes] = field(default_factory=list)
     _found: int = 0
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[FoundFile]:
         """Yield every file and link."""
         with _opened(os.fsencode(self.folder), None, _DOWN) as top:
             yield from self._inside(top, b"", 0)
 
-    def _inside(self, folder: int, under: bytes, depth: int) -> Iterator[Found]:
+    def _inside(self, folder: int, under: bytes, depth: int) -> Iterator[FoundFile]:
         entries = []
         with os.scandir(folder) as listing:
             for entry in listing:
@@ -112,9 +114,9 @@ class Scan:
             elif name == b".gitmodules" and stat.S_ISLNK(status.st_mode):
                 self.leave_out(path, "git takes no link of this name")
             else:
-                yield Found(path, status, name, folder)
+                yield FoundFile(path, status, name, folder)
 
-    def _folder(self, name: bytes, parent: int, path: bytes, depth: int) -> Iterator[Found]:
+    def _folder(self, name: bytes, parent: int, path: bytes, depth: int) -> Iterator[FoundFile]:
         if not self.enters(path):
             return
         if depth >= _DEEPEST or len(path) > _LONGEST:
@@ -171,3 +173,82 @@ def _opened(name: bytes, parent: int | None, flags: int) -> Iterator[int]:
         yield opened
     finally:
         os.close(opened)
+
+
+NAME = b".gitignore"
+_ALWAYS = frozenset({b"__pycache__", b".pytest_cache", b"node_modules"})
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Rule:
+    matches: re.Pattern[bytes]
+    by_name: bool
+    folders_only: bool
+    kept: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class IgnoreRules:
+    """The rules of one tree, by the folder in which they stand; the root is `b""`."""
+
+    rules: Mapping[bytes, tuple[_Rule, ...]]
+
+    @classmethod
+    def of(cls, files: Iterable[tuple[bytes, bytes]]) -> "IgnoreRules":
+        """Return the rules of .gitignore files, each with the folder it lies in and its content."""
+        read = {folder: _rules(content) for folder, content in files}
+        return cls(rules={folder: rules for folder, rules in read.items() if rules})
+
+    def ignores(self, path: bytes, *, is_folder: bool) -> bool:
+        """Whether *path* is ignored by its own name; whoever asks has asked for its parents."""
+        folder, _, name = path.rpartition(b"/")
+        if not self.rules:
+            return False
+        while True:
+            inside = path[len(folder) + 1 :] if folder else path
+            for rule in reversed(self.rules.get(folder, ())):
+                if rule.folders_only and not is_folder:
+                    continue
+                if rule.matches.fullmatch(name if rule.by_name else inside):
+                    return not rule.kept
+            if not folder:
+                return False
+            folder = folder.rpartition(b"/")[0]
+
+
+def is_refuse(path: bytes) -> bool:
+    """Whether *path* is what tools leave behind wherever they run, whatever the rules say."""
+    name = path.rpartition(b"/")[2]
+    return name in _ALWAYS or name.endswith(b".pyc")
+
+
+def _rules(content: bytes) -> tuple[_Rule, ...]:
+    lines = content.removeprefix(_BOM).split(b"\n")
+    return tuple(rule for line in lines if (rule := _rule(line.removesuffix(b"\r"))))
+
+
+def _rule(line: bytes) -> _Rule | None:
+    if line.startswith(b"#"):
+        return None
+    pattern = _without_trailing_spaces(line)
+    kept = pattern.startswith(b"!")
+    pattern = pattern[kept:]
+    folders_only = pattern.endswith(b"/")
+    pattern = pattern.removesuffix(b"/")
+    if not pattern:
+        return None
+    by_name = b"/" not in pattern
+    return _Rule(
+        matches=compiled(pattern.removeprefix(b"/")),
+        by_name=by_name,
+        folders_only=folders_only,
+        kept=kept,
+    )
+
+
+def _without_trailing_spaces(line: bytes) -> bytes:
+    bare = line.rstrip(b" ")
+    escapes = len(bare) - len(bare.rstrip(b"\\"))
+    escaped_space = escapes % 2 and len(bare) < len(line)
+    return line[: len(bare) + 1] if escaped_space else bare

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bakeoff.core.errors import ChangeTooLargeError
-from bakeoff.workspaces.aside import Work
 from bakeoff.workspaces.git import WHEN, WHO, git, quoted
-from bakeoff.workspaces.ignore import IgnoreRules, is_refuse
-from bakeoff.workspaces.scan import Found, Scan
+from bakeoff.workspaces.scan import FoundFile, IgnoreRules, Scan, is_refuse
+from bakeoff.workspaces.threads import ThreadWork
 
 Stamp = tuple[int, int, int, int, int]
 LINK = b"120000"
@@ -18,7 +17,7 @@ _GROWTH = 1 << 20  # a file may be longer than it was a moment ago only where no
 _INSTEAD = "so much is not kept. Let a .gitignore of the workspace name what is no part of the work"
 
 
-class Entry(NamedTuple):
+class SnapshotEntry(NamedTuple):
     """A file or link as git knows it; `is_text` where a patch can show it as lines."""
 
     mode: bytes
@@ -32,7 +31,7 @@ class Snapshot:
     """Every file of a folder. `stamps` tell, without reading it, that a file is still the same."""
 
     commit: str | None = None
-    entries: Mapping[bytes, Entry] = field(default_factory=dict)
+    entries: Mapping[bytes, SnapshotEntry] = field(default_factory=dict)
     stamps: Mapping[bytes, Stamp] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
@@ -50,7 +49,7 @@ NO_CAPS = Caps(who="the task", files=2_000_000, size=1 << 40)
 
 
 def take(
-    work: Work,
+    work: ThreadWork,
     folder: Path,
     *,
     since: Snapshot,
@@ -80,7 +79,7 @@ def take(
     )
 
 
-def restamped(work: Work, folder: Path, snapshot: Snapshot, *, git_dir: Path) -> Snapshot:
+def restamped(work: ThreadWork, folder: Path, snapshot: Snapshot, *, git_dir: Path) -> Snapshot:
     """Return *snapshot* as that of a faithful copy of its files in *folder*."""
     settled = _now(git_dir)
     wanted = snapshot.entries
@@ -118,7 +117,7 @@ class _Taking:
         caps: Caps,
         go_on: Callable[[], None],
     ) -> None:
-        self.entries: dict[bytes, Entry] = {}
+        self.entries: dict[bytes, SnapshotEntry] = {}
         self.stamps: dict[bytes, Stamp] = {}
         self.scan = Scan(folder=folder, enters=self._enters, go_on=go_on)
         self._since = since
@@ -168,7 +167,7 @@ class _Taking:
             f"data 6\nfiles\n{before}"
         ).encode()
 
-    def _news(self, found: Found) -> bytes | None:
+    def _news(self, found: FoundFile) -> bytes | None:
         """Note *found*; return its content where that is not what it was."""
         path, before = found.path, self._since.entries.get(found.path)
         if before is None and self._is_ignored(path):
@@ -190,14 +189,14 @@ class _Taking:
         if found.is_link and not is_text:
             self.scan.leave_out(path, "a link whose goal is no text")
             return None
-        entry = Entry(found.mode, _blob(content), len(content), is_text)
+        entry = SnapshotEntry(found.mode, _blob(content), len(content), is_text)
         self._keep(found, entry)
         if before is not None and before.blob == entry.blob:
             return None
         self._count(len(content))
         return content
 
-    def _keep(self, found: Found, entry: Entry) -> None:
+    def _keep(self, found: FoundFile, entry: SnapshotEntry) -> None:
         self.entries[found.path] = (
             entry if entry.mode == found.mode else entry._replace(mode=found.mode)
         )
@@ -258,7 +257,7 @@ class _Taking:
             )
 
 
-def _folders_of(entries: Mapping[bytes, Entry]) -> set[bytes]:
+def _folders_of(entries: Mapping[bytes, SnapshotEntry]) -> set[bytes]:
     folders: set[bytes] = set()
     for path in entries:
         parent = path.rpartition(b"/")[0]

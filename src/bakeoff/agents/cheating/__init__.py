@@ -1,11 +1,8 @@
 """What a cheating agent would try: tricks that need no knowledge of the task, by their names."""
 
-from bakeoff.agents.cheating.exits import EXITS
 from bakeoff.agents.cheating.frameworks import FRAMEWORKS
-from bakeoff.agents.cheating.giving_up import GIVING_UP
-from bakeoff.agents.cheating.planted import PLANTED
-from bakeoff.agents.cheating.processes import PROCESSES
-from bakeoff.agents.cheating.repository import REPOSITORY
+from bakeoff.agents.cheating.planted import PLANTED, REPOSITORY
+from bakeoff.agents.cheating.processes import EXITS, GIVING_UP, PROCESSES
 from bakeoff.agents.cheating.trick import Trick
 
 TRICKS: dict[str, Trick] = {

@@ -6,7 +6,7 @@ workspace it writes only where `boxed` says that this is a box. A payload is Pyt
 when the work is graded; `BOXED` in it says the same.
 """
 
-from bakeoff._lib.noun import noun
+from bakeoff._lib.phrasing import noun
 
 END = "CHEAT_ENDS_HERE"
 

@@ -1,0 +1,65 @@
+"""Somebody's blocking call, made beside the event loop."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def called_aside(function: Callable[[], T]) -> T:
+    """Return what *function* returns, called in a thread of its own.
+
+    Whoever is cut off while waiting leaves it behind: nothing can end a thread, but it holds up
+    neither the loop nor the end of the program, as a pool of threads would.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def tell(how: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop has gone: nobody waits any more
+            loop.call_soon_threadsafe(lambda: None if future.done() else how())
+
+    def work() -> None:
+        try:
+            value = context.run(function)
+        except StopIteration as error:  # no future can carry it
+            wrong = RuntimeError(f"StopIteration: {error}")
+            tell(lambda: future.set_exception(wrong))
+        except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
+            raised = error
+            tell(lambda: future.set_exception(raised))
+        else:
+            tell(lambda: future.set_result(value))
+
+    threading.Thread(target=work, daemon=True, name="aside").start()
+    return await future
+
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+def run_sync(work: Coroutine[object, object, T], *, loop_factory: LoopFactory | None = None) -> T:
+    """Run *work* to its end and return its value."""
+
+    def run() -> T:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(work)
+
+    if not _a_loop_runs():
+        return run()  # outside any `except`: an error in *work* must not look like caused by ours
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(run).result()
+
+
+def _a_loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

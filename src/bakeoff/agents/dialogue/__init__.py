@@ -1,0 +1,1 @@
+"""The dialogue agent: an instructor leads a conversation with the candidate."""

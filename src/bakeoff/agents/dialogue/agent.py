@@ -1,0 +1,392 @@
+"""A dialogue: an instructor who wants something, a supervisor who watches, and an agent that works.
+
+A turn is a message to the agent and its reply. The supervisor sees every message of the instructor;
+one that contradicts its reference goes out all the same, and the next turn is the supervisor's
+follow-up in the place of the instructor's. Where the instructor says that it ends, the agent replies
+once more, unless a follow-up is pending: then the conversation goes on. With `shard_user` nobody
+watches: the instructor reveals one to three shards a turn, and when all are told, asks to wrap up.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+from bakeoff._lib.sanitize import for_terminal, well_formed
+from bakeoff.agents.dialogue.checkpoints import ConversationCheckpoint
+from bakeoff.agents.dialogue.roles import WRAP_UP, Roles
+from bakeoff.agents.interventions import GoesOn
+from bakeoff.core.dialogue import AGENT, INSTRUCTOR, SUPERVISOR, Dialogue, Turn
+from bakeoff.core.errors import AgentError, LimitReached
+from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.ports import Agent, Context, Model
+from bakeoff.core.task import Message, Task
+from bakeoff.core.values import Json
+
+
+@runtime_checkable
+class Leaves(Protocol):
+    """An agent that holds something in its room for as long as the conversation goes on."""
+
+    async def leave(self, kit: Context) -> None:
+        """Give it back."""
+
+
+class _Taped:
+    """The candidate's model in one turn; what it answers is saved."""
+
+    def __init__(self, tape: ConversationCheckpoint, model: Model, turn: int) -> None:
+        self._tape = tape
+        self._model = model
+        self._turn = turn
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer from the tape, else ask."""
+        return await self._tape.ask(AGENT, self._turn, self._model, request)
+
+
+class DialogueCandidate:
+    """Tells an agent what the instructor says, and knows what was said until now.
+
+    An agent that can go on is told each message; any other is given the whole conversation anew.
+    """
+
+    def __init__(
+        self, agent: Agent, task: Task, kit: Context, tape: ConversationCheckpoint
+    ) -> None:
+        self._agent = agent
+        self._task = _shown(task)
+        self._journal = kit.journal or Journal()
+        self._model = kit.model
+        self._kit = replace(kit, roles={}, bench=None, checkpoint=None, journal=self._journal)
+        self._tape = tape
+        self._talk: list[Message] = []
+        self._begun: Task | None = None
+        self.left: Outcome | None = None
+
+    async def answer(self, message: str, turn: int) -> str:
+        """Return what the agent says to *message*."""
+        said = Message(role="user", content=well_formed(message))
+        self._talk.append(said)
+        kit = replace(self._kit, model=_Taped(self._tape, self._model, turn))
+        if not isinstance(self._agent, GoesOn):
+            self.left = await self._anew(said.content, kit, turn)
+        elif self._begun is None:
+            self._begun = replace(self._task, messages=(*self._task.messages, said))
+            self.left = await self._agent.solve(self._begun, kit)
+        else:
+            self.left = await self._agent.go_on(self._begun, kit, said.content)
+        reply = well_formed(self.left.answer)
+        self._talk.append(Message(role="assistant", content=reply))
+        return reply
+
+    async def _anew(self, message: str, kit: Context, turn: int) -> Outcome:
+        """Return what an agent leaves that is given the whole conversation; once without a room."""
+        if kit.room is None and (before := self._tape.replied(turn, message)) is not None:
+            return before
+        whole = replace(self._task, messages=(*self._task.messages, *self._talk))
+        left = await self._agent.solve(whole, kit)
+        if kit.room is None:
+            await self._tape.save_reply(turn, message, left)
+        return left
+
+    def transcript(self) -> tuple[Message, ...]:
+        """Return what was said to the agent, by it, and by its tools where it told them."""
+        own = self._journal.messages
+        if self._begun is None or self._kit.door is not None or not own:
+            return tuple(self._talk)
+        return (self._talk[0], *own)
+
+    async def leave(self) -> None:
+        """Let the agent give back what it holds."""
+        if isinstance(self._agent, Leaves):
+            await self._agent.leave(self._kit)
+
+
+def _shown(task: Task) -> Task:
+    """Return *task* as the candidate may know it: nothing of the roles, nothing of its grade."""
+    workspace = task.workspace
+    if workspace is not None:
+        workspace = replace(workspace, hidden=(), protected=(), reference=None)
+    return replace(task, dialogue=None, target=None, scorers=(), metadata={}, workspace=workspace)
+
+
+_WORD = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|[;:\n]+")
+_NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+            "eleven", "twelve")  # fmt: skip
+_DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)}
+_IN_ANY_TEXT = 10  # up to here a number alone says nothing; it does together with what it counts
+_PHRASE = 6  # words: what is said in other words does not share so many in a row by chance
+_SHORT_PHRASE = 4  # words of a whole sentence
+_LONG = 4  # letters of a word with a meaning
+_STEM = 5  # letters in which `predict` and `prediction` are the same
+_EMPTY_WORDS = """
+about after also because been before both could does each even every first from have here into just like
+more most much must need only other over should some such than that their them then there these they this
+those till under until very want were what when where which while will with would your
+"""
+_EMPTY = frozenset(_EMPTY_WORDS.split())
+_COURTESY = re.compile(
+    r"anything else|something else|any (?:other|more|further|questions)|(?:help|assist)(?: you)?\b"
+    r"|make sense|sound (?:good|right)|happy with|let me know",
+    re.IGNORECASE,
+)
+_YES_OR_NO = re.compile(
+    r"\W*(?:yes|yeah|yep|no|nope|sure|ok|okay|please do|go ahead)\b", re.IGNORECASE
+)
+
+
+def phrases(texts: Iterable[str]) -> set[str]:
+    """Return what is peculiar to *texts*: each row of six words, and each shorter sentence."""
+    return {phrase for text in texts for phrase in _phrases_in(text)}
+
+
+def _phrases_in(text: str) -> Iterator[str]:
+    for sentence in _SENTENCE.split(text):
+        words = _words(sentence)
+        size = min(_PHRASE, len(words))
+        if size >= _SHORT_PHRASE:
+            for start in range(len(words) - size + 1):
+                yield f" {' '.join(words[start : start + size])} "
+
+
+def spoken(*texts: str) -> str:
+    """Return *texts* such that a phrase can be looked for in them."""
+    return " | ".join(f" {' '.join(_words(text))} " for text in texts)
+
+
+def figures(*texts: str) -> set[str]:
+    """Return the numbers in *texts*; a small one with the word for what it counts."""
+    found = set()
+    for text in texts:
+        for word, after in pairwise([*_words(text), ""]):
+            if not word[0].isdigit():
+                continue
+            if not word.isdecimal() or int(word) > _IN_ANY_TEXT:
+                found.add(word)
+            elif len(after) >= _LONG and after not in _EMPTY:
+                found.add(f"{word} {after[:_STEM]}")
+    return found
+
+
+def share(text: str, said: str) -> float:
+    """Return how much of the words with a meaning in *text* is in *said*, by their stems."""
+    wanted = _stems(text)
+    return len(wanted & _stems(said)) / len(wanted) if wanted else 1.0
+
+
+def is_asking(reply: str, answer: str) -> bool:
+    """Whether *reply* ends with a question that *answer* leaves open; a courtesy is none."""
+    last = _SENTENCE.split(reply.strip().rstrip("*_)\"'` "))[-1]
+    if not last.endswith("?") or _COURTESY.search(last) or _YES_OR_NO.match(answer):
+        return False
+    return not _stems(last) & _stems(answer)
+
+
+def _words(text: str) -> list[str]:
+    return [_plain(word.lower()) for word in _WORD.findall(text)]
+
+
+def _plain(word: str) -> str:
+    """Return a number as it is however it was written; other words as they are."""
+    if not word[0].isdigit():
+        return _DIGITS.get(word, word)
+    whole, point, rest = re.sub(r",(?=\d{3}\b)", "", word).replace(",", ".").partition(".")
+    rest = rest.rstrip("0")
+    return f"{whole.lstrip('0') or '0'}{point if rest else ''}{rest}"
+
+
+def _stems(text: str) -> set[str]:
+    return {
+        word[:_STEM]
+        for word in _words(text)
+        if word[0].isdigit() or (len(word) >= _LONG and word not in _EMPTY)
+    }
+
+
+LEAKED, ENDED_EARLY = "leaked", "ended early"
+CONTRADICTED, OVERRULED, WITHHELD = "contradicted", "overruled", "withheld"
+MARKS = (LEAKED, ENDED_EARLY, CONTRADICTED, OVERRULED, WITHHELD)
+
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(\S.*)$", re.MULTILINE)
+_RAISED, _TOLD = 0.34, 0.3  # the share of the words that must have been said
+
+
+def audited(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Turn:
+    """Return *turn*, the next after *before*, with what there is to mark."""
+    return replace(turn, marks=tuple(_marks(dialogue, before, turn)))
+
+
+def _marks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Iterator[str]:
+    if turn.speaker == SUPERVISOR:
+        yield OVERRULED
+    if turn.speaker != INSTRUCTOR:
+        return
+    if turn.contradictory:
+        yield CONTRADICTED
+    if _leaks(dialogue, before, turn):
+        yield LEAKED
+    if turn.end and _is_early(dialogue, before, turn):
+        yield ENDED_EARLY
+    told = [dialogue.shards[number - 1] for number in turn.shards]
+    if any(share(shard, turn.message) < _TOLD for shard in told):
+        yield WITHHELD
+
+
+def _leaks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
+    """Whether the message has a phrase or a figure of what was to be kept."""
+    told = {number for one in (*before, turn) for number in one.shards}
+    if dialogue.mode == "shard_user":
+        secret = [s for n, s in enumerate(dialogue.shards, start=1) if n not in told]
+    else:
+        secret = [dialogue.reference]
+    known = [dialogue.objective, dialogue.knowledge, dialogue.opening or "", *_said(before)]
+    known += [dialogue.shards[number - 1] for number in told]
+    if (figures(*secret) - figures(*known)) & figures(turn.message):
+        return True
+    heard, message = spoken(*known), spoken(turn.message)
+    return any(phrase in message and phrase not in heard for phrase in phrases(secret))
+
+
+def _is_early(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
+    if before and is_asking(before[-1].reply, turn.message):
+        return True
+    said = "\n".join((turn.message, *_said(before)))
+    return any(share(item, said) < _RAISED for item in _ITEM.findall(dialogue.objective))
+
+
+def _said(turns: Sequence[Turn]) -> list[str]:
+    return [text for turn in turns for text in (turn.message, turn.reply)]
+
+
+OPENING, WRAPPING_UP = "opening", "wrap-up"
+ENDED = "the instructor ended the conversation"
+ALL_TOLD = "all shards are told"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InDialogue:
+    """Has the roles of a task talk to *agent* until they are done or the turns are spent."""
+
+    agent: Agent
+
+    async def solve(self, task: Task, kit: Context) -> Outcome:
+        """Hold the conversation, or go on with one that was cut off."""
+        if task.dialogue is None:
+            return await self.agent.solve(task, kit)
+        kit = kit if kit.journal is not None else replace(kit, journal=Journal())
+        tape = ConversationCheckpoint(kit.checkpoint)
+        candidate = DialogueCandidate(self.agent, task, kit, tape)
+        try:
+            return await _Conversation(task.dialogue, kit, candidate, tape).held()
+        finally:
+            await candidate.leave()
+
+
+class _Conversation:
+    """One dialogue on its way."""
+
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        kit: Context,
+        candidate: DialogueCandidate,
+        tape: ConversationCheckpoint,
+    ) -> None:
+        if INSTRUCTOR not in kit.roles:
+            raise AgentError("a dialogue needs somebody who leads it: give [roles.instructor]")
+        watched = dialogue.mode == "user"
+        self._dialogue = dialogue
+        self._candidate = candidate
+        self._journal = kit.journal or Journal()
+        self._roles = Roles(
+            dialogue=dialogue,
+            instructor=kit.roles[INSTRUCTOR],
+            supervisor=kit.roles.get(SUPERVISOR) if watched else None,
+            tape=tape,
+            rollout=kit.rollout,
+        )
+        self._turns: list[Turn] = []
+        self._open: tuple[Turn, ...] = ()  # the turn that is not answered yet
+        self._shards = dict(enumerate(dialogue.shards, start=1))
+
+    async def held(self) -> Outcome:
+        """Return what the agent left when the conversation was over."""
+        follow_up: str | None = None
+        self._journal.left = self._outcome
+        for number in range(1, self._dialogue.max_turns + 1):
+            turn = audited(self._dialogue, self._turns, await self._next(number, follow_up))
+            follow_up = turn.follow_up
+            self._journal.print(_line(turn.number, turn.speaker, turn.message, *turn.marks))
+            self._journal.turn(number, over=False)
+            self._open = (turn,)
+            reply = await self._candidate.answer(turn.message, number)
+            self._journal.print(_line(number, AGENT, reply))
+            self._journal.turn(number, over=True)
+            self._turns.append(replace(turn, reply=reply))
+            self._open = ()
+            if turn.end and follow_up is None:
+                return self._outcome(ALL_TOLD if turn.speaker == WRAPPING_UP else ENDED)
+        raise LimitReached(f"{self._dialogue.max_turns} turns are spent")
+
+    async def _next(self, number: int, follow_up: str | None) -> Turn:
+        """Return the next message to the agent, as the rules have it."""
+        dialogue, turns = self._dialogue, self._turns
+        if follow_up is not None:
+            return Turn(number=number, speaker=SUPERVISOR, message=follow_up)
+        if number == 1 and dialogue.opening is not None:
+            return Turn(number=number, speaker=OPENING, message=dialogue.opening)
+        if dialogue.mode == "shard_user" and not self._shards:
+            return Turn(number=number, speaker=WRAPPING_UP, message=WRAP_UP, end=True)
+        said = await self._roles.instruct(turns, self._shards)
+        verdict = await self._roles.check(turns, said.message)
+        for told in said.shards:
+            del self._shards[told]
+        return Turn(
+            number=number,
+            speaker=INSTRUCTOR,
+            message=said.message,
+            end=said.end,
+            shards=said.shards,
+            contradictory=verdict.contradictory,
+            follow_up=verdict.follow_up,
+        )
+
+    def _outcome(self, why: str | None = None) -> Outcome:
+        turns, left = [*self._turns, *self._open], self._candidate.left
+        notes: dict[str, Json] = {"turns": [_told(turn) for turn in turns], "ended": why}
+        notes["marks"] = {
+            mark: found
+            for mark in MARKS
+            if (found := [turn.number for turn in turns if mark in turn.marks])
+        }
+        replies = [turn.reply for turn in self._turns]
+        return Outcome(
+            answer="\n\n".join(replies if self._dialogue.answer == "all" else replies[-1:]),
+            transcript=self._candidate.transcript(),
+            stop_reason=why,
+            model=left.model if left else None,
+            notes={**(left.notes if left else {}), "dialogue": notes},
+            log=self._journal.log,
+            interventions=sum(turn.speaker == SUPERVISOR for turn in turns),
+        )
+
+
+def _told(turn: Turn) -> dict[str, Json]:
+    """Return *turn* as a note; the words themselves are in the transcript."""
+    return {
+        "turn": turn.number,
+        "speaker": turn.speaker,
+        "end": turn.end,
+        "shards": list(turn.shards),
+        "contradictory": turn.contradictory,
+        "marks": list(turn.marks),
+    }
+
+
+def _line(number: int, who: str, text: str, *marks: str) -> str:
+    marked = f" [{', '.join(marks)}]" if marks else ""
+    return f"turn {number} {who}{marked}: {for_terminal(text)}\n"

@@ -1,0 +1,176 @@
+"""Every answer of a dialogue, saved as it comes; one that was cut off goes on without asking again.
+
+To go on, the conversation is played from its start: whoever is asked again what was asked before
+gives the answer that is on the tape. An agent that works in a room works again, on its model's old
+answers, so that its room is what it was; any other is not called for a message it has replied to.
+Where the conversation takes another way, the rest of the tape is worth nothing, and is replaced.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from bakeoff._lib.digest import digest
+from bakeoff._lib.sanitize import well_formed
+from bakeoff.core.checkpoint import Checkpoint
+from bakeoff.core.dialogue import AGENT
+from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.ports import Model
+from bakeoff.core.task import Message
+from bakeoff.core.values import Json
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """One answer on the tape, and enough of the question to know it again.
+
+    Of its messages only those are kept that the party was not told before: the first `kept` are
+    the same as in the question before. A `reply` is what the agent itself said to a message, with
+    its `notes`, however it came by it.
+    """
+
+    party: str
+    turn: int
+    asked: str
+    kept: int
+    messages: list[Message]
+    completion: Completion
+    reply: bool = False
+    notes: dict[str, Json] = {}
+
+
+class ConversationCheckpoint:
+    """The answers of one dialogue, in order."""
+
+    def __init__(self, checkpoint: Checkpoint | None) -> None:
+        self._checkpoint = checkpoint
+        found = checkpoint.recorded() if checkpoint else ()
+        self._recorded = [msgspec.convert(entry, _Said) for entry in found]
+        self._at = 0
+        self._before: dict[str, tuple[Message, ...]] = {}
+
+    async def ask(self, party: str, turn: int, model: Model, request: Request) -> Completion:
+        """Return what *party* answered when it was asked this before; else ask it, and save it."""
+        asked = _fingerprint(party, request)
+        before = self._before.get(party, ())
+        self._before[party] = request.messages
+        if self._at < len(self._recorded):
+            said = self._recorded[self._at]
+            if (said.party, said.turn, said.asked) == (party, turn, asked):
+                self._at += 1
+                return said.completion
+            del self._recorded[self._at :]
+        completion = replace(await model.complete(request), raw=None)
+        kept = _in_common(before, request.messages)
+        await self._save(
+            _Said(
+                party=party,
+                turn=turn,
+                asked=asked,
+                kept=kept,
+                messages=list(request.messages[kept:]),
+                completion=completion,
+            )
+        )
+        return completion
+
+    def replied(self, turn: int, message: str) -> Outcome | None:
+        """Return what the agent replied to *message* before; what it asked for that is passed over."""
+        for at in range(self._at, len(self._recorded)):
+            said = self._recorded[at]
+            if (said.party, said.turn) != (AGENT, turn):
+                return None
+            if said.reply:
+                if said.asked != digest(message):
+                    return None
+                self._at = at + 1
+                left = said.completion
+                return Outcome(answer=left.text, model=left.model, notes=said.notes)
+        return None
+
+    async def save_reply(self, turn: int, message: str, left: Outcome) -> None:
+        """Save what the agent replied to *message*."""
+        del self._recorded[self._at :]
+        await self._save(
+            _Said(
+                party=AGENT,
+                turn=turn,
+                asked=digest(message),
+                kept=0,
+                messages=[Message(role="user", content=message)],
+                completion=Completion(text=left.answer, model=left.model),
+                reply=True,
+                notes=dict(left.notes),
+            )
+        )
+
+    async def _save(self, said: _Said) -> None:
+        if self._checkpoint is not None:
+            plain = _encodable(msgspec.to_builtins(said, enc_hook=str))
+            await self._checkpoint.add(plain, at=self._at)
+            self._at += 1
+
+
+def exchanges(entries: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
+    """Return the saved *entries* as who was asked what in full, and what came back."""
+    before: dict[str, list[Message]] = {}
+    told: list[dict[str, Json]] = []
+    for entry in entries:
+        said = msgspec.convert(entry, _Said)
+        if said.reply:
+            if not _is_told(said, told[-1] if told else {}):
+                told.append(_exchange(said, said.messages))
+            continue
+        messages = [*before.get(said.party, [])[: said.kept], *said.messages]
+        before[said.party] = messages
+        told.append(_exchange(said, messages))
+    return told
+
+
+def _exchange(said: _Said, messages: Sequence[Message]) -> dict[str, Json]:
+    return {
+        "party": said.party,
+        "turn": said.turn,
+        "messages": [message.wire() for message in messages],
+        "answer": said.completion.text,
+        "tool_calls": [msgspec.to_builtins(call) for call in said.completion.tool_calls],
+    }
+
+
+def _is_told(reply: _Said, last: Mapping[str, Json]) -> bool:
+    """Whether a reply is just what the agent's model answered last."""
+    told = (last.get("party"), last.get("turn"), last.get("answer"))
+    return told == (AGENT, reply.turn, reply.completion.text)
+
+
+def _fingerprint(party: str, request: Request) -> str:
+    """Return what a question must have in common with an earlier one to be the same.
+
+    What the agent's code prints when it is run again may differ by a clock. Whether the agent went
+    the same way shows in its message, which is part of what its instructor is asked next.
+    """
+    if party == AGENT:
+        return ""
+    return digest([well_formed(message.content) for message in request.messages])
+
+
+def _in_common(a: tuple[Message, ...], b: tuple[Message, ...]) -> int:
+    for number, (old, new) in enumerate(zip(a, b, strict=False)):
+        if old != new:
+            return number
+    return min(len(a), len(b))
+
+
+def _encodable(value: Json) -> dict[str, Json]:
+    """Return *value* such that it can be written as UTF-8, whatever a model said."""
+
+    def clean(inner: Json) -> Json:
+        if isinstance(inner, str):
+            return well_formed(inner)
+        if isinstance(inner, Mapping):
+            return {key: clean(v) for key, v in inner.items()}
+        if isinstance(inner, Sequence):
+            return [clean(v) for v in inner]
+        return inner
+
+    return {key: clean(inner) for key, inner in value.items()} if isinstance(value, Mapping) else {}

@@ -1,0 +1,95 @@
+"""An agent with somebody at its side: the instructor stands in for the person who would help.
+
+Where the agent stops and asks, or stops while the task's visible check fails, the instructor
+answers, and the agent goes on. Each such message is one intervention. The instructor is told what
+the agent was told, never what is hidden: it has nothing to give away.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from bakeoff._lib.sanitize import well_formed
+from bakeoff.agents.programs.output import instruction_of
+from bakeoff.core.outcome import Outcome, Request
+from bakeoff.core.ports import Agent, Context
+from bakeoff.core.sandbox import Command
+from bakeoff.core.task import Message, Task
+
+_CHECK_S = 300.0
+_MOST_OUTPUT = 8_000
+_SYSTEM = """\
+You are the person who gave a coding agent the task below. It stopped before the task was done: it \
+asks something, or the check fails. Answer it in a few sentences: what you want, what you see, what to \
+do next. You cannot write the code for it. Decide what the task leaves open; do not ask back."""
+
+
+@runtime_checkable
+class GoesOn(Protocol):
+    """An agent that can be told something after it stopped."""
+
+    async def solve(self, task: Task, kit: Context) -> Outcome:
+        """Work from the start."""
+
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+        """Work on in the same room, with what was said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithInterventions:
+    """Lets *agent* work, and has the instructor step in, at most `interventions` times."""
+
+    agent: GoesOn
+    interventions: int
+
+    async def solve(self, task: Task, kit: Context) -> Outcome:
+        """Work until the agent is done or nobody steps in any more."""
+        left = await self.agent.solve(task, kit)
+        for _ in range(self.interventions):
+            why = await _reason_to_step_in(task, kit, left)
+            if why is None:
+                break
+            message = await _advice(task, kit, left, why)
+            if kit.journal is not None:
+                kit.journal.interventions += 1
+            left = await self.agent.go_on(task, kit, message)
+        return left
+
+
+def attended(agent: Agent, interventions: int) -> Agent:
+    """Return *agent* with the instructor at its side, if it is one that can be told something."""
+    if interventions and isinstance(agent, GoesOn):
+        return WithInterventions(agent=agent, interventions=interventions)
+    return agent
+
+
+async def _reason_to_step_in(task: Task, kit: Context, left: Outcome) -> str | None:
+    """Return what the instructor is told of the stop; None where the agent seems to be done."""
+    workspace = task.workspace
+    if workspace is not None and workspace.check is not None and kit.room is not None:
+        ran = await kit.room.box.run(
+            Command(
+                argv=("sh", "-c", workspace.check),
+                cwd=workspace.start,
+                time_s=_CHECK_S,
+                most_output=_MOST_OUTPUT,
+            )
+        )
+        if ran.code != 0:
+            how = f"exit code {ran.code}" if ran.stopped is None else ran.stopped
+            return f"The check `{workspace.check}` fails ({how}):\n{ran.output}"
+    return "The agent asks you something." if left.answer.rstrip().endswith("?") else None
+
+
+async def _advice(task: Task, kit: Context, left: Outcome, why: str) -> str:
+    told = instruction_of(task)
+    asked = f"The task:\n{told}\n\nWhat the agent said last:\n{left.answer}\n\n{why}"
+    answer = await kit.roles["instructor"].complete(
+        Request(
+            messages=(
+                Message(role="system", content=_SYSTEM),
+                Message(role="user", content=well_formed(asked)),
+            ),
+            rollout=kit.rollout,
+        )
+    )
+    return well_formed(answer.text)

@@ -1,0 +1,354 @@
+"""Agents that are programs: any command, and the named ones, each with its declaration."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from bakeoff.agents.programs import catalog
+from bakeoff.agents.programs.catalog import AgentProgram
+from bakeoff.agents.programs.output import ProgramCall, instruction_of, run
+from bakeoff.agents.task_fit import workspace_of
+from bakeoff.core.errors import UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Context
+from bakeoff.core.sandbox import Mount
+from bakeoff.core.task import Task
+
+_AGENT = "/opt/bakeoff/agent"
+_NODE = "/opt/bakeoff/bin/node"
+_SYSTEM = Path("/usr")  # every box has one of its own
+_VERSION_S = 20.0
+_VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
+_PYTHON = re.compile(r"(?:^#!|^'''exec' )\s*[\"']?(/[^\s\"']*python[\w.]*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """A program that is there: the words that start it in a box, which needs the mounts for it."""
+
+    words: tuple[str, ...]
+    mounts: tuple[Mount, ...]
+    version: str | None
+
+
+def find(program: AgentProgram, executable: str | None = None) -> Installed:
+    """Return where *program* is; a usage error with its install command where it is not."""
+    found = shutil.which(executable or program.executable)
+    if found is None:
+        missing = f"agent {program.name!r} is not installed; install it with: {program.install}"
+        if executable is not None:
+            missing = f"agent {program.name!r}: there is no program {executable!r}"
+        raise UsageError(missing)
+    path = Path(found).resolve()
+    modules = _outermost(path, "node_modules")
+    version = _version(program, path)
+    if modules is not None and program.native and (native := _native(modules, program.native)):
+        return _under(native.parent.parent, native, version)
+    opening = _opening(path)
+    if opening.startswith("#!") and "node" in opening.partition("\n")[0]:
+        return _with_node(program, modules or _package(path), path, version)
+    if interpreter := _PYTHON.search(opening):
+        return _with_python(program, path, Path(interpreter[1]), version)
+    return _under(modules or path, path, version)
+
+
+def _under(folder: Path, program: Path, version: str | None) -> Installed:
+    """A program that needs nothing but its folder, or itself."""
+    inside = program.relative_to(folder).as_posix() if program != folder else ""
+    return Installed(
+        words=(f"{_AGENT}/{inside}".rstrip("/"),),
+        mounts=(Mount(source=str(folder), target=_AGENT),),
+        version=version,
+    )
+
+
+def _with_node(program: AgentProgram, folder: Path, script: Path, version: str | None) -> Installed:
+    node = shutil.which("node")
+    if node is None:
+        raise UsageError(f"agent {program.name!r} needs node, which is not installed")
+    node = str(Path(node).resolve())
+    plain = _under(folder, script, version)
+    return Installed(
+        words=(_NODE, *plain.words),
+        mounts=(Mount(source=node, target=_NODE), *plain.mounts),
+        version=version,
+    )
+
+
+def _with_python(
+    program: AgentProgram, script: Path, python: Path, version: str | None
+) -> Installed:
+    homes = _homes(python)
+    if not any(script.is_relative_to(home) for home in homes):
+        raise UsageError(
+            f"agent {program.name!r}: {script} is not in an environment of its own, "
+            f"so it cannot be shown in a box; install it with: {program.install}"
+        )
+    mounts = tuple(
+        Mount(source=str(home), target=str(home))
+        for home in sorted(homes)
+        if not home.is_relative_to(_SYSTEM) and not homes & set(home.parents)
+    )
+    words = (str(python), str(script))
+    return Installed(words=words, mounts=mounts, version=version)
+
+
+def _homes(python: Path) -> set[Path]:
+    """Return the environment of an interpreter, and those that it is a link to."""
+    homes = {python.parent.parent}
+    while python.is_symlink():
+        # as it is written: an interpreter knows its own folders by that name
+        python = Path(os.path.normpath(python.parent / python.readlink()))
+        homes.add(python.parent.parent)
+    return homes
+
+
+def _outermost(path: Path, name: str) -> Path | None:
+    """Return the folder called *name* that holds *path* with all that was installed beside it."""
+    return next((folder for folder in reversed(path.parents) if folder.name == name), None)
+
+
+def _package(path: Path) -> Path:
+    """Return the folder of the package that *path* belongs to, else the file itself."""
+    return next((folder for folder in path.parents if (folder / "package.json").is_file()), path)
+
+
+def _native(modules: Path, pattern: str) -> Path | None:
+    """Return the real program of a package, wherever the package manager put its other half."""
+    for where in (pattern, f"*/node_modules/{pattern}", f"*/*/node_modules/{pattern}"):
+        if found := sorted(modules.glob(where)):
+            return found[0]
+    return None
+
+
+def _opening(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(1024).decode("utf-8", errors="replace")
+
+
+def _version(program: AgentProgram, path: Path) -> str | None:
+    """Return its version as its package states it, else as it says itself."""
+    for folder in path.parents:
+        stated = _manifest(folder / "package.json")
+        if stated.get("name") == program.package and "version" in stated:
+            return str(stated["version"])
+    stem = program.package.replace("-", "_")
+    for folder in path.parent.parent.glob(f"lib/python3*/site-packages/{stem}-*.dist-info"):
+        return folder.name.removesuffix(".dist-info").removeprefix(f"{stem}-")
+    return _asked(path)
+
+
+def _manifest(path: Path) -> dict[str, object]:
+    """Return what a package states of itself; nothing where that is none of ours to read."""
+    try:
+        stated = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return stated if isinstance(stated, dict) else {}
+
+
+def _asked(path: Path) -> str | None:
+    try:
+        said = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_VERSION_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(said.stdout.decode("utf-8", errors="replace"))
+    return found[0] if found else None
+
+
+_SHELL_ONLY = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
+_GATEWAY = {
+    "OPENAI_BASE_URL": "{gateway}/v1",
+    "OPENAI_API_BASE": "{gateway}/v1",
+    "OPENAI_API_KEY": "{token}",
+    "ANTHROPIC_BASE_URL": "{gateway}",
+    "ANTHROPIC_AUTH_TOKEN": "{token}",
+    "BAKEOFF_GATEWAY": "{gateway}",
+    "BAKEOFF_TOKEN": "{token}",
+    "BAKEOFF_MODEL": "{model}",
+    "BAKEOFF_INSTRUCTION_FILE": "{instruction_file}",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandAgent:
+    """Any program that is in the box, or among the paths that `mounted` shows there as they are here.
+
+    `command` is its words, or one text that is split into words as a shell would; no shell runs.
+    The instruction comes on its standard input and in the fields `{instruction}` and
+    `{instruction_file}`; the gateway in `{gateway}`, `{token}`, `{model}` and in variables that the
+    libraries of OpenAI and Anthropic read.
+    """
+
+    command: str | tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    mounted: tuple[str, ...] = ()
+    needs_gateway: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self._words:
+            raise UsageError("agent 'command': `command` is empty; it is the program to run")
+        if isinstance(self.command, str) and _SHELL_ONLY & set(self._words):
+            raise UsageError(
+                f"agent 'command': {self.command!r} needs a shell; "
+                'write command = ["sh", "-c", "..."], with "$BAKEOFF_INSTRUCTION_FILE" in it'
+            )
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        if not isinstance(self.command, str):
+            return self.command
+        try:
+            return tuple(shlex.split(self.command))
+        except ValueError as error:
+            raise UsageError(f"agent 'command': {self.command!r}: {error}") from error
+
+    def mounts(self) -> tuple[Mount, ...]:
+        """Return what the box is to be shown of the host."""
+        for path in self.mounted:
+            if not Path(path).is_absolute() or not Path(path).exists():
+                raise UsageError(f"agent 'command': there is no absolute path {path!r} to mount")
+        return tuple(Mount(source=path, target=path) for path in self.mounted)
+
+    def version(self) -> None:
+        """Nobody knows the version of any program."""
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, "command")
+
+    async def solve(self, task: Task, kit: Context) -> Outcome:
+        """Run the program once."""
+        return await self.go_on(task, kit, instruction_of(task))
+
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+        """Run it again in the same room, with another instruction."""
+        call = ProgramCall(
+            name="command",
+            argv=self._words,
+            instruction=message,
+            environment={**_GATEWAY, **self.environment},
+            asks=False,
+        )
+        return await run(call, task, kit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedProgram:
+    """One of the coding agents that Bakeoff knows by name; `args` go after its own arguments."""
+
+    executable: str | None = None
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    program: ClassVar[AgentProgram]
+    needs_gateway: ClassVar[bool] = True
+
+    @cached_property
+    def _installed(self) -> Installed:
+        return find(self.program, self.executable)
+
+    def mounts(self) -> tuple[Mount, ...]:
+        """Return what the box is to be shown of the host; a usage error where it is missing."""
+        return self._installed.mounts
+
+    def version(self) -> str | None:
+        """Return the version that is installed."""
+        return self._installed.version
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, self.program.name)
+
+    async def solve(self, task: Task, kit: Context) -> Outcome:
+        """Give it the task."""
+        return await self._run(self.program.first, instruction_of(task), task, kit)
+
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+        """Go on with its session; where it keeps none, begin one that knows the task."""
+        if self.program.again is not None:
+            return await self._run(self.program.again, message, task, kit)
+        told = f"{instruction_of(task)}\n\n{message}"
+        return await self._run(self.program.first, told, task, kit)
+
+    async def _run(
+        self, arguments: tuple[str, ...], instruction: str, task: Task, kit: Context
+    ) -> Outcome:
+        program = self.program
+        call = ProgramCall(
+            name=program.name,
+            argv=(*self._installed.words, *_placed(arguments, self.args)),
+            instruction=instruction,
+            environment={**program.environment, **self.environment},
+            files=program.files,
+            litter=program.litter,
+            final=program.final,
+            version=self.version(),
+        )
+        return await run(call, task, kit)
+
+
+def _placed(arguments: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    """Return *more* before the last argument, which some programs want to be the last."""
+    return (*arguments[:-1], *more, *arguments[-1:])
+
+
+class Aider(NamedProgram):
+    """Aider."""
+
+    program = catalog.AIDER
+
+
+class ClaudeCode(NamedProgram):
+    """Claude Code."""
+
+    program = catalog.CLAUDE_CODE
+
+
+class Codex(NamedProgram):
+    """OpenAI's Codex."""
+
+    program = catalog.CODEX
+
+
+class Continue(NamedProgram):
+    """Continue's `cn`."""
+
+    program = catalog.CONTINUE
+
+
+class GeminiCli(NamedProgram):
+    """Gemini CLI."""
+
+    program = catalog.GEMINI_CLI
+
+
+class MiniSweAgent(NamedProgram):
+    """mini-swe-agent."""
+
+    program = catalog.MINI_SWE_AGENT
+
+
+class OpenCode(NamedProgram):
+    """opencode."""
+
+    program = catalog.OPENCODE
+
+
+class QwenCode(NamedProgram):
+    """Qwen Code."""
+
+    program = catalog.QWEN_CODE

@@ -1,0 +1,272 @@
+"""A model whose code runs in the box: it thinks, runs Python in a session that lasts, and answers."""
+
+import asyncio
+import json
+import re
+import secrets
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from bakeoff._lib.phrasing import noun
+from bakeoff._lib.sanitize import well_formed
+from bakeoff.agents.one_tool import OneTool
+from bakeoff.agents.task_fit import workspace_of
+from bakeoff.core.errors import SandboxError
+from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Outcome, Tool
+from bakeoff.core.ports import Context
+from bakeoff.core.sandbox import Box, Command, CommandResult
+from bakeoff.core.task import Message, Task
+
+_DRIVER = Path(__file__).with_name("driver.py")
+_GRACE_S = 5.0  # for the driver to interrupt a cell by itself, and to tell so
+_WRITE_S = 60.0
+_KEPT = 100_000  # of what the driver prints: it is heard as it comes
+_MOST_LINE = 4_000_000
+_NO_PYTHON = (126, 127)
+
+
+@noun
+class Cell:
+    """What came of a piece of code; `error` is None where it ran to its end."""
+
+    output: str
+    error: str | None = None
+
+    def shown(self) -> str:
+        """Return it as a model is told."""
+        parts = [part.rstrip() for part in (self.output, self.error or "") if part.strip()]
+        return well_formed("\n".join(parts)) or "(it printed nothing)"
+
+
+@noun
+class SessionSettings:
+    """How long a cell may take, how much of its output is told, and which Python runs it."""
+
+    cell_s: float = 120.0
+    most_output: int = 12_000
+    python: str = "python3"
+
+
+class CodeSession:
+    """Runs cells in *box*, one after another, in *start*; variables last from one to the next."""
+
+    def __init__(self, box: Box, start: str, settings: SessionSettings) -> None:
+        self._box = box
+        self._start = start
+        self._settings = settings
+        self._driver: _Driver | None = None
+        self.cells = 0
+
+    async def run(self, code: str) -> Cell:
+        """Run one cell. Where the session dies of it, the next one begins with a new session."""
+        self.cells += 1
+        if self._driver is None:
+            self._driver = _Driver(self._box, self._start, self._settings, first=self.cells == 1)
+        driver = self._driver
+        try:
+            return await driver.run(code)
+        except _SessionEndedError as error:
+            self._driver = None
+            await driver.close()
+            return Cell(output=error.output, error=f"{error}; all variables are gone")
+
+    async def close(self) -> None:
+        """End the session with all that it started."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.close()
+
+
+class _SessionEndedError(Exception):
+    def __init__(self, why: str, output: str = "") -> None:
+        super().__init__(why)
+        self.output = output
+
+
+class _Driver:
+    """One run of the driver in the box."""
+
+    def __init__(self, box: Box, start: str, settings: SessionSettings, *, first: bool) -> None:
+        self._box = box
+        self._start = start
+        self._settings = settings
+        self._first = first
+        self._word = secrets.token_hex(16)
+        self._folder = f"~/.bakeoff-session/{secrets.token_hex(6)}"
+        self._number = 0
+        self._heard = bytearray()
+        self._cells: asyncio.Queue[Mapping[str, object]] = asyncio.Queue()
+        self._running = asyncio.ensure_future(self._box.run(self._command()))
+
+    def _command(self) -> Command:
+        told = json.dumps(
+            {"cell_s": self._settings.cell_s, "most_output": self._settings.most_output}
+        )
+        source = _DRIVER.read_text(encoding="utf-8")
+        words = ("-u", "-c", source, self._word, self._folder, told)
+        return Command(
+            argv=(self._settings.python, *words),
+            cwd=self._start,
+            hears=self._hear,
+            most_output=_KEPT,
+        )
+
+    def _hear(self, piece: bytes) -> None:
+        self._heard += piece
+        *lines, rest = bytes(self._heard).split(b"\n")
+        self._heard = bytearray(rest[-_MOST_LINE:])
+        for line in lines:
+            _, word, told = line.partition(self._word.encode())
+            if word:
+                try:
+                    self._cells.put_nowait(json.loads(told))
+                except ValueError:
+                    continue  # a cell wrote into what the driver prints: its own loss
+
+    async def run(self, code: str) -> Cell:
+        self._number += 1
+        await self._hand_over(code)
+        waiting = asyncio.ensure_future(self._cells.get())
+        try:
+            await asyncio.wait(
+                {waiting, self._running},
+                timeout=self._settings.cell_s + _GRACE_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if waiting.done():
+                return _cell(waiting.result())
+        finally:
+            waiting.cancel()
+        if self._running.done():
+            raise self._ended(self._running.result())
+        raise _SessionEndedError(
+            f"the cell took longer than {self._settings.cell_s:g} s and could not be interrupted: "
+            "the session was ended"
+        )
+
+    async def _hand_over(self, code: str) -> None:
+        """Write the cell where the driver looks for it, whole or not at all."""
+        place = shlex.quote(self._folder.removeprefix("~/"))
+        script = (
+            f'cd "$HOME" && mkdir -p {place} && cd {place} '
+            f"&& cat > part && mv part {self._number}.py"
+        )
+        written = Command(
+            argv=("sh", "-c", script),
+            stdin=code.encode("utf-8", "replace"),
+            time_s=_WRITE_S,
+        )
+        ran = await self._box.run(written)
+        if ran.code != 0:
+            said = ran.stopped or ran.output.strip() or f"exit {ran.code}"
+            raise _SessionEndedError(f"the session cannot be reached: {said}")
+
+    def _ended(self, ran: CommandResult) -> _SessionEndedError:
+        if ran.code in _NO_PYTHON and self._number == 1 and self._first:
+            raise SandboxError(
+                f"{self._settings.python!r} could not be started in the box: {ran.output.strip()}"
+            )
+        how = ran.stopped or f"exit code {ran.code}"
+        return _SessionEndedError(f"the session ended ({how})", ran.output[-2000:])
+
+    async def close(self) -> None:
+        self._running.cancel()
+        await asyncio.wait({self._running})
+        if not self._running.cancelled():
+            self._running.exception()  # it is over, however it ended
+
+
+def _cell(told: Mapping[str, object]) -> Cell:
+    output, error = told.get("output"), told.get("error")
+    return Cell(
+        output=output if isinstance(output, str) else "",
+        error=error if isinstance(error, str) else None,
+    )
+
+
+_SYSTEM = """\
+You can run Python. Call the tool `run_code`; if you cannot call tools, write the code in a block:
+```python
+the code
+```
+It runs in a session that lasts: variables and imports stay. You are told what it printed, and the \
+value of its last line. When you have what you need, answer in plain words without code."""
+_RUN_CODE = Tool(
+    name="run_code",
+    description="Run Python code in a session that lasts, and return what it printed.",
+    parameters={
+        "type": "object",
+        "properties": {"code": {"type": "string"}},
+        "required": ["code"],
+    },
+)
+_FENCED = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_CODE = OneTool(system=_SYSTEM, tool=_RUN_CODE, argument="code", fenced=_FENCED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeSessionAgent:
+    """Answers after running as much Python as it wants, at most `steps` pieces for each message."""
+
+    steps: int = 20
+    cell_s: float = 120.0
+    most_output: int = 12_000
+    python: str = "python3"
+    system_prompt: str | None = None
+    _sessions: WeakKeyDictionary[Journal, CodeSession] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without files to work on."""
+        workspace_of(task, "code-session")
+
+    async def solve(self, task: Task, kit: Context) -> Outcome:
+        """Answer the first message."""
+        return await self._answer(task, kit)
+
+    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+        """Answer another message, in the same session."""
+        if kit.journal is not None:
+            kit.journal.say(Message(role="user", content=message))
+        return await self._answer(task, kit)
+
+    async def leave(self, kit: Context) -> None:
+        """End the session."""
+        session = self._sessions.pop(kit.journal, None) if kit.journal is not None else None
+        if session is not None:
+            await session.close()
+
+    async def _answer(self, task: Task, kit: Context) -> Outcome:
+        session, journal = self._session(task, kit)
+
+        async def look(code: str) -> str:
+            return (await session.run(code)).shown()
+
+        ended = await _CODE.prompted(self.system_prompt).use(
+            task, kit, journal, look, steps=self.steps
+        )
+        return Outcome(
+            answer=ended.last.text if ended.last else "",
+            transcript=tuple(journal.messages),
+            stop_reason=ended.why,
+            model=ended.last.model if ended.last else None,
+            notes={"code_cells": session.cells},
+        )
+
+    def _session(self, task: Task, kit: Context) -> tuple[CodeSession, Journal]:
+        workspace = workspace_of(task, "code-session")
+        if kit.room is None or kit.journal is None:
+            raise SandboxError("agent 'code-session' was given no box to work in")
+        session = self._sessions.get(kit.journal)
+        if session is None:
+            settings = SessionSettings(
+                cell_s=self.cell_s, most_output=self.most_output, python=self.python
+            )
+            session = CodeSession(kit.room.box, workspace.start, settings)
+            self._sessions[kit.journal] = session
+        return session, kit.journal

@@ -1,0 +1,141 @@
+"""How large a run must be to tell two candidates apart."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.app.run_results import DEFAULT_OUTPUT, Run, load_run
+from bakeoff.core.errors import UsageError
+from bakeoff.stats.power_plan import PowerPlan, Wish, plan_by_assumption, plan_by_pilot
+from bakeoff.stats.sizing import Assumed, Strictness
+from bakeoff.stats.summary import Summary
+
+_RANGES = {  # what may be said; beyond, no run would be planned so, or the formulas say nothing
+    "difference": (1e-6, 1.0),
+    "alpha": (1e-6, 0.5),
+    "power": (0.5, 1 - 1e-6),
+    "score": (0.001, 0.999),
+    "noise": (0.0, 1.0),
+    "correlation": (0.0, 1.0),
+}
+_COUNTS = {
+    "rollouts": (1, 1_000_000),
+    "tasks": (1, 1_000_000_000),
+    "candidates": (2, 1_000),
+}
+
+
+class PowerOptions(TypedDict, total=False):
+    """What may be said about a run that is to be planned; None is as if it were not said."""
+
+    rollouts: int | None
+    tasks: int | None
+    candidates: int | None
+    alpha: float | None
+    power: float | None
+    score: float | None
+    noise: float | None
+    correlation: float | None
+
+
+def power(
+    difference: float,
+    *,
+    run: Run | str | Path | None = None,
+    pair: Sequence[str] | None = None,
+    output: str | Path = DEFAULT_OUTPUT,
+    **options: Unpack[PowerOptions],
+) -> PowerPlan:
+    """Return how many tasks it takes to see *difference*, for each of a few numbers of rollouts.
+
+    A *run* is taken as the pilot, and the variances of its *pair* count, or of the pair that takes
+    the most tasks. Without one, `score`, `noise` and `correlation` are assumed.
+    """
+    said = {name: value for name, value in options.items() if value is not None}
+    _check({"difference": difference, **said})
+    if run is None:
+        if pair is not None:
+            raise UsageError("a pair is that of a run: name the run as well")
+        return plan_by_assumption(_wish(difference, options, candidates=2), _assumed(options))
+    if pair is not None and (isinstance(pair, str) or len(pair) != 2):
+        raise UsageError(f"pair is {pair!r}; give the names of two candidates")
+    summary = (run if isinstance(run, Run) else load_run(run, output=output)).summary()
+    many = len(summary.candidates)
+    _check_pilot(said, summary, pair)
+    wish = _wish(difference, options, candidates=2 if pair is not None else max(many, 2))
+    return plan_by_pilot(summary, wish, pair=pair, assumed=_assumed(options))
+
+
+def _wish(difference: float, options: PowerOptions, *, candidates: int) -> Wish:
+    usual = Strictness()
+    return Wish(
+        difference=difference,
+        strictness=Strictness(
+            alpha=options.get("alpha") or usual.alpha,
+            power=options.get("power") or usual.power,
+            candidates=options.get("candidates") or candidates,
+        ),
+        rollouts=options.get("rollouts"),
+        tasks=options.get("tasks"),
+    )
+
+
+def _assumed(options: PowerOptions) -> Assumed:
+    usual = Assumed()
+    noise, correlation = options.get("noise"), options.get("correlation")
+    return Assumed(
+        score=options.get("score") or usual.score,
+        noise=usual.noise if noise is None else noise,
+        correlation=usual.correlation if correlation is None else correlation,
+    )
+
+
+def _check(said: Mapping[str, object]) -> None:
+    """Raise where something is said that cannot be."""
+    for name, value in said.items():
+        if name not in _COUNTS and name not in _RANGES:
+            hint = did_you_mean(name, PowerOptions.__annotations__)
+            raise UsageError(f"no option is called {name!r}; {hint}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UsageError(f"{name} is {value!r}; give a number")
+        if name in _COUNTS:
+            _check_count(name, value)
+        else:
+            _check_range(name, value)
+
+
+def _check_count(name: str, value: float) -> None:
+    least, most = _COUNTS[name]
+    if not isinstance(value, int) or not least <= value <= most:
+        raise UsageError(f"{name} is {value}; give a whole number from {least} to {most:,}")
+
+
+def _check_range(name: str, value: float) -> None:
+    low, high = _RANGES[name]
+    if low <= value <= high:
+        return
+    if name == "difference" and 1 < value <= 100:
+        raise UsageError(
+            f"difference is {value:g}, but scores go from 0 to 1; {value:g} points of a hundred "
+            f"are {value / 100:g}"
+        )
+    such = ", such as 0.05" if name == "difference" else ""
+    raise UsageError(f"{name} is {value}; give a number from {_plain(low)} to {_plain(high)}{such}")
+
+
+def _plain(bound: float) -> str:
+    return f"{bound:f}".rstrip("0").rstrip(".")
+
+
+def _check_pilot(said: Mapping[str, object], summary: Summary, pair: Sequence[str] | None) -> None:
+    """Raise where something would be assumed that the run is there to tell."""
+    alone = len(summary.candidates) == 1
+    if pair is not None and alone:
+        raise UsageError(f"{summary.run} has one candidate: there is no pair to choose")
+    told = {"score", "noise", "correlation"}
+    if alone:
+        told -= {"correlation"}
+        told -= {"noise"} if summary.candidates[0].variance.within is None else set()
+    if needless := sorted(told & said.keys()):
+        raise UsageError(f"{' and '.join(needless)}: a run is there to tell that; leave it out")

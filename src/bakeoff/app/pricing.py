@@ -1,0 +1,95 @@
+"""Prices and caps of a run: found, checked before it starts, and what it may come to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from bakeoff.core.budget import Cap, Tariff
+from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Plan
+from bakeoff.core.run_spec import RunSpec
+from bakeoff.core.values import Json
+from bakeoff.formats.text.convert import convert
+from bakeoff.formats.text.toml import line_of, read_toml
+from bakeoff.models.prices import Prices, PriceTable
+from bakeoff.planning.forecast import Forecast, forecast
+
+
+def read_prices(path: Path) -> PriceTable:
+    """Return a person's own table."""
+    data, text = read_toml(path)
+    return convert(data, PriceTable, source=str(path), line_of=partial(line_of, text))
+
+
+def prices_of(brief: RunSpec) -> Prices:
+    """Return the prices in force: those of the person's file, then those of the package."""
+    return Prices(read_prices(Path(brief.prices))) if brief.prices else Prices()
+
+
+def prices_from(named: str | None, before: str | None) -> Prices:
+    """Return the prices of the file that is *named*, else of the one *before*, if it is there."""
+    if named is None and before is not None and Path(before).is_file():
+        named = before
+    return Prices(read_prices(Path(named))) if named else Prices()
+
+
+def forecast_of(plan: Plan, brief: RunSpec) -> Forecast:
+    """Return what *plan* may come to; raise where its cap could not be kept."""
+    prices = prices_of(brief)
+    check_cap(plan, prices, brief.cap)
+    return forecast(plan, prices.tariff)
+
+
+def check_cap(plan: Plan, prices: Prices, cap: Cap) -> None:
+    """Raise where the most that a request may cost, or the cost of a trial, cannot be known."""
+    limited = plan.conditions.limits.cost_usd is not None
+    if not (cap or limited):
+        return
+    for what, is_role, spec, asked_with in _askers(plan):
+        tariff = prices.tariff(spec)
+        if (cap.cost_usd is not None or limited) and tariff.price is None and tariff.billed:
+            option = "limits.cost_usd" if cap.cost_usd is None else "--max-cost"
+            raise UsageError(_no_price(spec, option))
+        for parameters in asked_with:
+            if cap and not _bounded(tariff, cap, tariff.most_output(parameters)):
+                raise UsageError(_no_limit(what, spec, cap, is_role=is_role))
+
+
+def _bounded(tariff: Tariff, cap: Cap, longest: int | None) -> bool:
+    """Whether an answer cannot cost more than is known before it is asked for."""
+    costs = tariff.billed and tariff.price is not None and tariff.price.output > 0
+    return longest is not None or not (
+        cap.tokens is not None or (cap.cost_usd is not None and costs)
+    )
+
+
+def _askers(plan: Plan) -> Iterator[tuple[str, bool, ModelSpec, Sequence[Mapping[str, Json]]]]:
+    """Yield every model that is asked: what it is, whether a role, what it is asked with."""
+    for block in plan.blocks:
+        asked_with = [task.parameters for task in block.tasks]
+        for candidate in block.candidates:
+            yield f"candidate {candidate.id!r}", False, candidate.model, asked_with
+    for name, spec in plan.conditions.roles.items():
+        yield f"role {name!r}", True, spec, [{}]
+
+
+def _no_price(spec: ModelSpec, option: str) -> str:
+    return (
+        f"{option} needs a price for {spec.full_name!r}, and none is known; write one into a file "
+        f'([[price]], models = ["{spec.full_name}"], input and output in USD per million tokens) '
+        "and name it with --prices"
+    )
+
+
+def _no_limit(what: str, spec: ModelSpec, cap: Cap, *, is_role: bool) -> str:
+    option = "--max-cost" if cap.cost_usd is not None else "--max-tokens"
+    how = (
+        "set max_tokens in `parameters` of its table in the run file"
+        if is_role
+        else "for example --set parameters.max_tokens=1000"
+    )
+    return (
+        f"{option} needs a limit on the answers of {what} ({spec.full_name}): without one, what a "
+        f"request may cost is unknown; {how}"
+    )

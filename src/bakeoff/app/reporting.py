@@ -1,0 +1,144 @@
+"""A run becomes a report: what its ledger says at one moment, without a secret, as files."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from bakeoff._lib.clock import now
+from bakeoff._lib.redact import Redactor
+from bakeoff.app.known_secrets import learn_plan
+from bakeoff.app.run_results import DEFAULT_OUTPUT, Run, load_run
+from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Plan
+from bakeoff.core.record import TrialRecord, TrialRow
+from bakeoff.core.task import Task
+from bakeoff.formats.text.env import environment
+from bakeoff.reports.wording.findings import Findings
+from bakeoff.stats.by_task import by_task
+from bakeoff.stores.folders import INNER, MANIFEST
+from bakeoff.stores.ledger_reader import SqliteLedger
+from bakeoff.stores.writing import being_written
+
+T = TypeVar("T")
+
+
+def report(
+    run: Run | str | Path = "latest",
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    to: str | Path | None = None,
+    formats: Sequence[str] = ("html",),
+    text: bool = True,
+) -> list[Path]:
+    """Write a report of *run* for people or for programs, and return its files.
+
+    They go into the run's own folder, or to another one. Of a run that is not over, the report
+    tells what is there, and that it is not all. Without *text*, no form holds what was asked,
+    expected and answered.
+    """
+    from bakeoff.reports import forms  # a run needs no page
+
+    chosen = forms.check([formats] if isinstance(formats, str) else formats)
+    found = run if isinstance(run, Run) else load_run(run, output=output)
+    folder = found.folder if to is None else Path(to)
+    ledger = SqliteLedger(found.folder)
+    with ledger.at_one_moment():
+        findings = replace(_findings(found.folder, ledger), with_text=text)
+        return forms.write_report(findings, folder, chosen)
+
+
+def _findings(folder: Path, ledger: SqliteLedger) -> Findings:
+    run = Run(folder, ledger=ledger)
+    if not (folder / MANIFEST).is_file():
+        raise UsageError(
+            f"{folder} was cut off before its first trial: there is nothing to report; "
+            "start the run again"
+        )
+    running, made_at = being_written(folder), now().isoformat(timespec="seconds")
+    plan = run.plan
+    redactor = _redactor(plan)
+    manifest = run.manifest
+    called, reference, output = _found_again(folder)
+    return Findings(
+        summary=run.summary(),
+        manifest=_clean(manifest, redactor),
+        plan=_clean_plan(plan, redactor),
+        by_task=by_task(plan, ledger.rows()),
+        trials=_CleanTrials(ledger, redactor),
+        called=called,
+        run=reference,
+        output=output,
+        made_at=made_at,
+        running=running,
+    )
+
+
+def _found_again(folder: Path) -> tuple[str, str, str | None]:
+    """Return what a run is called, and how a command is told of it: by id and place, or by path."""
+    if folder.name == INNER:  # the layout of another tool: many runs have this name
+        return folder.resolve().parent.name, str(folder.parent), None
+    output = None if folder.parent == DEFAULT_OUTPUT else str(folder.parent)
+    return folder.name, folder.name, output
+
+
+# --- secrets ----------------------------------------------------------------------------------
+
+
+def _redactor(plan: Plan) -> Redactor:
+    """Return one that knows the secrets of *plan* that can be read here."""
+    redactor = Redactor()
+    learn_plan(plan, _environ(), redactor)
+    return redactor
+
+
+def _environ() -> Mapping[str, str]:
+    try:
+        return environment(os.environ, named=None, here=Path()).values
+    except UsageError:
+        return os.environ  # a report needs no key: a mistake in .env is told where one is used
+
+
+def _clean(value: T, redactor: Redactor) -> T:
+    """Return *value* without any known secret."""
+    data = msgspec.json.encode(value, enc_hook=str)
+    clean = redactor.data(data)
+    return value if clean is data else msgspec.json.decode(clean, type=type(value))
+
+
+def _clean_plan(plan: Plan, redactor: Redactor) -> Plan:
+    blocks = tuple(
+        replace(block, tasks=tuple(_clean_task(task, redactor) for task in block.tasks))
+        for block in plan.blocks
+    )
+    return replace(plan, blocks=blocks)
+
+
+def _clean_task(task: Task, redactor: Redactor) -> Task:
+    """Return *task* with clean words; its id is how it is found, and stays."""
+    clean = _clean(task, redactor)
+    return task if clean is task else replace(clean, id=task.id)
+
+
+@dataclass(frozen=True)
+class _CleanTrials:
+    """The trials of a ledger, without any known secret."""
+
+    ledger: SqliteLedger
+    redactor: Redactor
+
+    def rows(self) -> Iterator[TrialRow]:
+        return self.ledger.rows()
+
+    def records(
+        self,
+        *,
+        tasks: Collection[str] | None = None,
+        candidate: str | None = None,
+        rollouts: int | None = None,
+    ) -> Iterator[TrialRecord]:
+        for record in self.ledger.records(tasks=tasks, candidate=candidate, rollouts=rollouts):
+            yield replace(record, attempt=_clean(record.attempt, self.redactor))

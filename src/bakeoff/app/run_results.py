@@ -1,0 +1,186 @@
+"""Runs that are there: found again, and read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.app.sources import PreparedRun
+from bakeoff.core.budget import Bill
+from bakeoff.core.errors import UsageError
+from bakeoff.core.manifest import Manifest
+from bakeoff.core.plan import Plan
+from bakeoff.core.record import TrialFilter, TrialLine, TrialRecord, TrialRow
+from bakeoff.core.run_spec import Adaptive, RunSpec
+from bakeoff.core.task import Task
+from bakeoff.planning.expand import ordered
+from bakeoff.reports.files import write_summary
+from bakeoff.stats.role_fidelity import role_fidelity
+from bakeoff.stats.summarize import summarize
+from bakeoff.stats.summary import Summary
+from bakeoff.stores.damage import Damage
+from bakeoff.stores.folders import find_run, read_manifest
+from bakeoff.stores.ledger_reader import SqliteLedger
+
+DEFAULT_OUTPUT = Path("runs")
+
+
+class Run:
+    """A run that was started here or found again; reads its ledger, never writes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ended_with: Summary | None = None,
+        ledger: SqliteLedger | None = None,
+    ) -> None:
+        self.folder = folder
+        self._ended_with = ended_with
+        self._ledger = ledger or SqliteLedger(folder)
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    @property
+    def id(self) -> str:
+        """The name of the run: that of its folder."""
+        return self.folder.name
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the run promised."""
+        return read_manifest(self.folder)
+
+    @property
+    def plan(self) -> Plan:
+        """Every trial of the run."""
+        return self._ledger.planned()
+
+    def trials(self) -> Iterator[TrialRecord]:
+        """Yield each recorded trial with the attempt that counts."""
+        return self._ledger.records()
+
+    def rows(self) -> Iterator[TrialRow]:
+        """Yield each recorded trial without its body: what statistics need."""
+        return self._ledger.rows()
+
+    def lines(
+        self, which: TrialFilter | None = None, *, search: str | None = None
+    ) -> Iterator[TrialLine]:
+        """Yield recorded trials in a line each: all, or those that *which* and *search* ask for.
+
+        The text is searched for in names, questions, answers and faults, in upper or lower case.
+        """
+        which = which or TrialFilter()
+        self._refuse_unknown_names(which)
+        text = (search or "").casefold()
+        asked = {task.id for task in self.plan.tasks if text in _question(task)} if text else ()
+        for line in self._ledger.lines(which):
+            if (
+                line.task_id in asked
+                or text in line.text.casefold()
+                or text in line.name.casefold()
+            ):
+                yield line
+
+    def _refuse_unknown_names(self, which: TrialFilter) -> None:
+        if not which.candidates and not which.categories:
+            return
+        plan = self.plan
+        candidates = [candidate.id for candidate in plan.candidates]
+        categories = {task.category for task in plan.tasks if task.category}
+        for kind, names, known in (
+            ("candidate", which.candidates, candidates),
+            ("category", which.categories, categories),
+        ):
+            for name in names:
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    raise UsageError(f"no {kind} {name!r} in {self.id}: {hint}")
+
+    def attempts(self, name: str) -> Sequence[TrialRecord]:
+        """Return all attempts at a trial, by its name or its task's id."""
+        return self._ledger.attempts(name)
+
+    def summary(self) -> Summary:
+        """Return the statistics of what is recorded so far."""
+        if self._ended_with is not None:
+            return self._ended_with
+        plan = self.plan
+        summary = summarize(plan, self._ledger.rows(), run=self.id, adaptive=self._adaptive())
+        notes = (*summary.notes, *self._of_the_roles(plan), *self.damage().lines)
+        return replace(summary, billed=self.billed(), notes=notes)
+
+    def _adaptive(self) -> Adaptive | None:
+        """Return whether the run was to end when it was sure, and how sure."""
+        try:
+            return self.manifest.adaptive
+        except UsageError:
+            return None  # killed before its manifest was written: nothing had run
+
+    def _of_the_roles(self, plan: Plan) -> list[str]:
+        """Return what a person should know of the roles of dialogues, if there were any."""
+        if all(task.dialogue is None for task in plan.tasks):
+            return []
+        said = role_fidelity(self._ledger.records()).in_words()
+        return [said] if said else []
+
+    def damage(self) -> Damage:
+        """Return what of the run is damaged, as far as it was read."""
+        return self._ledger.damage()
+
+    def billed(self) -> Bill:
+        """Return what the run was billed in all: every attempt at every trial, with its roles."""
+        return self._ledger.billed()
+
+
+def _question(task: Task) -> str:
+    """Return what a task asks, for a search."""
+    told = task.dialogue.objective if task.dialogue else ""
+    return "\n".join([told, *(message.content for message in task.messages)]).casefold()
+
+
+def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_OUTPUT) -> Run:
+    """Return a run by id, by path, or the newest one in *output*."""
+    return Run(find_run(str(reference), Path(output)))
+
+
+def prepared_again(reference: str, output: Path) -> PreparedRun:
+    """Return the plan of an earlier run as the ledger keeps it; its files are not needed."""
+    run = load_run(reference, output=output)
+    planned, manifest = run.plan, run.manifest
+    refuse_a_plan_with_holes(run)
+    plan = ordered(planned, manifest.adaptive)
+    brief = RunSpec(
+        name=manifest.name,
+        tasks=(),
+        conditions=plan.conditions,
+        sources=manifest.sources,
+        cap=manifest.cap,
+        prices=manifest.prices,
+        sandbox=manifest.sandbox,
+        endpoints=manifest.endpoints,
+        adaptive=manifest.adaptive,
+        patience=manifest.patience,
+    )
+    return PreparedRun(brief=brief, plan=plan, own={}, folders=folders_of(manifest))
+
+
+def refuse_a_plan_with_holes(run: Run) -> None:
+    """Raise where a part of the plan is damaged: without it, its trials would be forgotten."""
+    damage = run.damage()
+    if not damage.whole:
+        raise UsageError("; ".join(damage.lines))
+
+
+def folders_of(manifest: Manifest) -> tuple[Path, ...]:
+    """Return where the files of a run were: a person's own Python may lie beside them."""
+    return tuple(dict.fromkeys(Path(source.path).resolve().parent for source in manifest.sources))
+
+
+def summarized(folder: Path) -> Run:
+    """Return the run that has just ended, with its summary written and at hand."""
+    summary = Run(folder).summary()
+    write_summary(folder, summary)
+    return Run(folder, ended_with=summary)

@@ -1,0 +1,45 @@
+"""Mistakes in a model, an agent or a scorer, told with the place where it was written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.formats.text.locate import shown
+from bakeoff.formats.text.problems import prefixed
+
+
+@contextmanager
+def about(spec: ModelSpec | AgentSpec) -> Iterator[None]:
+    """Say in which file the mistake is, where *spec* came from one."""
+    try:
+        yield
+    except UsageError as error:
+        if spec.origin is None or str(error).startswith(spec.origin.where):
+            raise
+        raise prefixed(spec.origin.where, error) from error
+
+
+@contextmanager
+def about_scorer(spec: ScorerSpec, task: Task) -> Iterator[None]:
+    """Say in which task the mistake is, and where its scorer came from."""
+    try:
+        with about_task(task):
+            yield
+    except UsageError as error:
+        if spec.origin is None:
+            raise
+        raise prefixed(shown(spec.origin), error) from error
+
+
+@contextmanager
+def about_task(task: Task) -> Iterator[None]:
+    """Say which task a mistake belongs to."""
+    try:
+        yield
+    except UsageError as error:
+        name = f"task {task.id!r}"
+        if name in str(error):
+            raise
+        raise prefixed(name, error) from error

@@ -1,0 +1,414 @@
+"""Live parts for trials: built once, shared by all trials that name them, closed together."""
+
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from bakeoff import registry
+from bakeoff._lib.digest import digest, tree_digest
+from bakeoff._lib.redact import Redactor
+from bakeoff._lib.suggest import near
+from bakeoff.agents.dialogue.agent import InDialogue
+from bakeoff.agents.direct import Direct
+from bakeoff.agents.function import BlockingAgent, FunctionAgent, blocks
+from bakeoff.agents.interventions import WithInterventions, attended
+from bakeoff.app.agent_specs import check_tasks
+from bakeoff.app.known_secrets import learn_agent, learn_literals, refuse_redacted_agent
+from bakeoff.app.local_models import check_roles, served, warm_up
+from bakeoff.app.model_names import OWN, with_secrets
+from bakeoff.app.source_locations import about, about_scorer, about_task
+from bakeoff.app.workspaces import WorkspaceServices
+from bakeoff.core.budget import Tariff
+from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
+from bakeoff.core.checkpoint import Checkpoints
+from bakeoff.core.dialogue import INSTRUCTOR
+from bakeoff.core.errors import BakeoffError, NotRun, ProviderError, ScorerError, UsageError
+from bakeoff.core.events import Listener
+from bakeoff.core.outcome import Request
+from bakeoff.core.plan import Plan, Trial
+from bakeoff.core.ports import Agent, Model, Scorer, TrialParts, WorkspaceSite, close_model
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.values import Json
+from bakeoff.formats.text.parameters import check_call
+from bakeoff.formats.text.problems import Problems
+from bakeoff.models.adapters.function import FunctionModel, OwnModel
+from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.settings import Limiters
+from bakeoff.models.prices import Prices
+from bakeoff.models.providers import PROVIDERS, Provider
+from bakeoff.models.recording.modes import RecordingModes
+from bakeoff.models.recording.recorder import Asker
+from bakeoff.scorers.function import FunctionScorer, ScorerInProcess
+from bakeoff.workers.process import WorkerPool
+from bakeoff.workers.wire import Begin
+
+
+@runtime_checkable
+class _Checks(Protocol):
+    def check(self, task: Task) -> None: ...
+
+
+_WORKER = (sys.executable, "-u", "-m", "bakeoff.worker")  # -u: what it prints is heard in time
+_PATIENCE_S = 0.5  # a scorer that takes longer gets company
+_UNGATED = frozenset({"embedded", "scripted"})  # nobody else is in the queue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Where live parts come from: the environment, folders with a person's own Python, objects."""
+
+    redactor: Redactor
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    folders: tuple[Path, ...] = ()
+    own: Mapping[str, object] = field(default_factory=dict)
+    tapes: RecordingModes = field(default_factory=RecordingModes)
+    prices: Prices = field(default_factory=Prices)
+    gates: Limiters = field(default_factory=Limiters)
+
+    def find(self, kind: registry.Kind, name: str) -> object:
+        """Return the part called *name*: one given as an object, else one that can be imported."""
+        if name in self.own:
+            return self.own[name]
+        return registry.find(kind, name, folders=self.folders)
+
+    def model(self, spec: ModelSpec) -> Model:
+        """Return a live model."""
+        with about(spec):
+            return self._model(spec)
+
+    def _model(self, spec: ModelSpec) -> Model:
+        if self.tapes.replaying:
+            learn_literals(spec, self.redactor)
+            return FunctionModel(_nobody)  # each trial gets its answers from the tape
+        if spec.provider == OWN:
+            return _own_model(self.find("models", spec.name), spec)
+        provider = PROVIDERS.get(spec.provider, Provider(adapter=spec.provider))
+        build = self.find("models", provider.adapter)
+        live = self._live(spec, provider)
+        if provider.adapter not in registry.BUILT_IN["models"]:
+            return _plugin_model(build, live)
+        model: Model = _function(build, "model")(live, self._gate_of(live, provider))
+        return model
+
+    def gate(self, spec: ModelSpec) -> Limiter:
+        """Return what the requests to *spec* go through."""
+        if self.tapes.replaying or spec.provider == OWN:
+            return OPEN
+        provider = PROVIDERS.get(spec.provider, Provider(adapter=spec.provider))
+        return self._gate_of(self._live(spec, provider), provider)
+
+    def _live(self, spec: ModelSpec, provider: Provider) -> ModelSpec:
+        live = with_secrets(spec, self.environ, self.redactor)
+        return replace(live, settings={**provider.settings, **live.settings})
+
+    def _gate_of(self, live: ModelSpec, provider: Provider) -> Limiter:
+        plugin = provider.adapter not in registry.BUILT_IN["models"]
+        return OPEN if plugin or provider.adapter in _UNGATED else self.gates.of(live)
+
+    def tariff(self, spec: ModelSpec) -> Tariff:
+        """Return what *spec* charges; for what a recording answers, nobody sends a bill."""
+        tariff = self.prices.tariff(spec)
+        return replace(tariff, billed=False) if self.tapes.replaying else tariff
+
+    def located(self, spec: ModelSpec) -> ModelSpec:
+        """Return *spec* with its address read, so that two servers can be told apart."""
+        if self.tapes.replaying or "${" not in (spec.base_url or ""):
+            return spec
+        url = with_secrets(spec, self.environ, self.redactor).base_url
+        return replace(spec, base_url=url)
+
+    def agent(self, spec: AgentSpec) -> Agent:
+        """Return a live agent.
+
+        One that blocks has processes of its own. An object has not: it lives where it was made.
+        """
+        with about(spec):
+            refuse_redacted_agent(spec)
+            learn_agent(spec, self.redactor)
+            return self._agent(spec)
+
+    def _agent(self, spec: AgentSpec) -> Agent:
+        what = f"agent {spec.name!r}"
+        built = registry.build(self.find("agents", spec.name), spec.settings, what=what)
+        agent: Agent
+        if hasattr(built, "solve"):
+            agent = built  # it has the one method of the port
+        else:
+            function = _function(built, what)
+            check_call(function, spec.settings, gets=("task", "model"), what=what)
+            agent = FunctionAgent(function, spec.settings)
+        if spec.name not in self.own and blocks(built):
+            return BlockingAgent(_WORKER, self._begin(spec))
+        return agent
+
+    def _begin(self, spec: AgentSpec) -> Begin:
+        return Begin(
+            agent=spec.name,
+            settings=dict(spec.settings),
+            folders=tuple(map(str, self.folders)),
+            path=tuple(sys.path),
+        )
+
+    def scorer(self, spec: ScorerSpec) -> Scorer:
+        """Return a live scorer."""
+        part = self.find("scorers", spec.name)
+        built = registry.build(part, spec.settings, what=f"scorer {spec.name!r}")
+        if hasattr(built, "score"):
+            return built  # it has the one method of the port
+        return FunctionScorer(
+            _function(built, f"scorer {spec.name!r}"), settings=spec.settings, in_thread=True
+        )
+
+    def is_own_scorer(self, spec: ScorerSpec) -> bool:
+        """Whether the scorer is a person's own that a file names, so that a process can import it."""
+        return spec.name not in self.own and spec.name not in registry.BUILT_IN["scorers"]
+
+    def scorer_pool(self) -> WorkerPool:
+        """Return where the own scorers of a run grade; nothing is started yet."""
+        begin = Begin(folders=tuple(map(str, self.folders)), path=tuple(sys.path))
+        return WorkerPool(_WORKER, begin, fault=ScorerError, patience_s=_PATIENCE_S)
+
+
+def _plugin_model(build: object, spec: ModelSpec) -> Model:
+    """Return what the factory of a plug-in makes of *spec*."""
+    what = f"model {spec.full_name!r}"
+    try:
+        model = _function(build, f"model provider {spec.provider!r}")(spec)
+    except BakeoffError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
+    if not hasattr(model, "complete"):
+        made = type(model).__name__
+        raise UsageError(f"{what}: its plug-in made a {made}; make an object with `complete`")
+    return OwnModel(model, spec.parameters)
+
+
+def _own_model(part: object, spec: ModelSpec) -> Model:
+    what = f"model {spec.name!r}"
+    built = registry.build(part, spec.settings, what=what)
+    if not hasattr(built, "complete"):
+        function = _function(built, what)
+        check_call(function, spec.settings, gets=("request",), what=what)
+        built = FunctionModel(function, spec.settings)
+    model: Model = built  # it has the method of the port
+    return OwnModel(model, spec.parameters)
+
+
+def _function(part: object, what: str) -> Callable[..., Any]:
+    if not callable(part):
+        raise UsageError(f"{what} is a {type(part).__name__}; give a function or an object")
+    return part
+
+
+def check_scorer(spec: ScorerSpec, scorer: Scorer, task: Task, roles: Collection[str]) -> None:
+    """Raise where *scorer* could not judge *task*: better now than after the first answer."""
+    if isinstance(scorer, _Checks):
+        scorer.check(task)
+    if spec.name == "judge" and "judge" not in roles:
+        raise UsageError(
+            "it is scored by a judge: say which model with [roles.judge] in the run file"
+            f"{_misnamed('judge', roles)}"
+        )
+
+
+def _misnamed(role: str, roles: Collection[str]) -> str:
+    meant = near(role, roles)
+    return f"; is it meant by [roles.{meant}]?" if meant else ""
+
+
+def _check_shown(task: Task) -> None:
+    """Raise where a folder is not there any more as it was planned: boxes show it as it is."""
+    for tree in task.workspace.shown if task.workspace else ():
+        folder = Path(tree.path)
+        if not folder.is_dir() or tree_digest(folder, without=tree.left_out) != tree.digest:
+            raise UsageError(
+                f"{tree.path} is not what it was when the plan was made; put it back as it was, or "
+                "plan a new run with it"
+            )
+
+
+def _attended(agent: Agent, conditions: Conditions, roles: Collection[str]) -> Agent:
+    """Return *agent* with the instructor at its side, where somebody may step in."""
+    interventions = conditions.limits.interventions
+    if interventions and "instructor" not in roles:
+        raise UsageError(
+            "limits.interventions needs somebody who steps in: say which model with "
+            f"[roles.instructor] in the run file{_misnamed(INSTRUCTOR, roles)}"
+        )
+    return attended(agent, interventions)
+
+
+def _nobody(_: Request) -> str:
+    raise ProviderError("no candidate is asked while answers are scored again")
+
+
+class SharedTrialParts:
+    """Builds every part that a plan names before the plan runs, so that mistakes come first."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        parts: Parts,
+        *,
+        roles: Mapping[str, ModelSpec] | None = None,
+        ask_candidates: bool = True,
+        premises: WorkspaceServices | None = None,
+    ) -> None:
+        self._parts = parts
+        self.gates = parts.gates
+        self._sites: dict[str, WorkspaceSite] = {}
+        self.sandbox = premises.sandbox.name if premises else None
+        self.checkpoints: Checkpoints | None = None
+        self._models: dict[str, Model] = {}
+        self._scorers: dict[str, Scorer] = {}
+        self._checked: set[str] = set()
+        self._of_task: dict[str, tuple[Scorer, ...]] = {}
+        self._seats: dict[str, tuple[Agent, Model]] = {}
+        self._blocking: list[BlockingAgent] = []
+        self._scorer_pool: WorkerPool | None = None
+        roles = plan.conditions.roles if roles is None else roles
+        self._role_specs = roles
+        self._roles = {name: self._model(spec) for name, spec in roles.items()}
+        self._role_tariffs = {name: parts.tariff(spec) for name, spec in roles.items()}
+        self._tariffs: dict[str, Tariff] = {}
+        agents: dict[str, Agent | None] = {}
+        self._gates: dict[str, tuple[Limiter, ...]] = {}
+        role_gates = tuple(map(parts.gate, roles.values()))
+        for candidate in plan.candidates:
+            self._tariffs[candidate.digest] = parts.tariff(candidate.model)
+            agent: Agent = parts.agent(candidate.agent) if ask_candidates else Direct()
+            agents[candidate.digest] = agent if ask_candidates else None
+            model = self._model(candidate.model) if ask_candidates else FunctionModel(_nobody)
+            if isinstance(agent, BlockingAgent):
+                self._blocking.append(agent)
+            if premises is not None:
+                self._sites[candidate.digest] = premises.site(agent)
+            self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
+            self._gates[candidate.digest] = (
+                *map(parts.gate, [candidate.model] if ask_candidates else []),
+                *role_gates,
+            )
+        check_tasks(plan, lambda candidate: agents[candidate.digest])
+        problems = Problems()
+        for task in plan.tasks:
+            with problems.gathered(of=f"task {task.id!r}"):
+                self._check(task, roles)
+        problems.raise_any()
+
+    async def served(self, plan: Plan) -> dict[str, Json]:
+        """Return what local servers say of the models that *plan* names, for the manifest."""
+        if self._parts.tapes.replaying:
+            return {}
+        return await served([self._parts.located(c.model) for c in plan.candidates])
+
+    async def check_roles(self) -> None:
+        """Raise where a role cannot be played: better now than when every answer is paid for."""
+        if not self._parts.tapes.replaying:
+            located = {role: self._parts.located(s) for role, s in self._role_specs.items()}
+            await check_roles(located)
+
+    async def warm_up(self, plan: Plan, tell: Listener) -> None:
+        """Load the local models that *plan* names before anything is timed."""
+        models = [(c.model, self._seats[c.digest][1]) for c in plan.candidates]
+        await warm_up(models, tell)
+
+    def rig(self, trial: Trial) -> TrialParts:
+        """Return the parts of *trial*; NotRun where an endpoint that it needs was given up."""
+        if self.gates.given_up and (why := self._given_up(trial.candidate.digest)):
+            raise NotRun(why)
+        agent, model = self._seats[trial.candidate.digest]
+        if trial.task.dialogue is not None:
+            # whoever leads the conversation is at its side already
+            agent = InDialogue(agent=agent.agent if isinstance(agent, WithInterventions) else agent)
+        scorers = self._of_task[trial.task.digest]
+        roles: Mapping[str, Model] = self._roles
+        if self._parts.tapes:
+            model = self._taped(model, trial, trial.candidate.model)
+            roles = {
+                role: self._taped(asked, trial, self._role_specs[role], role=role)
+                for role, asked in roles.items()
+            }
+        return TrialParts(
+            agent=agent,
+            model=model,
+            scorers=scorers,
+            roles=roles,
+            tariff=self._tariffs[trial.candidate.digest],
+            role_tariffs=self._role_tariffs,
+            site=self._sites.get(trial.candidate.digest),
+            checkpoints=self.checkpoints,
+            checked=self._checked,
+        )
+
+    def nothing_left(self) -> bool:
+        """Return whether every candidate needs an endpoint that was given up."""
+        return all(map(self._given_up, self._gates))
+
+    def _given_up(self, candidate: str) -> str | None:
+        return next((gate.given_up for gate in self._gates[candidate] if gate.given_up), None)
+
+    def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:
+        asker = Asker(
+            model=self._parts.located(spec), trial=trial.name, rollout=trial.rollout, role=role
+        )
+        return self._parts.tapes.model(model, asker)
+
+    def last_words(self) -> list[str]:
+        """Return what a person should know of how models were asked, of recording and cache."""
+        notes = [note for model in self._models.values() for note in getattr(model, "notes", ())]
+        return [*dict.fromkeys(notes), *self._parts.tapes.words()]
+
+    async def close(self) -> None:
+        """End every process, and close every model."""
+        for agent in self._blocking:
+            await agent.close()
+        if self._scorer_pool is not None:
+            await self._scorer_pool.close()
+        for model in self._models.values():
+            await close_model(model)
+
+    def _model(self, spec: ModelSpec) -> Model:
+        key = digest([spec.identity(), dict(spec.settings), dict(spec.headers), spec.api_key])
+        if key not in self._models:
+            self._models[key] = self._parts.model(spec)
+        return self._models[key]
+
+    def _check(self, task: Task, roles: Collection[str]) -> None:
+        with about_task(task):
+            if task.dialogue is not None and INSTRUCTOR not in roles:
+                raise UsageError(
+                    "it is a dialogue: say which model leads it with [roles.instructor] in the run "
+                    f"file, or --set roles.instructor=MODEL{_misnamed(INSTRUCTOR, roles)}"
+                )
+            _check_shown(task)
+        self._of_task[task.digest] = tuple(self._fitting(s, task, roles) for s in task.scorers)
+
+    def _fitting(self, spec: ScorerSpec, task: Task, roles: Collection[str]) -> Scorer:
+        with about_scorer(spec, task):
+            scorer = self._scorer(spec)
+            check_scorer(spec, scorer, task, roles)
+        return scorer
+
+    def _scorer(self, spec: ScorerSpec) -> Scorer:
+        key = digest([spec.name, dict(spec.settings)])
+        if key not in self._scorers:
+            self._scorers[key] = self._live_scorer(spec)
+        return self._scorers[key]
+
+    def _live_scorer(self, spec: ScorerSpec) -> Scorer:
+        scorer = self._parts.scorer(spec)
+        if not self._parts.is_own_scorer(spec):
+            return scorer
+        if self._scorer_pool is None:
+            self._scorer_pool = self._parts.scorer_pool()
+        self._scorer_pool.add_scorer(spec.name)
+        return ScorerInProcess(spec, scorer, self._scorer_pool)
+
+    async def start_scorers(self) -> None:
+        """Start a process for own scorers, where there are some, before the first answer is there."""
+        if self._scorer_pool is not None:
+            await self._scorer_pool.warm()

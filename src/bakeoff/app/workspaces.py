@@ -1,0 +1,234 @@
+"""Where workspace tasks are done: which sandbox, its bench, and the gateway for programs in boxes."""
+
+import platform
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast, runtime_checkable
+
+from bakeoff import registry
+from bakeoff._lib import scratch
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Listener, Notice
+from bakeoff.core.plan import Plan
+from bakeoff.core.ports import Agent, Gateway, WorkspaceSite
+from bakeoff.core.sandbox import Mount, Sandbox, Workspaces
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import Network, SandboxSpec, Workspace
+
+VARIABLE = "SANDBOX_BACKEND"
+ANY_CONTAINER = "container"
+_CONTAINERS = ("docker", "podman")
+_ISOLATING = ("bubblewrap", *_CONTAINERS)
+_UNSAFE = (
+    "Agents run commands of their own, and so do the checks of their work. If you accept that they "
+    "do that with all your rights, say so: --sandbox local"
+)
+
+
+@runtime_checkable
+class Inquirable(Protocol):
+    """A sandbox that can say whether it works here."""
+
+    def available(self) -> str | None:
+        """Return None where it works, else why it does not and what to install."""
+
+
+@runtime_checkable
+class ChecksNetwork(Protocol):
+    """A sandbox that cannot give every task the network it asks for."""
+
+    def check_network(self, network: Network) -> None:
+        """Raise UsageError where no box can have this *network*."""
+
+
+@runtime_checkable
+class ProgramFinder(Protocol):
+    """An agent that is a program of its own and talks to its model through the gateway."""
+
+    needs_gateway: bool
+
+    def mounts(self) -> tuple[Mount, ...]:
+        """Return what of the host its box must show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceServices:
+    """What the workspace tasks of one run share."""
+
+    sandbox: Sandbox
+    bench: Workspaces
+    gateway: Gateway | None
+
+    def site(self, agent: Agent) -> WorkspaceSite:
+        """Return the site as *agent* needs it."""
+        if not isinstance(agent, ProgramFinder):
+            return WorkspaceSite(bench=self.bench)
+        gateway = self.gateway if agent.needs_gateway else None
+        return WorkspaceSite(bench=self.bench, gateway=gateway, mounts=agent.mounts())
+
+
+@asynccontextmanager
+async def open_premises(
+    plan: Plan,
+    spec: SandboxSpec,
+    *,
+    environ: Mapping[str, str],
+    run: str,
+    tell: Listener,
+    folders: Iterable[Path] = (),
+) -> AsyncIterator[WorkspaceServices | None]:
+    """Open what *plan* needs to run in boxes, if it does; first take away what dead runs left."""
+    workspaces = [task.workspace for task in plan.tasks if task.workspace is not None]
+    if not workspaces:
+        yield None
+        return
+    from bakeoff.gateway.server import open_gateway
+    from bakeoff.workspaces.host import HostWorkspaces
+
+    images = any(workspace.image is not None for workspace in workspaces)
+    sandbox = choose(spec, environ=environ, images=images, folders=folders)
+    _check_networks(sandbox, workspaces)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(sandbox.close)
+        for line in await reap(sandbox):
+            tell(Notice(line))
+        if not sandbox.isolates:
+            tell(
+                Notice(f"sandbox {sandbox.name!r} does not isolate: commands run with your rights")
+            )
+        folder = scratch.new_folder("gateway")
+        stack.callback(scratch.remove, folder)
+        gateway = await open_gateway(folder)
+        stack.push_async_callback(gateway.close)
+        bench = HostWorkspaces(sandbox=sandbox, cache=_cache(environ), run=run)
+        stack.push_async_callback(bench.close)
+        yield WorkspaceServices(sandbox=sandbox, bench=bench, gateway=gateway)
+
+
+def _check_networks(sandbox: Sandbox, workspaces: Iterable[Workspace]) -> None:
+    """Raise where a task asks for a network that *sandbox* cannot give; before the first request."""
+    if isinstance(sandbox, ChecksNetwork):
+        for network in dict.fromkeys(workspace.network for workspace in workspaces):
+            sandbox.check_network(network)
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    """Return where repositories are kept that can be had again."""
+    home = environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "bakeoff" / "repositories"
+
+
+async def reap(sandbox: Sandbox) -> list[str]:
+    """Take away what dead runs left behind, and return a line for each thing."""
+    lines = [*await sandbox.reap(), *(f"folder {folder}" for folder in scratch.reap())]
+    return [f"took away what a run that is gone left: {line}" for line in lines]
+
+
+async def clean() -> list[str]:
+    """Take away what dead runs left in any sandbox that works here."""
+    lines = []
+    for name in registry.names("sandboxes"):
+        try:
+            sandbox = build(SandboxSpec(name=name))
+        except UsageError as error:
+            lines.append(f"not asked: {error}")  # a plug-in that is broken, or needs settings
+            continue
+        if _why_not(sandbox) is None:
+            lines += await reap(sandbox)
+            await sandbox.close()
+    return lines
+
+
+def check_name(name: str) -> None:
+    """Raise where no sandbox has that *name*, even if no task will need one; nothing is imported."""
+    known = registry.names("sandboxes")
+    if name not in (*known, ANY_CONTAINER) and not registry.is_reference(name):
+        raise UsageError(f"no sandbox is called {name!r}: {did_you_mean(name, known)}")
+
+
+def is_container(name: str) -> bool:
+    """Whether the sandbox called *name* is a container engine."""
+    return name in _CONTAINERS
+
+
+def named(spec: SandboxSpec, name: str | None) -> SandboxSpec:
+    """Return *spec* for the sandbox *name*; its settings stay, unless they are for another kind.
+
+    docker, podman and "container" are one kind. Settings without a name are for any sandbox.
+    """
+    if not name:
+        return spec
+    same = spec.name in (None, name) or {spec.name, name} <= {*_CONTAINERS, ANY_CONTAINER}
+    return SandboxSpec(name=name, settings=spec.settings if same else {})
+
+
+def choose(
+    spec: SandboxSpec,
+    *,
+    environ: Mapping[str, str],
+    images: bool,
+    folders: Iterable[Path] = (),
+) -> Sandbox:
+    """Return the sandbox that is asked for by name, else the best one that works here.
+
+    Nothing that does not isolate is ever chosen without being asked for by name.
+    """
+    name = spec.name or environ.get(VARIABLE)
+    if name and name != ANY_CONTAINER:
+        sandbox = build(SandboxSpec(name=name, settings=spec.settings), folders=folders)
+        if why := _why_not(sandbox):
+            raise UsageError(f"sandbox {name!r} cannot be used here: {why}")
+        return sandbox
+    names = _CONTAINERS if images or name == ANY_CONTAINER else _ISOLATING
+    if platform.system() != "Linux":
+        names = _CONTAINERS
+    return _first(names, spec.settings)
+
+
+def _first(names: Iterable[str], settings: Mapping[str, Json]) -> Sandbox:
+    reasons = []
+    for name in names:
+        sandbox = build(SandboxSpec(name=name, settings=settings))
+        why = _why_not(sandbox)
+        if why is None:
+            return sandbox
+        reasons.append(f"{name}: {why}")
+    raise UsageError(f"no sandbox that isolates works here ({'; '.join(reasons)}). {_UNSAFE}")
+
+
+def build(spec: SandboxSpec, *, folders: Iterable[Path] = ()) -> Sandbox:
+    """Return the sandbox that *spec* names; one's own is looked for in *folders*."""
+    name = spec.name or ""
+    what = f"sandbox {name!r}"
+    part = registry.find("sandboxes", name, folders=folders)
+    sandbox = registry.build(part, spec.settings, what=what)
+    for needed in ("name", "isolates", "image", "open", "reap", "close"):
+        if not hasattr(sandbox, needed):
+            raise UsageError(f"{what} is no sandbox: it has no `{needed}`")
+    return cast("Sandbox", sandbox)
+
+
+def _why_not(sandbox: Sandbox) -> str | None:
+    if not isinstance(sandbox, Inquirable):
+        return None
+    try:
+        return sandbox.available()
+    except Exception as error:  # noqa: BLE001 -- a plug-in's own mistake must not end `list`
+        return f"it cannot say whether it works here: {type(error).__name__}: {error}"
+
+
+def works_here() -> list[tuple[str, str]]:
+    """Return each sandbox with what is to be said about it: that it works, or why not."""
+    lines = []
+    for name in registry.names("sandboxes"):
+        try:
+            sandbox = build(SandboxSpec(name=name))
+        except UsageError as error:
+            lines.append((name, str(error)))
+            continue
+        how = "isolates" if sandbox.isolates else "does not isolate: commands run with your rights"
+        lines.append((name, _why_not(sandbox) or how))
+    return lines

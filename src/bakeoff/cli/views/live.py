@@ -1,0 +1,56 @@
+"""A run as a live view, on a terminal."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from bakeoff.cli.views.plain import Level, ProgressModel
+from bakeoff.core.events import Event, RunEnded, TrialStarted
+
+_STYLES = {Level.HEADING: "bold", Level.NOTICE: "yellow", Level.FAULT: "red"}
+
+
+class LiveView:
+    """The picture of a story, drawn a few times a second; what must be read scrolls by above it."""
+
+    def __init__(self, story: ProgressModel, *, debug: bool = False) -> None:
+        self._story = story
+        self._debug = debug
+        self._console = Console(stderr=True)
+        self._live = Live(
+            console=self._console, get_renderable=self._draw, refresh_per_second=8, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        """Write one line above the picture; no markup is obeyed."""
+        self._console.print(Text(text, style=_STYLES[Level.NOTICE]))
+
+    def __call__(self, event: Event) -> None:
+        """Count *event*, and show at once what a person should read."""
+        line = self._story.take(event)
+        if line is not None and line.weight in _STYLES:
+            self._console.print(Text(line.text, style=_STYLES[line.weight]))
+            if self._debug and line.details is not None:
+                self._console.print(Text(line.details))
+        if isinstance(event, TrialStarted) and event.trial.candidate.agent.name == "human":
+            self._live.stop()  # the terminal is theirs now
+        if isinstance(event, RunEnded):
+            self._live.refresh()
+
+    def _draw(self) -> RenderableType:
+        return self._story.draw(self._console.size)

@@ -1,0 +1,110 @@
+"""A run as plain lines, where there is no terminal."""
+
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import ConsoleDimensions, RenderableType
+
+from bakeoff._lib.clock import monotonic
+from bakeoff._lib.sanitize import for_terminal
+from bakeoff.core.events import Event, TrialEnded, Waiting
+from bakeoff.core.record import Fault
+
+
+class Level(Enum):
+    """Who must read a line: where there is a picture, news is in it already."""
+
+    NEWS = "news"
+    HEADING = "heading"
+    NOTICE = "notice"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLine:
+    """One line, harmless to a terminal; `details` are shown with --debug only."""
+
+    text: str
+    weight: Level = Level.NEWS
+    details: str | None = None
+
+
+def fault_details(fault: Fault) -> str | None:
+    """Return what --debug shows of *fault*: the traceback of somebody's own code."""
+    return None if fault.traceback is None else for_terminal(fault.traceback)
+
+
+class ProgressModel(Protocol):
+    """Kept by what happens in a run."""
+
+    def take(self, event: Event) -> ProgressLine | None:
+        """Count *event*; return a line where there is one to tell."""
+
+    def so_far(self) -> str:
+        """Return how far it is, in one line."""
+
+    def draw(self, room: ConsoleDimensions) -> RenderableType:
+        """Return a picture of how far it is, no larger than *room*."""
+
+
+_EVERY_S = 5.0
+_SELDOM_S = 60.0  # how rarely it says that it still waits
+_IMPORTANT = frozenset({Level.NOTICE, Level.FAULT})
+
+
+class PlainLines:
+    """Writes a line for what happens, and one now and then for how far it is.
+
+    Where it is *quiet*, only what must be read; with *debug*, tracebacks too.
+    """
+
+    def __init__(
+        self,
+        story: ProgressModel,
+        *,
+        every_s: float = _EVERY_S,
+        quiet: bool = False,
+        debug: bool = False,
+    ) -> None:
+        self._story = story
+        self._every_s = every_s
+        self._quiet = quiet
+        self._debug = debug
+        self._last = monotonic()
+        self._pause_s = every_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave nothing open."""
+
+    def say(self, text: str) -> None:
+        """Write one line."""
+        print(text, file=sys.stderr, flush=True)
+
+    def __call__(self, event: Event) -> None:
+        """Write what a person should know of *event*."""
+        line = self._story.take(event)
+        if line is not None and (not self._quiet or line.weight in _IMPORTANT):
+            self.say(line.text)
+            if self._debug and line.details is not None:
+                self.say(line.details)
+        if line is not None and line.weight is not Level.FAULT:
+            self._last = monotonic()  # it says how far it is, or is about something else
+        elif not self._quiet and monotonic() - self._last >= self._pause_s:
+            self._last = monotonic()
+            self.say(self._story.so_far())
+            # while nothing but waiting happens, it is said ever more rarely
+            longer_s = min(2 * self._pause_s, max(_SELDOM_S, self._every_s))
+            self._pause_s = longer_s if isinstance(event, Waiting) else self._every_s
+        if isinstance(event, TrialEnded):
+            self._pause_s = self._every_s

@@ -1,1 +1,0 @@
-"""The surfaces of older tools, thin, on the same api."""

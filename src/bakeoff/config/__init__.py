@@ -1,1 +1,0 @@
-"""Files become validated values; errors carry file, line and key."""

@@ -1,0 +1,74 @@
+"""What a front door understood of the files a person brought."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bakeoff._lib.phrasing import noun
+from bakeoff.core.budget import NO_CAP, Cap
+from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
+from bakeoff.core.endpoint import EndpointLimits, Patience
+from bakeoff.core.task import Task
+from bakeoff.core.workspace import SandboxSpec
+
+
+@noun
+class Adaptive:
+    """Run until the candidates are told apart.
+
+    Two of them are compared task by task until it is sure who is better or, with a `precision`,
+    until their difference is known to within it. Tasks come in an order drawn from `seed`.
+    """
+
+    precision: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file that was read, and what was in it."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """A task for one candidate, as some files pair them by themselves."""
+
+    task: Task
+    model: ModelSpec
+    agent: AgentSpec
+    rollouts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """Tasks, and where they were given: who is to solve them, how often, under which conditions.
+
+    A model is named as the person named it; `api` finds out what it means. Where there are
+    `pairings`, they are the plan, and `tasks` only lists their tasks. `endpoints` are limits by
+    URL or provider; `patience` is what the run has with one that is down. With `trust`, suites may
+    name Python of their own as scorers; `allow_env` are the variables that they may read. `notices`
+    are what a person should read about the files.
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    pairings: tuple[Pairing, ...] = ()
+    models: tuple[ModelSpec, ...] = ()
+    agents: tuple[AgentSpec, ...] = ()
+    rollouts: int = 1
+    parallel: int | None = None
+    pause_s: float = 0.0
+    warm_up: bool = False
+    conditions: Conditions = field(default_factory=Conditions)
+    sources: tuple[Source, ...] = ()
+    cap: Cap = NO_CAP
+    prices: str | None = None
+    sandbox: SandboxSpec = field(default_factory=SandboxSpec)
+    endpoints: Mapping[str, EndpointLimits] = field(default_factory=dict)
+    adaptive: Adaptive | None = None
+    patience: Patience = field(default_factory=Patience)
+    trust: bool = False
+    allow_env: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()

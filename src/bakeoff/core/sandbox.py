@@ -1,0 +1,214 @@
+"""The ports of the places where commands run: a sandbox opens boxes, a box runs commands.
+
+The files of a box lie in a private folder of the host, which the box shows at its `root`. So they
+are put there before the box opens and read after it has stopped, and no port is needed for moving
+files. A box that works on a copy elsewhere brings it back before `stop` returns.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from bakeoff._lib.phrasing import noun
+from bakeoff.core.task import Task
+from bakeoff.core.workspace import BoxLimits, Change, Image, Network
+
+
+@noun
+class Mount:
+    """A path of the host that is shown in the box; read-only unless `writable`."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+@noun
+class GatewayAddress:
+    """Where the model gateway listens on the host: a unix socket, and a loopback URL."""
+
+    socket: str
+    url: str
+
+
+@noun
+class BoxSpec:
+    """A box to be opened.
+
+    `label` names the run and the trial, so that what a dead run left can be found. `image` is what
+    `Sandbox.image` returned. `archive` and `gone` are the change of a whole box, made before the
+    first command. `folder` is None for a box whose files all come from its image. In a `grading` box
+    no process can be debugged: what is graded must not drive what grades it. `pinned` are paths
+    inside the folder that are mounted onto themselves, read-only or so that they cannot be moved; a
+    sandbox without mounts leaves them as they are.
+    """
+
+    label: str
+    folder: Path | None
+    root: str = "/app"
+    workdir: str = "/app"
+    image: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limits: BoxLimits = field(default_factory=BoxLimits)
+    network: Network = False
+    mounts: tuple[Mount, ...] = ()
+    gateway: GatewayAddress | None = None
+    archive: bytes | None = None
+    gone: tuple[str, ...] = ()
+    grading: bool = False
+    pinned: tuple[Mount, ...] = ()
+
+
+Hears = Callable[[bytes], None]
+
+
+@noun
+class Command:
+    """A program with its arguments, run in the box; `None` leaves what the box says.
+
+    It is ended with all its children when `time_s` is over. Of its output the first and the last
+    part are kept, `most_output` bytes in all, in the order in which they came.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    time_s: float | None = None
+    stdin: bytes = b""
+    most_output: int = 1_000_000
+    hears: Hears | None = field(default=None, repr=False, compare=False)
+
+
+@noun
+class CommandResult:
+    """How a command ended: its exit code, or None where it was stopped, and what it printed.
+
+    `stopped` says why it did not end by itself: its time, the box's memory, its disk.
+    """
+
+    code: int | None
+    output: str
+    elapsed_s: float
+    stopped: str | None = None
+    truncated: bool = False
+
+
+class Box(Protocol):
+    """An open box."""
+
+    @property
+    def gateway_url(self) -> str | None:
+        """Where a command in the box reaches the gateway: `http://127.0.0.1:PORT`."""
+
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """What the box tried to reach and was refused, as far as that can be seen."""
+
+    async def run(self, command: Command) -> CommandResult:
+        """Run *command*; raise SandboxError only where it could not be started or watched.
+
+        Where commands could be started before, and what ran in the box has since made that
+        impossible (its folder is gone or closed, its shell removed), the exit code is 126: the
+        agent's doing must not become a fault, which would leave it out of the mean.
+        """
+
+    async def stop(self) -> None:
+        """End every process of the box; its folder then holds what it left."""
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Return how a stopped box's file system differs from its image: an archive, what is gone."""
+
+    async def close(self) -> None:
+        """End every process and leave nothing but the folder, which belongs to the caller."""
+
+
+class Sandbox(Protocol):
+    """Opens boxes of one kind."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in results and messages."""
+
+    @property
+    def isolates(self) -> bool:
+        """Whether its boxes keep code that is not trusted from the host."""
+
+    async def image(self, image: Image | None) -> str | None:
+        """Return the image to start boxes from, built where it must be, once for all."""
+
+    async def open(self, spec: BoxSpec) -> Box:
+        """Return a box that is ready; SandboxError where there is none to be had."""
+
+    async def reap(self) -> Sequence[str]:
+        """Take away what dead runs left, and return a line for each thing."""
+
+    async def close(self) -> None:
+        """Give back what is held for the whole run."""
+
+
+class OpenWorkspace(Protocol):
+    """The box of one trial, with where its files lie on the host."""
+
+    @property
+    def box(self) -> Box:
+        """The open box."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on the host that the box shows at its root."""
+
+
+class GradingWorkspace(OpenWorkspace, Protocol):
+    """The room in which work is graded."""
+
+    @property
+    def undone(self) -> tuple[str, ...]:
+        """The paths of the change that are as they were before it: they are protected."""
+
+    @property
+    def new_modules(self) -> tuple[str, ...]:
+        """The Python modules that the change brought, by name, and that the task did not ask for."""
+
+
+class Workspaces(Protocol):
+    """Sets up the workspace of a task: the agent's room, then the clean room for its grade."""
+
+    def room(
+        self,
+        task: Task,
+        *,
+        label: str,
+        gateway: GatewayAddress | None,
+        mounts: tuple[Mount, ...],
+        environment: Mapping[str, str],
+    ) -> AbstractAsyncContextManager[OpenWorkspace]:
+        """Open the agent's room: the files, one commit, set-up done; nothing hidden.
+
+        The candidate's *environment* goes beside the task's own, and before it.
+        """
+
+    async def change(self, task: Task, room: OpenWorkspace) -> Change:
+        """Stop the room's box and return what was changed in it."""
+
+    def clean_room(
+        self,
+        task: Task,
+        change: Change | None,
+        *,
+        label: str,
+        protected: tuple[str, ...] = (),
+        mounts: tuple[Mount, ...] = (),
+        texts: Mapping[str, str] = MappingProxyType({}),
+        environment: Mapping[str, str] = MappingProxyType({}),
+        read_once: tuple[str, ...] = (),
+    ) -> AbstractAsyncContextManager[GradingWorkspace]:
+        """Open a fresh room with the pristine files, the change, and only then what is hidden.
+
+        Beyond what the task protects, paths that match *protected* are as they were before. *texts*
+        are further hidden files, by their path from the root of the workspace. *environment* are the
+        variables that the check sets: modules in its PYTHONPATH hide others too. Test files at the
+        paths *read_once* can be taken away by whoever reads them first.
+        """

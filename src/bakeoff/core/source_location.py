@@ -1,0 +1,20 @@
+"""Where something was written, so that a mistake in it can be found."""
+
+from bakeoff._lib.phrasing import noun
+
+KeyPath = tuple[str | int, ...]
+
+
+@noun
+class SourceLocation:
+    """A file as it was given, and the key in it; plain data, so that it may travel with what it is of.
+
+    The line is not here: it is looked up when a mistake is told, which is seldom.
+    """
+
+    file: str
+    key: KeyPath = ()
+
+    def inside(self, *steps: str | int) -> "SourceLocation":
+        """Return the place of what stands there under *steps*."""
+        return SourceLocation(file=self.file, key=(*self.key, *steps))

@@ -1,0 +1,445 @@
+"""Bakeoff's own TOML: its tables, and what they may hold."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from bakeoff._lib.digest import digest_bytes
+from bakeoff._lib.suggest import near_file
+from bakeoff.core.budget import Cap
+from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin
+from bakeoff.core.endpoint import Patience
+from bakeoff.core.errors import UsageError
+from bakeoff.core.run_spec import Adaptive, RunSpec, Source
+from bakeoff.core.source_location import SourceLocation
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import SandboxSpec
+from bakeoff.formats.suite import Scoring, read_suite
+from bakeoff.formats.task_folder import read_tasks
+from bakeoff.formats.text.convert import KeyPath, convert
+from bakeoff.formats.text.entries import (
+    Endpoints,
+    MessageTable,
+    ScorerEntry,
+    conversation,
+    default_scorers,
+    endpoint_limits,
+    prompt_beside,
+    prompts_that_differ,
+    scorer_specs,
+)
+from bakeoff.formats.text.locate import shown
+from bakeoff.formats.text.parameters import check_parameters
+from bakeoff.formats.text.placeholders import placeholder_notes
+from bakeoff.formats.text.problems import Problems
+from bakeoff.formats.text.toml import line_of, read_toml, with_overrides
+
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class ModelTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A model: `model = "provider/name"`, and where it is reached.
+
+    `base_url`, `api_key` and `headers` may refer to the environment as `${NAME}`.
+    """
+
+    model: str
+    name: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    headers: dict[str, str] = {}
+    parameters: dict[str, Json] = {}
+    settings: dict[str, Json] = {}
+
+
+class AgentTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An agent: `agent = "direct"`, or `module:attr` of your own."""
+
+    agent: str
+    name: str | None = None
+    version: str | None = None
+    settings: dict[str, Json] = {}
+
+
+class TaskTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A task written into the run file itself."""
+
+    id: str
+    prompt: str | None = None
+    messages: list[MessageTable] | None = None
+    literal: bool = False
+    name: str | None = None
+    category: str | None = None
+    parameters: dict[str, Json] = {}
+    expected: Json = None
+    scorers: list[ScorerEntry] | None = None
+    pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    time_s: Positive | None = None
+    metadata: dict[str, Json] = {}
+
+
+class LimitsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What one attempt at a trial may spend, and how many attempts a transient fault may cost."""
+
+    time_s: Positive | None = None
+    requests: Count | None = None
+    output_tokens: Count | None = None
+    tokens: Count | None = None
+    cost_usd: Positive | None = None
+    scoring_s: Positive = 1800.0
+    attempts: Count = 2
+    interventions: Annotated[int, Meta(ge=0)] = 0
+
+
+class BudgetTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What the whole run may spend, with roles, retries and failed attempts; then it stops."""
+
+    max_cost_usd: Positive | None = None
+    max_tokens: Count | None = None
+
+
+class AdaptiveTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A run that ends when its candidates are told apart, or their difference is known so well."""
+
+    precision: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    seed: int = 0
+
+
+class SandboxTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Where the commands of workspace tasks run; without a name, the best that is there."""
+
+    name: str | None = None
+    settings: dict[str, Json] = {}
+
+
+class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A run: what is asked, of whom, how often, and how it is checked."""
+
+    name: str | None = None
+    description: str | None = None
+    suites: list[str] = []
+    tasks: list[TaskTable] = []
+    models: list[str | ModelTable] = []
+    agents: list[str | AgentTable] = []
+    rollouts: Count = 1
+    parallel: Count | None = None
+    pause_s: Annotated[float, Meta(ge=0)] | None = None
+    warm_up: bool = False
+    parameters: dict[str, Json] = {}
+    scorers: list[ScorerEntry] = []
+    pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    limits: LimitsTable = msgspec.field(default_factory=LimitsTable)
+    budget: BudgetTable = msgspec.field(default_factory=BudgetTable)
+    prices: str | None = None
+    roles: dict[str, str | ModelTable] = {}
+    sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
+    endpoints: Endpoints = {}
+    adaptive: AdaptiveTable | None = None
+    give_up_after_s: Annotated[float, Meta(ge=0)] = 900.0
+    keep_going: bool = False
+    trust: bool = False
+    allow_env: list[str] = []
+
+
+_NO_RUN_FILE = (
+    "one run file cannot name another; write here what that one names, or run it by itself"
+)
+_WHAT_KIND = (
+    "what kind of file is this? A suite ends in .json, a task in Markdown in .md; any other coding "
+    "task is a folder"
+)
+
+
+def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
+    """Return what the run file at *path* asks for, with `key=value` *overrides* applied."""
+    data, text = read_toml(path)
+    run = convert(data, RunFile, source=str(path), line_of=partial(line_of, text))
+    if overrides:
+        run = _overridden(data, overrides)
+    source = Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
+    brief = _brief(run, path, source, _Places(path, overrides or ()))
+    return brief if overrides else _with_origins(brief, run, partial(origin_in, path, text))
+
+
+def origin_in(path: Path, text: str, key: KeyPath) -> Origin:
+    """Return where *key* stands in the file at *path*."""
+    return Origin.at(path, line_of(text, key))
+
+
+class _Places:
+    """Where the keys of a run file stand: in it, or on the command line."""
+
+    def __init__(self, path: Path | None, overrides: Iterable[str]) -> None:
+        self._path = path
+        self._said = {name.partition(".")[0] for name in overrides}
+
+    def __call__(self, key: str) -> SourceLocation:
+        """Return where *key* stands, one of those at the top."""
+        on_line = self._path is None or key in self._said
+        return SourceLocation(file="--set" if on_line else str(self._path), key=(key,))
+
+
+def _with_origins(brief: RunSpec, run: RunFile, at: Callable[[KeyPath], Origin]) -> RunSpec:
+    """Return *brief* with the places at which its own file names models and agents."""
+    roles = brief.conditions.roles
+    return replace(
+        brief,
+        models=tuple(
+            replace(spec, origin=at(("models", n)) if run.models else spec.origin)
+            for n, spec in enumerate(brief.models)
+        ),
+        agents=tuple(replace(a, origin=at(("agents", n))) for n, a in enumerate(brief.agents)),
+        conditions=replace(
+            brief.conditions,
+            roles={
+                name: replace(spec, origin=at(("roles", name))) if name in run.roles else spec
+                for name, spec in roles.items()
+            },
+        ),
+    )
+
+
+def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
+    """Return what the suite at *path* asks for, as if a run file had named only it."""
+    if not overrides:
+        return read_suite(path)
+    run = _overridden({}, overrides)
+    return _under(run, read_suite(path, scoring=_scoring(run, _Places(None, overrides))))
+
+
+def read_task_folders(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
+    """Return what the task folders at *path* ask for, as if a run file had named only them."""
+    brief = read_tasks(path)
+    return with_settings(brief, overrides) if overrides else brief
+
+
+def with_settings(brief: RunSpec, overrides: Mapping[str, str]) -> RunSpec:
+    """Return *brief* as if a run file had named only it, with these settings."""
+    return _under(_overridden({}, overrides), brief)
+
+
+def _overridden(data: Mapping[str, Json], overrides: Mapping[str, str]) -> RunFile:
+    return convert(with_overrides(data, overrides), RunFile, source="--set", line_of=lambda _: None)
+
+
+def model_spec(entry: str | ModelTable) -> ModelSpec:
+    """Return the model as it is named; what the name means is found out later."""
+    if isinstance(entry, str):
+        return ModelSpec(provider="", name=entry)
+    return ModelSpec(
+        provider="",
+        name=entry.model,
+        base_url=entry.base_url,
+        api_key=entry.api_key,
+        headers=entry.headers,
+        parameters=entry.parameters,
+        settings=entry.settings,
+        label=entry.name,
+    )
+
+
+def _brief(run: RunFile, path: Path, source: Source, at: _Places) -> RunSpec:
+    scoring = _scoring(run, at)
+    brief = RunSpec(name=path.stem, tasks=(), sources=(source,))
+    roles: dict[str, ModelSpec] = {}
+    for number, name in enumerate(run.suites):
+        suite = _suite(path.parent / name, run, scoring, at("suites").inside(number))
+        roles |= suite.conditions.roles
+        brief = replace(
+            brief,
+            tasks=brief.tasks + suite.tasks,
+            models=brief.models or suite.models,
+            parallel=brief.parallel or suite.parallel,
+            pause_s=brief.pause_s or suite.pause_s,
+            sources=brief.sources + suite.sources,
+            notices=brief.notices + suite.notices,
+        )
+    _check_all_parameters(run, at)
+    tasks_at = at("tasks")
+    own = _tasks(run.tasks, tasks_at, scoring)
+    _refuse_twins(brief.tasks, at("suites"))
+    _refuse_twins(own, tasks_at, known={task.id for task in brief.tasks})
+    literal = {entry.id for entry in run.tasks if entry.literal}
+    notices = (
+        *brief.notices,
+        *prompts_that_differ(own, tasks_at),
+        *placeholder_notes(own, literal, tasks_at),
+    )
+    brief = replace(brief, tasks=brief.tasks + own, notices=notices)
+    brief = _under(run, brief)
+    roles |= brief.conditions.roles
+    brief = replace(brief, conditions=replace(brief.conditions, roles=roles))
+    return replace(brief, prices=str(path.parent / brief.prices)) if brief.prices else brief
+
+
+def _check_all_parameters(run: RunFile, at: _Places) -> None:
+    """Raise where the run, a task, a model or a role of it has a parameter of the wrong kind."""
+    tables: list[tuple[Mapping[str, Json], SourceLocation]] = [(run.parameters, at("parameters"))]
+    named: list[tuple[SourceLocation, object]] = [
+        *((at("tasks").inside(n), entry) for n, entry in enumerate(run.tasks)),
+        *((at("models").inside(n), entry) for n, entry in enumerate(run.models)),
+        *((at("roles").inside(name), entry) for name, entry in run.roles.items()),
+    ]
+    for place, entry in named:
+        if isinstance(entry, TaskTable | ModelTable):
+            tables.append((entry.parameters, place.inside("parameters")))
+    problems = Problems()
+    for parameters, place in tables:
+        with problems.gathered():
+            check_parameters(parameters, at=place)
+    problems.raise_any()
+
+
+def _suite(place: Path, run: RunFile, scoring: Scoring, at: SourceLocation) -> RunSpec:
+    """Return what *place* asks for, as it does on the command line; it is named *at* a key."""
+    from bakeoff.formats.dialogue import holds_cases, read_cases  # they need ours
+    from bakeoff.formats.markdown_task import judged, read_markdown
+
+    ending = place.suffix.lower()
+    if holds_cases(place):
+        return read_cases(place)
+    if place.is_dir():
+        return read_tasks(place)
+    if not place.exists():
+        meant = near_file(place)
+        hint = f"; did you mean {meant.name!r}?" if meant else ""
+        raise UsageError(f"{shown(at)}: key 'suites': {place} is not there{hint}")
+    if ending == ".json":
+        return read_suite(place, scoring=scoring)
+    if ending == ".md":
+        conditions = conditions_of(run.limits, run.roles)
+        return judged(replace(read_markdown(place), conditions=conditions))
+    why = _NO_RUN_FILE if ending == ".toml" else _WHAT_KIND
+    raise UsageError(f"{shown(at)}: key 'suites': {place}: {why}")
+
+
+def _scoring(run: RunFile, at: _Places) -> Scoring:
+    return Scoring(
+        scorers=scorer_specs(run.scorers, at=at("scorers")) or None,
+        pass_threshold=1.0 if run.pass_threshold is None else run.pass_threshold,
+    )
+
+
+def _under(run: RunFile, brief: RunSpec) -> RunSpec:
+    """Return *brief* with everything that *run* says beyond the tasks."""
+    return replace(
+        brief,
+        name=run.name or brief.name,
+        tasks=tuple(_with_parameters(task, run.parameters) for task in brief.tasks),
+        models=tuple(model_spec(m) for m in run.models) or brief.models,
+        agents=tuple(agent_spec(a) for a in run.agents) or brief.agents,
+        rollouts=run.rollouts,
+        parallel=run.parallel or brief.parallel,
+        pause_s=brief.pause_s if run.pause_s is None else run.pause_s,
+        warm_up=run.warm_up,
+        conditions=conditions_of(run.limits, run.roles),
+        cap=Cap(cost_usd=run.budget.max_cost_usd, tokens=run.budget.max_tokens),
+        prices=run.prices or brief.prices,
+        sandbox=sandbox_spec(run.sandbox),
+        endpoints=endpoint_limits(run.endpoints),
+        adaptive=_adaptive(run.adaptive),
+        trust=run.trust,
+        allow_env=tuple(run.allow_env),
+        patience=Patience(give_up_after_s=run.give_up_after_s, keep_going=run.keep_going),
+    )
+
+
+def _with_parameters(task: Task, parameters: Mapping[str, Json]) -> Task:
+    return replace(task, parameters={**parameters, **task.parameters}) if parameters else task
+
+
+def _tasks(entries: Sequence[TaskTable], at: SourceLocation, scoring: Scoring) -> tuple[Task, ...]:
+    """Return the tasks that stand in the run file itself."""
+    tasks: list[Task] = []
+    problems = Problems()
+    for number, entry in enumerate(entries):
+        with problems.gathered():
+            tasks.append(_task(entry, at.inside(number), scoring))
+    problems.raise_any()
+    return tuple(tasks)
+
+
+def _task(entry: TaskTable, at: SourceLocation, scoring: Scoring) -> Task:
+    what = f"task {entry.id!r}"
+    threshold = entry.pass_threshold
+    messages = conversation(entry.prompt, entry.messages, what=what, at=at)
+    return Task(
+        id=entry.id,
+        messages=messages,
+        prompt=prompt_beside(entry.prompt, messages),
+        parameters=entry.parameters,
+        target=entry.expected,
+        scorers=_scorers(entry, scoring, at),
+        pass_threshold=scoring.pass_threshold if threshold is None else threshold,
+        time_s=entry.time_s,
+        name=entry.name,
+        category=entry.category,
+        metadata=entry.metadata,
+    )
+
+
+def _scorers(entry: TaskTable, scoring: Scoring, at: SourceLocation) -> tuple[ScorerSpec, ...]:
+    if entry.scorers is not None:
+        return scorer_specs(entry.scorers, at=at.inside("scorers"))
+    if scoring.scorers is not None:
+        return scoring.scorers
+    return default_scorers(entry.expected, at=at.inside("expected"))
+
+
+def _refuse_twins(
+    tasks: Iterable[Task], at: SourceLocation, *, known: Collection[str] = ()
+) -> None:
+    """Raise where two tasks have one id, or one has an id that is *known* already."""
+    seen = set(known)
+    problems = Problems()
+    for number, task in enumerate(tasks):
+        with problems.gathered():
+            if task.id in seen:
+                where, what = shown(at.inside(number, "id")), f"task {task.id!r} is there twice"
+                raise UsageError(f"{where}: {what}; give each its own `id`")
+        seen.add(task.id)
+    problems.raise_any()
+
+
+def agent_spec(entry: str | AgentTable) -> AgentSpec:
+    """Return the agent as it is named."""
+    if isinstance(entry, str):
+        return AgentSpec(name=entry)
+    return AgentSpec(
+        name=entry.agent, version=entry.version, settings=entry.settings, label=entry.name
+    )
+
+
+def sandbox_spec(entry: str | SandboxTable) -> SandboxSpec:
+    """Return the sandbox as it is named."""
+    if isinstance(entry, str):
+        return SandboxSpec(name=entry)
+    return SandboxSpec(name=entry.name, settings=entry.settings)
+
+
+def conditions_of(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) -> Conditions:
+    """Return the conditions that the tables of a file make."""
+    return Conditions(
+        limits=Limits(
+            time_s=limits.time_s,
+            requests=limits.requests,
+            output_tokens=limits.output_tokens,
+            tokens=limits.tokens,
+            cost_usd=limits.cost_usd,
+            scoring_s=limits.scoring_s,
+            interventions=limits.interventions,
+        ),
+        roles={name: model_spec(entry) for name, entry in roles.items()},
+        attempts=limits.attempts,
+    )
+
+
+def _adaptive(table: AdaptiveTable | None) -> Adaptive | None:
+    return None if table is None else Adaptive(precision=table.precision, seed=table.seed)

@@ -1,0 +1,519 @@
+"""JSON prompt suites, and the files that may lie beside one: what may stand in them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from bakeoff._lib.suggest import near
+from bakeoff.core.candidate import ModelSpec, Origin
+from bakeoff.core.errors import UsageError
+from bakeoff.core.run_spec import RunSpec, Source
+from bakeoff.core.source_location import SourceLocation
+from bakeoff.core.task import Message, ScorerSpec, Task
+from bakeoff.core.values import Json
+from bakeoff.formats.text.convert import convert
+from bakeoff.formats.text.entries import (
+    MessageTable,
+    ScorerEntry,
+    conversation,
+    default_scorers,
+    prompt_beside,
+    prompts_that_differ,
+    scorer_specs,
+)
+from bakeoff.formats.text.json import read_json
+from bakeoff.formats.text.locate import line_in, shown
+from bakeoff.formats.text.parameters import check_parameters
+from bakeoff.formats.text.placeholders import placeholder_notes, refuse_unfilled, variables_in
+from bakeoff.formats.text.problems import Problems
+
+OverZero = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class TestEntry(msgspec.Struct, kw_only=True):
+    """One test as it stands in the file; keys that are not here are kept as metadata.
+
+    `prompt` or `messages` is required. Where both are there, `messages` go to a chat API and
+    `prompt` goes to a completions API; a run says so where they ask different things. `id`,
+    messages, `parameters`, `expected`, `scorers`, `pass_threshold`, the time limit and `api_type`
+    are the test's identity.
+    """
+
+    id: str
+    prompt: str | None = None
+    messages: list[MessageTable] | None = None
+    literal: bool | None = None
+    name: str | None = None
+    category: str | None = None
+    reasoning_type: str | None = None
+    description: str | None = None
+    parameters: dict[str, Json] = {}
+    metadata: dict[str, Json] = {}
+    evaluation_config: dict[str, Json] = {}
+    api_type: str | None = None
+    expected: Json = None
+    scorers: list[ScorerEntry] | None = None
+    pass_threshold: Share | None = None
+
+
+class ApiConfig(msgspec.Struct, kw_only=True):
+    """Where the tests are sent; other keys are for people."""
+
+    endpoint: str
+    model: str = ""
+    headers: dict[str, str] = {}
+    type: str | None = None
+    timeout: OverZero | None = None
+    api_key: str | None = None
+
+
+class GlobalSettings(msgspec.Struct, kw_only=True):
+    """Defaults for every test; other keys are for people."""
+
+    default_timeout_seconds: OverZero | None = None
+    default_retry_attempts: Annotated[int, Meta(ge=0)] | None = None
+    delay_between_tests: Annotated[float, Meta(ge=0)] | None = None
+    output_directory: str | None = None
+    save_raw_responses: bool | None = None
+
+
+class ConcurrentMode(msgspec.Struct, kw_only=True):
+    """How many tests at once."""
+
+    default_workers: Count | None = None
+    max_workers: Count | None = None
+
+
+class ExecutionModes(msgspec.Struct, kw_only=True):
+    """The two ways to run a suite."""
+
+    sequential: dict[str, Json] = {}
+    concurrent: ConcurrentMode = msgspec.field(default_factory=ConcurrentMode)
+
+
+class Metadata(msgspec.Struct, kw_only=True):
+    """Read where it lies beside the suite and the suite has no `api_config`."""
+
+    api_config: ApiConfig | None = None
+    global_settings: GlobalSettings = msgspec.field(default_factory=GlobalSettings)
+    execution_modes: ExecutionModes = msgspec.field(default_factory=ExecutionModes)
+
+
+class CategoryEntry(msgspec.Struct, kw_only=True):
+    """The tests of one category; other keys are for people."""
+
+    test_ids: list[str] = []
+
+
+class SuiteFile(Metadata, kw_only=True):
+    """A whole suite; only `tests` is required."""
+
+    tests: list[TestEntry]
+    suite_info: dict[str, Json] = {}
+    test_categories: dict[str, CategoryEntry] | list[str] = {}
+    scorers: list[ScorerEntry] | None = None
+    pass_threshold: Share | None = None
+    literal: bool = False
+
+
+class CategoriesFile(msgspec.Struct, kw_only=True):
+    """Read where it lies beside the suite.
+
+    Where it or `test_categories` lists a test, that is the category it is counted in; else it is
+    the test's own `category`. `TestRunner.execute_category` takes every test that a category lists.
+    """
+
+    categories: dict[str, CategoryEntry] = {}
+
+
+CATEGORIES_FILE = "categories.json"
+METADATA_FILE = "test_suite_metadata.json"
+API_TYPES = frozenset({"chat", "completions"})
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteFiles:
+    """A suite and what lay beside it; the metadata is not yet applied to the brief."""
+
+    brief: RunSpec
+    metadata: Metadata
+    categories: Mapping[str, CategoryEntry]
+    endpoint_file: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """How answers are checked where neither a test nor its suite says so."""
+
+    scorers: tuple[ScorerSpec, ...] | None = None
+    pass_threshold: float = 1.0
+
+
+_EVALUATION_KEYS = ("reasoning_type", "custom_weights", "expected_indicators")
+_KNOWN = frozenset(TestEntry.__struct_fields__)
+_BY_TARGET = Scoring()
+
+
+def read_suite(path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET) -> RunSpec:
+    """Return what the suite at *path* asks for, with the files beside it unless told otherwise."""
+    files = read_suite_files(path, beside=beside, scoring=scoring)
+    if not files.brief.tasks:
+        where = shown(SourceLocation(file=str(path), key=("tests",)))
+        raise UsageError(f"{where}: there are no tests to run; add at least one to `tests`")
+    return _with_endpoint_place(with_metadata(files.brief, files.metadata), files.endpoint_file)
+
+
+def _with_endpoint_place(brief: RunSpec, file: Path) -> RunSpec:
+    """Return *brief* with models that know the *file* which names their endpoint."""
+    if not brief.models:
+        return brief
+    origin = Origin.at(file, line_in(file, ("api_config",)), address="endpoint")
+    return replace(brief, models=tuple(replace(spec, origin=origin) for spec in brief.models))
+
+
+def read_suite_files(
+    path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET
+) -> SuiteFiles:
+    """Return the suite at *path* and the files beside it, each for itself."""
+    data, source = _read_object(path)
+    suite = _suite(data, path)
+    metadata: Metadata = suite
+    sources, endpoint_file = [source], path
+    categories = dict(suite.test_categories) if isinstance(suite.test_categories, dict) else {}
+    if beside and (extra := path.with_name(CATEGORIES_FILE)).is_file() and extra != path:
+        more, found = read_categories(extra)
+        categories = {**more, **categories}
+        sources.append(found)
+    if beside and not suite.api_config and (extra := path.with_name(METADATA_FILE)).is_file():
+        below, found = read_metadata(extra)
+        metadata = filled(suite, below)
+        sources.append(found)
+        endpoint_file = extra
+    at = SourceLocation(file=str(path))
+    defaults = _Defaults(
+        scorers=_suite_scorers(suite, scoring, at),
+        pass_threshold=scoring.pass_threshold
+        if suite.pass_threshold is None
+        else suite.pass_threshold,
+        time_s=metadata.global_settings.default_timeout_seconds,
+        listed_in=_listed_in(categories),
+        literal=suite.literal,
+        variables=frozenset(variables_in(data)),
+    )
+    tests_at = at.inside("tests")
+    tasks = _tasks(_numbered(suite.tests, data["tests"]), defaults, tests_at)
+    literal = {entry.id for entry in suite.tests if _is_literal(entry, suite.literal)}
+    notices = (
+        *_misspelt(data["tests"], tests_at),
+        *prompts_that_differ(tasks, tests_at),
+        *placeholder_notes(tasks, literal, tests_at),
+    )
+    brief = RunSpec(name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices)
+    return SuiteFiles(
+        brief=brief, metadata=metadata, categories=categories, endpoint_file=endpoint_file
+    )
+
+
+def read_metadata(path: Path) -> tuple[Metadata, Source]:
+    """Return the metadata file at *path*."""
+    data, source = _read_object(path)
+    return _convert(data, Metadata, path), source
+
+
+def read_categories(path: Path) -> tuple[dict[str, CategoryEntry], Source]:
+    """Return the categories file at *path*."""
+    data, source = _read_object(path)
+    return _convert(data, CategoriesFile, path).categories, source
+
+
+def filled(above: Metadata, below: Metadata) -> Metadata:
+    """Return *above* with its gaps filled from *below*; an endpoint comes whole, with its headers."""
+    return Metadata(
+        api_config=above.api_config or below.api_config,
+        global_settings=_without_gaps(above.global_settings, below.global_settings),
+        execution_modes=ExecutionModes(
+            sequential={**below.execution_modes.sequential, **above.execution_modes.sequential},
+            concurrent=_without_gaps(
+                above.execution_modes.concurrent, below.execution_modes.concurrent
+            ),
+        ),
+    )
+
+
+def _without_gaps(above: S, below: S) -> S:
+    names = above.__struct_fields__
+    return msgspec.structs.replace(
+        above, **{name: getattr(below, name) for name in names if getattr(above, name) is None}
+    )
+
+
+def with_metadata(brief: RunSpec, metadata: Metadata) -> RunSpec:
+    """Return *brief* with the endpoint and the knobs that *metadata* gives."""
+    api, settings = metadata.api_config, metadata.global_settings
+    if api is not None:
+        brief = replace(brief, models=(model_of(api, settings),))
+    if settings.delay_between_tests is not None:
+        brief = replace(brief, pause_s=settings.delay_between_tests)
+    workers = metadata.execution_modes.concurrent
+    if workers.default_workers is not None:
+        brief = replace(brief, parallel=workers.default_workers)
+    return brief
+
+
+def model_of(api: ApiConfig, settings: GlobalSettings) -> ModelSpec:
+    """Return the model behind *api*, which may read no variable unless the operator allows it."""
+    extra: dict[str, Json] = {}
+    if settings.default_retry_attempts is not None:
+        extra["max_retries"] = settings.default_retry_attempts
+    if api.timeout is not None:
+        extra["timeout_s"] = api.timeout
+    if api.type in API_TYPES:
+        extra["api_type"] = api.type
+    return ModelSpec(
+        provider="openai-compatible",
+        name=api.model,
+        base_url=api.endpoint,
+        api_key=api.api_key,
+        headers=api.headers,
+        settings=extra,
+        may_read=(),
+    )
+
+
+def _read_object(path: Path) -> tuple[dict[str, Json], Source]:
+    data, source = read_json(path)
+    if not isinstance(data, dict):
+        raise UsageError(f'{path}: a JSON object is expected, such as {{"tests": [...]}}')
+    return data, source
+
+
+def _suite(data: Mapping[str, Json], path: Path) -> SuiteFile:
+    """Return the suite in *data*; all that is wrong in it is one error."""
+    try:
+        return _convert(data, SuiteFile, path)
+    except UsageError as error:
+        problems = Problems()
+        problems.add(error)
+        with problems.gathered():
+            at = SourceLocation(file=str(path), key=("tests",))
+            _tasks(_readable(data.get("tests")), _NO_DEFAULTS, at)
+        raise UsageError(problems.message) from error
+
+
+def _convert(data: Mapping[str, Json], kind: type[S], path: Path) -> S:
+    return convert(
+        data,
+        kind,
+        source=str(path),
+        line_of=partial(line_in, path),
+        name_of=partial(_test_at, data.get("tests")),
+    )
+
+
+def _test_at(tests: Json, at: Sequence[str | int]) -> str | None:
+    """Return which of *tests* a mistake is in; None where it is in none that has an id."""
+    match at:
+        case "tests", int(number), *_ if isinstance(tests, Sequence) and number < len(tests):
+            test = tests[number]
+            test_id = test.get("id") if isinstance(test, Mapping) else None
+            return f"test {test_id!r}" if isinstance(test_id, str) else None
+    return None
+
+
+def _name(suite: SuiteFile, path: Path) -> str:
+    name = suite.suite_info.get("name")
+    return name if isinstance(name, str) and name else path.stem
+
+
+def _listed_in(categories: Mapping[str, CategoryEntry]) -> dict[str, list[str]]:
+    """Return for each test the categories that list it."""
+    listed: dict[str, list[str]] = {}
+    for name, entry in categories.items():
+        for test in entry.test_ids:
+            listed.setdefault(test, []).append(name)
+    return listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Defaults:
+    """What holds for every test that does not say otherwise."""
+
+    scorers: tuple[ScorerSpec, ...] | None
+    pass_threshold: float
+    time_s: float | None = None
+    listed_in: Mapping[str, list[str]] = field(default_factory=dict)
+    literal: bool = False
+    variables: frozenset[str] = frozenset()
+
+
+def _suite_scorers(
+    suite: SuiteFile, scoring: Scoring, at: SourceLocation
+) -> tuple[ScorerSpec, ...] | None:
+    if suite.scorers is None:
+        return scoring.scorers
+    return scorer_specs(suite.scorers, at=at.inside("scorers"), trusted=False)
+
+
+_NO_DEFAULTS = _Defaults(scorers=None, pass_threshold=1.0)
+
+_Numbered = tuple[int, TestEntry, Mapping[str, Json]]
+"""A test with its number in the file, and as it stands there."""
+
+
+def _numbered(entries: Sequence[TestEntry], raw: Json) -> Iterator[_Numbered]:
+    originals = raw if isinstance(raw, Sequence) else ()
+    for number, (entry, original) in enumerate(zip(entries, originals, strict=True)):
+        yield number, entry, original if isinstance(original, Mapping) else {}
+
+
+def _readable(raw: Json) -> Iterator[_Numbered]:
+    """Yield the tests that are as they should be, one by one."""
+    for number, original in enumerate(raw if isinstance(raw, list) else ()):
+        try:
+            entry = msgspec.convert(original, TestEntry)
+        except msgspec.ValidationError:
+            continue  # it is told of elsewhere
+        yield number, entry, original
+
+
+def _tasks(
+    entries: Iterable[_Numbered], defaults: _Defaults, at: SourceLocation
+) -> tuple[Task, ...]:
+    tasks: dict[str, Task] = {}
+    seen: set[str] = set()
+    problems = Problems()
+    for number, entry, original in entries:
+        here = at.inside(number)
+        with problems.gathered():
+            if not entry.id.strip():
+                raise UsageError(f"{shown(here.inside('id'))}: tests[{number}]: `id` is empty")
+            if entry.id in seen:
+                where, what = shown(here.inside("id")), f"test {entry.id!r} is there twice"
+                raise UsageError(f"{where}: {what}; give each its own `id`")
+            seen.add(entry.id)
+            unknown = {k: v for k, v in original.items() if k not in _KNOWN}
+            task = _task(entry, unknown, defaults, here)
+            if not _is_literal(entry, defaults.literal):
+                refuse_unfilled(task, defaults.variables | variables_in(unknown), here)
+            tasks[entry.id] = task
+    problems.raise_any()
+    return tuple(tasks.values())
+
+
+def _is_literal(entry: TestEntry, suite: bool) -> bool:  # noqa: FBT001 -- what the suite says
+    return suite if entry.literal is None else entry.literal
+
+
+def _misspelt(raw: Json, at: SourceLocation) -> Iterator[str]:
+    """Yield a word about each key of a test that is kept, but was probably meant for something."""
+    seen: dict[str, list[tuple[int, Json]]] = {}
+    for number, test in enumerate(raw if isinstance(raw, list) else ()):
+        for key in test if isinstance(test, dict) else ():
+            if key not in _KNOWN:
+                seen.setdefault(key, []).append((number, test["id"]))
+    for key, holders in seen.items():
+        if meant := near(key, _KNOWN, least=0.85):
+            number, first = holders[0]
+            many = len(holders)
+            tests = f"test {first!r}" if many == 1 else f"{many} tests, {first!r} first"
+            where = shown(at.inside(number, key))
+            yield f"{where}: {tests}: the key {key!r} means nothing here; is `{meant}` meant?"
+
+
+def _task(
+    entry: TestEntry, unknown: Mapping[str, Json], defaults: _Defaults, at: SourceLocation
+) -> Task:
+    what = f"test {entry.id!r}"
+    threshold = entry.pass_threshold
+    problems = Problems()
+    messages: tuple[Message, ...] = ()
+    with problems.gathered():
+        messages = conversation(entry.prompt, entry.messages, what=what, at=at, unknown=unknown)
+    time_s: float | None = None
+    with problems.gathered():
+        time_s = _time_limit(entry, defaults, at)
+    with problems.gathered():
+        check_parameters(entry.parameters, at=at.inside("parameters"), of=f" ({what})")
+    problems.raise_any()
+    return Task(
+        id=entry.id,
+        messages=messages,
+        prompt=prompt_beside(entry.prompt, messages),
+        parameters=entry.parameters,
+        target=entry.expected,
+        scorers=_scorers(entry, defaults, at),
+        pass_threshold=defaults.pass_threshold if threshold is None else threshold,
+        time_s=time_s,
+        api_type=entry.api_type,
+        name=entry.name,
+        category=_category(entry, defaults),
+        metadata=_metadata(entry, unknown),
+    )
+
+
+def _category(entry: TestEntry, defaults: _Defaults) -> str | None:
+    """Return where the test belongs: where the categories list it, else where it says itself."""
+    listed = defaults.listed_in.get(entry.id)
+    return listed[0] if listed and entry.category not in listed else entry.category
+
+
+def _scorers(entry: TestEntry, defaults: _Defaults, at: SourceLocation) -> tuple[ScorerSpec, ...]:
+    specs = _named_scorers(entry, defaults, at)
+    if not entry.evaluation_config:
+        return specs
+    said = at.inside("evaluation_config")
+    return tuple(_with_evaluation(spec, entry.evaluation_config, said) for spec in specs)
+
+
+def _named_scorers(
+    entry: TestEntry, defaults: _Defaults, at: SourceLocation
+) -> tuple[ScorerSpec, ...]:
+    if entry.scorers is not None:
+        return scorer_specs(entry.scorers, at=at.inside("scorers"), trusted=False)
+    if defaults.scorers is not None:
+        return defaults.scorers
+    if entry.expected is None and entry.evaluation_config:
+        # a style heuristic informs; it never decides whether an answer is right
+        return (ScorerSpec(name="reasoning", weight=0.0),)
+    return default_scorers(entry.expected, at=at.inside("expected"))
+
+
+def _with_evaluation(
+    spec: ScorerSpec, config: Mapping[str, Json], at: SourceLocation
+) -> ScorerSpec:
+    """Return the `reasoning` scorer with what the test says about it: it is part of the scoring."""
+    if spec.name != "reasoning":
+        return spec
+    settings = {key: config[key] for key in _EVALUATION_KEYS if key in config}
+    origin = spec.origin if spec.settings else at
+    return replace(spec, settings={**settings, **spec.settings}, origin=origin)
+
+
+def _time_limit(entry: TestEntry, defaults: _Defaults, at: SourceLocation) -> float | None:
+    own = entry.metadata.get("timeout_seconds")
+    if own is None:
+        return defaults.time_s
+    if isinstance(own, bool) or not isinstance(own, int | float) or own <= 0:
+        where = f"{shown(at.inside('metadata', 'timeout_seconds'))}: test {entry.id!r}"
+        why = f"`metadata.timeout_seconds` must be a number over 0, not {own!r}"
+        raise UsageError(f"{where}: {why}")
+    return float(own)
+
+
+def _metadata(entry: TestEntry, unknown: Mapping[str, Json]) -> dict[str, Json]:
+    labels: dict[str, Json] = {
+        "description": entry.description,
+        "reasoning_type": entry.reasoning_type,
+        "evaluation_config": entry.evaluation_config or None,
+    }
+    given = {key: value for key, value in labels.items() if value is not None}
+    return {**unknown, **entry.metadata, **given}

@@ -1,0 +1,116 @@
+"""`.env` files: names and values, line by line, and nothing that runs or expands.
+
+NAME=value            up to the end of the line, or to a # with a space before it
+export NAME=value     the same
+NAME='as it stands'   nothing in it means anything
+NAME="with \\n, \\t, \\r, \\\\, \\", \\$"   and no other escapes
+# a comment
+
+A `$` is a dollar sign: no value refers to another. Errors name the line and never the value.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bakeoff.core.errors import UsageError
+from bakeoff.formats.text.problems import all_of
+
+_LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)", re.DOTALL)
+_SINGLE = re.compile(r"'([^']*)'")
+_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(r"\\(.)")
+_AFTER = re.compile(r"\s*(#.*)?")
+_COMMENT = re.compile(r"(^|\s)#.*")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "$": "$"}
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Return the names and values in *path*; where a name is there twice, the last one counts."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    values: dict[str, str] = {}
+    wrong: list[str] = []
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        try:
+            entry = _entry(line)
+        except ValueError as error:
+            wrong.append(f"{path}:{number}: {error}")
+            continue
+        if entry is not None:
+            values[entry[0]] = entry[1]
+    if wrong:
+        raise UsageError(all_of(wrong))  # without a cause: that would hold the line
+    return values
+
+
+def _entry(line: bytes) -> tuple[str, str] | None:
+    text = _text(line).strip()
+    if not text or text.startswith("#"):
+        return None
+    found = _LINE.fullmatch(text)
+    if found is None:
+        raise ValueError("not NAME=value (a name has letters, digits and _, and no digit first)")
+    return found[1], _value(found[2], found[1])
+
+
+def _text(line: bytes) -> str:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+    if "\0" in text:
+        raise ValueError("a NUL character, which no environment can hold")
+    return text
+
+
+def _value(text: str, name: str) -> str:
+    if text[:1] not in {"'", '"'}:
+        return _COMMENT.sub("", text, count=1).rstrip()
+    quoted = (_SINGLE if text[0] == "'" else _DOUBLE).match(text)
+    if quoted is None:
+        raise ValueError(f"the quote of {name} is not closed on its line")
+    if not _AFTER.fullmatch(text, quoted.end()):
+        raise ValueError(f"something stands behind the closing quote of {name}")
+    return quoted[1] if text[0] == "'" else _ESCAPE.sub(lambda m: _escaped(m[1], name), quoted[1])
+
+
+def _escaped(character: str, name: str) -> str:
+    if character not in _ESCAPES:
+        raise ValueError(
+            f"an escape in {name} that means nothing here: write \\\\ for a backslash, or use '...'"
+        )
+    return _ESCAPES[character]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What a run may read, and a line about where it came from: names, never values."""
+
+    values: Mapping[str, str] = field(repr=False)
+    said: str | None = None
+
+
+def environment(shell: Mapping[str, str], *, named: Path | None, here: Path) -> Environment:
+    """Return *shell* with what a file adds to it: the one that was *named*, else `.env` in *here*.
+
+    What the shell says wins. A file that nobody named may be somebody else's: one that cannot be
+    understood is left out, and said to be.
+    """
+    path = named or here / ".env"
+    if named is None and not path.is_file():
+        return Environment(values=shell)
+    try:
+        found = read_env_file(path)
+    except UsageError as error:
+        if named is not None:
+            raise
+        return Environment(values=shell, said=f"{error}; the file is left out")
+    taken = [name for name in found if name not in shell]
+    said = f"{path}: {', '.join(taken) or 'nothing new'}"
+    if kept := [name for name in found if name in shell]:
+        said += f" (the shell has its own {', '.join(kept)})"
+    return Environment(values={**found, **shell}, said=f"read from {said}")

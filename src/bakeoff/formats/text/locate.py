@@ -1,0 +1,56 @@
+"""On which line of a file a key stands; the file is read for it only when a mistake is told."""
+
+from pathlib import Path
+
+from bakeoff._lib.decode_errors import json_line_of
+from bakeoff.core.errors import UsageError
+from bakeoff.core.source_location import SourceLocation
+from bakeoff.formats.text.convert import KeyPath
+from bakeoff.formats.text.markdown import read_markdown_file
+from bakeoff.formats.text.toml import line_of as toml_line_of
+from bakeoff.formats.text.yaml import parse_yaml
+
+
+def shown(place: SourceLocation) -> str:
+    """Return *place* as a person finds it: `file:line`."""
+    line = line_in(Path(place.file), place.key)
+    return f"{place.file}:{line}" if line else place.file
+
+
+def line_in(path: Path, key: KeyPath) -> int | None:
+    """Return the line on which *key* stands in *path*, or the nearest thing that holds it.
+
+    None where the file has no lines, or is no longer what was read a moment ago.
+    """
+    find = _FINDERS.get(path.suffix.lower())
+    if find is None or not path.is_file():
+        return None
+    try:
+        return find(path, key)
+    except (OSError, ValueError, IndexError, RecursionError, UsageError):
+        return None
+
+
+def _in_json(path: Path, key: KeyPath) -> int | None:
+    return json_line_of(path.read_text(encoding="utf-8-sig"), key)
+
+
+def _in_toml(path: Path, key: KeyPath) -> int | None:
+    return toml_line_of(path.read_text(encoding="utf-8-sig"), key)
+
+
+def _in_yaml(path: Path, key: KeyPath) -> int | None:
+    return parse_yaml(path.read_bytes(), source=str(path))[1](key)
+
+
+def _in_front_matter(path: Path, key: KeyPath) -> int | None:
+    return read_markdown_file(path).line_of(key)
+
+
+_FINDERS = {
+    ".json": _in_json,
+    ".toml": _in_toml,
+    ".md": _in_front_matter,
+    ".yaml": _in_yaml,
+    ".yml": _in_yaml,
+}

@@ -1,0 +1,1 @@
+"""The four front doors with their own commands, folders and files."""

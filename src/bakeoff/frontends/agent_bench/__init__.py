@@ -1,0 +1,1 @@
+"""runner.py: agents and cases from TOML files."""

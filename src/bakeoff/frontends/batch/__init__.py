@@ -1,0 +1,1 @@
+"""One task across many models."""

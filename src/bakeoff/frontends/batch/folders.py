@@ -1,0 +1,246 @@
+"""Where batches are kept: a folder each, with the run itself in it and the files that show it."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from bakeoff import app
+from bakeoff._lib import files
+from bakeoff._lib.files import digested_name, write_atomic
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.core.candidate import AgentSpec, Candidate, Conditions
+from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Plan
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import SandboxSpec
+from bakeoff.frontends.batch.models import ModelCatalog, ModelOffer, report_name
+from bakeoff.planning.resume import differences
+from bakeoff.stores.folders import INNER, refuse_link_out, stays_inside
+from bakeoff.stores.ledger_writer import LEDGER
+
+STATE = "batch.json"
+LATEST = "latest"
+_PREFIX = "batch_"
+_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+_LATEST = ":latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchState:
+    """What a batch must remember beyond its ledger; `sessions` are the moments it was started."""
+
+    task: str
+    parallel: int
+    machine: dict[str, Json] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    sessions: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """The folder of a batch."""
+
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """The name of the batch: that of its folder."""
+        return self.folder.name
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run itself, as `bakeoff show` takes it."""
+        return self.folder / INNER
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a ledger to go on with; a batch may have been killed before that."""
+        ledger = self.run / LEDGER
+        return ledger.is_file() and ledger.stat().st_size > 0
+
+    def state(self) -> BatchState:
+        """Return what the batch remembers."""
+        path = self.folder / STATE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=BatchState)
+        except OSError as error:
+            raise UsageError(f"{self.folder} is not the folder of a batch: no {STATE}") from error
+        except msgspec.DecodeError as error:
+            raise UsageError(f"{path} is damaged: {error}; start a new batch") from error
+
+    def remember(self, state: BatchState) -> None:
+        """Keep *state*, whole or not at all."""
+        data = msgspec.json.format(msgspec.json.encode(state), indent=2)
+        self.write(STATE, data + b"\n")
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write one of the files of the batch, whole or not at all."""
+        try:
+            write_atomic(self.folder / name, data)
+        except OSError as error:
+            raise UsageError(
+                f"{self.folder / name} cannot be written: {error.strerror}; the results are kept in "
+                f"{self.run}: make room, then go on with --resume {self.id}"
+            ) from error
+
+
+def new_batch(output: Path, moment: datetime) -> Batch:
+    """Make the folder of a new batch; two started in the same second never share one."""
+    base = f"{_PREFIX}{moment.strftime('%Y%m%d_%H%M%S')}"
+    try:
+        files.make_folder(output)
+        for number in range(1, 1000):
+            folder = output / (base if number == 1 else f"{base}_{number}")
+            try:
+                folder.mkdir(mode=files.FOLDER_MODE)
+            except FileExistsError:
+                continue
+            return Batch(folder=folder)
+    except OSError as error:
+        raise UsageError(f"no batch can be kept in {output}: {error.strerror}") from error
+    raise UsageError(f"there are too many batches called {base} in {output}")
+
+
+def find_batch(reference: str, output: Path) -> Batch:
+    """Return a batch by its id, by its path, or the newest as `latest`."""
+    found = [p.parent for p in output.glob(f"*/{STATE}") if stays_inside(p, output)]
+    newest = sorted(folder for folder in found if folder.name.startswith(_PREFIX))
+    if reference == LATEST and newest:
+        return Batch(folder=newest[-1])
+    for folder in (output / reference, Path(reference)):
+        if reference and (folder / STATE).is_file():
+            refuse_link_out(folder, output, names=(STATE, INNER))
+            return Batch(folder=folder)
+    known = sorted(folder.name for folder in found)
+    raise UsageError(
+        f"there is no batch {reference!r} in {output}: {did_you_mean(reference, known)}"
+    )
+
+
+def with_session(state: BatchState, moment: float) -> BatchState:
+    """Return *state* with one more start."""
+    return replace(state, sessions=(*state.sessions, moment))
+
+
+def names_of(candidates: tuple[Candidate, ...]) -> dict[str, str]:
+    """Return the name of each candidate's model, by candidate: the shortest that no other has."""
+    ways = [
+        {c.id: report_name(c.model) for c in candidates},
+        {c.id: c.model.full_name for c in candidates},
+        {c.id: c.model.label or c.id for c in candidates},
+    ]
+    taken = [Counter(name.casefold() for name in names.values()) for names in ways]
+    return {
+        c.id: next(
+            (names[c.id] for names, seen in zip(ways, taken, strict=True)
+             if seen[names[c.id].casefold()] == 1),
+            c.id,
+        )
+        for c in candidates
+    }  # fmt: skip
+
+
+def file_names(models: dict[str, str]) -> dict[str, str]:
+    """Return the name of each model's file; whoever comes later gives way where two would be equal."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for key, model in models.items():
+        plain = _PLAIN.sub("_", model.removesuffix(_LATEST)).strip("._")[:80]
+        if not plain or plain.casefold() in taken:
+            # `org_m` is plain by itself, and `org/m` may have had that name before
+            plain = digested_name(model)
+        taken.add(plain.casefold())
+        found[key] = f"{plain}_result.json"
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """What a batch has been so far."""
+
+    task: Task
+    candidates: tuple[Candidate, ...]
+    conditions: Conditions
+    rollouts: int
+    sandbox: SandboxSpec
+
+    @property
+    def agent(self) -> AgentSpec:
+        """The agent, which all candidates of a batch share."""
+        return self.candidates[0].agent
+
+    def offers(self, there: ModelCatalog, more: Sequence[ModelOffer]) -> tuple[ModelOffer, ...]:
+        """Return the models of the batch as they are today, and *more* that it has not had."""
+        today = {offer.key: offer for offer in there.offers}
+        digests = {offer.spec.full_name: offer.digest for offer in there.offers}
+        specs = (candidate.model for candidate in self.candidates)
+        before = (ModelOffer(spec=spec, digest=digests.get(spec.full_name)) for spec in specs)
+        found = {offer.key: today.get(offer.key, offer) for offer in before}
+        for offer in more:
+            found.setdefault(offer.key, offer)
+        return tuple(found.values())
+
+    def seats(self) -> dict[str, dict[str, Json]]:
+        """Return what each candidate was, with its conditions, by its id."""
+        return {c.id: {**c.identity(), **self.conditions.identity()} for c in self.candidates}
+
+
+def earlier(batch: Batch) -> Earlier:
+    """Return what *batch* has been, as its ledger has it."""
+    run = app.load_run(batch.run)
+    plan = run.plan
+    (task,) = plan.tasks
+    return Earlier(
+        task=task,
+        candidates=tuple(plan.candidates),
+        conditions=plan.conditions,
+        rollouts=plan.rollouts,
+        sandbox=run.manifest.sandbox,
+    )
+
+
+def refuse_what_differs(
+    before: Earlier, plan: Plan, state: BatchState, offers: Sequence[ModelOffer], batch: Batch
+) -> None:
+    """Raise where what would be run now is not what was run then: one report cannot show both."""
+    (task,) = plan.tasks
+    if task.id != before.task.id:
+        raise UsageError(
+            f"{batch.id} is a batch of the task {before.task.id!r}, not of {task.id!r}; start a new "
+            "batch for it"
+        )
+    agent = next(iter(plan.candidates)).agent
+    if agent != before.agent:
+        raise another_agent(before, agent.name, batch)
+    lines = differences(plan, {before.task.id: before.task}, before.seats())
+    lines += [_other_digest(offer, state) for offer in offers if _other_digest(offer, state)]
+    if lines:
+        told = "\n  ".join(lines)
+        raise UsageError(
+            f"{batch.id} cannot be resumed, since one report would mix results that differ in:\n"
+            f"  {told}\nPut it back as it was, or start a new batch"
+        )
+
+
+def another_agent(before: Earlier, name: str, batch: Batch) -> UsageError:
+    """Return the error that an agent is which *batch* was not begun with."""
+    return UsageError(
+        f"{batch.id} is a batch with the agent {before.agent.name!r}, not with {name!r}; "
+        "start a new batch for it"
+    )
+
+
+def _other_digest(offer: ModelOffer, state: BatchState) -> str:
+    then = state.digests.get(offer.spec.full_name)
+    if then is None or offer.digest is None or then == offer.digest:
+        return ""
+    return (
+        f"model {offer.name!r} is another one now: its digest is {offer.digest[:12]}, "
+        f"it was {then[:12]}"
+    )

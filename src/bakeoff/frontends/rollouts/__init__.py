@@ -1,0 +1,1 @@
+"""eval_rollouts.py: prepared tasks, models and rollouts."""

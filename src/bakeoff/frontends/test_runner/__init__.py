@@ -1,0 +1,1 @@
+"""The TestRunner class."""

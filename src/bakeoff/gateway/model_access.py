@@ -1,0 +1,316 @@
+"""The gateway as one trial sees it."""
+
+import asyncio
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from bakeoff._lib.sanitize import one_line
+from bakeoff.core.errors import (
+    BakeoffError,
+    LimitReached,
+    NotRun,
+    ProviderError,
+    TrialError,
+    boundary,
+)
+from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Completion
+from bakeoff.core.ports import Model
+from bakeoff.core.task import Message, ToolCall
+from bakeoff.gateway.bounds import Claim, RequestBounds, TrialUsage, letters
+from bakeoff.gateway.dialects.dialect import Problem, UnansweredError
+from bakeoff.gateway.request import ModelRequest
+from bakeoff.gateway.wire import arguments_object
+
+_MOST_THREADS = 200
+_MOST_MARKS = 500_000
+_CUT = "[... the conversation is longer than what is kept ...]"
+
+Thread = tuple[int, ...]
+
+
+class Conversation:
+    """The threads of one trial, on their way into its journal.
+
+    Of what the program says *most_kept* letters go there, and once more of the answers: a program
+    that says something else each time would fill the host's memory.
+    """
+
+    def __init__(self, journal: Journal, *, most_kept: int) -> None:
+        self._journal = journal
+        self._prompts: set[int] = set()
+        self._threads: OrderedDict[Thread, None] = OrderedDict()
+        self._marks = 0
+        self._heard_room = self._said_room = most_kept
+        self._cut = False
+
+    def heard(self, system: Iterable[str], messages: Sequence[Message]) -> Thread:
+        """Write down what is new in a history, and return the thread that it makes."""
+        for prompt in system:
+            if hash(prompt) not in self._prompts and self._heard_room > 0:
+                self._prompts.add(hash(prompt))
+                self._hear(Message(role="system", content=prompt))
+        thread = tuple(map(_mark, messages))
+        nearest, common = self._nearest(thread)
+        self._hear(*_unknown(messages[common:], thread[common:], nearest[common:]))
+        if common == len(nearest):
+            self._forget(nearest)  # it goes on
+        self._remember(thread)
+        return thread
+
+    def said(self, thread: Thread, reply: Message) -> None:
+        """Write down the answer to a thread."""
+        if self._said_room > 0:
+            self._said_room -= letters(reply)
+            self._journal.say(reply)
+        else:
+            self._say_that_it_is_cut()
+        self._forget(thread)
+        self._remember((*thread, _mark(reply)))
+
+    def _hear(self, *messages: Message) -> None:
+        for message in messages:
+            size = letters(message)
+            if size > self._heard_room:
+                self._heard_room = 0
+                self._say_that_it_is_cut()
+                return
+            self._heard_room -= size
+            self._journal.say(message)
+
+    def _say_that_it_is_cut(self) -> None:
+        if not self._cut:
+            self._cut = True
+            self._journal.say(Message(role="system", content=_CUT))
+
+    def _nearest(self, thread: Thread) -> tuple[Thread, int]:
+        """Return the thread with the longest beginning in common, and how long that is."""
+        nearest: Thread = ()
+        most = 0
+        for other in reversed(self._threads):
+            common = _common(thread, other)
+            if common > most:
+                nearest, most = other, common
+        return nearest, most
+
+    def _remember(self, thread: Thread) -> None:
+        self._forget(thread)
+        self._threads[thread] = None
+        self._marks += len(thread)
+        while len(self._threads) > _MOST_THREADS or self._marks > _MOST_MARKS:
+            self._forget(next(iter(self._threads)))
+
+    def _forget(self, thread: Thread) -> None:
+        if thread in self._threads:
+            del self._threads[thread]
+            self._marks -= len(thread)
+
+
+def _mark(message: Message) -> int:
+    """Return what tells a message from others; reasoning and outer spaces do not come back."""
+    text = message.content.strip()
+    return hash((message.role, text, message.tool_calls, message.tool_call_id))
+
+
+def _common(one: Thread, other: Thread) -> int:
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return index
+    return min(len(one), len(other))
+
+
+def _unknown(
+    messages: Sequence[Message], marks: Sequence[int], known: Sequence[int]
+) -> list[Message]:
+    """Return the messages that are not among the *known*, which may have been moved or cut."""
+    left = Counter(known)
+    new = []
+    for message, mark in zip(messages, marks, strict=True):
+        if left[mark]:
+            left[mark] -= 1
+        else:
+            new.append(message)
+    return new
+
+
+class Replies:
+    """The answers of one trial that called tools, by the ids of their calls.
+
+    Of these *most_kept* letters are remembered, the newest: nobody goes back further than that.
+    """
+
+    def __init__(self, *, most_kept: int) -> None:
+        self._by_call: OrderedDict[str, Message] = OrderedDict()
+        self._room = most_kept
+
+    def given(self, completion: Completion) -> tuple[Completion, Message]:
+        """Return an answer with ids that no other call of the trial has, and as a message."""
+        calls = self._unique(completion.tool_calls)
+        if calls != completion.tool_calls:
+            completion = replace(completion, tool_calls=calls)
+        reply = Message(
+            role="assistant",
+            content=completion.text,
+            reasoning=completion.reasoning,
+            tool_calls=calls,
+        )
+        for call in calls:
+            self._by_call[call.id] = reply
+            self._room -= letters(reply)
+        while self._room < 0 and self._by_call:
+            _, oldest = self._by_call.popitem(last=False)
+            self._room += letters(oldest)
+        return completion, reply
+
+    def _unique(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        """Return the calls; servers that give no ids of their own count anew in every answer."""
+        taken = set(self._by_call)
+        unique = []
+        for call in calls:
+            key, again = call.id, 1
+            while not key or key in taken:
+                again += 1
+                key = f"{call.id or 'call'}_{again}"
+            taken.add(key)
+            unique.append(call if key == call.id else replace(call, id=key))
+        return tuple(unique)
+
+    def recalled(self, message: Message) -> Message:
+        """Return *message* as the model said it, where it is an answer of before."""
+        if not message.tool_calls:
+            return message
+        reply = self._by_call.get(message.tool_calls[0].id)
+        if reply is None:
+            return message
+        known = {call.id: call for call in reply.tool_calls}
+        calls = tuple(_same(call, known.get(call.id)) for call in message.tool_calls)
+        if calls == reply.tool_calls and message.content.strip() == reply.content.strip():
+            return reply
+        return replace(message, tool_calls=calls)
+
+
+def _same(call: ToolCall, known: ToolCall | None) -> ToolCall:
+    """Return the call as it was *known*, unless it means something else now."""
+    if known is None or known.name != call.name or call == known:
+        return call
+    return known if arguments_object(call) == arguments_object(known) else call
+
+
+# Adapters have tried again already. A program may do so as well, but not for ever.
+_MOST_FAULTS = 3
+_MOST_NOTES = 200
+
+OVER = Problem(status=401, code="invalid_api_key", message="the trial of this key is over")
+
+
+class TrialModelAccess:
+    """A door to the model of one trial; whoever shows its token may ask."""
+
+    def __init__(
+        self,
+        model: Model,
+        journal: Journal,
+        *,
+        rollout: int,
+        bounds: RequestBounds,
+        on_close: Callable[["TrialModelAccess"], None],
+    ) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self.requests = 0
+        self.room = TrialUsage(bounds)
+        self._model = model
+        self._journal = journal
+        self._rollout = rollout
+        self._on_close = on_close
+        self._conversation = Conversation(journal, most_kept=bounds.kept)
+        self._replies = Replies(most_kept=bounds.kept)
+        self._noted: set[str] = set()
+        self._closed = False
+        self._fault: TrialError | None = None
+        self._faults = 0
+        self._refusal: asyncio.Future[BakeoffError] = asyncio.get_running_loop().create_future()
+        self._under_way: set[asyncio.Task[Completion]] = set()
+
+    def start(self, asked: ModelRequest, claim: Claim) -> "asyncio.Task[Completion]":
+        """Ask the model; the task may be cancelled, and fails as the question does."""
+        if self._closed:  # while the request was still coming in
+            raise UnansweredError(OVER)
+        task = asyncio.get_running_loop().create_task(self._ask(asked))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        claim.hold()  # a program may go; the model may not hear of it for a while
+        task.add_done_callback(lambda _: claim.drop())
+        return task
+
+    def _ended(self, task: "asyncio.Task[Completion]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: where the program has gone, nobody else asks for it
+
+    async def _ask(self, asked: ModelRequest) -> Completion:
+        if self._refusal.done():
+            raise self._refusal.result()
+        self.requests += 1
+        for note in asked.notes:
+            self.note(f"not carried on: {note}")
+        messages = tuple(map(self._replies.recalled, asked.messages))
+        thread = self._conversation.heard(asked.system, messages)
+        try:
+            with boundary(ProviderError, "gateway"):
+                completion = await self._model.complete(
+                    asked.request(messages, rollout=self._rollout)
+                )
+        except (LimitReached, NotRun) as error:
+            if not self._refusal.done():
+                self._refusal.set_result(error)
+            raise
+        except TrialError as error:
+            self._fault = error
+            self._faults += 1
+            raise
+        self._fault, self._faults = None, 0
+        completion, reply = self._replies.given(completion)
+        self._conversation.said(thread, reply)
+        return completion
+
+    def note(self, what: str) -> None:
+        """Write a line into the log of the trial, once."""
+        line = one_line(what, width=500)
+        if line not in self._noted and len(self._noted) < _MOST_NOTES:
+            self._noted.add(line)
+            self._journal.print(f"gateway: {line}\n")
+
+    def problem(self, error: BakeoffError) -> Problem:
+        """Return what a program is told of *error*.
+
+        Programs ask again after a 5xx, some of them often, and none after a 400.
+        """
+        if isinstance(error, LimitReached | NotRun):
+            return Problem(status=400, message=f"no more requests: {error}", code="limit_reached")
+        may_pass = isinstance(error, TrialError) and error.transient
+        if may_pass and self._faults < _MOST_FAULTS:
+            return Problem(status=502, message=str(error), code="provider_failed")
+        return Problem(status=400, message=str(error), code="provider_refused")
+
+    async def refused(self) -> BakeoffError:
+        """Wait until a limit or the budget ends the trial, and return which."""
+        return await asyncio.shield(self._refusal)
+
+    @property
+    def fault(self) -> TrialError | None:
+        """Why the last question got no answer; None where it got one."""
+        return self._fault
+
+    def close(self) -> None:
+        """Let nobody in any more, and cut what is under way."""
+        self._closed = True
+        self._on_close(self)
+        for task in self._under_way:
+            task.cancel()
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way, so that the meter says what the trial took."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)

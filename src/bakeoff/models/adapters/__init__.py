@@ -1,0 +1,1 @@
+"""One module per provider API, with its wire format."""

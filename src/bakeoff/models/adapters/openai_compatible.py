@@ -1,0 +1,397 @@
+"""Every server that speaks OpenAI's chat or completions API."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from bakeoff._lib.sanitize import well_formed
+from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
+from bakeoff.core.task import Message, ToolCall
+from bakeoff.core.values import Json
+from bakeoff.models.adapters.tool_call_ids import CallDrafts, tool_call
+from bakeoff.models.client import json_fields
+from bakeoff.models.client.endpoint import (
+    DialectModel,
+    EndpointClient,
+    EndpointClientSettings,
+    Reading,
+    WireRequest,
+)
+from bakeoff.models.client.endpoint_url import base_url_of, headers_of
+from bakeoff.models.client.faults import error_text, fault_of
+from bakeoff.models.client.http import HttpClient
+from bakeoff.models.client.json_fields import UsageFields, count
+from bakeoff.models.client.parameters import parameters_of
+from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.settings import settings_of
+from bakeoff.models.limits.limiter import OPEN, Limiter
+
+__all__ = ["ChatPieces", "ChatReply", "decode", "error_text", "whole"]
+
+
+class ChatDetails(msgspec.Struct):
+    """The finer counts."""
+
+    reasoning_tokens: float | None = None
+    cached_tokens: float | None = None
+
+
+class ChatUsageCounts(UsageFields):
+    """Token counts; `cost` is what some providers bill."""
+
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+    completion_tokens_details: ChatDetails | None = None
+    prompt_tokens_details: ChatDetails | None = None
+    cost: float | None = None
+
+    def usage(self) -> Usage:
+        """Return the counts as ours."""
+        fine, cached = self.completion_tokens_details, self.prompt_tokens_details
+        cost = self.cost
+        return Usage(
+            input_tokens=count(self.prompt_tokens),
+            output_tokens=count(self.completion_tokens),
+            reasoning_tokens=count(fine.reasoning_tokens) if fine else None,
+            cached_tokens=count(cached.cached_tokens) if cached else None,
+            cost_usd=cost if cost is not None and 0 <= cost < math.inf else None,
+        )
+
+
+class CalledFunction(msgspec.Struct):
+    """What a call asks for; some servers send the arguments as data instead of text."""
+
+    name: str | None = None
+    arguments: Json = None
+
+
+class CallPart(msgspec.Struct):
+    """A tool call, or a piece of one."""
+
+    index: int | None = None
+    id: str | None = None
+    function: CalledFunction | None = None
+
+    def call(self, position: int) -> ToolCall:
+        """Return the call that came in one piece; some servers give no ids."""
+        function = self.function or CalledFunction()
+        return tool_call(self.id or f"call_{position}", function.name or "", function.arguments)
+
+
+class ChatPart(msgspec.Struct):
+    """A message, or a piece of one."""
+
+    content: str | list[dict[str, Json] | str] | None = None
+    reasoning_content: str | None = None
+    reasoning: Json = None
+    refusal: str | None = None
+    tool_calls: list[CallPart] | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The text of the content; None where there is none at all."""
+        content = self.content
+        if isinstance(content, list):
+            content = "".join(_text_of(piece) for piece in content)
+        return content or self.refusal or content
+
+    @property
+    def thought(self) -> str | None:
+        """The reasoning that came with it, whatever it is called here."""
+        other = self.reasoning
+        return self.reasoning_content or (other if isinstance(other, str) else None)
+
+
+def _text_of(piece: Mapping[str, Json] | str) -> str:
+    text = piece if isinstance(piece, str) else piece.get("text")
+    return text if isinstance(text, str) else ""
+
+
+class ChatChoice(msgspec.Struct):
+    """One answer: whole (`message`, `text`) or a piece (`delta`)."""
+
+    index: int | None = 0
+    message: ChatPart | None = None
+    delta: ChatPart | None = None
+    text: str | None = None
+    finish_reason: str | UnsetType | None = UNSET
+    error: Json = None
+
+    @property
+    def part(self) -> ChatPart:
+        """The message, whatever it is called here."""
+        return self.message or self.delta or ChatPart(content=self.text)
+
+    def check(self) -> None:
+        """Raise where the server says that it broke off."""
+        if self.error is not None or self.finish_reason == "error":
+            raise fault_of(self.error, "the server broke off its answer")
+
+
+class ChatReply(msgspec.Struct):
+    """A whole answer, or one event of a stream."""
+
+    choices: list[ChatChoice] | None = None
+    model: str | None = None
+    usage: ChatUsageCounts | None = None
+    error: Json = None
+
+
+_decoder = msgspec.json.Decoder(ChatReply)
+
+
+def decode(data: bytes, content_type: str = "") -> ChatReply:
+    """Return *data* as a reply; anything that is not one is a fault that shows how it begins."""
+    return json_fields.decode(data, _decoder, content_type=content_type)
+
+
+def whole(reply: ChatReply) -> Completion:
+    """Return the completion that came in one piece."""
+    if reply.error is not None:
+        raise fault_of(reply.error, "an error instead of an answer")
+    if not reply.choices:
+        raise TryAgain("the answer has no choices")
+    choice = reply.choices[0]
+    choice.check()
+    part, stop_reason = choice.part, choice.finish_reason
+    if stop_reason is None:  # said to be null, which is how Ollama ends an answer it had to cut
+        raise TryAgain("the answer is not complete: its finish_reason is null")
+    thought, text = part.thought, part.text
+    if text is None and not (thought or part.tool_calls or stop_reason in _MAY_SAY_NOTHING):
+        raise TryAgain("the answer has no content (null)")
+    return Completion(
+        text=well_formed(text or ""),
+        reasoning=well_formed(thought) if thought else None,
+        tool_calls=tuple(call.call(n) for n, call in enumerate(part.tool_calls or ())),
+        stop_reason="refusal" if part.refusal else _reason(stop_reason),
+        model=well_formed(reply.model) if reply.model else None,
+        usage=reply.usage.usage() if reply.usage else UNKNOWN_USAGE,
+        flags=reply.usage.flags if reply.usage else (),
+    )
+
+
+_MAY_SAY_NOTHING = frozenset({"length", "content_filter"})
+
+
+def _reason(reason: str | UnsetType) -> str | None:
+    return None if reason is UNSET else well_formed(reason)
+
+
+class ChatPieces:
+    """A completion that comes as a stream of replies."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls = CallDrafts()
+        self._stop_reason: str | None = None
+        self._refused = False
+        self._model: str | None = None
+        self._usage = UNKNOWN_USAGE
+        self._flags: tuple[str, ...] = ()
+        self.first_token_s: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the server said why the answer ended."""
+        return self._stop_reason is not None
+
+    @property
+    def over(self) -> bool:
+        """Never before the end of the stream: the usage comes last."""
+        return False
+
+    def take(self, event: ChatReply, *, at_s: float) -> None:
+        """Add one event of the stream, which came *at_s* after the request."""
+        if event.error is not None:
+            raise fault_of(event.error, "the stream broke")
+        self._model = event.model or self._model
+        if event.usage is not None:
+            self._usage, self._flags = event.usage.usage(), event.usage.flags
+        for choice in event.choices or ():
+            if not choice.index:  # with `n`, further choices come in between
+                self._add(choice, at_s)
+
+    def _add(self, choice: ChatChoice, at_s: float) -> None:
+        choice.check()
+        part = choice.part
+        text, thought = part.text, part.thought
+        if text:
+            self._text.append(text)
+        if thought:
+            self._reasoning.append(thought)
+        for piece in part.tool_calls or ():
+            self._add_call(piece)
+        if self.first_token_s is None and (text or thought or part.tool_calls):
+            self.first_token_s = at_s
+        self._refused = self._refused or bool(part.refusal)
+        if choice.finish_reason:
+            self._stop_reason = choice.finish_reason
+
+    def _add_call(self, piece: CallPart) -> None:
+        function = piece.function or CalledFunction()
+        self._calls.add(
+            index=piece.index,
+            key=piece.id or "",
+            name=function.name or "",
+            arguments=function.arguments,
+        )
+
+    def completion(self, *, elapsed_s: float) -> Completion:
+        """Return the whole; a stream that never said why it ended was cut."""
+        if self._stop_reason is None:
+            raise TryAgain("the stream ended before the answer did: no finish_reason came")
+        reasoning = well_formed("".join(self._reasoning))
+        return Completion(
+            text=well_formed("".join(self._text)),
+            reasoning=reasoning or None,
+            tool_calls=self._calls.calls(),
+            stop_reason="refusal" if self._refused else well_formed(self._stop_reason),
+            model=well_formed(self._model) if self._model else None,
+            usage=self._usage,
+            elapsed_s=elapsed_s,
+            first_token_s=self.first_token_s,
+            flags=self._flags,
+        )
+
+
+ApiType = Literal["chat", "completions"]
+
+_SUFFIXES: tuple[tuple[str, ApiType], ...] = (
+    ("/chat/completions", "chat"),
+    ("/completions", "completions"),
+)
+_REASONING_OPTIONS = ("effort", "exclude")
+_READING = Reading(
+    whole=lambda body, content_type: whole(decode(body, content_type)),
+    event=decode,
+    pieces=ChatPieces,
+)
+
+
+class ChatSettings(EndpointClientSettings, frozen=True):
+    """How the endpoint is asked, which of its APIs, and what it calls our parameters."""
+
+    api_type: ApiType | None = None
+    rename: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a server is, and which of the two APIs its URL named, if any."""
+
+    root: str
+    query: str = ""
+    api_type: ApiType | None = None
+
+    @classmethod
+    def of(cls, url: str) -> "Endpoint":
+        """Read a base URL, or the full URL of either API; a query stays at the end."""
+        path, mark, query = url.strip().partition("?")
+        bare = path.rstrip("/")
+        for suffix, kind in _SUFFIXES:
+            if bare.endswith(suffix):
+                return cls(root=bare.removesuffix(suffix), query=mark + query, api_type=kind)
+        return cls(root=bare, query=mark + query)
+
+    def url(self, kind: ApiType) -> str:
+        """Return the full URL of one API."""
+        return f"{self.root}/{'chat/' if kind == 'chat' else ''}completions{self.query}"
+
+
+def first_api(*wishes: str | None) -> ApiType:
+    """Return the API that the first of *wishes* names; without any, it is chat."""
+    wish = next((wish for wish in wishes if wish), "chat")
+    return "completions" if wish.startswith("completion") else "chat"
+
+
+def build(spec: ModelSpec, gate: Limiter = OPEN) -> DialectModel[ChatReply]:
+    """Return the model that *spec* names."""
+    base_url = base_url_of(spec)
+    settings = settings_of(spec, ChatSettings)
+    line = EndpointClient(HttpClient(headers_of(spec)), settings, gate)
+    return DialectModel(spec, OpenAICompatible(spec, settings, Endpoint.of(base_url)), line)
+
+
+class OpenAICompatible:
+    """OpenAI's chat and completions APIs, as servers everywhere speak them."""
+
+    def __init__(self, spec: ModelSpec, settings: ChatSettings, endpoint: Endpoint) -> None:
+        self._name = spec.name
+        self._parameters = spec.parameters
+        self._settings = settings
+        self._endpoint = endpoint
+
+    @property
+    def reading(self) -> Reading[ChatReply]:
+        """How its answers are read."""
+        return _READING
+
+    def question(self, request: Request) -> WireRequest:
+        """Return *request* as it goes over the wire."""
+        kind = self._kind(request)
+        payload = self._payload(request, kind)
+        return WireRequest(
+            url=self._endpoint.url(kind),
+            payload=payload,
+            stream=bool(payload.get("stream")),
+            keep_raw=self._settings.keep_raw,
+        )
+
+    def _kind(self, request: Request) -> ApiType:
+        return first_api(request.api_type, self._settings.api_type, self._endpoint.api_type)
+
+    def _payload(self, request: Request, kind: ApiType) -> dict[str, Json]:
+        payload: dict[str, Json] = {"model": self._name}
+        if kind == "chat":
+            payload["messages"] = [m.wire() for m in request.messages]
+        else:
+            payload["prompt"] = (
+                _as_prompt(request.messages) if request.prompt is None else request.prompt
+            )
+        payload.update(parameters_of(request, self._parameters, omit=self._settings.omit))
+        for ours, theirs in self._settings.rename.items():
+            if ours in payload:
+                payload.setdefault(theirs, payload.pop(ours))
+        _gather_reasoning(payload)
+        if payload.pop("stream", self._settings.stream):
+            payload["stream"] = True
+            payload.setdefault("stream_options", {"include_usage": True})
+        if request.tools:
+            payload["tools"] = [_tool(tool) for tool in request.tools]
+        if request.schema is not None:
+            payload["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": request.schema, "strict": True},
+            }
+        return payload
+
+
+def _tool(tool: Tool) -> dict[str, Json]:
+    function: dict[str, Json] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def _gather_reasoning(payload: dict[str, Json]) -> None:
+    """Move the options `effort` and `exclude` to where servers look for them."""
+    options = {key: payload.pop(key) for key in _REASONING_OPTIONS if key in payload}
+    if options:
+        given = payload.get("reasoning")
+        payload["reasoning"] = {**given, **options} if isinstance(given, Mapping) else options
+
+
+def _as_prompt(messages: Sequence[Message]) -> str:
+    """Return a conversation as one text, for an API that takes only that."""
+    if len(messages) == 1:
+        return messages[0].content
+    turns = [f"{m.role.capitalize()}: {m.content}" for m in messages]
+    return "\n\n".join([*turns, "Assistant:"])

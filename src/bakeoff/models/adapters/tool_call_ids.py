@@ -1,0 +1,66 @@
+"""Tool calls as models write them: in pieces, and as arguments that may be no JSON at all."""
+
+import json
+from collections.abc import Mapping
+
+from bakeoff._lib.sanitize import well_formed
+from bakeoff.core.task import ToolCall
+from bakeoff.core.values import Json
+from bakeoff.models.client.json_fields import written
+from bakeoff.models.client.retry import TryAgain
+
+
+def tool_call(key: str, name: str, arguments: Json) -> ToolCall:
+    """Return the call with the id *key*; arguments that came as data are written as JSON."""
+    if not name:
+        raise TryAgain("the answer calls a tool without a name")
+    text = arguments if isinstance(arguments, str) else written(arguments or {})
+    return ToolCall(
+        id=well_formed(key), name=well_formed(name), arguments=well_formed(text) or "{}"
+    )
+
+
+def arguments_of(call: ToolCall) -> Mapping[str, Json]:
+    """Return the arguments as the object that some APIs want back; what is none is wrapped."""
+    try:
+        value = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"INVALID_JSON": call.arguments}
+
+
+class CallDraft:
+    """One call whose pieces still come."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class CallDrafts:
+    """The calls of a stream. A piece belongs to the latest call of its index."""
+
+    def __init__(self) -> None:
+        self._drafts: list[CallDraft] = []
+        self._latest: dict[int | None, CallDraft] = {}
+
+    def add(self, *, index: int | None, key: str, name: str, arguments: Json) -> None:
+        """Add one piece of the call with the id *key*."""
+        draft = self._latest.get(index)
+        # servers exist that give every call the index 0, or none: another id is another call
+        if draft is None or (key and draft.id and key != draft.id) or (index is None and name):
+            draft = CallDraft()
+            self._drafts.append(draft)
+            self._latest[index] = draft
+        draft.id = draft.id or key
+        draft.name = draft.name or name
+        if arguments is not None:
+            draft.arguments.append(arguments if isinstance(arguments, str) else written(arguments))
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Return the calls, complete."""
+        return tuple(
+            tool_call(d.id or f"call_{n}", d.name, "".join(d.arguments))
+            for n, d in enumerate(self._drafts)
+        )

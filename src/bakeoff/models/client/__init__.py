@@ -1,0 +1,1 @@
+"""How an endpoint is asked: HTTP, server-sent events, retries, faults."""

@@ -1,0 +1,1 @@
+"""How often and how many at once an endpoint is asked."""

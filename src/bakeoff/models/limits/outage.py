@@ -1,0 +1,131 @@
+"""The circuit breaker of one endpoint: whether it counts as down, and when it is tried again.
+
+A failure is about one request until several come in a row: at least three, half of all that were
+sent since the first of them, and no answer to anything that was sent after it. From then on the
+endpoint is down: nothing is sent but one probe at a time, ever more rarely, until one is answered.
+A status such as 500 may be about one question, so it takes two different ones to count.
+
+Only failures of the endpoint itself count here: it refused, failed or could not be reached. An
+answer that came and was useless says that the endpoint is up.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bakeoff._lib.phrasing import format_duration, message_kind
+from bakeoff.core.endpoint import Patience
+from bakeoff.core.errors import ProviderError
+from bakeoff.models.client.retry import TryAgain, Unreachable
+
+_FAILURES = 3
+LONG_S = 60.0
+"""An endpoint that asks to be left alone for longer is down, by its own word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that the endpoint failed; `sent` is how many had been sent to it by then."""
+
+    error: TryAgain
+    number: int
+    question: object
+    sent: int
+
+
+class Outage:
+    """Whether one endpoint is down. `failing` is false on the good path, and cheap to ask."""
+
+    def __init__(self, patience: Patience, *, chance: Callable[[], float] = random.random) -> None:
+        self._patience = patience
+        self._chance = chance
+        self._rejections: dict[str, int] = {}
+        self.answered_ever = False
+        self.reached = False
+        self._probation = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self.failing = self.down = False
+        self.since = math.inf
+        self.reason = ""
+        self.probe: int | None = None  # the number of the request that is out to try it
+        self.probe_at = -math.inf
+        self._last: TryAgain | None = None
+        self._failures = 0
+        self._first = 0
+        self._question: object = None
+        self._questions_differ = False
+        self._delay_s = self._patience.first_probe_s
+
+    def answered(self, number: int) -> None:
+        """Learn that the endpoint answered request *number*, in whatever way."""
+        if self.down and number > self._first:
+            self._clear()
+            self._probation = self.failing = True
+        elif number > self._first:
+            self._clear()
+            self._probation = False
+
+    def failed(self, failure: Failure, now: float) -> None:
+        """Learn that the endpoint failed a request."""
+        if not self._failures:
+            self.failing, self.since = True, now
+            self._first, self._question = failure.number, failure.question
+        self._failures += 1
+        self._first = min(self._first, failure.number)
+        self._questions_differ |= failure.question != self._question
+        self._last, self.reason = failure.error, str(failure.error)
+        if self.down and failure.number == self.probe:
+            self._delay_s = min(2 * self._delay_s, self._longest_delay_s)
+        self.down = self.down or self._is_outage(failure)
+        if self.down:
+            pause_s = max(self._delay_s * (1 + 0.25 * self._chance()), failure.error.after_s or 0.0)
+            self.probe_at = max(self.probe_at, now + pause_s)
+
+    def _is_outage(self, failure: Failure) -> bool:
+        error = failure.error
+        if not self._patience.waits:
+            return False
+        if (error.after_s or 0.0) > LONG_S:
+            return True
+        needed = 1 if self._probation else _FAILURES
+        if self._failures < needed or 2 * self._failures < failure.sent - self._first + 1:
+            return False
+        return self._questions_differ or error.strain is not None
+
+    def rejected(self, error: ProviderError) -> str | None:
+        """Learn of a fault that will not pass; return why the endpoint is given up, if it is."""
+        most = self._patience.equal_rejections
+        if self.answered_ever or self._patience.keep_going or not most:
+            return None
+        kind = message_kind(str(error))
+        self._rejections[kind] = count = self._rejections.get(kind, 0) + 1
+        if count < most:
+            return None
+        return (
+            f"the first {count} requests failed alike and none has succeeded: {error} "
+            "(--keep-going asks all the same)"
+        )
+
+    def hopeless(self, now: float) -> str | None:
+        """Return why it is not worth waiting any longer; None where it is."""
+        patience, down_s, next_s = self._patience, now - self.since, self.probe_at - now
+        if self._never_reached and down_s >= patience.unreached_s and not patience.keep_going:
+            return f"{self.reason}, and so it was all the time: is it running?"
+        if not self.down or down_s + max(next_s, 0.0) < patience.give_up_after_s:
+            return None
+        if next_s > 2 * self._delay_s:
+            asked = f"it asks to be left alone for {format_duration(next_s)} (Retry-After)"
+            return f"{asked}: {self.reason}"
+        return f"no answer for {format_duration(down_s)}: {self.reason}"
+
+    @property
+    def _never_reached(self) -> bool:
+        return not self.reached and isinstance(self._last, Unreachable)
+
+    @property
+    def _longest_delay_s(self) -> float:
+        longest_s = self._patience.longest_probe_s
+        return longest_s if self.reached else min(longest_s, self._patience.unreached_s / 4)

@@ -1,0 +1,232 @@
+"""How fast requests may go out: evenly, at a rate that was set or one that refusals have taught.
+
+A refusal (HTTP 429) stops everybody for as long as the endpoint asked. Then requests go evenly
+at the rate that got through in the last window before it. The rate is held for a while and tried
+gently upwards; a ceiling that was met again is tried half as often: every refusal costs a pause.
+"""
+
+import math
+from collections import deque
+from itertools import takewhile
+
+from bakeoff.core.outcome import Request, Usage
+
+_SLACK_S = 0.01  # how late a timer may be without costing pace
+_KEPT = 2048
+_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 1.0  # after a refusal that does not say how long
+_WINDOW_S = 1.0
+_LONGEST_WINDOW_S = 60.0
+_SURE = 8  # so many requests in a window make a rate worth holding
+_HOLD, _LONGEST_HOLD = 16.0, 128.0  # in windows
+_MARGIN = 0.97
+_SOON_AGAIN = (_MARGIN, 0.95, 0.9)  # what is left of a pace after refusals in quick succession
+_CAREFUL, _BOLD = 0.01, 0.5  # growth per window
+_DOUBLES_IN = 4.0  # windows in which careful growth doubles
+
+
+class RequestSpacing:
+    """Lets amounts go one after the other, so that they never exceed a rate per second.
+
+    A `cap` is a second rate, for a while. Without either, everything goes at once.
+    """
+
+    def __init__(self, rate: float | None = None) -> None:
+        self.rate = rate
+        self._cap = math.inf
+        self._cap_until = -math.inf
+        self._next_at = -math.inf
+
+    @property
+    def limited(self) -> bool:
+        """Whether there may be anything to wait for."""
+        return self.rate is not None or self._cap_until > -math.inf
+
+    def cap(self, rate: float, *, until: float) -> None:
+        """Keep to *rate*, too, until then."""
+        self._cap, self._cap_until = rate, until
+
+    def wait_s(self, now: float) -> float:
+        """Return how long the next one has to wait; not positive is: go."""
+        return self._next_at - now
+
+    def take(self, now: float, amount: float = 1.0) -> None:
+        """Book *amount*, which goes now."""
+        rate = self._rate_at(now)
+        if rate is None:
+            return
+        slack = max(_SLACK_S, 0.25 / rate)
+        self._next_at = max(self._next_at, now - slack) + amount / rate
+
+    def correct(self, now: float, amount: float) -> None:
+        """Book *amount* more, or less, for something that has gone."""
+        if rate := self._rate_at(now):
+            self._next_at += amount / rate
+
+    def restart(self, at: float) -> None:
+        """Let the next one go at *at*, whatever was booked."""
+        self._next_at = at
+
+    def _rate_at(self, now: float) -> float | None:
+        if now >= self._cap_until:
+            self._cap_until = -math.inf
+            return self.rate
+        return self._cap if self.rate is None else min(self.rate, self._cap)
+
+
+class RateLimit:
+    """The pace of one endpoint: none until it refuses, then as fast as it lets."""
+
+    def __init__(self) -> None:
+        self._spacing = RequestSpacing()
+        self._resume_at = -math.inf
+        self._sent: deque[float] = deque(maxlen=_KEPT)
+        self._refused: deque[float] = deque(maxlen=_KEPT)
+        self._window_s = _WINDOW_S
+        self._pause_s = _PAUSE_S
+        self._sent_since_pause = 0
+        self._refused_at = -math.inf
+        self._before: float | None = None
+        self._in_succession = 0
+        self._ceiling: float | None = None
+        self._hold = _HOLD
+        self._hold_s = 0.0
+        self._growth = 0.0
+        self._pressed_s = 0.0
+
+    @property
+    def rate(self) -> float | None:
+        """Requests per second; None while nothing was refused."""
+        return self._spacing.rate
+
+    def wait_s(self, now: float) -> float:
+        """Return how long the next request has to wait; not positive is: go."""
+        return max(self._resume_at - now, self._spacing.wait_s(now))
+
+    def paused_s(self, now: float) -> float:
+        """Return how long the endpoint still wants to be left alone."""
+        return self._resume_at - now
+
+    def sent(self, now: float) -> None:
+        """Book a request that goes now."""
+        if self._spacing.rate is not None:
+            self._grow(self._spacing.rate, now)
+        self._spacing.take(now)
+        self._sent.append(now)
+        self._sent_since_pause += 1
+
+    def recent(self, now: float) -> int:
+        """Return how many requests went in the last second."""
+        return sum(1 for _ in takewhile(lambda at: at > now - 1, reversed(self._sent)))
+
+    def cap(self, rate: float, *, until: float) -> None:
+        """Keep to *rate*, too, until then: the endpoint said how much is left."""
+        self._spacing.cap(rate, until=until)
+
+    def pause(self, until: float) -> None:
+        """Let nobody go before *until*."""
+        self._resume_at = max(self._resume_at, until)
+        self._spacing.restart(self._resume_at)
+        self._sent_since_pause = 0
+
+    def refused(self, *, sent_at: float, now: float, after_s: float | None) -> None:
+        """Learn from a refusal. One that was under way at the last refusal is part of that."""
+        self._refused.append(sent_at)
+        if sent_at < self._resume_at:
+            self._learn()
+        elif self.rate is not None and self._sent_since_pause <= 1:
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)  # too early; the rate is fine
+        else:
+            self._begin_episode(sent_at, after_s)
+            self._learn()
+        self.pause(now + (self._pause_s if after_s is None else after_s))
+
+    def _begin_episode(self, at: float, after_s: float | None) -> None:
+        # the wait that was asked for is the best hint at the period a limit is counted over
+        self._window_s = min(max(_WINDOW_S, after_s or 0.0), _LONGEST_WINDOW_S)
+        quick = at - self._resume_at < 3 * self._window_s
+        self._in_succession = min(self._in_succession + 1, 2) if quick else 0
+        self._pause_s = _PAUSE_S
+        self._refused_at, self._before = at, self.rate
+        again = self._ceiling and self._before and _close(self._before, self._ceiling)
+        self._hold = min(self._hold * 2, _LONGEST_HOLD) if again else _HOLD
+        self._ceiling = self._before
+        self._pressed_s = 0.0
+
+    def _learn(self) -> None:
+        passed, span_s = self._passed()
+        rate, before = passed / span_s, self._before
+        if before is None:
+            rate *= _MARGIN
+        elif passed + 1.5 >= before * span_s:
+            # it took this very pace for a window and then no more: too fast by little, or, where
+            # that came soon, a store of credit ran out
+            rate = before * _SOON_AGAIN[self._in_succession]
+        else:
+            rate = max(rate * _MARGIN, before / 2)
+        self._spacing.rate = max(rate, 1 / self._window_s)
+        sure = passed >= _SURE
+        self._hold_s = self._window_s * (self._hold if sure else 1.0)
+        self._growth = (_CAREFUL if sure else _BOLD) / self._window_s
+
+    def _passed(self) -> tuple[int, float]:
+        """Return how many of the last window's requests were not refused, and its length."""
+        until = self._refused_at
+        since = until - self._window_s
+        if len(self._sent) == _KEPT:
+            since = max(since, self._sent[0])
+        sent = sum(since < at <= until for at in self._sent)
+        refused = sum(since < at <= until for at in self._refused)
+        return max(sent - refused, 0), max(until - since, 0.001)
+
+    def _grow(self, rate: float, now: float) -> None:
+        late_s = -self._spacing.wait_s(now)
+        if late_s > 0.5 / rate + 0.05:
+            return  # nobody was waiting for this place: the pace is not what limits
+        step_s = min(now - self._sent[-1], self._window_s) if self._sent else 0.0
+        self._pressed_s += step_s
+        over = (self._pressed_s - self._hold_s) / self._window_s
+        if over > 0:
+            speed = self._growth * 2 ** min(over / _DOUBLES_IN, 10)
+            self._spacing.rate = rate * math.exp(min(speed, _BOLD / self._window_s) * step_s)
+
+
+def _close(a: float, b: float) -> bool:
+    return abs(a - b) < 0.1 * b
+
+
+_CHARACTERS_PER_TOKEN = 4
+_UNKNOWN_OUTPUT = 256.0
+_NEW = 0.1  # the weight of the latest answer in the mean
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+class TokenEstimate:
+    """The prompt by its length; the answer by the ones before it, else by what it may be."""
+
+    def __init__(self) -> None:
+        self._output: float | None = None
+        self.mean = _UNKNOWN_OUTPUT
+
+    def of(self, request: Request) -> float:
+        """Return the tokens that *request* will take, in and out."""
+        letters = sum(len(message.content) for message in request.messages)
+        return letters / _CHARACTERS_PER_TOKEN + (self._output or _allowed(request))
+
+    def learn(self, usage: Usage) -> float | None:
+        """Return what a request took, and remember it; None where that is unknown."""
+        if usage.output_tokens is None:
+            return None
+        total = float(usage.output_tokens + (usage.input_tokens or 0))
+        first = self._output is None
+        self._output = _towards(self._output, usage.output_tokens)
+        self.mean = total if first else _towards(self.mean, total)
+        return total
+
+
+def _towards(mean: float | None, value: float) -> float:
+    return value if mean is None else mean + _NEW * (value - mean)
+
+
+def _allowed(request: Request) -> float:
+    limits = (request.parameters.get(name) for name in _LIMITS)
+    return next((float(n) for n in limits if isinstance(n, int) and n > 0), _UNKNOWN_OUTPUT)

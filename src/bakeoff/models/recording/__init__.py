@@ -1,0 +1,1 @@
+"""Recording, replay and the answer cache."""

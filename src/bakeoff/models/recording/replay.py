@@ -1,0 +1,274 @@
+"""Answers from a recording: no network, no key, and a word about where a request diverged."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
+
+from bakeoff._lib.digest import digest_bytes
+from bakeoff._lib.redact import Redactor
+from bakeoff._lib.sanitize import one_line
+from bakeoff.core.errors import LimitReached, ProviderError, UsageError
+from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.values import Json
+from bakeoff.models.recording.recorder import (
+    SESSIONS,
+    Asker,
+    Exchange,
+    Question,
+    encoded,
+    exchange_in,
+    key_of,
+    question_of,
+)
+
+_SHOWN = 3
+_WIDTH = 40
+_BEFORE = 10  # so much of what is still equal is shown before the first difference
+
+
+def differences(recorded: Question, asked: Question) -> list[str]:
+    """Return where the two differ, in words: `parameters.temperature`, `message 2`."""
+    found: list[str] = []
+    for name in dict.fromkeys((*recorded, *asked)):
+        before, after = recorded.get(name), asked.get(name)
+        if before == after:
+            continue
+        if name == "messages":
+            found += _messages(_list(before), _list(after))
+        elif isinstance(before or {}, Mapping) and isinstance(after or {}, Mapping):
+            found += _entries(name, _mapping(before), _mapping(after))
+        else:
+            found.append(_changed(name, before, after))
+    return found
+
+
+def distance(recorded: Question, asked: Question) -> tuple[int, int]:
+    """Return how far the two are apart: the fewer differences, and the later, the nearer."""
+    before, after = _list(recorded.get("messages")), _list(asked.get("messages"))
+    pairs = enumerate(zip_longest(before, after))
+    equal = next((number for number, (old, new) in pairs if old != new), len(before))
+    return len(differences(recorded, asked)), -equal
+
+
+def described(found: Sequence[str]) -> str:
+    """Return the first few differences as one text."""
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return ", ".join(found[:_SHOWN]) + more
+
+
+def _entries(name: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterator[str]:
+    for key in dict.fromkeys((*before, *after)):
+        if before.get(key) != after.get(key):
+            yield _changed(f"{name}.{key}", before.get(key), after.get(key))
+
+
+def _messages(before: Sequence[Json], after: Sequence[Json]) -> Iterator[str]:
+    for number, (old, new) in enumerate(zip_longest(before, after), 1):
+        if old == new:
+            continue
+        if old is None or new is None:
+            yield f"message {number} ({'recorded' if new is None else 'asked'} only)"
+            continue
+        old_text, new_text = _content(old), _content(new)
+        if old_text == new_text:
+            yield f"message {number}"
+            continue
+        at = next(
+            (i for i, (a, b) in enumerate(zip(old_text, new_text, strict=False)) if a != b),
+            min(len(old_text), len(new_text)),
+        )
+        start = max(at - _BEFORE, 0)
+        yield _changed(
+            f"message {number} from character {at + 1}", old_text[start:], new_text[start:]
+        )
+
+
+def _content(message: Json) -> str:
+    return str(message.get("content", "")) if isinstance(message, Mapping) else ""
+
+
+def _changed(what: str, before: Json, after: Json) -> str:
+    return f"{what} (recorded {_short(before)}, asked {_short(after)})"
+
+
+def _short(value: Json) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return repr(one_line(value, width=_WIDTH))
+    return one_line(str(value), width=_WIDTH)
+
+
+def _list(value: Json) -> Sequence[Json]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
+
+
+_COMPARED = 50  # exchanges that are looked at to find the nearest one
+
+
+class Recording:
+    """Every exchange in a folder, by where it stands; bodies stay on the disk.
+
+    Where several sessions hold the same exchange, the newest counts.
+    """
+
+    def __init__(self, folder: Path, redactor: Redactor) -> None:
+        self.redactor = redactor
+        self.folder = folder
+        self.diverged = 0
+        self._damaged = 0
+        self._of_asker: dict[int, int] = {}
+        self._of_anybody: dict[int, int] = {}
+        self._neighbours: dict[str, list[int]] | None = None
+        paths = sorted(folder.glob(SESSIONS))
+        if not paths:
+            raise UsageError(f"there is no recording in {folder}; make one with --record {folder}")
+        self._files = [path.open("rb") for path in paths]
+        for number in range(len(self._files)):
+            self._index(number)
+
+    def find(self, key: str, asker: Asker, nth: int) -> Exchange | None:
+        """Return what *asker* got then, else what somebody else got for the same question."""
+        place = self._of_asker.get(_number(key, asker.trial, asker.role, nth))
+        if place is None:
+            place = self._of_anybody.get(_number(key, nth))
+        return None if place is None else self._read(place)
+
+    def explain(self, question: Question, asker: Asker) -> str:
+        """Say where *question* leaves what was recorded."""
+        self.diverged += 1
+        who = f" for the role {asker.role!r}" if asker.role else ""
+        start = f"replay: diverged: no recorded answer of {asker.model.full_name}{who}"
+        near = [self._read(place) for place in self._near(asker)]
+        if not near:
+            return f"{start}; no request to it is in {self.folder}"
+        now = json.loads(encoded(question))
+        nearest = min(near, key=lambda exchange: distance(exchange.question, now))
+        found = differences(nearest.question, now)
+        if not found:
+            return f"{start}; it was asked the same more often than recorded"
+        return (
+            f"{start}; the nearest recorded request ({nearest.trial}) differs in {described(found)}"
+        )
+
+    def words(self) -> list[str]:
+        """Return what a person should know at the end."""
+        said = []
+        if self._damaged:
+            said.append(
+                f"{self.folder}: damaged lines, cut by a crash perhaps, were left out: "
+                f"{self._damaged}"
+            )
+        if self.diverged:
+            said.append(
+                f"replay: requests that diverged from {self.folder}, and are faults: "
+                f"{self.diverged}"
+            )
+        return said
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for file in self._files:
+            file.close()
+
+    def _index(self, number: int) -> None:
+        first: dict[int, int] = {}
+        for place, exchange in self._lines(number):
+            if exchange is None:
+                self._damaged += 1
+                continue
+            own = _number(exchange.key, exchange.trial, exchange.role, exchange.nth)
+            self._of_asker[own] = place
+            first.setdefault(_number(exchange.key, exchange.nth), place)
+        self._of_anybody |= first
+
+    def _lines(self, number: int) -> Iterator[tuple[int, Exchange | None]]:
+        """Yield where each line stands, and what is in it where that is whole."""
+        offset, count = 0, len(self._files)
+        self._files[number].seek(0)
+        for line in self._files[number]:
+            exchange = None
+            with suppress(ValueError, RecursionError):
+                exchange = exchange_in(line)
+            if line.strip():
+                yield offset * count + number, exchange
+            offset += len(line)
+
+    def _read(self, place: int) -> Exchange:
+        offset, number = divmod(place, len(self._files))
+        file = self._files[number]
+        file.seek(offset)
+        return exchange_in(file.readline())
+
+    def _near(self, asker: Asker) -> list[int]:
+        """Return what to compare with: the same asker's exchanges, else some of the same model."""
+        if self._neighbours is None:
+            self._neighbours = self._by_name()
+        own = self._neighbours.get(_name(asker.trial, asker.role))
+        return own or self._neighbours.get(_name(asker.model.full_name), [])
+
+    def _by_name(self) -> dict[str, list[int]]:
+        # only once something diverged: a replay that fits needs none of it
+        found: dict[str, list[int]] = {}
+        for number in range(len(self._files)):
+            for place, exchange in self._lines(number):
+                if exchange is None:
+                    continue
+                model = str(exchange.question.get("model"))
+                for name in (_name(exchange.trial, exchange.role), _name(model)):
+                    places = found.setdefault(name, [])
+                    if len(places) < _COMPARED:
+                        places.append(place)
+        return found
+
+
+def _number(*parts: str | int) -> int:
+    """Return a small number for what is looked up: a million of them must fit."""
+    return int(digest_bytes(repr(parts).encode("utf-8", "surrogatepass"))[:16], 16)
+
+
+def _name(*parts: str) -> str:
+    return "\0".join(parts)
+
+
+class ReplayedModel:
+    """A model as it answered one asker when it was recorded."""
+
+    def __init__(self, asker: Asker, recording: Recording) -> None:
+        self._asker = asker
+        self._recording = recording
+        self._asked: Counter[str] = Counter()
+
+    async def complete(self, request: Request) -> Completion:
+        """Return the recorded answer, or raise what was raised then."""
+        question = question_of(request, self._asker)
+        key = key_of(question, self._recording.redactor)
+        exchange = self._recording.find(key, self._asker, self._asked[key])
+        self._asked[key] += 1
+        if exchange is None:
+            raise ProviderError(self._recording.explain(question, self._asker), billable=False)
+        for _ in range(exchange.lost):
+            if request.on_lost:
+                request.on_lost()
+        if exchange.completion is not None:
+            return exchange.completion
+        if exchange.refusal is not None:
+            raise exchange.refusal.error()
+        if exchange.cut is not None and exchange.cut.trouble and request.on_retry:
+            request.on_retry(exchange.cut.trouble)
+        raise LimitReached(_cut(exchange))
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+
+def _cut(exchange: Exchange) -> str:
+    after = f" after {exchange.cut.after_s:.1f} s" if exchange.cut else ""
+    return f"as recorded, the request was cut{after}"

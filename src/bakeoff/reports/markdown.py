@@ -1,0 +1,198 @@
+"""A run as Markdown: the answer and the tables, to paste into a pull request or a note."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from bakeoff._lib.sanitize import for_terminal, one_line
+from bakeoff.reports.wording import decision, phrases
+from bakeoff.reports.wording import summary as summary_words
+from bakeoff.reports.wording.decision import answer
+from bakeoff.reports.wording.findings import Findings
+from bakeoff.stats.paired import Pair
+from bakeoff.stats.pairwise import Pairwise
+from bakeoff.stats.summary import CandidateSummary, Group, Summary
+
+_BACKTICKS = re.compile(r"`{3,}")
+_MARKUP = re.compile(r"([\\`*\[\]<>|])")  # an underscore within a word is only itself
+_BAR = 20
+
+
+def cell(text: object, *, width: int = 200) -> str:
+    """Return *text* as one cell of a table, every mark of it inert."""
+    return _MARKUP.sub(r"\\\1", one_line(str(text), width=width))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table line by line; its cells must be inert already."""
+    return [
+        f"| {' | '.join(head)} |",
+        f"|{'|'.join('---' for _ in head)}|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+
+
+def fenced(text: str, language: str = "") -> list[str]:
+    """Return *text* in a block that it cannot end by itself."""
+    longest = max((len(found) for found in _BACKTICKS.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    return [f"{fence}{language}", for_terminal(text).rstrip("\n"), fence]
+
+
+def bar(share: float | None) -> str:
+    """Return a share of one as a bar, with its figure."""
+    if share is None:
+        return "no score"
+    full = round(share * _BAR)
+    return f"{'█' * full}{'░' * (_BAR - full)} {share:.1%}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number that may be unknown."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def count(value: int | None) -> str:
+    """Return a count that may be unknown."""
+    return "?" if value is None else f"{value:,}"
+
+
+_MOST_PAIRS = 20
+_WIDE_pairs = 500
+
+
+def pairs_section(found: Pairwise) -> Iterator[str]:
+    """Yield who differs from whom, by how much and how surely, line by line."""
+    shown = decision.worth_showing(found, most=_MOST_PAIRS)
+    if shown:
+        yield "## Differences"
+        yield ""
+        yield from table(
+            ("A", "B", "A − B", "95 %", "p (Holm)", "MDE", "verdict"), map(_pair, shown)
+        )
+        yield ""
+    yield from (f"- {cell(line, width=_WIDE_pairs)}" for line in decision.remarks(found, shown))
+    yield ""
+
+
+def _pair(pair: Pair) -> list[str]:
+    return [
+        cell(pair.first),
+        cell(pair.second),
+        phrases.difference(pair.difference),
+        phrases.interval(pair.interval, phrases.difference),
+        cell(phrases.p_value(pair.p_holm)),
+        phrases.score(pair.detectable),
+        cell(decision.in_short(pair)),
+    ]
+
+
+_MOST_GROUPS = 100
+_WIDE = 500
+
+
+def render(findings: Findings) -> Iterator[str]:
+    """Yield the page line by line."""
+    return (f"{line}\n" for line in _lines(findings))
+
+
+def _lines(findings: Findings) -> Iterator[str]:
+    summary, found = findings.summary, answer(findings.summary)
+    yield f"# {cell(findings.manifest.name or findings.called)}"
+    yield ""
+    if findings.standing:
+        yield f"> {cell(findings.standing, width=_WIDE)}"
+        yield ""
+    yield f"**{cell(found.told, width=_WIDE)}** {cell(found.why, width=_WIDE)}"
+    yield ""
+    yield from _scores(summary)
+    if summary.pairwise is not None:
+        yield from pairs_section(summary.pairwise)
+    if any(len(one.total.passes) > 1 for one in summary.candidates):
+        yield from _passes(summary_words.in_order(summary), summary.pass_rule)
+    if any(len(one.categories) > 1 for one in summary.candidates):
+        yield from _categories(summary_words.in_order(summary))
+    yield from _speed(summary_words.in_order(summary))
+    told = (*summary_words.shared_reasons(summary), *summary.notes)
+    yield from _listed([summary_words.conservation(summary.buckets), *told])
+
+
+def _listed(lines: Sequence[str]) -> Iterator[str]:
+    yield from (f"- {cell(line, width=_WIDE)}" for line in lines)
+    yield ""
+
+
+_SCORE = ("score", "95 %", "coverage", "faults")
+
+
+def _score(group: Group) -> list[str]:
+    score = group.score
+    return [
+        phrases.score(score.mean),
+        phrases.interval(score.interval),
+        phrases.share(group.coverage),
+        f"{group.buckets.faults:,}",
+    ]
+
+
+def _name(one: CandidateSummary) -> str:
+    return cell(one.candidate) + (" (scripted)" if one.scripted else "")
+
+
+def _scores(summary: Summary) -> Iterator[str]:
+    rows = ([_name(one), *_score(one.total)] for one in summary_words.in_order(summary))
+    yield from table(("candidate", *_SCORE), rows)
+    yield ""
+    for line in summary_words.order(summary):
+        yield phrases.sentence(line)
+        yield ""
+
+
+def _passes(candidates: Sequence[CandidateSummary], rule: str) -> Iterator[str]:
+    yield "## pass@k / pass^k"
+    yield ""
+    if rule:
+        yield phrases.sentence(rule)
+        yield ""
+    ks = sorted({rate.k for one in candidates for rate in one.total.passes})
+    rows = []
+    for one in candidates:
+        rates = {rate.k: rate for rate in one.total.passes}
+        known = (rates.get(k) for k in ks)
+        told = (
+            f"{phrases.score(r.pass_at)} / {phrases.score(r.pass_hat)}" if r else phrases.UNKNOWN
+            for r in known
+        )
+        rows.append([_name(one), *told])
+    yield from table(("candidate", *(f"k = {k}" for k in ks)), rows)
+    yield ""
+
+
+def _categories(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
+    groups = [(g.category or "", one, g) for one in candidates for g in one.categories]
+    yield "## By category"
+    yield ""
+    rows = (
+        [cell(name), _name(one), f"{group.score.tasks:,}", *_score(group)]
+        for name, one, group in sorted(groups, key=lambda group: group[0])[:_MOST_GROUPS]
+    )
+    yield from table(("category", "candidate", "tasks", *_SCORE), rows)
+    yield ""
+
+
+def _speed(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
+    yield "## Time, tokens and cost"
+    yield ""
+    rows = (
+        [
+            _name(one),
+            phrases.seconds(one.total.latency.p50_s),
+            phrases.seconds(one.total.latency.p95_s),
+            phrases.number(one.total.tokens.input),
+            phrases.number(one.total.tokens.output),
+            phrases.dollars(one.total.tokens.cost_usd),
+        ]
+        for one in candidates
+    )
+    head = ("candidate", "latency p50", "p95", "tokens in", "tokens out", "cost")
+    yield from table(head, rows)
+    yield ""

@@ -1,0 +1,194 @@
+"""A run as its reports see it: what it says, what it promised, and how its trials are read."""
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Protocol
+
+from bakeoff.core.manifest import Manifest
+from bakeoff.core.plan import Plan, Trial
+from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
+from bakeoff.core.task import Message, Task
+from bakeoff.reports.wording.phrases import counted, moment
+from bakeoff.stats.by_task import TaskSummary
+from bakeoff.stats.head_to_head import Verdict, verdict
+from bakeoff.stats.summary import Summary
+
+
+class Trials(Protocol):
+    """What is recorded of a run, as often as somebody wants to read it."""
+
+    def rows(self) -> Iterator[TrialRow]:
+        """Yield each recorded trial without its body."""
+
+    def records(
+        self,
+        *,
+        tasks: Collection[str] | None = None,
+        candidate: str | None = None,
+        rollouts: int | None = None,
+    ) -> Iterator[TrialRecord]:
+        """Yield each recorded trial, or just those of a part; those of *tasks* task by task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """Everything that a report is made from.
+
+    `called` is the name of the run to a person, `run` and `output` are how a command finds it;
+    `made_at` is when it was looked at, `running` that somebody was still writing to it then. A report
+    `with_text` holds what was asked, expected and answered.
+    """
+
+    summary: Summary
+    manifest: Manifest
+    plan: Plan
+    by_task: tuple[TaskSummary, ...]
+    trials: Trials
+    called: str
+    run: str
+    made_at: str
+    output: str | None = None
+    running: bool = False
+    with_text: bool = True
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """Each task once, in the order of the plan."""
+        return tuple(self.plan.tasks)
+
+    @cached_property
+    def candidates(self) -> tuple[str, ...]:
+        """Each candidate once, in the order of the plan."""
+        return tuple(candidate.id for candidate in self.plan.candidates)
+
+    @cached_property
+    def cells(self) -> Mapping[str, Mapping[str, TaskSummary]]:
+        """What is known by task and candidate; the plan need not pair every two of them."""
+        found: dict[str, dict[str, TaskSummary]] = {}
+        for cell in self.by_task:
+            found.setdefault(cell.task, {})[cell.candidate] = cell
+        return found
+
+    @cached_property
+    def settled(self) -> frozenset[str]:
+        """Those whose missing trials an adaptive run did not need."""
+        return frozenset(
+            one.candidate for one in self.summary.candidates if one.total.buckets.not_needed
+        )
+
+    @property
+    def standing(self) -> str | None:
+        """Why this is not all that was planned; None where it is."""
+        buckets = self.summary.buckets
+        missing = buckets.not_run + buckets.cancelled
+        told = f"{missing:,} of {counted(buckets.planned, 'trial')}"
+        if self.running:
+            return f"It was still running at {moment(self.made_at)}: {told} were missing then."
+        if missing:
+            return f"It is not finished: {told} are missing. Resume it to run just those."
+        return None
+
+    def command(self, verb: str, *words: str) -> str:
+        """Return what to type to do something else with this run."""
+        where = () if self.output is None else ("--output", self.output)
+        return shlex.join(["bakeoff", verb, self.run, *words, *where])
+
+    def missing(self, candidate: str | None = None) -> Iterator[Trial]:
+        """Yield each planned trial that nothing is recorded of."""
+        seen = self._recorded(candidate)
+        for trial in self.plan:
+            mine = seen.get(trial.candidate.id)
+            if mine is not None and not mine[self._place(trial.task.id, trial.rollout)]:
+                yield trial
+
+    def _recorded(self, candidate: str | None) -> dict[str, bytearray]:
+        """Return a byte for each trial that the plan may have: whether something is recorded."""
+        names = self.candidates if candidate is None else (candidate,)
+        seen = {name: bytearray(len(self.tasks) * self.plan.rollouts) for name in names}
+        for row in self.trials.rows():
+            if row.candidate_id in seen:
+                seen[row.candidate_id][self._place(row.task_id, row.rollout)] = 1
+        return seen
+
+    def _place(self, task: str, rollout: int) -> int:
+        return self._numbers[task] * self.plan.rollouts + rollout
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {task.id: number for number, task in enumerate(self.tasks)}
+
+    def why_missing(self, candidate: str) -> str:
+        """Return what to say of a trial of *candidate* that nothing is recorded of."""
+        return "not needed" if candidate in self.settled else "not run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What one scorer said, and what its tests printed."""
+
+    scorer: str
+    value: float
+    explanation: str | None = None
+    output: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A rollout: what was said and changed, how it was checked, and why it is no whole success."""
+
+    started_at: str
+    error: str | None = None
+    answer: str = ""
+    patch: str | None = None
+    left_out: tuple[str, ...] = ()
+    transcript: tuple[Message, ...] = ()
+    checks: tuple[Check, ...] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
+def evidence_of(record: TrialRecord) -> Evidence:
+    """Return what the attempt that counts left."""
+    attempt, outcome = record.attempt, record.attempt.outcome
+    change = outcome.change if outcome else None
+    return Evidence(
+        started_at=started_at(attempt),
+        error=error_of(attempt),
+        answer=outcome.answer if outcome else "",
+        patch=change.patch if change else None,
+        left_out=change.left_out if change else (),
+        transcript=outcome.transcript if outcome else (),
+        checks=tuple(_check(score) for score in attempt.scores),
+        phases=attempt.phases,
+    )
+
+
+def started_at(attempt: Attempt) -> str:
+    """Return when *attempt* began, in UTC."""
+    return datetime.fromtimestamp(attempt.started_at, UTC).isoformat(timespec="seconds")
+
+
+def _check(score: Score) -> Check:
+    output = score.details.get("output")
+    return Check(
+        scorer=score.scorer,
+        value=score.value,
+        explanation=score.explanation,
+        output=output if isinstance(output, str) else None,
+    )
+
+
+def error_of(attempt: Attempt) -> str | None:
+    """Return why *attempt* is no success, or stopped at a limit; None where there is nothing to say."""
+    found = verdict(attempt)
+    if attempt.fault is not None:
+        return f"{attempt.fault.boundary}: {attempt.fault.message}"
+    if found.limited:
+        reason = (attempt.outcome.stop_reason if attempt.outcome else None) or "a limit ran out"
+        return f"{reason}; what was done by then passes the check" if found.solved else reason
+    if found is Verdict.FAILED:
+        told = [s.explanation for s in attempt.scores if s.explanation and s.value < 1]
+        return "the check failed" + (f": {told[0]}" if told else "")
+    return "it was stopped before it was done" if found is Verdict.CANCELLED else None

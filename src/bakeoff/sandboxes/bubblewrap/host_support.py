@@ -1,0 +1,120 @@
+"""What the boxes of one bubblewrap sandbox have in common, found out once."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from bakeoff._lib import scratch
+from bakeoff.core.errors import SandboxError, UsageError
+from bakeoff.sandboxes.bubblewrap import seccomp
+from bakeoff.sandboxes.bubblewrap.root import python_of, write_support
+from bakeoff.sandboxes.host import cgroups
+from bakeoff.sandboxes.host.cgroups import Cgroups
+
+INSTALL = "apt install bubblewrap (or: dnf install bubblewrap, pacman -S bubblewrap)"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TRY_S = 30.0
+_NAMESPACES = (
+    "--unshare-all",
+    "--unshare-user",
+    *("--uid", "1000", "--gid", "1000"),
+    *("--cap-drop", "ALL"),
+    *("--hostname", "box"),
+    "--die-with-parent",
+    "--new-session",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSupport:
+    """What a box is made with here.
+
+    `support` is a private folder with what every box shows; `python_mounts` are needed where the
+    host has no python3 of its own; `calls` is the filter of system calls, where there is one, and
+    `grading_calls` that of a grading box.
+    """
+
+    program: str
+    namespaces: tuple[str, ...]
+    rootfs: Path | None
+    python: str | None
+    python_mounts: tuple[str, ...]
+    cgroups: Cgroups | None
+    support: Path
+    calls: Path | None
+    grading_calls: Path | None
+
+    @property
+    def path(self) -> str:
+        """Where programs are looked for in a box."""
+        ours = self.python if self.python_mounts else None
+        return PATH if ours is None else f"{PATH}:{Path(ours).parent}"
+
+
+def prepare(rootfs: Path | None, *, with_cgroups: bool) -> HostSupport:
+    """Find out what can be used here; UsageError or SandboxError where no box can be made."""
+    program = installed()
+    namespaces = usable_namespaces(program)
+    python, python_mounts = python_of(rootfs)
+    groups = cgroups.find() if with_cgroups else None
+    support = scratch.new_folder("bubblewrap")
+    calls, grading_calls = support / "seccomp", support / "seccomp-grading"
+    try:
+        write_support(support)
+        filtered = seccomp.write_filter(calls, grading=False)
+        seccomp.write_filter(grading_calls, grading=True)
+    except BaseException:
+        scratch.remove(support)
+        raise
+    return HostSupport(
+        program=program,
+        namespaces=namespaces,
+        rootfs=rootfs,
+        python=python,
+        python_mounts=tuple(python_mounts),
+        cgroups=groups,
+        support=support,
+        calls=calls if filtered else None,
+        grading_calls=grading_calls if filtered else None,
+    )
+
+
+def installed() -> str:
+    """Return where bubblewrap is."""
+    program = shutil.which("bwrap")
+    if program is None:
+        raise UsageError(f"bubblewrap is not installed; get it with: {INSTALL}")
+    return program
+
+
+def usable_namespaces(program: str) -> tuple[str, ...]:
+    """Return the namespace arguments that work here; SandboxError where none do."""
+    strict = (*_NAMESPACES, "--disable-userns")
+    refusal = _refusal(program, strict)
+    if refusal is None:
+        return strict
+    if "nknown option" in refusal:  # before 0.8; the filter of system calls must do alone
+        refusal = _refusal(program, _NAMESPACES)
+        if refusal is None:
+            return _NAMESPACES
+    raise SandboxError(
+        f"bubblewrap cannot make a box here: {refusal}; user namespaces may be forbidden "
+        "(sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu "
+        "kernel.apparmor_restrict_unprivileged_userns=0, allows them)"
+    )
+
+
+def _refusal(program: str, words: tuple[str, ...]) -> str | None:
+    """Return what bubblewrap says against *words*, None where it takes them."""
+    # programs alone: among all mounts of the machine, one may just be going away
+    places = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
+    shown = [word for place in places for word in ("--ro-bind-try", place, place)]
+    argv = [program, *words, *shown, "--proc", "/proc", "true"]
+    try:
+        tried = subprocess.run(
+            argv, capture_output=True, text=True, check=False, env={"PATH": PATH}, timeout=_TRY_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"a box that does nothing did not end within {_TRY_S:g} s"
+    return None if tried.returncode == 0 else tried.stderr.strip()

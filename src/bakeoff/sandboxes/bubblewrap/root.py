@@ -1,0 +1,160 @@
+"""The file system that a command in bubblewrap sees: programs of the host, nothing of its people.
+
+Read-only are the host's programs and libraries and the few files of /etc that they need. Nothing of
+/home, /root, /var, /run or the rest of /etc is there, and where this process is root, what only root
+may read is not there either: in the box the user is 1000, but to the host's files still root.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from bakeoff.sandboxes.egress.uplink import NAMESERVER
+
+HOME = "/home/agent"
+SUPPORT = "/run/bakeoff"
+_RELAY = Path(__file__).parents[1] / "relay_programs" / "relay.py"
+_PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_OURS = ("proc", "dev", "sys", "tmp", "run", "home", "root")  # of an unpacked image
+_PYTHONS = ("usr/bin/python3", "usr/local/bin/python3", "bin/python3")
+_ETC_FOLDERS = ("alternatives", "pki/ca-trust/extracted", "pki/tls/certs", "ssl/certs")
+_ETC_FILES = (
+    "ca-certificates.conf",
+    "debian_version",
+    "ld.so.cache",
+    "localtime",
+    "mime.types",
+    "os-release",
+    "pki/tls/openssl.cnf",
+    "protocols",
+    "services",
+    "ssl/openssl.cnf",
+    "timezone",
+)
+_WRITTEN = {
+    "passwd": f"root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000:agent:{HOME}:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+    "group": "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost box\n::1 localhost\n",
+    "hostname": "box\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "gitconfig": "[safe]\n\tdirectory = *\n",
+}
+
+
+def write_support(folder: Path) -> None:
+    """Write what every box shows but the host has not, once: an /etc of its own.
+
+    Its files are copies, because each thing that is mounted makes every command slower.
+    """
+    etc = folder / "etc"
+    etc.mkdir()
+    for name in _etc_folders():
+        (etc / name).mkdir(parents=True)
+    for name in _ETC_FILES:
+        source, target = Path("/etc", name), etc / name
+        if os.access(source, os.R_OK):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target, follow_symlinks=False)
+    for name, text in _WRITTEN.items():
+        (etc / name).write_text(text)
+    (etc / "resolv.conf").touch()
+    (folder / "resolv.conf").write_text(f"nameserver {NAMESERVER}\n")
+    (folder / "nothing").mkdir()
+    # a copy: a box sees in its list of mounts where each of them lies on the host
+    shutil.copyfile(_RELAY, folder / "relay.py")
+
+
+def _etc_folders() -> list[str]:
+    return [name for name in _ETC_FOLDERS if Path("/etc", name).is_dir()]
+
+
+def python_of(rootfs: Path | None) -> tuple[str | None, list[str]]:
+    """Return the python3 of a box, and what must be mounted for it where it is our own."""
+    root = rootfs or Path("/")
+    for name in _PYTHONS:
+        if (root / name).is_file():
+            return f"/{name}", []
+    if rootfs is not None:
+        return None, []  # ours needs libraries that may not be there
+    prefix = sys.base_prefix
+    return f"{prefix}/bin/python3", ["--ro-bind", prefix, prefix]
+
+
+@lru_cache(maxsize=256)  # most boxes of a run differ in nothing here
+def root_arguments(
+    support: Path, *, rootfs: Path | None, targets: tuple[str, ...], resolver: Path | None
+) -> tuple[str, ...]:
+    """Return bubblewrap's arguments for all that is the same in every box.
+
+    *targets* are the places where something will be mounted later; *resolver* is the resolv.conf of
+    a box with a network.
+    """
+    points = [PurePosixPath(target) for target in (*targets, HOME, "/tmp", SUPPORT)]  # noqa: S108
+    words: list[str] = []
+    if rootfs is None:
+        for name in _PROGRAMS:
+            words += _shown(Path("/", name), PurePosixPath("/", name), points)
+        words += _etc(support)
+        if _has_entries(Path("/usr/local/etc")):
+            words += ["--ro-bind", str(support / "nothing"), "/usr/local/etc"]
+    else:
+        words += _image(rootfs, points)
+    if resolver is not None and (rootfs is None or (rootfs / "etc/resolv.conf").is_file()):
+        words += ["--ro-bind", str(resolver), "/etc/resolv.conf"]
+    if rootfs is None or not (rootfs / "var").is_symlink():
+        words += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108 -- the box's own
+    return (*words, *_kernel())
+
+
+def _image(rootfs: Path, points: list[PurePosixPath]) -> Iterator[str]:
+    """Show an unpacked image, but for the folders that are the box's own."""
+    for entry in sorted(rootfs.iterdir()):
+        target = PurePosixPath("/", entry.name)
+        if (
+            entry.name == "var" and not entry.is_symlink()
+        ):  # its tmp is the box's own, the rest is not
+            yield from ("--dir", str(target))
+            for inner in sorted(entry.iterdir()):
+                if inner.name != "tmp":
+                    yield from _shown(inner, target / inner.name, points)
+        elif entry.name not in _OURS:
+            yield from _shown(entry, target, points)
+
+
+def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> Iterator[str]:
+    """Show *source* read-only; piece by piece where something must be mounted that it lacks."""
+    if source.is_symlink():
+        yield from ("--symlink", str(source.readlink()), str(target))
+        return
+    if not source.is_dir():
+        if source.exists():
+            yield from ("--ro-bind", str(source), str(target))
+        return
+    below = [point for point in points if target in point.parents]
+    if all((source / point.relative_to(target)).exists() for point in below):
+        yield from ("--ro-bind", str(source), str(target))
+        return
+    yield from ("--dir", str(target))
+    for entry in sorted(source.iterdir()):
+        yield from _shown(entry, target / entry.name, below)
+
+
+def _etc(support: Path) -> list[str]:
+    words = ["--ro-bind", str(support / "etc"), "/etc"]
+    for name in _etc_folders():
+        words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    return words
+
+
+def _kernel() -> list[str]:
+    # read-only: some of the kernel's files ask only who writes, not with which capability, and
+    # through /proc/PID/mem a program could rewrite the one that grades it
+    return ["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--remount-ro", "/proc"]
+
+
+def _has_entries(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())

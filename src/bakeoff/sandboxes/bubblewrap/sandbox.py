@@ -1,0 +1,399 @@
+"""Boxes of Linux namespaces, by bubblewrap: no daemon, no image, and started in milliseconds."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+
+from bakeoff._lib import scratch
+from bakeoff._lib.process import Ended, Program
+from bakeoff.core.errors import BakeoffError, SandboxError, UsageError
+from bakeoff.core.sandbox import Box, BoxSpec, Command, CommandResult
+from bakeoff.core.workspace import Image, Network
+from bakeoff.sandboxes.bubblewrap.host_support import (
+    PATH,
+    HostSupport,
+    installed,
+    prepare,
+    usable_namespaces,
+)
+from bakeoff.sandboxes.bubblewrap.root import HOME, SUPPORT, root_arguments
+from bakeoff.sandboxes.egress import uplink
+from bakeoff.sandboxes.egress.proxy import PORT as PROXY_PORT
+from bakeoff.sandboxes.egress.proxy import (
+    EgressProxy,
+    checked_private_hosts,
+    open_proxy,
+    proxy_environment,
+)
+from bakeoff.sandboxes.egress.uplink import AwaitedUplink
+from bakeoff.sandboxes.host import process_tags, shell_limits
+from bakeoff.sandboxes.host.cleanup import BoxResources, reap
+from bakeoff.sandboxes.host.imageless import WHOLE_BOX, refuse_image, refuse_whole_box
+from bakeoff.sandboxes.host.supervision import Supervision, impossible, not_started
+
+GATEWAY_PORT = 8642
+_SHM_BYTES = 256 << 20
+_DEATH_S = 10.0
+_BY_SIGNAL = 128
+# what bubblewrap says where a folder that it needs has been taken away, replaced or closed
+_FOLDER_BROKEN = re.compile(
+    r"bwrap: Can't .*: (?:No such file or directory|Not a directory|Permission denied)"
+)
+_TMP = "/tmp"  # noqa: S108 -- the box's own
+
+
+class _NotStartedError(SandboxError):
+    """Bubblewrap gave up before it started the command."""
+
+
+class BubblewrapBox:
+    """Private folders and a control group, in which commands are run."""
+
+    def __init__(
+        self, spec: BoxSpec, ground: HostSupport, *, proxy: EgressProxy | None, host_network: bool
+    ) -> None:
+        _check(spec, ground)
+        self._spec = spec
+        self._proxy = proxy
+        self._on_host_network = spec.network is True and host_network
+        self._has_uplink = spec.network is True and not host_network
+        self._ground = ground
+        self._view: list[str] = []
+        self._started_in: set[str] = set()
+        self._holdings = BoxResources(spec, ground.cgroups)
+        self._supervision = Supervision(
+            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk
+        )
+
+    @property
+    def gateway_url(self) -> str | None:
+        """Where a command reaches the gateway: through the relay, or directly on the host's network."""
+        if self._spec.gateway is None:
+            return None
+        return self._spec.gateway.url if self._on_host_network else _local_url(GATEWAY_PORT)
+
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """What the box's proxy refused."""
+        return () if self._proxy is None else self._proxy.refused
+
+    @property
+    def _relays(self) -> dict[int, str]:
+        """The ports of the box that lead to a socket of the host, and the socket."""
+        relays = {}
+        if self._spec.gateway is not None and not self._on_host_network:
+            relays[GATEWAY_PORT] = self._spec.gateway.socket
+        if self._proxy is not None:
+            relays[PROXY_PORT] = str(self._proxy.socket)
+        return relays
+
+    async def run(self, command: Command) -> CommandResult:
+        """Run *command* in namespaces of its own, which end with it."""
+        if (ran := impossible(command)) is not None:
+            return ran
+        with ExitStack() as files:
+            reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            files.callback(os.close, reading)
+            files.callback(os.close, writing)
+            passing = [writing]
+            self._view = self._view or self._all_mounts()
+            words = [*self._view, *self._own_words(command), "--json-status-fd", str(writing)]
+            calls = self._ground.grading_calls if self._spec.grading else self._ground.calls
+            if calls is not None:
+                passing.append(os.open(calls, os.O_RDONLY | os.O_CLOEXEC))
+                files.callback(os.close, passing[-1])
+                words += ["--seccomp", str(passing[-1])]
+            uplink = AwaitedUplink(files) if self._has_uplink else None
+            if uplink is not None:
+                passing += uplink.passing
+                words += uplink.words
+            # through a file: the environment may hold a token, and arguments are seen by everyone
+            arguments = _file_with("\0".join([*words, ""]).encode())
+            files.callback(os.close, arguments)
+            program = self._program(command, arguments, passing=(arguments, *passing))
+            async with uplink or nullcontext():
+                return await self._supervised(command, program, reading)
+
+    async def _supervised(self, command: Command, program: Program, status: int) -> CommandResult:
+        """Run *program*; the exit code is 126 where what ran before has closed or removed its folder."""
+        start = self._start_of(command)
+        try:
+            ran = await self._supervision.run(
+                command, program, lambda ended: self._gone(status, ended)
+            )
+        except _NotStartedError as error:
+            if start in self._started_in and _FOLDER_BROKEN.search(str(error)):
+                return not_started(str(error))
+            raise
+        self._started_in.add(start)
+        return ran
+
+    def _start_of(self, command: Command) -> str:
+        return os.path.normpath(Path(self._spec.root, command.cwd or self._spec.workdir))
+
+    def _program(self, command: Command, arguments: int, *, passing: tuple[int, ...]) -> Program:
+        limits = self._spec.limits
+        group = self._holdings.cgroup
+        kept = group.folders if group else {}
+        inside = shell_limits.within_rlimits(
+            memory_mb=None if "memory" in kept else limits.memory_mb,
+            processes=None if "pids" in kept else limits.processes,
+        )
+        for port in self._relays:  # one becomes the next, and the last the command
+            relay = (str(self._ground.python), "-I", "-S", f"{SUPPORT}/relay.py")
+            inside = (*inside, *relay, str(port), f"{SUPPORT}/{port}.sock", "--")
+        return Program(
+            argv=(
+                *shell_limits.entering(self._holdings.doors, most_file_mb=limits.disk_mb),
+                *(self._ground.program, "--args", str(arguments), "--"),
+                *inside,
+                *command.argv,
+            ),
+            environment={"PATH": PATH, process_tags.VARIABLE: self._holdings.mark},
+            stdin=command.stdin,
+            most_output=command.most_output,
+            hears=command.hears,
+            passing=passing,
+        )
+
+    def _all_mounts(self) -> list[str]:
+        """Return bubblewrap's words for all that does not differ from command to command."""
+        spec, ground = self._spec, self._ground
+        words = [*ground.namespaces, *(["--share-net"] if self._on_host_network else [])]
+        targets = (spec.root, *(mount.target for mount in (*spec.mounts, *spec.pinned)))
+        words += root_arguments(
+            ground.support, rootfs=ground.rootfs, targets=targets, resolver=self._resolver()
+        )
+        words += ground.python_mounts
+        words += ["--bind", str(self._holdings.temp), _TMP]
+        words += ["--bind", str(self._holdings.home), HOME]
+        words += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
+        words += ["--bind", str(self._holdings.folder), spec.root]
+        for mount in (*spec.mounts, *spec.pinned):
+            words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+        if relays := self._relays:
+            words += ["--ro-bind", str(ground.support / "relay.py"), f"{SUPPORT}/relay.py"]
+        for port, socket in relays.items():
+            words += ["--ro-bind", socket, f"{SUPPORT}/{port}.sock"]
+        return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+    def _resolver(self) -> Path | None:
+        """Return the resolv.conf that the box sees; None where there is nobody to ask."""
+        if self._has_uplink:
+            return self._ground.support / "resolv.conf"
+        names = Path("/etc/resolv.conf").resolve()
+        return names if self._on_host_network and names.exists() else None
+
+    def _own_words(self, command: Command) -> list[str]:
+        environment = {
+            "PATH": self._ground.path,
+            "HOME": HOME,
+            "USER": "agent",
+            "LANG": "C.UTF-8",
+            "TMPDIR": _TMP,
+            "BAKEOFF_ROOT": self._spec.root,
+            **({} if self._proxy is None else proxy_environment()),
+            **self._spec.environment,
+            **command.environment,
+            process_tags.VARIABLE: self._holdings.mark,
+        }
+        words = ["--chdir", self._start_of(command), "--clearenv"]
+        for name, value in environment.items():
+            words += ["--setenv", name, value]
+        return words
+
+    async def _gone(self, status: int, ended: Ended | None) -> None:
+        """Wait until the namespaces are gone, and raise where bubblewrap itself failed."""
+        told = _told(status)
+        child = told.get("child-pid")
+        clock = asyncio.get_running_loop().time
+        until = clock() + _DEATH_S
+        while child is not None and _is_init(child):
+            if clock() > until:
+                raise SandboxError(f"the processes of box {self._spec.label!r} do not end")
+            await asyncio.sleep(0.002)
+        if ended is not None and _never_started(ended, told):
+            why = f"bubblewrap could not start the command: {ended.output.strip()}"
+            raise _NotStartedError(why)
+
+    async def stop(self) -> None:
+        """End every command."""
+        await self._supervision.stop()
+        group = self._holdings.cgroup
+        if group is not None and group.processes():
+            await asyncio.to_thread(group.kill)
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Refuse: there is no image here to differ from."""
+        raise SandboxError(WHOLE_BOX)
+
+    async def close(self) -> None:
+        """End every command; take the private folders and the control group away."""
+        await self.stop()
+        if self._proxy is not None:
+            await self._proxy.close()
+        await asyncio.to_thread(self._holdings.remove)
+
+
+def _check(spec: BoxSpec, ground: HostSupport) -> None:
+    """Refuse what bubblewrap cannot do."""
+    if Path(spec.root) == Path("/"):
+        raise UsageError("the root of a workspace cannot be / in bubblewrap; choose a folder")
+    listed = not isinstance(spec.network, bool) and bool(spec.network)
+    if ground.python is None and (spec.gateway is not None or listed):
+        what = "a gateway" if spec.gateway is not None else "a list of allowed hosts"
+        raise UsageError(f"{ground.rootfs} has no python3, which a box with {what} needs")
+
+
+def _local_url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+def _file_with(data: bytes) -> int:
+    """Return an open file in memory that holds *data*, at its beginning."""
+    number = os.memfd_create("arguments", os.MFD_CLOEXEC)
+    with os.fdopen(number, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
+
+
+def _never_started(ended: Ended, told: dict[str, int]) -> bool:
+    """Whether bubblewrap gave up before the command: it says so, unless somebody killed it."""
+    return "exit-code" not in told and ended.code is not None and ended.code < _BY_SIGNAL
+
+
+def _told(status: int) -> dict[str, int]:
+    """Return what bubblewrap told about itself: its child, and how that ended."""
+    told: dict[str, int] = {}
+    try:
+        text = os.read(status, 65536)
+    except BlockingIOError:
+        return told
+    decoder, rest = json.JSONDecoder(), text.decode().strip()
+    while rest:
+        found, end = decoder.raw_decode(rest)
+        told |= found
+        rest = rest[end:].strip()
+    return told
+
+
+def _is_init(pid: int) -> bool:
+    """Whether *pid* is still the first process of a namespace of its own."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    known = dict(line.split(":", 1) for line in lines if ":" in line)
+    numbers = known.get("NSpid", "").split()
+    return len(numbers) > 1 and numbers[-1] == "1" and not known["State"].strip().startswith("Z")
+
+
+_NO_UPLINK = (
+    "bubblewrap cannot give a task with `network = true` a network of its own: {why}. Or let the "
+    'task list its hosts, which needs nothing installed: network = ["pypi.org", ...] ("*" is any '
+    "public one); or choose a container: --sandbox docker; or share the host's network and all that "
+    'listens on it, in your run file: sandbox = {{ name = "bubblewrap", settings = {{ network = '
+    '"host" }} }}'
+)
+
+
+class Bubblewrap:
+    """Opens boxes of namespaces.
+
+    With a *rootfs*, boxes see the programs of that unpacked image instead of the host's. Without
+    control groups, which need rights that not every user has, rlimits keep the limits.
+
+    A task that asks for a network gets one of its own, without the host's loopback; with
+    `network="host"` it gets the host's. *private_hosts* may be reached where a task lists them.
+    """
+
+    name = "bubblewrap"
+    isolates = True
+
+    def __init__(
+        self,
+        *,
+        rootfs: str | Path | None = None,
+        control_groups: bool = True,
+        network: str | None = None,
+        private_hosts: Sequence[str] = (),
+    ) -> None:
+        if network not in (None, "host"):
+            raise UsageError(
+                f"network of the sandbox bubblewrap is {network!r}; "
+                'write "host" to share the host\'s network with tasks that ask for one, or nothing'
+            )
+        self._host_network = network == "host"
+        self._private_hosts = checked_private_hosts(private_hosts)
+        self._rootfs = None if rootfs is None else Path(rootfs)
+        self._control_groups = control_groups
+        self._ready: asyncio.Task[HostSupport] | None = None
+
+    @classmethod
+    def available(cls) -> str | None:
+        """Return why no box can be had here, and what to do about it; None where all is fine."""
+        if not sys.platform.startswith("linux"):
+            return "bubblewrap needs Linux; choose a container: --sandbox docker"
+        try:
+            usable_namespaces(installed())
+        except BakeoffError as error:
+            return str(error)
+        return None
+
+    def check_network(self, network: Network) -> None:
+        """Raise where no box can have this *network* here; the host's own is only for who says so."""
+        if network is not True or self._host_network:
+            return
+        if why := uplink.why_none():
+            raise UsageError(_NO_UPLINK.format(why=why))
+
+    async def image(self, image: Image | None) -> None:
+        """Refuse an image: only a container can start from one."""
+        refuse_image(image, sandbox="bubblewrap")
+
+    async def open(self, spec: BoxSpec) -> Box:
+        """Return a box that is ready."""
+        refuse_whole_box(spec)
+        self.check_network(spec.network)
+        if self._ready is None:
+            work = asyncio.to_thread(prepare, self._rootfs, with_cgroups=self._control_groups)
+            self._ready = asyncio.create_task(work)
+        ready = self._ready
+        try:
+            return await self._opened(spec, await asyncio.shield(ready))
+        except OSError as error:
+            raise SandboxError(f"no box can be opened: {error}") from error
+        finally:
+            if ready.done() and _failed(ready):
+                self._ready = None  # somebody may mend it, and try again
+
+    async def _opened(self, spec: BoxSpec, ground: HostSupport) -> Box:
+        proxy = await open_proxy(spec.network, private_hosts=self._private_hosts)
+        try:
+            return BubblewrapBox(spec, ground, proxy=proxy, host_network=self._host_network)
+        except BaseException:
+            if proxy is not None:
+                await proxy.close()
+            raise
+
+    async def reap(self) -> Sequence[str]:
+        """Take away the control groups, processes and folders of dead runs."""
+        return await asyncio.to_thread(reap)
+
+    async def close(self) -> None:
+        """Take away what all boxes shared."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            await asyncio.wait([ready])
+            if not _failed(ready):
+                await asyncio.to_thread(scratch.remove, ready.result().support)
+
+
+def _failed(ready: asyncio.Task[HostSupport]) -> bool:
+    return ready.cancelled() or ready.exception() is not None

@@ -1,0 +1,339 @@
+"""One open container: commands are `exec`ed in it, and a restart ends what will not end by itself."""
+
+import asyncio
+import os
+import posixpath
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from bakeoff._lib.process import Ended, uncancelled
+from bakeoff.core.errors import ChangeTooLargeError, SandboxError
+from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, Mount
+from bakeoff.sandboxes.containers import change as container_change
+from bakeoff.sandboxes.containers import relay
+from bakeoff.sandboxes.containers.engine import HOME, Engine, entering, nowhere, preamble
+from bakeoff.sandboxes.containers.relay import Relay
+from bakeoff.sandboxes.egress.proxy import PORT as PROXY_PORT
+from bakeoff.sandboxes.egress.proxy import EgressProxy, proxy_environment
+from bakeoff.sandboxes.host.disk_watch import DiskWatch, Watch
+from bakeoff.sandboxes.host.shell_limits import StartMarker
+from bakeoff.sandboxes.host.supervision import Supervision, impossible, not_started
+
+_LOOK_S = 2.0
+_MOST_SHARE = 20  # asking takes podman a quarter of a second
+_PLACE = "layer={{.GraphDriver.Data.UpperDir}}\npid={{.State.Pid}}"
+_SIZE = "size={{.SizeRw}}"
+
+
+async def watch_of(engine: Engine, container: str, spec: BoxSpec) -> Watch | None:
+    """Return what watches the disk of a box; None where it has no limit.
+
+    Where the engine keeps the container's files in a folder that we may read, it is watched from
+    here at no cost; else the engine has to be asked.
+    """
+    if spec.limits.disk_mb is None:
+        return None
+    folders = () if spec.folder is None else (spec.folder,)
+    seen = await engine.ask("inspect", "--type", "container", "--format", _PLACE, container)
+    known = dict(line.split("=", 1) for line in seen.output.splitlines() if "=" in line)
+    layer = known.get("layer", "")
+    if layer.startswith("/") and os.access(layer, os.R_OK | os.X_OK):
+        doors = _doors(known.get("pid", ""))
+        return DiskWatch(
+            (*folders, Path(layer)), spec.limits.disk_mb, processes=lambda: _processes(doors)
+        )
+    asked = _AskedLayer(engine, container, spec.limits.disk_mb)
+    return _Both(DiskWatch(folders, spec.limits.disk_mb), asked) if folders else asked
+
+
+def _doors(pid: str) -> list[Path]:
+    """Return the files that list the processes of a container, by its first one."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    doors = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers in {"", "pids"}:
+            doors.append(Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs"))
+    return doors
+
+
+def _processes(doors: list[Path]) -> set[int]:
+    found: set[int] = set()
+    for door in doors:
+        try:
+            found.update(int(pid) for pid in door.read_text().split())
+        except OSError:
+            continue  # not mounted there, or the container restarts just now
+    return found
+
+
+class _AskedLayer:
+    """What a container adds to its image, as its engine says."""
+
+    def __init__(self, engine: Engine, container: str, most_mb: int) -> None:
+        self._engine = engine
+        self._container = container
+        self._most_mb = most_mb
+
+    async def watch(self, over: Callable[[str], None]) -> None:
+        pause_s = _LOOK_S
+        while True:
+            await asyncio.sleep(pause_s)
+            started = time.monotonic()
+            if await self._taken() > self._most_mb << 20:
+                over(f"its disk was full: the box may take {self._most_mb} MB")
+            pause_s = max(_LOOK_S, _MOST_SHARE * (time.monotonic() - started))
+
+    async def _taken(self) -> int:
+        seen = await self._engine.ask(
+            "inspect", "--type", "container", "--size", "--format", _SIZE, self._container
+        )
+        for line in seen.output.splitlines():
+            size = line.removeprefix("size=")
+            if size != line and size.isdigit():
+                return int(size)
+        return 0
+
+
+class _Both:
+    """Two watches at once."""
+
+    def __init__(self, one: Watch, other: Watch) -> None:
+        self._one = one
+        self._other = other
+
+    async def watch(self, over: Callable[[str], None]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._one.watch(over))
+            group.create_task(self._other.watch(over))
+
+
+_KILLED = 137
+_EXPORT_S = 600.0
+_TOO_LONG = "file name too long"
+_OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
+_OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+# the folders of the shell and of what it is made of; a line of `diff` that says one is not as it was
+_PROGRAMS_CHANGED = re.compile(r"^[CD] /(?:usr/(?:local/)?)?(?:s?bin|lib\w*)/", re.MULTILINE)
+_STATE = "state={{.State.Running}}"
+
+
+def sockets(spec: BoxSpec, proxy: EgressProxy | None) -> dict[int, str]:
+    """Return the ports of a box that lead to a socket of the host, and the socket."""
+    gateway = {} if spec.gateway is None else {relay.PORT: spec.gateway.socket}
+    return gateway if proxy is None else {**gateway, PROXY_PORT: str(proxy.socket)}
+
+
+class ContainerBox:
+    """A container of ours that runs; `ready` makes it fit for the first command."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        spec: BoxSpec,
+        *,
+        name: str,
+        mounts: tuple[Mount, ...],
+        user: str | None,
+        most_change_mb: int,
+        proxy: EgressProxy | None,
+    ) -> None:
+        self.name = name
+        self._engine = engine
+        self._spec = spec
+        self._mounts = mounts
+        self._user = user
+        self._most_change_mb = most_change_mb
+        self._proxy = proxy
+        self._relay: Relay | None = None
+        self._oom_kills = 0
+        self._restarts = 0
+        self._stopped = False
+        self._started_in: set[str] = set()
+        self._supervision = Supervision(spec.limits, cgroup=None, disk=None)
+
+    async def ready(self) -> None:
+        """Make the change that the spec brings, find a relay, start to watch the disk."""
+        disk = await watch_of(self._engine, self.name, self._spec)
+        self._supervision = Supervision(self._spec.limits, cgroup=None, disk=disk)
+        await self._apply()
+        if sockets(self._spec, self._proxy):
+            found = await self._exec(Command(argv=relay.FIND, cwd="/", time_s=60))
+            self._relay = relay.choose(found.output, image=self._spec.image)
+
+    @property
+    def gateway_url(self) -> str | None:
+        """Where a command in the box reaches the gateway."""
+        return None if self._spec.gateway is None else f"http://127.0.0.1:{relay.PORT}"
+
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """What the box's proxy refused."""
+        return () if self._proxy is None else self._proxy.refused
+
+    async def run(self, command: Command) -> CommandResult:
+        """Run *command*; where it must be stopped, every process of the box ends with it."""
+        if (ran := impossible(command)) is not None:
+            return ran
+        if self._relay is not None:
+            ports = sockets(self._spec, self._proxy)
+            command = replace(command, argv=self._relay.before(command.argv, ports))
+        return await self._exec(command)
+
+    async def stop(self) -> None:
+        """End every process; the container stays, stopped."""
+        self._stopped = True
+        await self._supervision.stop()
+        if await self._is_running():
+            await self._engine.call("kill", self.name)
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Return what the stopped container has that its image has not, and what is gone."""
+        try:
+            printed = await self._engine.call("diff", self.name, most_output=1 << 28)
+        except SandboxError as error:
+            if _TOO_LONG in str(error):  # the agent's doing, not the engine's
+                raise ChangeTooLargeError("the agent left a path too long to be read") from error
+            raise
+        own = [mount.target for mount in self._mounts]
+        differences = container_change.read_differences(printed, own)
+        packed, there = await asyncio.to_thread(
+            container_change.archive,
+            (self._engine.name, "export", self.name),
+            environment=self._engine.environment,
+            kept=differences,
+            in_image=differences.in_image,
+            looked_for=differences.perhaps_gone,
+            most_mb=self._most_change_mb,
+            time_s=_EXPORT_S,
+        )
+        return packed, tuple(sorted({*differences.gone, *differences.perhaps_gone} - there))
+
+    async def close(self) -> None:
+        """Take the container away, running or not."""
+        self._stopped = True
+        await self._supervision.stop()
+        try:
+            await uncancelled(self._remove())
+        finally:
+            if self._proxy is not None:
+                await uncancelled(self._proxy.close())
+
+    async def _remove(self) -> None:
+        await self._engine.call(*self._engine.dialect.remove, self.name)
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    async def _exec(self, command: Command, *, again: bool = True) -> CommandResult:
+        mark = f"started-{secrets.token_hex(8)}"
+        before, heard = self._restarts, StartMarker(mark, command.hears)
+        program = self._engine.program(
+            *("exec", "-i", *self._as_user(), self.name, *entering(command.argv, mark)),
+            stdin=self._preamble(command, mark) + command.stdin,
+            most_output=command.most_output,
+        )
+        program = replace(program, hears=heard)
+        ran = await self._supervision.run(command, program, self._after)
+        if not heard.started and ran.stopped is None:
+            said, no_folder, _ = ran.output.partition(nowhere(mark))
+            if again and not no_folder and not self._stopped:
+                # the container has ended, or is so full of processes that it takes no more
+                await self._restart()
+                return await self._exec(command, again=False)
+            why = await self._why_not_started(command, said)
+            if not self._stopped and await self._broken_from_inside(
+                command, no_folder=bool(no_folder)
+            ):
+                return not_started(why)
+            raise SandboxError(why)
+        self._started_in.add(self._start_of(command))
+        ran = replace(ran, output=ran.output.removeprefix(f"{mark}\n"))
+        if ran.code and self._restarts != before:
+            return replace(ran, code=None, stopped="it ended with another command of its box")
+        if ran.code == _KILLED and await self._ran_out_of_memory():
+            why = f"out of memory: the box may take {self._spec.limits.memory_mb} MB"
+            return replace(ran, code=None, stopped=why)
+        return ran
+
+    async def _why_not_started(self, command: Command, said: str) -> str:
+        why = f"{command.argv[0]!r} could not be started: {said.strip()}"
+        if self._stopped or await self._is_running():
+            return why
+        last = await self._engine.ask("logs", "--tail", "20", self.name)
+        return f"{why}. The container has ended; it printed: {last.output.strip() or 'nothing'}"
+
+    async def _broken_from_inside(self, command: Command, *, no_folder: bool) -> bool:
+        """Whether a command that could be started before cannot be any more because of what has run."""
+        if no_folder:
+            return self._start_of(command) in self._started_in
+        return bool(self._started_in) and await self._has_changed_programs()
+
+    async def _has_changed_programs(self) -> bool:
+        seen = await self._engine.ask("diff", self.name)
+        return _PROGRAMS_CHANGED.search(seen.output) is not None
+
+    def _start_of(self, command: Command) -> str:
+        return posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
+
+    def _as_user(self) -> tuple[str, ...]:
+        return () if self._user is None else ("--user", self._user)
+
+    def _preamble(self, command: Command, mark: str) -> bytes:
+        spec = self._spec
+        ours = {"HOME": HOME, "LANG": "C.UTF-8"} if spec.folder is not None else {}
+        ours["BAKEOFF_ROOT"] = spec.root
+        ours |= {} if self._proxy is None else proxy_environment()
+        return preamble(
+            {**ours, **spec.environment, **command.environment},
+            cwd=self._start_of(command),
+            disk_mb=spec.limits.disk_mb,
+            mark=mark,
+        )
+
+    async def _after(self, ended: Ended | None) -> None:
+        """A client that was killed leaves its command running in the container."""
+        if (ended is None or ended.stopped is not None) and not self._stopped:
+            await self._restart()
+
+    async def _restart(self) -> None:
+        self._restarts += 1
+        self._oom_kills = 0
+        try:
+            await self._engine.call("restart", "-t", "0", self.name)
+        except SandboxError:
+            # its processes have ended all the same; without its shell it cannot start again
+            if not await self._has_changed_programs():
+                raise
+
+    async def _is_running(self) -> bool:
+        seen = await self._engine.call(
+            "inspect", "--type", "container", "--format", _STATE, self.name
+        )
+        return "state=true" in seen.split()
+
+    async def _ran_out_of_memory(self) -> bool:
+        """Whether the kernel killed a process of the box since this was last asked."""
+        # read in the container: an engine's own flag is about its first process only
+        words = ("sh", "-c", f"cat {_OOM_FILES} 2>/dev/null")
+        seen = await self._engine.ask("exec", *self._as_user(), self.name, *words)
+        kills = sum(int(count) for count in _OOM_KILLS.findall(seen.output))
+        before, self._oom_kills = self._oom_kills, kills
+        return kills > before
+
+    # --- the change of a whole box ----------------------------------------------------------------
+
+    async def _apply(self) -> None:
+        packed, gone = self._spec.archive, self._spec.gone
+        words = await asyncio.to_thread(container_change.clearing, packed, gone)
+        if words:
+            program = ("exec", "-i", "--user", "0:0", self.name, *container_change.CLEAR)
+            await self._engine.call(*program, stdin=words)
+        if packed is not None:
+            await self._engine.call(*self._engine.dialect.copy, "-", f"{self.name}:/", stdin=packed)

@@ -1,0 +1,222 @@
+"""How a container's file system differs from its image, as an archive; and such a change made again.
+
+The archive is filtered out of the engine's export as it streams by: nothing is unpacked on the host,
+where names and links that an agent chose could do harm.
+"""
+
+import gzip
+import io
+import re
+import subprocess
+import tarfile
+import tempfile
+import threading
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import BinaryIO, cast
+
+from bakeoff._lib.phrasing import noun
+from bakeoff.core.errors import ChangeTooLargeError, SandboxError
+from bakeoff.core.workspace import IN_IMAGE
+
+# What is not part of the work: the kernel's, what lasts no longer than a run, what apt can have again.
+_LEFT_OUT = tuple(
+    f"/{path}"
+    for path in (
+        *("proc", "sys", "dev", "tmp", "var/tmp", "run", "logs"),
+        *("var/cache/apt", "var/lib/apt/lists", ".dockerenv"),
+    )
+)
+_ENTRY = re.compile(r"([ACD]) (/.+)")
+_IN_A_NAME = re.compile(r"\n[ACD] /")
+_CHUNK = 1 << 20
+
+# Makes way for an archive: takes away what is gone, and whatever is of another kind than what comes.
+_CLEAR = """\
+for word; do
+  path=${word#?}
+  case $word in
+    G*) rm -rf -- "$path" ;;
+    D*) if [ -L "$path" ] || { [ -e "$path" ] && [ ! -d "$path" ]; }; then rm -f -- "$path"; fi ;;
+    F*) if [ -d "$path" ] && [ ! -L "$path" ]; then rm -rf -- "$path"; fi ;;
+  esac
+done
+"""
+CLEAR = ("xargs", "-0", "-n", "500", "sh", "-c", _CLEAR, "sh")
+
+
+@noun
+class Differences:
+    """The paths that a container has anew or changed, and those that it has no more.
+
+    Engines print a name as it is, so a line break in one makes it look like something else. `kept`
+    may hold names that are none, which no file will have; `in_image` are those of them at which the
+    image has something too. What of `perhaps_gone` is still there was not taken away. `printed` is
+    what the engine said, for a name that looks like several entries.
+    """
+
+    kept: frozenset[str]
+    in_image: frozenset[str]
+    gone: tuple[str, ...]
+    perhaps_gone: frozenset[str]
+    left_out: tuple[str, ...]
+    printed: str
+
+    def __contains__(self, path: object) -> bool:
+        """Whether a file at *path* is part of the change."""
+        if path in self.kept:
+            return True
+        if not isinstance(path, str) or not _IN_A_NAME.search(path):
+            return False
+        told = any(f"\n{kind} {path}\n" in self.printed for kind in "AC")
+        return told and not _is_under(path, self.left_out)
+
+
+def read_differences(printed: str, own: Iterable[str]) -> Differences:
+    """Return what `diff` printed, without what is not part of the work; *own* are our mounts."""
+    left_out = (*_LEFT_OUT, *own)
+    kept: set[str] = set()
+    in_image: set[str] = set()
+    gone: set[str] = set()
+    perhaps_gone: set[str] = set()
+    for kind, names in _entries(printed):
+        paths = {name for name in names if not _is_under(name, left_out)}
+        if kind != "D":
+            kept |= paths
+            in_image |= paths if kind == "C" else set()
+        elif len(names) == 1:
+            gone |= paths
+        else:
+            perhaps_gone |= paths
+    return Differences(
+        kept=frozenset(kept),
+        in_image=frozenset(in_image),
+        gone=tuple(sorted(gone)),
+        perhaps_gone=frozenset(perhaps_gone),
+        left_out=left_out,
+        printed=f"\n{printed}",
+    )
+
+
+def _entries(printed: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the kind of each entry, and the name that it has.
+
+    Lines that are none may belong to the name before them, or be a warning: then both are told.
+    """
+    begun: list[tuple[str, list[str]]] = []
+    for line in printed.removesuffix("\n").split("\n"):
+        if entry := _ENTRY.fullmatch(line):
+            begun.append((entry[1], [entry[2]]))
+        elif begun:
+            begun[-1][1].append(line)
+    for kind, lines in begun:
+        yield kind, tuple(dict.fromkeys((lines[0], "\n".join(lines))))
+
+
+def _is_under(path: str, tops: Iterable[str]) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in tops)
+
+
+def archive(
+    export: tuple[str, ...],
+    *,
+    environment: Mapping[str, str],
+    kept: Container[str],
+    in_image: Container[str] = (),
+    looked_for: Container[str] = (),
+    most_mb: int,
+    time_s: float,
+) -> tuple[bytes, frozenset[str]]:
+    """Run *export*, which prints a tar, and return the *kept* paths of it as a gzipped tar.
+
+    Those that the image has something at are marked. Beside it, those that were *looked_for* and are
+    there. It blocks, so it belongs in a thread.
+    """
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            export, env=dict(environment), stdout=subprocess.PIPE, stderr=complaints
+        )
+        timer = threading.Timer(time_s, process.kill)
+        timer.start()
+        stream = cast("BinaryIO", process.stdout)
+        try:
+            made = _filtered(stream, kept, in_image, looked_for, most_mb << 20)
+            while stream.read(_CHUNK):
+                pass  # what fills up the last block
+            if code := process.wait():  # cut between two files, a tar looks whole
+                raise tarfile.ReadError(f"exit code {code}")
+        except tarfile.TarError as error:
+            process.kill()
+            process.wait()
+            raise SandboxError(f"{export[0]} export failed: {error}{_said(complaints)}") from error
+        finally:
+            timer.cancel()
+            process.kill()
+            process.wait()
+            stream.close()
+    return made
+
+
+def _said(complaints: BinaryIO) -> str:
+    complaints.seek(0)
+    text = complaints.read(2000).decode(errors="replace").strip()
+    return f"; it said: {text}" if text else ""
+
+
+def _filtered(
+    stream: BinaryIO,
+    kept: Container[str],
+    in_image: Container[str],
+    looked_for: Container[str],
+    most: int,
+) -> tuple[bytes, frozenset[str]]:
+    room, there = _BoundedBuffer(most), set()
+    with (
+        tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as whole,
+        gzip.GzipFile(fileobj=room, mode="wb", compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as chosen,
+    ):
+        for member in whole:
+            path = _shown(member.name)
+            if path in looked_for:
+                there.add(path)
+            if path in kept and _is_file_like(member):
+                if path in in_image:
+                    member.pax_headers = {**member.pax_headers, IN_IMAGE: "1"}
+                chosen.addfile(member, whole.extractfile(member) if member.isreg() else None)
+            whole.members.clear()  # type: ignore[attr-defined] # else it remembers every file
+    return room.getvalue(), frozenset(there)
+
+
+def _shown(name: str) -> str:
+    """Return the path of a member as `diff` shows it: what is no text has become a mark."""
+    path = f"/{name.strip('/')}"
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _is_file_like(member: tarfile.TarInfo) -> bool:
+    return member.isreg() or member.isdir() or member.issym() or member.islnk()
+
+
+class _BoundedBuffer(io.BytesIO):
+    """A buffer that takes only so much."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
+        if self.tell() + len(data) > self._most:
+            raise ChangeTooLargeError(
+                f"the change of the box is over {self._most >> 20} MB when packed, and cannot be "
+                "taken out; raise the sandbox's setting `most_change_mb`"
+            )
+        return super().write(data)
+
+
+def clearing(packed: bytes | None, gone: tuple[str, ...]) -> bytes:
+    """Return what `CLEAR` reads so that it makes way for *packed*."""
+    words = [f"G{path}" for path in gone]
+    if packed is not None:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as members:
+            words += [f"{'D' if m.isdir() else 'F'}/{m.name.strip('/')}" for m in members]
+    return b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)

@@ -1,0 +1,212 @@
+"""The client of a container engine, called as a program; what docker and podman do differently."""
+
+import asyncio
+import csv
+import io
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from bakeoff._lib import process
+from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import BoxSpec, Mount
+from bakeoff.core.workspace import BoxLimits
+from bakeoff.sandboxes.host.shell_limits import largest_file
+
+EngineName = Literal["docker", "podman"]
+
+_AT_ONCE = 8  # an engine asked for thirty containers in one moment gets slower, not faster
+_CALL_S = 120.0
+_ASK_S = 10.0
+_SHOWN = 2000
+_INSTALL = {
+    "docker": "install Docker and start it (Debian: apt install docker.io), or use --sandbox podman",
+    "podman": "install podman (Debian: apt install podman), or use --sandbox docker",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineDialect:
+    """The words that differ between the engines."""
+
+    run: tuple[str, ...]  # keeps what a container prints small, and the host's proxies out of it
+    remove: tuple[str, ...]
+    copy: tuple[str, ...]  # into a container, with the owners as they are in the archive
+    rootless: str
+
+
+DIALECTS: Mapping[EngineName, EngineDialect] = {
+    "docker": EngineDialect(
+        run=("--log-driver", "json-file", "--log-opt", "max-size=1m", "--log-opt", "max-file=1"),
+        remove=("rm", "-f", "-v"),
+        copy=("cp", "--archive"),
+        rootless="{{.SecurityOptions}}",
+    ),
+    "podman": EngineDialect(
+        run=("--log-driver", "k8s-file", "--log-opt", "max-size=1mb", "--http-proxy=false"),
+        remove=("rm", "-f", "-v", "-t", "0"),
+        copy=("cp", "--archive=false"),
+        rootless="rootless={{.Host.Security.Rootless}}",
+    ),
+}
+
+
+class Engine:
+    """Calls one engine's client; not too many calls at a time."""
+
+    def __init__(self, name: EngineName, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self.dialect = DIALECTS[name]
+        self.environment = environment
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    def why_not(self) -> str | None:
+        """Return None where the engine answers, else why it does not and what to do."""
+        if shutil.which(self.name, path=self.environment.get("PATH")) is None:
+            return f"there is no program {self.name!r}; {_INSTALL[self.name]}"
+        # docker's `version` fails where no daemon answers, podman's where its set-up is broken
+        asked = ["info", "--format", "{{.ID}}"] if self.name == "docker" else ["info"]
+        try:
+            done = subprocess.run(
+                [self.name, *asked],
+                env=dict(self.environment),
+                capture_output=True,
+                timeout=_ASK_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"{self.name} does not answer within {_ASK_S:g} s; {_INSTALL[self.name]}"
+        if done.returncode == 0:
+            return None
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()
+        return f"{self.name} does not work: {said[-_SHOWN:]}; {_INSTALL[self.name]}"
+
+    def program(
+        self, *words: str, stdin: bytes = b"", most_output: int = 1_000_000
+    ) -> process.Program:
+        """Return the call with *words*, not yet made."""
+        return process.Program(
+            argv=(self.name, *words),
+            environment=self.environment,
+            stdin=stdin,
+            most_output=most_output,
+            keeps_children=True,  # podman leaves a watcher with each container
+        )
+
+    async def ask(
+        self, *words: str, stdin: bytes = b"", time_s: float = _CALL_S, most_output: int = 1_000_000
+    ) -> process.Ended:
+        """Make the call and return how it ended, good or bad."""
+        call = self.program(*words, stdin=stdin, most_output=most_output)
+        try:
+            async with self._turns:
+                return await process.run(call, time_s=time_s)
+        except FileNotFoundError as error:
+            raise SandboxError(f"no program {self.name!r} here; {_INSTALL[self.name]}") from error
+
+    async def call(
+        self, *words: str, stdin: bytes = b"", time_s: float = _CALL_S, most_output: int = 1_000_000
+    ) -> str:
+        """Make the call and return what it printed; SandboxError where it fails."""
+        ended = await self.ask(*words, stdin=stdin, time_s=time_s, most_output=most_output)
+        if ended.code == 0:
+            return ended.output
+        what = f"{self.name} {words[0]}"
+        if ended.stopped:
+            raise SandboxError(f"{what} did not end within {time_s:g} s", transient=True)
+        raise SandboxError(f"{what} failed: {ended.output.strip()[-_SHOWN:]}")
+
+    async def is_rootless(self) -> bool:
+        """Whether root in a container is the engine's user outside of it."""
+        seen = await self.call("info", "--format", self.dialect.rootless)
+        return "name=rootless" in seen or "rootless=true" in seen
+
+
+HOME = "/home/agent"
+
+# A shell that waits also sees off the orphans of the container, so no init program is needed.
+_WAIT = "while :; do sleep 3600; done"
+_WAIT_AT_HOME = f"mkdir -p -m 1777 /tmp {HOME}; {_WAIT}"
+
+# What package managers use. A box with a folder of ours needs none: it works as one user.
+_PACKAGING = (
+    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID",
+)  # fmt: skip
+
+# Reads lines up to the mark, does what they say, and becomes the command. A shell reads a pipe
+# byte by byte, so what follows the mark is left for the command.
+_ENTER = """\
+_lines=
+while IFS= read -r _line && [ "$_line" != "$1" ]; do _lines="$_lines$_line
+"; done
+shift
+eval "$_lines"
+unset _lines _line
+exec "$@" 2>&1
+"""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def run_words(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> list[str]:
+    """Return what follows `run` for the container of *spec*, after its name and labels."""
+    words = ["--pull", "never", "--security-opt", "no-new-privileges"]
+    words += ["--security-opt", "label=disable"]  # else SELinux keeps it from its own mounts
+    words += [] if spec.network is True else ["--network", "none"]
+    words += _limits(spec.limits)
+    words += ["--cap-drop", "ALL"]
+    for mount in mounts:
+        words += ["--mount", _mount(mount)]
+    if spec.folder is None:  # the image as its maker meant it, with its own user and entrypoint
+        for capability in _PACKAGING:
+            words += ["--cap-add", capability]
+        return [*words, image, "sh", "-c", _WAIT]
+    return [*words, "--user", "0:0", "--entrypoint", "sh", image, "-c", _WAIT_AT_HOME]
+
+
+def _limits(limits: BoxLimits) -> list[str]:
+    words = []
+    if limits.memory_mb is not None:
+        most = f"{limits.memory_mb}m"
+        words += ["--memory", most, "--memory-swap", most]
+    if limits.processes is not None:
+        words += ["--pids-limit", str(limits.processes)]
+    if limits.cpus is not None:
+        words += ["--cpus", f"{limits.cpus:g}"]
+    return words
+
+
+def _mount(mount: Mount) -> str:
+    """Return a mount as the engines read it: a line of CSV, whatever is in the paths."""
+    line = io.StringIO()
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    csv.writer(line, lineterminator="").writerow(fields + ([] if mount.writable else ["readonly"]))
+    return line.getvalue()
+
+
+def entering(argv: tuple[str, ...], mark: str) -> list[str]:
+    """Return the program to run in the container so that it becomes *argv*."""
+    return ["/bin/sh", "-c", _ENTER, "sh", mark, *argv]  # not one that an agent put on PATH
+
+
+def nowhere(mark: str) -> str:
+    """Return what is printed instead of the mark where there is no such folder to start in."""
+    return f"nowhere-{mark}"
+
+
+def preamble(environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, mark: str) -> bytes:
+    """Return what comes before the command's own input; it makes the mark the first line out."""
+    lines = []
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name):
+            raise SandboxError(f"no shell can set the variable {name!r} in a container")
+        lines.append(f"export {name}={shlex.quote(value)}")
+    if disk_mb is not None:
+        lines.append(largest_file(disk_mb))
+    # the mark after `cd`: without it the command has not been started
+    start = f"cd -- {shlex.quote(cwd)} 2>&1 || {{ echo {nowhere(mark)}; exit 126; }}"
+    lines += [start, f"echo {mark}"]
+    return "".join(f"{line}\n" for line in [*lines, mark]).encode()

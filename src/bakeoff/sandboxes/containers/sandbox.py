@@ -1,0 +1,255 @@
+"""Boxes that are containers of docker or podman, through the client that the user has.
+
+A container sees its folder, its mounts and its image; it has no network unless the task asks for
+one, no capability but those of package managers where the whole box is the work, and the limits of
+its task. It carries the mark of its run in its name, so that what a dead run left can be found.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bakeoff._lib import process_identity, scratch
+from bakeoff._lib.digest import digest
+from bakeoff._lib.process import uncancelled
+from bakeoff.core.errors import UsageError
+from bakeoff.core.sandbox import Box, BoxSpec, Mount
+from bakeoff.core.workspace import Image
+from bakeoff.sandboxes.containers import relay
+from bakeoff.sandboxes.containers.box import ContainerBox, sockets
+from bakeoff.sandboxes.containers.engine import Engine, EngineName, run_words
+from bakeoff.sandboxes.egress.proxy import checked_private_hosts, open_proxy
+from bakeoff.sandboxes.host import cleanup
+
+_LAST_LINES = 25
+_FETCH_S = 1800.0
+
+
+class Images:
+    """Makes images ready on one engine; who asks for the same one waits for the same work.
+
+    A build that failed is not tried again: everybody who needs it gets the same message.
+    """
+
+    def __init__(self, engine: Engine, *, default: str, build_s: float) -> None:
+        self._engine = engine
+        self._default = default
+        self._build_s = build_s
+        self._ready: set[str] = set()
+        self._broken: dict[str, str] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def ready(self, image: Image | None) -> str:
+        """Return the name of an image that is there; UsageError where it cannot be had."""
+        name = _name(image, self._default)
+        async with self._locks[name]:
+            if name in self._broken:
+                raise UsageError(self._broken[name])
+            if name not in self._ready and not await self._is_here(name):
+                if image is not None and image.context is not None:
+                    await self._build(image, name)
+                else:
+                    await self._fetch(name)
+            self._ready.add(name)
+        return name
+
+    async def _is_here(self, name: str) -> bool:
+        seen = await self._engine.ask("image", "inspect", "--format", "{{.Id}}", name)
+        return seen.code == 0
+
+    async def _fetch(self, name: str) -> None:
+        ended = await self._engine.ask("pull", "-q", name, time_s=_FETCH_S)
+        if ended.code != 0:
+            why = ended.stopped or ended.output.strip()[-1000:]
+            raise UsageError(
+                f"{self._engine.name} cannot fetch the image {name!r}: {why}. Check its name, "
+                f"or make it here first: {self._engine.name} build -t {name} FOLDER"
+            )
+
+    async def _build(self, image: Image, name: str) -> None:
+        folder, recipe = _recipe(image)
+        async with _seen(folder, image.left_out) as context:
+            file = context / recipe.relative_to(folder)
+            ended = await self._engine.ask(
+                "build", "--force-rm", "-t", name, "--label", "bakeoff.image=1",
+                "-f", str(file), str(context), time_s=self._build_s,
+            )  # fmt: skip
+        if ended.code != 0:
+            why = f"stopped, {ended.stopped}" if ended.stopped else "the build failed"
+            last = "\n".join(ended.output.strip().splitlines()[-_LAST_LINES:])
+            unseen = [path for path in image.left_out if Path(path).name in last]
+            hint = f" The build does not see {', '.join(unseen)}." if unseen else ""
+            self._broken[name] = f"no image from {recipe}: {why}.{hint} Its last lines:\n{last}"
+            raise UsageError(self._broken[name])
+
+
+@asynccontextmanager
+async def _seen(folder: Path, left_out: tuple[str, ...]) -> AsyncIterator[Path]:
+    """Give a folder that holds what a build may see: *folder* itself, or a copy without some paths."""
+    if not left_out:
+        yield folder
+        return
+    place = scratch.new_folder("image")
+
+    def without(here: str, names: list[str]) -> set[str]:
+        return {name for name in names if str(Path(here, name).relative_to(folder)) in left_out}
+
+    try:
+        context = place / "context"
+        await asyncio.to_thread(shutil.copytree, folder, context, symlinks=True, ignore=without)
+        yield context
+    finally:
+        scratch.remove(place)
+
+
+def _name(image: Image | None, default: str) -> str:
+    if image is None:
+        return default
+    if image.context is not None:
+        return f"bakeoff-{digest(image.identity())}"
+    return image.name or default
+
+
+def _recipe(image: Image) -> tuple[Path, Path]:
+    """Return the folder to build from and the Dockerfile, both there."""
+    tree = image.context
+    if tree is None or tree.commit is not None:
+        raise UsageError(f"an image is built from a folder, not from {tree}")
+    folder = Path(tree.path, tree.subdir or "").resolve()
+    recipe = folder / image.dockerfile
+    if not recipe.is_file():
+        raise UsageError(f"there is no {recipe} to build an image from")
+    return folder, recipe
+
+
+DEFAULT_IMAGE = "python:3.11-slim"
+_OWNER = "bakeoff.owner"
+
+
+@dataclass(kw_only=True)
+class Container:
+    """Opens containers on one engine.
+
+    `default_image` is for tasks that name none. `environment` is the client's own, such as
+    DOCKER_HOST; None is that of this process. Nothing of it enters a container. `private_hosts` may
+    be reached where a task lists them.
+    """
+
+    name: EngineName
+    default_image: str = DEFAULT_IMAGE
+    build_s: float = 1800.0
+    most_change_mb: int = 64
+    environment: Mapping[str, str] | None = None
+    private_hosts: tuple[str, ...] = ()
+    isolates: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        self.private_hosts = checked_private_hosts(self.private_hosts)
+        # the client finds its engine, its user and its settings by the environment, as in a shell
+        environment = os.environ if self.environment is None else self.environment
+        self._engine = Engine(self.name, dict(environment))
+        self._images = Images(self._engine, default=self.default_image, build_s=self.build_s)
+        self._user: str | None = None
+
+    def available(self) -> str | None:
+        """Return None where the engine answers, else why not and what to install."""
+        return self._engine.why_not()
+
+    async def image(self, image: Image | None) -> str:
+        """Return the name of the image, fetched or built where it must be."""
+        return await self._images.ready(image)
+
+    async def open(self, spec: BoxSpec) -> Box:
+        """Return a running container that shows the folder of *spec*."""
+        image = spec.image or await self._images.ready(None)
+        user = None if spec.folder is None else await self._caller()
+        proxy = await open_proxy(spec.network, private_hosts=self.private_hosts)
+        relayed = relay.mounts(sockets(spec, proxy))
+        mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relayed)
+        name = f"bakeoff-{process_identity.mine()}-{secrets.token_hex(6)}"
+        box = ContainerBox(
+            self._engine,
+            spec,
+            name=name,
+            mounts=mounts,
+            user=user,
+            most_change_mb=self.most_change_mb,
+            proxy=proxy,
+        )
+        labels = (
+            "--label",
+            f"{_OWNER}={process_identity.mine()}",
+            "--label",
+            f"bakeoff.label={spec.label}",
+        )
+        words = ("-d", "--name", name, *labels, *self._engine.dialect.run)
+        try:
+            # not cut short: an engine that was asked for a container makes it, whoever still waits
+            await uncancelled(self._start(*words, *run_words(spec, mounts, image)))
+            await box.ready()
+        except BaseException:
+            await uncancelled(self._remove(name))
+            if proxy is not None:
+                await uncancelled(proxy.close())
+            raise
+        return box
+
+    async def _start(self, *words: str) -> None:
+        await self._engine.call("run", *words)
+
+    async def _remove(self, name: str) -> None:
+        await self._engine.ask(*self._engine.dialect.remove, name)
+
+    async def _caller(self) -> str:
+        """Return the user in a container to whom a folder of ours belongs."""
+        if self._user is None:
+            outside = os.getuid()
+            is_root = outside == 0 or await self._engine.is_rootless()
+            self._user = "0:0" if is_root else f"{outside}:{os.getgid()}"
+        return self._user
+
+    async def reap(self) -> Sequence[str]:
+        """Take away this engine's containers of dead runs, running or not, then their folders."""
+        words = ("ps", "-a", "--filter", f"label={_OWNER}", "--format", "name={{.Names}}")
+        seen = await self._engine.ask(*words)
+        lines = []
+        for word in seen.output.split():  # nothing where no engine answers: no container either
+            mark = process_identity.find(word)
+            if (
+                word.startswith("name=bakeoff-")
+                and mark is not None
+                and process_identity.is_dead(mark)
+            ):
+                name = word.removeprefix("name=")
+                await self._remove(name)
+                lines.append(f"container {name}")
+        return [*lines, *await asyncio.to_thread(cleanup.reap)]
+
+    async def close(self) -> None:
+        """Nothing is held for the whole run."""
+
+
+def _folder(spec: BoxSpec) -> tuple[Mount, ...]:
+    if spec.folder is None:
+        return ()
+    return (Mount(source=str(spec.folder), target=spec.root, writable=True),)
+
+
+@dataclass(kw_only=True)
+class Docker(Container):
+    """Containers of Docker."""
+
+    name: EngineName = field(default="docker", init=False)
+
+
+@dataclass(kw_only=True)
+class Podman(Container):
+    """Containers of podman."""
+
+    name: EngineName = field(default="podman", init=False)

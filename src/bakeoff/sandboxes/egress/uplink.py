@@ -1,0 +1,172 @@
+"""A way out for a network namespace: slirp4netns, which needs no rights of the host.
+
+From the namespace the public Internet can be reached, as far as the host reaches it. The host's
+loopback cannot, nor can its other addresses or any private network: slirp4netns refuses the first,
+and routes that the box has no right to change refuse the rest.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from bakeoff._lib.process import uncancelled
+from bakeoff._lib.sanitize import one_line
+from bakeoff.core.errors import SandboxError
+from bakeoff.sandboxes.egress.proxy import closed_networks
+
+NAMESERVER = "10.0.2.3"  # of slirp4netns: it asks the host's
+_NETWORK = "10.0.2.0/24"
+_PROGRAM = "slirp4netns"
+_TUNNELS = Path("/dev/net/tun")
+_STARTER = Path(__file__).with_name("uplink_process.py")
+_READY_S = 30.0
+_END_S = 10.0
+
+
+def why_none() -> str | None:
+    """Return why no uplink can be had here, and what to install; None where it can."""
+    if shutil.which(_PROGRAM) is None:
+        return f"it needs {_PROGRAM}, which is not installed (apt install {_PROGRAM})"
+    if not os.access(_TUNNELS, os.R_OK | os.W_OK):
+        return f"{_PROGRAM} needs {_TUNNELS}, which this user may not open (sudo chmod 666 it)"
+    return None
+
+
+class Uplink:
+    """The uplink of one command's namespaces; it ends with this process, if not before."""
+
+    def __init__(self, process: asyncio.subprocess.Process, end: ExitStack) -> None:
+        self._process = process
+        self._end = end
+
+    async def close(self) -> None:
+        """End it."""
+        self._end.close()
+        try:
+            async with asyncio.timeout(_END_S):
+                await self._process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+
+class AwaitedUplink:
+    """Lets bubblewrap wait with its command until the command's namespaces have an uplink.
+
+    Use it as a context around the command; `words` and `passing` are for bubblewrap.
+    """
+
+    def __init__(self, files: ExitStack) -> None:
+        self._info, info = _pipe(files)
+        blocking, self._go = _pipe(files)
+        os.set_blocking(blocking, True)
+        self.words = ["--info-fd", str(info), "--block-fd", str(blocking)]
+        self.passing = (info, blocking)
+        self._uplink: Uplink | None = None
+
+    async def __aenter__(self) -> None:
+        """Begin to wait for the namespaces."""
+        self._task = asyncio.create_task(self._provide())
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the uplink with the command; raise where there was none."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if self._uplink is not None:
+            await uncancelled(self._uplink.close())
+        if not self._task.cancelled() and (error := self._task.exception()) is not None:
+            raise error
+
+    async def _provide(self) -> None:
+        printed = b""
+        while b"}" not in printed:
+            await _readable(self._info)
+            printed += os.read(self._info, 65536)
+        pid = json.loads(printed)["child-pid"]
+        try:
+            self._uplink = await attach(pid)
+        except SandboxError:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # it waits; without a network it must not begin
+            raise
+        os.write(self._go, b"1")
+
+
+def _pipe(files: ExitStack) -> tuple[int, int]:
+    ends = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    for end in ends:
+        files.callback(os.close, end)
+    return ends
+
+
+async def attach(pid: int) -> Uplink:
+    """Give the network namespace of the process *pid* an uplink, and return it when it works."""
+    with ExitStack() as ends:
+        ready, tells_ready = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        ends.callback(os.close, ready)
+        hears_end, end = os.pipe2(os.O_CLOEXEC)
+        closing = ends.enter_context(ExitStack())
+        closing.callback(os.close, end)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *_words(pid, ready=tells_ready, end=hears_end),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=(tells_ready, hears_end),
+                env={"PATH": os.defpath},
+            )
+        except OSError as error:
+            raise SandboxError(f"{_PROGRAM} could not be started: {error}") from error
+        finally:
+            os.close(tells_ready)
+            os.close(hears_end)
+        uplink = Uplink(process, closing.pop_all())
+        try:
+            await _wait_ready(process, ready)
+        except BaseException:
+            await uplink.close()
+            raise
+        return uplink
+
+
+def _words(pid: int, *, ready: int, end: int) -> tuple[str, ...]:
+    closed = closed_networks(_NETWORK)
+    starter = (sys.executable, "-I", "-S", str(_STARTER), str(pid), ",".join(closed), "--")
+    program = shutil.which(_PROGRAM) or _PROGRAM
+    return (
+        *(*starter, program, "--configure", "--disable-host-loopback"),
+        f"--cidr={_NETWORK}",
+        *("--enable-sandbox", "--enable-seccomp", f"--ready-fd={ready}", f"--exit-fd={end}"),
+        *("--netns-type=path", "--userns-path", "{userns}", "{netns}", "tap0"),
+    )
+
+
+async def _wait_ready(process: asyncio.subprocess.Process, ready: int) -> None:
+    """Wait until the uplink works; raise what it says where it does not."""
+    try:
+        async with asyncio.timeout(_READY_S):
+            await _readable(ready)
+    except TimeoutError:
+        raise SandboxError(f"{_PROGRAM} was not ready within {_READY_S:g} s") from None
+    if not os.read(ready, 1):
+        said = await process.stderr.read() if process.stderr is not None else b""
+        why = one_line(said.decode(errors="replace"), width=400)
+        raise SandboxError(f"{_PROGRAM} gave the box no network: {why}")
+
+
+async def _readable(number: int) -> None:
+    """Wait until something can be read from the open file *number*, or its end."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(number, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(number)

@@ -1,0 +1,255 @@
+"""Limits of a whole box kept by the kernel: control groups, of the first or the second version.
+
+What a machine lets us use differs: version 1 has a tree for each controller, version 2 has one tree,
+of which an ordinary user may own a part, or none. `find` says what there is.
+"""
+
+import errno
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bakeoff._lib import process_identity
+from bakeoff.core.workspace import BoxLimits
+from bakeoff.sandboxes.host.process_tags import signal_quietly
+
+PREFIX = "bakeoff-"
+CONTROLLERS = ("memory", "pids", "cpu")
+_OWN_PROCESSES = 3  # what the sandbox itself has in the box: two of bubblewrap, one relay
+_PERIOD_US = 100_000
+_REMOVAL_S = 5.0
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cgroups:
+    """The places under which groups can be made: one for each controller that may be used."""
+
+    version: int
+    parents: Mapping[str, Path]
+
+    def make(self, mark: str, limits: BoxLimits) -> "Cgroup":
+        """Return a new group with the limits of a box; OSError where it cannot be had."""
+        needed = ("memory", "pids") if limits.cpus is None else CONTROLLERS
+        folders = {n: p / f"{PREFIX}{mark}" for n, p in self.parents.items() if n in needed}
+        group = Cgroup(version=self.version, folders=folders)
+        try:
+            for folder in set(folders.values()):
+                folder.mkdir()
+            group.limit(limits)
+        except OSError:
+            group.remove()
+            raise
+        return group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cgroup:
+    """The control group of one box."""
+
+    version: int
+    folders: Mapping[str, Path]
+
+    @property
+    def doors(self) -> list[Path]:
+        """The files into which a process with one thread writes 0 to enter.
+
+        In version 1 that is the file for single threads: the other one makes the whole kernel wait
+        for a moment of quiet, which is longer than all the rest of starting a box.
+        """
+        name = "tasks" if self.version == 1 else "cgroup.procs"
+        return sorted({folder / name for folder in self.folders.values()})
+
+    def limit(self, limits: BoxLimits) -> None:
+        """Set the limits that can be kept here."""
+        old = self.version == 1
+        if limits.memory_mb is not None and "memory" in self.folders:
+            most = str(limits.memory_mb << 20)
+            self._set("memory", "memory.limit_in_bytes" if old else "memory.max", most)
+            # swap counts as memory; a kernel without swap accounting has no such file
+            swap, left = ("memory.memsw.limit_in_bytes", most) if old else ("memory.swap.max", "0")
+            if (self.folders["memory"] / swap).exists():
+                self._set("memory", swap, left)
+        if limits.processes is not None and "pids" in self.folders:
+            self._set("pids", "pids.max", str(limits.processes + _OWN_PROCESSES))
+        if limits.cpus is not None and "cpu" in self.folders:
+            quota = max(1000, int(limits.cpus * _PERIOD_US))
+            if old:
+                self._set("cpu", "cpu.cfs_period_us", str(_PERIOD_US))
+                self._set("cpu", "cpu.cfs_quota_us", str(quota))
+            else:
+                self._set("cpu", "cpu.max", f"{quota} {_PERIOD_US}")
+
+    def _set(self, controller: str, name: str, value: str) -> None:
+        (self.folders[controller] / name).write_text(value)
+
+    @property
+    def out_of_memory(self) -> int:
+        """How many processes were killed because the box had no memory left."""
+        if "memory" not in self.folders:
+            return 0
+        name = "memory.oom_control" if self.version == 1 else "memory.events"
+        for line in (self.folders["memory"] / name).read_text().splitlines():
+            key, _, count = line.partition(" ")
+            if key == "oom_kill":
+                return int(count)
+        return 0
+
+    def processes(self) -> set[int]:
+        """Return the processes that are in the group."""
+        found: set[int] = set()
+        for folder in self.folders.values():
+            try:
+                text = (folder / "cgroup.procs").read_text()
+                found.update(int(pid) for pid in text.split())
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENODEV):  # somebody took it away
+                    raise
+        return found
+
+    def kill(self) -> int:
+        """Kill every process of the group until there is none, and return how many there were."""
+        killed: set[int] = set()
+        until = time.monotonic() + _REMOVAL_S
+        while (found := self.processes()) and time.monotonic() < until:
+            for pid in found:
+                signal_quietly(pid)
+            killed |= found
+            time.sleep(0.001)
+        return len(killed)
+
+    def remove(self) -> None:
+        """Take the group away; its processes have been ended before."""
+        for folder in set(self.folders.values()):
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    until = time.monotonic() + _REMOVAL_S
+    while True:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.002)  # the last process has ended but is not yet off the books
+        else:
+            return
+
+
+def find() -> Cgroups | None:
+    """Return the places where this process may make groups and enter them, None where nowhere."""
+    try:
+        own = Path("/proc/self/cgroup").read_text()
+        mounts = Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return None
+    old = {name: path for name, path in _version_1(own, mounts).items() if _enters(path)}
+    if "memory" in old or "pids" in old:
+        return Cgroups(version=1, parents=old)
+    for parent in _version_2(own, mounts):
+        if _enters(parent):
+            offered = (parent / "cgroup.subtree_control").read_text().split()
+            return Cgroups(version=2, parents={n: parent for n in CONTROLLERS if n in offered})
+    return None
+
+
+def _version_1(own: str, mounts: str) -> dict[str, Path]:
+    """Return this process's group in the tree of each controller."""
+    places = {}
+    for line in own.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for name in set(controllers.split(",")) & set(CONTROLLERS):
+            for mount in mounts.splitlines():
+                place = _mounted(mount, "cgroup", path)
+                if place is not None and name in mount.rpartition(" ")[2].split(","):
+                    places[name] = place
+    return places
+
+
+def _version_2(own: str, mounts: str) -> list[Path]:
+    """Return where groups may be made: seldom in our own, which has processes in it."""
+    for line in own.splitlines():
+        if line.startswith("0::"):
+            for mount in mounts.splitlines():
+                place = _mounted(mount, "cgroup2", line[3:])
+                if place is not None:
+                    top = Path(mount.split(" ")[4])
+                    above = [p for p in place.parents if p == top or top in p.parents]
+                    return [p for p in (place, *above) if _offers(p)]
+    return []
+
+
+def _offers(folder: Path) -> bool:
+    try:
+        offered = (folder / "cgroup.subtree_control").read_text().split()
+    except OSError:
+        return False
+    return "memory" in offered and "pids" in offered
+
+
+def _mounted(mount: str, kind: str, path: str) -> Path | None:
+    """Return where a group's *path* is seen through a line of mountinfo."""
+    before, _, after = mount.partition(" - ")
+    if after.split(" ")[0] != kind:
+        return None
+    root, point = before.split(" ")[3:5]
+    inner = path.removeprefix(root.rstrip("/")) if path.startswith(root.rstrip("/")) else ""
+    return Path(point, inner.lstrip("/"))
+
+
+def _enters(parent: Path) -> bool:
+    """Whether a process of ours can enter a group made under *parent*: tried, once."""
+    if not os.access(parent, os.W_OK):
+        return False
+    probe = parent / f"{PREFIX}{process_identity.mine()}-probe{time.monotonic_ns()}"
+    try:
+        probe.mkdir()
+    except OSError:
+        return False
+    try:
+        entry = ["/bin/sh", "-c", 'echo 0 > "$1"', "sh", str(probe / "cgroup.procs")]
+        tried = subprocess.run(entry, capture_output=True, check=False, env={})
+        return tried.returncode == 0
+    finally:
+        _remove(probe)
+
+
+def reap() -> list[str]:
+    """Kill and take away the groups of dead owners; return a line for each."""
+    lines = []
+    for folder in _left_behind():
+        try:
+            count = Cgroup(version=1, folders={"any": folder}).kill()
+            _remove(folder)
+        except OSError:
+            continue  # the kernel holds a process of it; nobody's run has to wait for that
+        lines.append(f"control group {folder} with {count} processes")
+    return lines
+
+
+def _left_behind() -> list[Path]:
+    top = Path("/sys/fs/cgroup")
+    found = []
+    for folder, names, _ in os.walk(top):
+        if len(Path(folder).parts) - len(top.parts) > _DEEPEST:
+            names.clear()
+        for name in [name for name in names if name.startswith(PREFIX)]:
+            names.remove(name)
+            mark = process_identity.find(name)
+            if mark is not None and process_identity.is_dead(mark) and _is_ours(Path(folder, name)):
+                found.append(Path(folder, name))
+    return found
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether we may take a group away: other users see to their own."""
+    try:
+        return os.geteuid() in (0, folder.stat().st_uid)
+    except FileNotFoundError:
+        return False

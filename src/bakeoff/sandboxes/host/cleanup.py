@@ -1,0 +1,60 @@
+"""What dead runs left on this machine: control groups, processes, folders."""
+
+from pathlib import Path
+
+from bakeoff._lib import scratch
+from bakeoff.core.sandbox import BoxSpec
+from bakeoff.sandboxes.host import cgroups, process_tags
+from bakeoff.sandboxes.host.cgroups import Cgroup, Cgroups
+from bakeoff.sandboxes.host.disk_watch import DiskWatch
+
+
+def reap() -> list[str]:
+    """Take away what runs left whose owners are gone; return a line for each thing."""
+    lines = cgroups.reap()
+    killed = process_tags.kill(process_tags.is_of_the_dead)
+    if killed:
+        lines.append(f"{killed} processes")
+    return [*lines, *(f"folder {folder}" for folder in scratch.reap())]
+
+
+class BoxResources:
+    """A home and a temp folder, a folder for the files where none is given, and a control group."""
+
+    def __init__(self, spec: BoxSpec, groups: Cgroups | None) -> None:
+        self.mark = process_tags.new_mark()
+        self._private = scratch.new_folder("box")
+        self.home = self._private / "home"
+        self.temp = self._private / "tmp"
+        self.folder = spec.folder or self._private / "files"
+        self.cgroup: Cgroup | None = None
+        try:
+            for path in (self.home, self.temp, *([] if spec.folder else [self.folder])):
+                path.mkdir()
+            self.temp.chmod(0o1777)
+            if groups is not None:
+                self.cgroup = groups.make(self.mark, spec.limits)
+            self.disk = self._watch(spec.limits.disk_mb)
+        except OSError:
+            self.remove()
+            raise
+
+    @property
+    def doors(self) -> list[Path]:
+        """What a command enters, by writing to it."""
+        return self.cgroup.doors if self.cgroup else []
+
+    def _watch(self, most_mb: int | None) -> DiskWatch | None:
+        """Return what watches everything that the box can write to; None where it has no limit."""
+        if most_mb is None:
+            return None
+        held_by = self.cgroup.processes if self.cgroup else None
+        return DiskWatch((self.folder, self._private), most_mb, processes=held_by)
+
+    def remove(self) -> None:
+        """Take all of it away but a folder that was given; the processes have been ended."""
+        try:
+            if self.cgroup is not None:
+                self.cgroup.remove()
+        finally:
+            scratch.remove(self._private)

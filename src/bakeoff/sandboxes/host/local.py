@@ -1,0 +1,170 @@
+"""Boxes that are only folders: commands run on the host, as this user. They do not isolate.
+
+A command sees the box's files where they lie on the host, not at the box's root: `BAKEOFF_ROOT`
+says where, and a path under the root, or under a mount, that stands as a whole in the arguments,
+the environment or the working folder is translated. A path inside a script is not.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from bakeoff._lib.process import Ended, Program
+from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import Box, BoxSpec, Command, CommandResult
+from bakeoff.core.workspace import Image
+from bakeoff.sandboxes.host import cgroups, process_tags, shell_limits
+from bakeoff.sandboxes.host.cgroups import Cgroups
+from bakeoff.sandboxes.host.cleanup import BoxResources, reap
+from bakeoff.sandboxes.host.imageless import WHOLE_BOX, refuse_image, refuse_whole_box
+from bakeoff.sandboxes.host.supervision import Supervision, impossible, not_started
+
+
+class Local:
+    """Opens boxes that are a private folder and a process group.
+
+    Programs are looked for on *path*; left out, on the same as those of this process.
+    """
+
+    name = "local"
+    isolates = False
+
+    def __init__(self, *, path: str | None = None) -> None:
+        self._path = path
+        self._cgroups: asyncio.Task[Cgroups | None] | None = None
+
+    @classmethod
+    def available(cls) -> str | None:
+        """Return None: wherever there is a shell, there is a box."""
+        return None if shutil.which("sh", path=os.defpath) else "there is no sh on this machine"
+
+    async def image(self, image: Image | None) -> None:
+        """Refuse an image: only a container can start from one."""
+        refuse_image(image, sandbox="the local sandbox")
+
+    async def open(self, spec: BoxSpec) -> Box:
+        """Return a box that is ready."""
+        refuse_whole_box(spec)
+        if self._cgroups is None:
+            self._cgroups = asyncio.create_task(asyncio.to_thread(cgroups.find))
+        path = self._path or os.environ.get("PATH", os.defpath)  # the host's programs are its
+        try:
+            return _LocalBox(spec, path=path, groups=await asyncio.shield(self._cgroups))
+        except OSError as error:
+            raise SandboxError(f"no box can be opened: {error}") from error
+
+    async def reap(self) -> Sequence[str]:
+        """Take away the control groups, processes and folders of dead runs."""
+        return await asyncio.to_thread(reap)
+
+    async def close(self) -> None:
+        """Hold nothing for the whole run."""
+
+
+class _LocalBox:
+    """A folder, a home and a temp folder; its processes carry the box's mark."""
+
+    def __init__(self, spec: BoxSpec, *, path: str, groups: Cgroups | None) -> None:
+        self._spec = spec
+        self._path = path
+        self._commands = 0
+        self._started_in: set[str] = set()
+        self._holdings = BoxResources(spec, groups)
+        self._seen = {mount.target: mount.source for mount in spec.mounts}
+        self._seen[spec.root] = str(self._holdings.folder)
+        self._supervision = Supervision(
+            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk
+        )
+
+    @property
+    def gateway_url(self) -> str | None:
+        """Where a command reaches the gateway: its address on the host."""
+        return None if self._spec.gateway is None else self._spec.gateway.url
+
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """Nothing: the host's network is open to what does not isolate."""
+        return ()
+
+    async def run(self, command: Command) -> CommandResult:
+        """Run *command* in the folder; what it leaves running runs on until the stop."""
+        if (ran := impossible(command)) is not None:
+            return ran
+        self._commands += 1
+        mark = f"{self._holdings.mark}.{self._commands}"
+
+        async def after(ended: Ended | None) -> None:
+            if ended is None or ended.stopped is not None:  # what left the group goes too
+                await asyncio.to_thread(process_tags.kill, process_tags.is_of(mark))
+
+        cwd = self._on_host(str(PurePosixPath(self._spec.root, command.cwd or self._spec.workdir)))
+        if not _is_folder(cwd):
+            why = f"there is no folder {cwd!r} for {command.argv[0]!r} to start in"
+            if cwd in self._started_in:
+                return not_started(why)
+            raise SandboxError(why)
+        self._started_in.add(cwd)
+        return await self._supervision.run(command, self._program(command, cwd, mark), after)
+
+    def _program(self, command: Command, cwd: str, mark: str) -> Program:
+        environment = {
+            "PATH": self._path,
+            "HOME": str(self._holdings.home),
+            "LANG": "C.UTF-8",
+            "TMPDIR": str(self._holdings.temp),
+            "BAKEOFF_ROOT": str(self._holdings.folder),
+            **self._spec.environment,
+            **command.environment,
+        }
+        return Program(
+            argv=(
+                *shell_limits.entering(
+                    self._holdings.doors, most_file_mb=self._spec.limits.disk_mb
+                ),
+                *(self._on_host(word) for word in command.argv),
+            ),
+            environment={
+                **{name: self._each_on_host(value) for name, value in environment.items()},
+                process_tags.VARIABLE: mark,
+            },
+            cwd=cwd,
+            stdin=command.stdin,
+            most_output=command.most_output,
+            hears=command.hears,
+            keeps_children=True,
+        )
+
+    def _each_on_host(self, value: str) -> str:
+        return ":".join(self._on_host(part) for part in value.split(":"))
+
+    def _on_host(self, word: str) -> str:
+        """Return a path of the box as a path of the host; the deepest mount counts."""
+        for target in sorted(self._seen, key=len, reverse=True):
+            if word == target or word.startswith(f"{target.rstrip('/')}/"):
+                return self._seen[target] + word[len(target.rstrip("/")) :]
+        return word
+
+    async def stop(self) -> None:
+        """End every process that carries the box's mark or is in its control group."""
+        await self._supervision.stop()
+        await asyncio.to_thread(self._kill)
+
+    def _kill(self) -> None:
+        if self._holdings.cgroup is not None:
+            self._holdings.cgroup.kill()
+        process_tags.kill(process_tags.is_of(self._holdings.mark))
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Refuse: there is no image here to differ from."""
+        raise SandboxError(WHOLE_BOX)
+
+    async def close(self) -> None:
+        """End every process; take the private folders and the control group away."""
+        await self.stop()
+        await asyncio.to_thread(self._holdings.remove)
+
+
+def _is_folder(path: str) -> bool:
+    return Path(path).is_dir()

@@ -1,0 +1,102 @@
+"""The commands of one box while they run: ended in time, within the box's limits, all at a stop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from bakeoff._lib.process import Child, Ended, NotEndedError, Program, uncancelled
+from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import Command, CommandResult
+from bakeoff.core.workspace import BoxLimits
+from bakeoff.sandboxes.host.cgroups import Cgroup
+from bakeoff.sandboxes.host.disk_watch import Watch
+
+_NOT_RUNNABLE = 126  # as a shell says it
+_LONGEST_WORD = 128 << 10  # of the kernel
+
+Aftermath = Callable[[Ended | None], Coroutine[object, object, None]]
+
+
+class Supervision:
+    """Starts commands and sees them off; knows which are running."""
+
+    def __init__(self, limits: BoxLimits, *, cgroup: Cgroup | None, disk: Watch | None) -> None:
+        self._limits = limits
+        self._cgroup = cgroup
+        self._disk = disk
+        self._running: dict[Child, asyncio.Future[None]] = {}
+        self._over = False
+
+    async def run(self, command: Command, program: Program, after: Aftermath) -> CommandResult:
+        """Run *program*, which is *command* in the box; *after* sees to what it left."""
+        if self._over:
+            raise SandboxError("the box has been stopped: nothing can be run in it any more")
+        killed_before = self._out_of_memory()
+        try:
+            child = Child(program)
+        except OSError as error:
+            raise SandboxError(f"{command.argv[0]!r} could not be started: {error}") from error
+        ended = await self._see_off(child, command.time_s, after)
+        stopped = ended.stopped
+        if stopped is None and ended.code != 0 and self._out_of_memory() > killed_before:
+            stopped = f"out of memory: the box may take {self._limits.memory_mb} MB"
+        return CommandResult(
+            code=None if stopped else ended.code,
+            output=ended.output,
+            elapsed_s=ended.elapsed_s,
+            stopped=stopped,
+            truncated=ended.truncated,
+        )
+
+    async def _see_off(self, child: Child, time_s: float | None, after: Aftermath) -> Ended:
+        gone = self._running[child] = asyncio.get_running_loop().create_future()
+        watching = self._watching(child)
+        ended: Ended | None = None
+        try:
+            ended = await child.end(time_s=time_s)
+        except NotEndedError as error:
+            raise SandboxError(str(error)) from error
+        finally:
+            if watching is not None:
+                watching.cancel()
+            try:
+                await uncancelled(after(ended))
+            finally:
+                del self._running[child]
+                gone.set_result(None)
+        return ended
+
+    def _watching(self, child: Child) -> asyncio.Task[None] | None:
+        if self._disk is None:
+            return None
+        return asyncio.create_task(self._disk.watch(child.kill))
+
+    def _out_of_memory(self) -> int:
+        return 0 if self._cgroup is None else self._cgroup.out_of_memory
+
+    async def stop(self) -> None:
+        """End every command that runs; nothing starts after this."""
+        self._over = True
+        waiting = list(self._running.values())
+        for child in self._running:
+            child.kill("the box was stopped")
+        if waiting:
+            await asyncio.wait(waiting)
+
+
+def impossible(command: Command) -> CommandResult | None:
+    """Return how a command ends that no system can start, None for any other.
+
+    Whoever wrote it is at fault, not the box; a zero byte, besides, would part words that belong
+    together, and what follows it would be taken for an order of ours.
+    """
+    words = (*command.argv, command.cwd or "", *command.environment, *command.environment.values())
+    if any("\0" in word for word in words):
+        return not_started("embedded null byte")
+    if any(len(word.encode(errors="replace")) >= _LONGEST_WORD for word in words):
+        return not_started("Argument list too long")
+    return None
+
+
+def not_started(why: str) -> CommandResult:
+    """Return how a command ends that its box could not start through no fault of the box's own."""
+    return CommandResult(code=_NOT_RUNNABLE, output=f"{why}\n", elapsed_s=0.0)

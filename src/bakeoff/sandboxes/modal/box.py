@@ -1,0 +1,338 @@
+"""One box on Modal: a copy of the folder goes there when it opens and comes back when it stops."""
+
+import asyncio
+import os
+import posixpath
+import secrets
+import shlex
+import tarfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from bakeoff._lib import scratch
+from bakeoff._lib.process import Kept, uncancelled
+from bakeoff.core.errors import SandboxError, boundary
+from bakeoff.core.sandbox import BoxSpec, Command, CommandResult
+from bakeoff.sandboxes.host import shell_limits
+from bakeoff.sandboxes.host.imageless import WHOLE_BOX
+from bakeoff.sandboxes.host.process_tags import VARIABLE
+from bakeoff.sandboxes.host.shell_limits import StartMarker
+from bakeoff.sandboxes.host.supervision import impossible, not_started
+from bakeoff.sandboxes.modal import sdk
+from bakeoff.sandboxes.modal.sdk import Remote
+
+_OWNER_MAY = 0o700  # what comes back must be readable and removable here
+
+
+def pack(sources: Iterable[tuple[Path, str]], into: Path) -> None:
+    """Write a tar of host paths, each at its place in the box."""
+    with tarfile.open(into, "w", format=tarfile.PAX_FORMAT) as tar:
+        for source, target in sources:
+            tar.add(source, arcname=target.strip("/"), filter=_nobodys)
+
+
+def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def unpack(packed: Path, folder: Path, *, most_mb: int | None) -> None:
+    """Fill the empty *folder* from a tar; SandboxError where it holds too much or is none."""
+    try:
+        _unpack(packed, folder, most_mb)
+    except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
+        raise SandboxError(f"what the box sent back cannot be unpacked: {error}") from error
+
+
+def _unpack(packed: Path, folder: Path, most_mb: int | None) -> None:
+    links: list[tarfile.TarInfo] = []
+    room = None if most_mb is None else most_mb << 20
+    with tarfile.open(packed, "r:") as tar:
+        for member in tar:
+            if room is not None:
+                room -= member.size
+                if room < 0:
+                    raise SandboxError(f"the box's files take more than its {most_mb} MB")
+            if member.issym() or member.islnk():
+                links.append(member)
+            else:
+                _put(tar, member, folder)
+    for member in sorted(links, key=lambda one: one.issym()):  # hard links first
+        _link(member, folder)
+
+
+def _place(name: str, folder: Path) -> Path:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise SandboxError(f"the box sent back a file with the name {name!r}")
+    return folder / path
+
+
+def _put(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    place = _place(member.name, folder)
+    if member.isdir():
+        place.mkdir(parents=True, exist_ok=True)
+        place.chmod(member.mode & 0o777 | _OWNER_MAY)
+        return
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is None:
+        return  # a FIFO or a device is nothing that can be kept
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with content, place.open("wb") as file:
+        while piece := content.read(1 << 20):
+            file.write(piece)
+    place.chmod(member.mode & 0o777 | 0o400)
+    os.utime(place, (member.mtime, member.mtime))
+
+
+def _link(member: tarfile.TarInfo, folder: Path) -> None:
+    place = _place(member.name, folder)
+    if place.parent.resolve() != folder.resolve() / PurePosixPath(member.name).parent:
+        raise SandboxError(f"the box sent back {member.name!r}, which leads through a link")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    if member.issym():
+        place.symlink_to(member.linkname)
+    else:
+        place.hardlink_to(_place(member.linkname, folder))
+
+
+_ARCHIVE = "/tmp/.bakeoff.tar"  # noqa: S108 -- in the box, which is nobody else's
+_HOME = "/root"
+_MOVE_S = 600.0
+_KILL_S = 60.0
+_LOOK_S = 0.2
+
+_ENTER = 'exec 2>&1; cd -- "$1" && printf "%s\\n" "$2" || exit 126; shift 2; exec "$@"'
+
+# By the mark in their environment, which also a process has that left its session.
+_KILL = """\
+for round in 1 2 3 4 5 6 7 8 9 10; do
+  found=
+  for path in /proc/[0-9]*; do
+    if grep -aq "$1" "$path/environ" 2>/dev/null; then
+      kill -9 "${path#/proc/}" 2>/dev/null && found=1
+    fi
+  done
+  [ -n "$found" ] || exit 0
+done
+exit 1
+"""
+
+
+class ModalBox:
+    """A running box on Modal; `send` must be awaited before the first command."""
+
+    def __init__(self, remote: Remote, spec: BoxSpec, *, mark: str) -> None:
+        self._remote = remote
+        self._spec = spec
+        self._mark = mark
+        self._count = 0
+        self._started_in: set[str] = set()
+        self._stopped = False
+        self._ended = False
+
+    @property
+    def gateway_url(self) -> str | None:
+        """None: a gateway on this machine cannot be reached from there."""
+        return None
+
+    @property
+    def refused_traffic(self) -> tuple[str, ...]:
+        """Nothing: what Modal blocks cannot be seen from here."""
+        return ()
+
+    async def send(self) -> None:
+        """Copy the folder and the mounts into the box."""
+        sources = [(Path(mount.source), mount.target) for mount in self._spec.mounts]
+        if self._spec.folder is not None:
+            sources.insert(0, (self._spec.folder, self._spec.root))
+        private = scratch.new_folder("modal")
+        try:
+            packed = private / "sent.tar"
+            await asyncio.to_thread(pack, sources, packed)
+            with boundary(SandboxError, "modal: sending the files"):
+                async with asyncio.timeout(_MOVE_S):
+                    await self._remote.put(packed, _ARCHIVE)
+            await self._do(f"tar -xf {_ARCHIVE} -C / && rm {_ARCHIVE}", time_s=_MOVE_S)
+        finally:
+            await asyncio.to_thread(scratch.remove, private)
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    async def run(self, command: Command) -> CommandResult:
+        """Run *command*; when its time is over it is killed with all that carries its mark."""
+        if self._stopped:
+            raise SandboxError("the box has been stopped: nothing can be run in it any more")
+        if (ran := impossible(command)) is not None:
+            return ran
+        self._count += 1
+        mark, kept = f"{self._mark}.{self._count}.", Kept(command.most_output)
+
+        def hear(piece: bytes) -> None:
+            kept.add(piece)
+            if command.hears is not None:
+                command.hears(piece)
+
+        began = time.monotonic()
+        heard = StartMarker(f"started-{secrets.token_hex(8)}", hear)
+        code = await self._to_its_end(command, mark, heard)
+        stopped = self._why_stopped(command, code)
+        if stopped is None and not heard.started:
+            why = f"{command.argv[0]!r} could not be started: {kept.text().strip()}"
+            if (
+                self._start_of(command) in self._started_in
+            ):  # what has run since made that impossible
+                return not_started(why)
+            raise SandboxError(why)
+        self._started_in.add(self._start_of(command))
+        return CommandResult(
+            code=None if stopped else code,
+            output=kept.text(),
+            elapsed_s=time.monotonic() - began,
+            stopped=stopped,
+            truncated=kept.truncated,
+        )
+
+    def _start_of(self, command: Command) -> str:
+        return posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
+
+    def _why_stopped(self, command: Command, code: int | None) -> str | None:
+        if self._stopped:
+            return "the box was stopped"
+        return None if code is not None else f"its time was over after {command.time_s:g} s"
+
+    async def _to_its_end(self, command: Command, mark: str, heard: StartMarker) -> int | None:
+        """Return the exit code, or None where the command's time was over and it was killed."""
+        limit = self._spec.limits.disk_mb
+        enter = _ENTER if limit is None else f"{shell_limits.largest_file(limit)}; {_ENTER}"
+        start = self._start_of(command)
+        argv = ("sh", "-c", enter, "sh", start, heard.mark, *command.argv)
+        following = asyncio.create_task(
+            self._follow(argv, self._environment(command.environment, mark), command.stdin, heard)
+        )
+        try:
+            done, _ = await asyncio.wait([following], timeout=command.time_s)
+        except asyncio.CancelledError:
+            await uncancelled(self._kill(mark))
+            following.cancel()
+            raise
+        if done:
+            with boundary(SandboxError, "modal"):
+                return following.result()
+        await uncancelled(self._kill(mark))
+        await asyncio.wait([following], timeout=_LOOK_S)  # for the last of its output
+        following.cancel()
+        return None
+
+    async def _follow(
+        self,
+        argv: tuple[str, ...],
+        environment: Mapping[str, str],
+        stdin: bytes,
+        heard: StartMarker,
+    ) -> int:
+        process: Any = await self._remote.start(argv, environment=environment)
+        feeding = asyncio.create_task(sdk.feed(process, stdin))
+        try:
+            async for piece in sdk.output(process):
+                heard(piece)
+            return await sdk.code(process)
+        finally:
+            feeding.cancel()  # a command need not read all that it is given
+
+    def _environment(self, of_command: Mapping[str, str], mark: str) -> dict[str, str]:
+        ours = {"HOME": _HOME, "LANG": "C.UTF-8", "BAKEOFF_ROOT": self._spec.root}
+        return {**ours, **self._spec.environment, **of_command, VARIABLE: mark}
+
+    async def _do(self, script: str, *words: str, time_s: float) -> None:
+        """Run a script of our own, which must succeed in time."""
+        heard = Kept(2000)
+        with boundary(SandboxError, "modal"):
+            async with asyncio.timeout(time_s):
+                process = await self._remote.start(
+                    ("sh", "-c", f"exec 2>&1; {script}", "sh", *words), environment={}
+                )
+                async for piece in sdk.output(process):
+                    heard.add(piece)
+                code = await sdk.code(process)
+        if code != 0:
+            raise SandboxError(f"modal: {shlex.quote(script)} gave {code}: {heard.text().strip()}")
+
+    async def _kill(self, mark: str) -> None:
+        """Kill what carries *mark*; where that cannot be done, end the whole box."""
+        try:
+            await self._do(_KILL, f"{VARIABLE}={mark}", time_s=_KILL_S)
+        except SandboxError:
+            await self._end()
+            raise
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """End every process, bring the folder back, end the box."""
+        if self._stopped:
+            return
+        self._stopped = True
+        await self._kill(f"{self._mark}.")
+        if self._spec.folder is not None:
+            await self._bring_back(self._spec.folder)
+        await self._end()
+
+    async def _bring_back(self, folder: Path) -> None:
+        root = shlex.quote(self._spec.root)
+        await self._do(f"tar -cf {_ARCHIVE} -C {root} .", time_s=_MOVE_S)
+        private = scratch.new_folder("modal")
+        try:
+            packed = private / "got.tar"
+            await self._get(packed)
+            fresh = private / "files"
+            fresh.mkdir()
+            limit = self._spec.limits.disk_mb
+            await asyncio.to_thread(unpack, packed, fresh, most_mb=limit)
+            await asyncio.to_thread(_replace, folder, fresh)
+        finally:
+            await asyncio.to_thread(scratch.remove, private)
+
+    async def _get(self, packed: Path) -> None:
+        """Copy the archive here, as long as it is no bigger than the box's disk may be."""
+        limit = self._spec.limits.disk_mb
+        getting = asyncio.create_task(self._remote.get(_ARCHIVE, packed))
+        until = time.monotonic() + _MOVE_S
+        try:
+            while not (await asyncio.wait([getting], timeout=_LOOK_S))[0]:
+                arrived = sum(path.stat().st_size for path in packed.parent.iterdir())
+                if limit is not None and arrived > 2 * (limit << 20):
+                    raise SandboxError(f"the box's files take more than its {limit} MB")
+                if time.monotonic() > until:
+                    raise SandboxError(f"the files did not come back within {_MOVE_S:g} s")
+            with boundary(SandboxError, "modal: bringing the files back"):
+                getting.result()
+        finally:
+            getting.cancel()
+
+    async def change(self) -> tuple[bytes, tuple[str, ...]]:
+        """Refuse: only the folder comes back."""
+        raise SandboxError(WHOLE_BOX)
+
+    async def close(self) -> None:
+        """End the box; what is in it is lost unless it was stopped first."""
+        self._stopped = True
+        await uncancelled(self._end())
+
+    async def _end(self) -> None:
+        if not self._ended:
+            with boundary(SandboxError, "modal: ending the box"):
+                await self._remote.terminate()
+            self._ended = True
+
+
+def _replace(folder: Path, fresh: Path) -> None:
+    """Make *folder* hold what *fresh* holds, and nothing else."""
+    for old in list(folder.iterdir()):
+        scratch.remove(old)
+    for new in list(fresh.iterdir()):
+        new.rename(folder / new.name)

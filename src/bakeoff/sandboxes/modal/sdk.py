@@ -1,0 +1,137 @@
+"""Every call to Modal's SDK, and nothing else; the SDK is imported when the first one is made.
+
+What the SDK returns is passed through as it is: its types are not known where it is not installed.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bakeoff._lib.phrasing import noun
+
+INSTALL = "pip install 'bakeoff[modal]', then: modal setup"
+
+
+def why_not() -> str | None:
+    """Return None where the SDK is installed and has a token, else what to do."""
+    if find_spec("modal") is None:
+        return f"Modal's SDK is not installed; {INSTALL}"
+    if not import_module("modal.config").config.get("token_id"):
+        return "Modal's SDK has no token; run: modal setup"
+    return None
+
+
+@noun
+class ModalBoxSpec:
+    """A remote box to be made: what it starts from, what it may take, how it is found again."""
+
+    image: Any
+    lifetime_s: int
+    block_network: bool
+    memory_mb: int | None
+    cpus: float | None
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A box on Modal."""
+
+    sandbox: Any
+
+    async def start(self, argv: Sequence[str], *, environment: Mapping[str, str]) -> Any:
+        """Start a program in the box, with both of its outputs as bytes."""
+        return await self.sandbox.exec.aio(*argv, env=dict(environment), text=False)
+
+    async def put(self, local: Path, remote: str) -> None:
+        """Copy a file into the box."""
+        await self.sandbox.filesystem.copy_from_local.aio(str(local), remote)
+
+    async def get(self, remote: str, local: Path) -> None:
+        """Copy a file out of the box."""
+        await self.sandbox.filesystem.copy_to_local.aio(remote, str(local))
+
+    async def terminate(self) -> None:
+        """End the box, and wait until it has ended."""
+        await self.sandbox.terminate.aio(wait=True)
+
+    async def tags(self) -> dict[str, str]:
+        """Return the tags it was made with."""
+        return dict(await self.sandbox.get_tags.aio())
+
+
+class Sdk:
+    """Modal under one app, which is made where it is missing."""
+
+    def __init__(self, app: str) -> None:
+        self._name = app
+        self._found: Any = None
+
+    async def _app(self) -> Any:
+        if self._found is None:
+            modal = import_module("modal")
+            self._found = await modal.App.lookup.aio(self._name, create_if_missing=True)
+        return self._found
+
+    def image_by_name(self, name: str, *, add_python: str | None) -> Any:
+        """Return an image of a registry."""
+        return import_module("modal").Image.from_registry(name, add_python=add_python)
+
+    def image_by_recipe(
+        self, recipe: Path, folder: Path, *, left_out: tuple[str, ...], add_python: str | None
+    ) -> Any:
+        """Return an image that is built from a Dockerfile, which sees nothing that is left out."""
+        image = import_module("modal").Image
+        unseen = {"ignore": list(left_out)} if left_out else {}
+        return image.from_dockerfile(
+            str(recipe), context_dir=str(folder), add_python=add_python, **unseen
+        )
+
+    async def build(self, image: Any) -> None:
+        """Have an image built now, so that it fails here and not with the first box."""
+        await image.build.aio(await self._app())
+
+    async def create(self, wanted: ModalBoxSpec) -> Remote:
+        """Make a box that does nothing until it is told."""
+        sandbox = await import_module("modal").Sandbox.create.aio(
+            "sleep",
+            "infinity",
+            app=await self._app(),
+            image=wanted.image,
+            timeout=wanted.lifetime_s,
+            block_network=wanted.block_network,
+            memory=None if wanted.memory_mb is None else (wanted.memory_mb, wanted.memory_mb),
+            cpu=None if wanted.cpus is None else (wanted.cpus, wanted.cpus),
+            tags=dict(wanted.tags),
+        )
+        return Remote(sandbox)
+
+    async def running(self, tags: Mapping[str, str]) -> AsyncIterator[Remote]:
+        """Yield the boxes of the app that carry *tags*."""
+        app = await self._app()
+        listed = import_module("modal").Sandbox.list.aio(app_id=app.app_id, tags=dict(tags))
+        async for sandbox in listed:
+            yield Remote(sandbox)
+
+
+async def feed(process: Any, data: bytes, *, piece: int = 1 << 20) -> None:
+    """Give *data* to a program's standard input, and close it."""
+    for start in range(0, len(data), piece):
+        process.stdin.write(data[start : start + piece])
+        await process.stdin.drain.aio()
+    process.stdin.write_eof()
+    await process.stdin.drain.aio()
+
+
+async def output(process: Any) -> AsyncIterator[bytes]:
+    """Yield what a program prints, as it comes."""
+    async for piece in process.stdout:
+        yield piece
+
+
+async def code(process: Any) -> int:
+    """Wait for the end of a program and return its exit code."""
+    return int(await process.wait.aio())

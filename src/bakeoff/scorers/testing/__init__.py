@@ -1,0 +1,1 @@
+"""The scorer `tests`: how tests run in a grading box and how their report is believed."""

@@ -1,0 +1,324 @@
+"""The scorer `tests`: hidden tests are run on the change, in a room where the agent never was."""
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from bakeoff._lib.sanitize import one_line
+from bakeoff.core.errors import UsageError
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.ports import Context
+from bakeoff.core.record import Score
+from bakeoff.core.sandbox import Box, Command, CommandResult, GradingWorkspace
+from bakeoff.core.task import Task
+from bakeoff.core.values import Json
+from bakeoff.core.workspace import Workspace
+from bakeoff.scorers.grading_box import (
+    CheckError,
+    CheckTimeoutError,
+    check_change,
+    inside,
+    is_inside,
+    last_lines,
+    open_clean_room,
+    run_in,
+    shortened,
+    workspace_of,
+)
+from bakeoff.scorers.testing import preflight
+from bakeoff.scorers.testing.preflight import REMEDY, brought_mounts, check_python
+from bakeoff.scorers.testing.report import MARK, Control, Report, counts, read_report, signed
+
+Runner = Literal["pytest", "unittest", "python", "script"]
+
+_NOT_STARTED = (126, 127)
+_NO_TESTS = (4, 5)  # pytest: it was called wrongly, it found nothing
+_MOST_RAW = 8_000_000
+_MOST_TESTS = 2_000
+_SPARE_S = 30.0
+_FRAMEWORK = re.compile(r"\s*(?:python[\d.]*\s+-m\s+(?:pytest|unittest)|pytest)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tests:
+    """1 where all tests pass in the clean room; with `partial`, the share of them that do.
+
+    `runner` says what runs the files in `paths`: `pytest`, `unittest`, `python` (each is a program
+    that must come to its end), or `script` (the default where there is only a `command`). For a
+    script, the exit code of `command`, a line for the shell, is the verdict. For the others
+    `command` is what starts Python there (`python3`), and `options` are further arguments for
+    pytest. Everything starts where the agent started, and `paths` are meant from there; what the
+    agent changed in them is undone.
+
+    A test counts as passed only where the runner says so of each of its phases, and its report and
+    its exit code agree: a test that was skipped, not collected or not reached has not passed. With
+    `named`, these tests must have passed (a name may leave out file and parameters), and others may
+    be skipped. A solution that ends the run early scores 0.
+
+    A runner that cannot run is a fault and never a 0: no Python, no pytest, no tests, or a `command`
+    that the shell cannot start (126, 127), be there a change or not. A change that keeps its check
+    from starting, or from being over after `time_s`, scores 0. Where the box's own Python (3.11 or
+    later) has no pytest, the one that is installed with Bakeoff is used. A new module of the solution
+    never takes the place of one that the box has, unless the task names its file.
+
+    What the tests start cannot read their files, which are taken out of the box before: what is
+    expected stands there. `readable` leaves them, for tests that start themselves as a program; a
+    script, and files beside the tests, can always be read.
+
+    The tests may run the agent's code in their own process. That process can neither write the
+    report nor be the one whose exit code counts, settings and plugins in the workspace are not
+    heard, and files that decide how tests are run are as they were. The tests that a file holds are
+    read from it before anything runs, and each must be reported. Then the tests run a second time
+    with wrong expected values, where each must fail: code that patches the test framework, forges
+    a report or returns objects that are equal to everything passes both times, and scores 0. Still,
+    code that looks for exactly this in the memory of its process can tell the two apart: where that
+    matters, let the tests call the solution as a program.
+    """
+
+    runner: Runner | None = None
+    command: str | None = None
+    paths: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    partial: bool = False
+    readable: bool = False
+    time_s: float = 600.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.runner in (None, "script") and not (self.command or "").strip():
+            raise UsageError("scorer 'tests': give a `command`, or a `runner` with `paths`")
+        if self._script and _FRAMEWORK.match(self.command or ""):
+            raise UsageError(
+                f"scorer 'tests': {one_line(self.command or '')!r} would be judged by its exit code "
+                'alone, which the code under test can set; write runner = "pytest" (or '
+                '"unittest") and `paths`'
+            )
+        if not self._script and not self.paths:
+            raise UsageError(f"scorer 'tests': give the `paths` that {self.runner} is to run")
+        if self._script and (self.named or self.partial or self.paths or self.options):
+            raise UsageError(
+                "scorer 'tests': a command has nothing but its exit code, so `paths`, `named`, "
+                "`options` and `partial` need the `runner` pytest or unittest"
+            )
+        if wrong := [path for path in self.paths if not is_inside(path)]:
+            raise UsageError(
+                f"scorer 'tests': {wrong[0]!r} is not inside the workspace; give `paths` from where "
+                "the agent starts"
+            )
+
+    @property
+    def _script(self) -> bool:
+        return self.runner in (None, "script")
+
+    def check(self, task: Task) -> None:
+        """Refuse a task without a workspace."""
+        workspace_of(task, "tests")
+
+    def read_once(self, workspace: Workspace) -> tuple[str, ...]:
+        """Return the test files that are taken out of the box before the agent's code runs."""
+        if self.readable or any("assert" in option for option in self.options):
+            return ()  # pytest's own loader would have to find them
+        return tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
+
+    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
+        """Run the tests on the outcome's change."""
+        workspace = workspace_of(task, "tests")
+        protected = tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
+        mounts = await brought_mounts() if self.runner == "pytest" else ()
+
+        async def check(outcome: Outcome) -> Score:
+            opened = open_clean_room(
+                task,
+                outcome,
+                kit,
+                scorer="tests",
+                protected=protected,
+                mounts=mounts,
+                environment=self.environment,
+                read_once=self.read_once(workspace),
+            )
+            async with opened as room:
+                return await self.score_in(room, workspace)
+
+        return await check_change(check, outcome, scorer="tests")
+
+    async def check_box(self, box: Box) -> None:
+        """Raise, before an agent starts in *box*, where its Python cannot run these tests."""
+        if not self._script:
+            await check_python(
+                box,
+                scorer="tests",
+                command=self.command,
+                pytest=self.runner == "pytest",
+                environment=self.environment,
+            )
+
+    async def score_in(self, room: GradingWorkspace, workspace: Workspace) -> Score:
+        """Run the tests in a clean room that is open already."""
+        if self._script:
+            return await self._score_script(room)
+        return await self._score_report(room, workspace)
+
+    async def _score_script(self, room: GradingWorkspace) -> Score:
+        line = self.command or ""
+        command = Command(argv=("sh", "-c", line), environment=self.environment, time_s=self.time_s)
+        ran = await run_in(room, command, scorer="tests")
+        if ran.code in _NOT_STARTED:
+            raise CheckError(
+                f"scorer 'tests': {one_line(line)!r} could not be started (code {ran.code}); "
+                f"{last_lines(ran.output)}"
+            )
+        why = None if ran.code == 0 else _how(ran)
+        return Score(
+            scorer="tests",
+            value=float(ran.code == 0),
+            explanation=why,
+            details=self._details(room, ran, ran.output),
+        )
+
+    async def _score_report(self, room: GradingWorkspace, workspace: Workspace) -> Score:
+        secret = secrets.token_bytes(32)
+        testing = self._testing(workspace, secret, room.new_modules)
+        ran = await run_in(room, testing, scorer="tests")
+        said, output = signed(ran.output, secret)
+        if not said:
+            raise CheckError(
+                f"scorer 'tests': Python could not be started with {self.command or 'python3'!r} "
+                f"({_how(ran)}); {last_lines(output)}; {REMEDY}"
+            )
+        details = self._details(room, ran, output)
+        report = read_report(said[-1]) if len(said) == 2 else None
+        if report is None:
+            why = f"the tests ended without a report: {_how(ran)}"
+            return Score(scorer="tests", value=0.0, explanation=why, details=details)
+        self._refuse_what_could_not_run(report, output)
+        value, explanation = self._verdict(report, ran)
+        if value > 0 and report.control is not None:
+            details |= {"decoys": {"failed": report.control.failed, **_passed(report.control)}}
+            if objection := report.control.objection:
+                value, explanation = 0.0, objection
+        details |= {"printed": list(report.printed)} if report.printed else {}
+        details |= {"hidden_by_box": list(report.hidden_by_box)} if report.hidden_by_box else {}
+        details |= {
+            "counts": counts(report.tests, list(report.uncollected)),
+            "tests": dict(list(report.tests.items())[:_MOST_TESTS]),
+            "uncollected": dict(list(report.uncollected.items())[:20]),
+        }
+        return Score(scorer="tests", value=value, explanation=explanation, details=details)
+
+    def _testing(
+        self, workspace: Workspace, secret: bytes, new_modules: tuple[str, ...]
+    ) -> Command:
+        """Return the command that runs the tests and signs what they report."""
+        wanted = {
+            "runner": self.runner,
+            "workdir": "" if workspace.whole_box else workspace.workdir,
+            "paths": list(self.paths),
+            "options": list(self.options),
+            "time_s": self.time_s,
+            "new_modules": list(new_modules),
+            "read_once": bool(self.read_once(workspace)),
+        }
+        # isolated: the overseer imports nothing but what Python itself brings
+        sources = map(_source, ("overseer.py", "process.py", "plan.py"))
+        arguments = ("-I", "-c", *sources)
+        start = f'exec {self.command or "python3"} "$@"'
+        return Command(
+            argv=("sh", "-c", start, "sh", *arguments, json.dumps(wanted)),
+            environment={
+                **self.environment,
+                **(preflight.environment() if self.runner == "pytest" else {}),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            time_s=2 * self.time_s + _SPARE_S,  # the overseer keeps the time of each of two runs
+            stdin=secret,
+            most_output=_MOST_RAW,
+        )
+
+    def _refuse_what_could_not_run(self, report: Report, output: str) -> None:
+        """Raise where the tests never got as far as the agent's work, or to their end."""
+        if report.out_of_time:
+            raise CheckTimeoutError.after(self.time_s, output, scorer="tests")
+        if report.cannot is not None:
+            raise CheckError(
+                f"scorer 'tests': {self.runner} could not be run ({report.cannot}); {REMEDY}"
+            )
+        if report.missing:
+            raise CheckError(
+                f"scorer 'tests': {', '.join(report.missing)} is not there; give `paths` from where "
+                "the agent starts"
+            )
+        nothing = not (report.tests or report.uncollected or report.planned)
+        if report.whole and nothing and (self.runner == "unittest" or report.code in _NO_TESTS):
+            raise CheckError(
+                f"scorer 'tests': no test was found in {', '.join(self.paths)}; {last_lines(output)}"
+            )
+
+    def _verdict(self, report: Report, ran: CommandResult) -> tuple[float, str | None]:
+        wanted = list(report.tests)
+        if not self.options:  # which may choose among the tests
+            wanted += report.unreported
+        if self.named:
+            absent = [name for name in self.named if not report.named(name)]
+            wanted = [test for name in self.named for test in report.named(name)] + absent
+        passed = set(report.passed)
+        bad = [test for test in dict.fromkeys(wanted) if test not in passed]
+        if not report.whole:
+            return 0.0, f"the tests did not run to their end: {_how(ran)}"
+        if not bad and wanted and report.code == 0 and ran.code == 0 and not report.uncollected:
+            return 1.0, None
+        why = _told(bad, report) if bad or report.uncollected else _how(ran)
+        if not self.partial:
+            return 0.0, why
+        total = len(set(wanted)) + len(report.uncollected)
+        share = (len(set(wanted)) - len(bad)) / total if total else 0.0
+        # the code says that something is wrong that no test shows
+        return (share if share < 1 else 0.0), why
+
+    def _details(self, room: GradingWorkspace, ran: CommandResult, output: str) -> dict[str, Json]:
+        return {
+            "runner": self.runner or "script",
+            "code": ran.code,
+            "duration_s": round(ran.elapsed_s, 3),
+            "output": shortened(output),
+            "undone": list(room.undone),
+        }
+
+
+def _passed(control: Control) -> dict[str, Json]:
+    return {"passed": list(control.passed)} if control.passed else {}
+
+
+def _source(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _how(ran: CommandResult) -> str:
+    """Return how a command ended, for a person."""
+    how = ran.stopped or f"exit code {ran.code}"
+    lines = [line for line in ran.output.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(MARK)]
+    return f"{how}: {one_line(own[-1])}" if own else how
+
+
+def _told(bad: list[str], report: Report) -> str:
+    """Return which tests did not pass, the first with why."""
+    if not bad:
+        name, text = next(iter(report.uncollected.items()))
+        return f"{name} could not be collected: {_last(text)}"
+    right = len(report.passed)
+    first = bad[0]
+    how = report.tests.get(first, "not run")
+    why = f" ({_last(report.why[first])})" if first in report.why else ""
+    more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return f"{right} of {len(report.tests)} tests passed; {first}: {how}{why}{more}"
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return one_line(lines[-1]) if lines else ""

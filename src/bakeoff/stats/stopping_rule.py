@@ -1,0 +1,162 @@
+"""Two candidates, task by task in a fixed order, until it is settled which is better.
+
+Of many pairs each is held to a stricter level, such that all decisions of a run are right together.
+"""
+
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bakeoff.stats.estimate import Interval
+from bakeoff.stats.paired import (
+    Pair,
+    TaskMeans,
+    adjusted,
+    holds,
+    shared_faults,
+    undecided,
+    withheld,
+    worst_means,
+)
+from bakeoff.stats.sequential import BETTING, Doubt, anytime_difference, to_unit
+
+_SHARE = 20  # from here on, precision is looked at after every twentieth of the tasks seen
+
+
+class StoppingRule:
+    """One pair of *pairs*; `differences` are those of its task means, from -1 to 1.
+
+    It is decided only where faults could not turn it: on the way to "the first is better" each
+    faulted trial counts against the first, and on the other way against the second.
+    """
+
+    def __init__(self, *, pairs: int, precision: float | None = None, level: float = 0.95) -> None:
+        self._alpha = (1 - level) / pairs
+        self._precision = precision
+        self._seen, self._lowest, self._highest = (
+            Doubt(to_unit(0.0), level=1 - self._alpha) for _ in range(3)
+        )
+        self.differences = array("d")
+        self.decided = False
+        self.precise = False
+
+    def see(self, difference: float) -> None:
+        """Learn the difference on the next task."""
+        self.see_between(difference, difference, seen=difference)
+
+    def see_between(self, low: float, high: float, *, seen: float | None) -> None:
+        """Learn what the difference on the next task could be with its faults, and what was *seen*."""
+        self._lowest.see(to_unit(low))
+        self._highest.see(to_unit(high))
+        self.decided = self.decided or self.worst_p < self._alpha
+        if seen is None:
+            return
+        self.differences.append(seen)
+        self._seen.see(to_unit(seen))
+        if self._precision is not None and not self.precise and self._is_look():
+            found = self.interval(level=1 - self._alpha)
+            self.precise = found is None or found.high - found.low <= 2 * self._precision
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is sure who is better, or known well enough how far they are apart."""
+        return self.decided or self.precise
+
+    @property
+    def p(self) -> float:
+        """The p of "there is no difference"; it holds whenever one stops."""
+        return self._seen.p
+
+    @property
+    def worst_p(self) -> float:
+        """The same with every fault counted against whoever it would have to be."""
+        return min(self._lowest.p_above, self._highest.p_below)
+
+    def interval(self, *, level: float) -> Interval | None:
+        """Return where the difference is; None where no task was seen, or nothing fits."""
+        return anytime_difference(self.differences, level=level) if self.differences else None
+
+    def _is_look(self) -> bool:
+        seen = len(self.differences)
+        return seen % max(seen // _SHARE, 1) == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """The tasks of a run by id, as they were drawn, and how well a difference was to be known."""
+
+    order: Sequence[str]
+    precision: float | None = None
+
+
+def compare_drawn(
+    first: TaskMeans, second: TaskMeans, *, pairs: int, precision: float | None, level: float
+) -> Pair:
+    """Compare two of *pairs* pairs; their means are in the order of the tasks."""
+    settling = StoppingRule(pairs=pairs, precision=precision, level=level)
+    for difference, low, high in _differences(first, second):
+        if not math.isnan(low):
+            seen = None if math.isnan(difference) else difference
+            settling.see_between(low, high, seen=seen)
+    apart = settling.differences
+    pair = Pair(
+        first=first.candidate,
+        second=second.candidate,
+        tasks=len(apart),
+        left_out=0,  # what is not there was not needed
+        won=sum(one > 0 for one in apart),
+        lost=sum(one < 0 for one in apart),
+        settled=settling.settled,
+        faults=shared_faults(first, second),
+    )
+    if not apart:
+        return replace(pair, reason="no task has a score of both")
+    interval = settling.interval(level=level)
+    return replace(
+        _at_worst(pair, first, second, mean=math.fsum(apart) / len(apart)),
+        difference=math.fsum(apart) / len(apart),
+        interval=interval,
+        test=BETTING,
+        p=settling.p,
+        worst_p=settling.worst_p if pair.faults else None,
+        reason=None if interval else "the scores refute every difference: did the tasks change?",
+    )
+
+
+def _differences(first: TaskMeans, second: TaskMeans) -> Iterator[tuple[float, float, float]]:
+    """Yield for each task the difference that was seen, and the least and the most it could be."""
+    seen = zip(first.means, second.means, strict=True)
+    low = worst_means(first, second, first_leads=True)
+    high = worst_means(first, second, first_leads=False)
+    for each in zip(seen, low, high, strict=True):
+        one, least, most = (a - b for a, b in each)
+        yield one, least, most
+
+
+def _at_worst(pair: Pair, first: TaskMeans, second: TaskMeans, *, mean: float) -> Pair:
+    """Return *pair* with the difference that all faults against the one ahead would leave."""
+    if not pair.faults or not mean:
+        return pair
+    both = worst_means(first, second, first_leads=mean > 0)
+    known = [a - b for a, b in both if not math.isnan(a - b)]
+    return replace(pair, worst_difference=math.fsum(known) / len(known))
+
+
+def decide_drawn(
+    pairs: Sequence[Pair], *, precision: float | None, level: float
+) -> tuple[Pair, ...]:
+    """Return all *pairs* of a run, each with its verdict, its p adjusted for being one of many."""
+    return tuple(_judged(pair, precision=precision, level=level) for pair in adjusted(pairs))
+
+
+def _judged(pair: Pair, *, precision: float | None, level: float) -> Pair:
+    if pair.p_holm is None or pair.difference is None:
+        return undecided(pair, pair.reason)
+    if pair.p_holm < 1 - level and pair.difference:
+        if not holds(pair, level=level):
+            return withheld(pair)
+        better = pair.first if pair.difference > 0 else pair.second
+        return replace(pair, better=better, verdict=f"{better} is better")
+    why = f"known to within {precision:g}" if pair.settled else "needs more tasks"
+    return undecided(pair, why)

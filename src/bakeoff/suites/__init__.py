@@ -1,1 +1,0 @@
-"""The front doors: files that become tasks."""
