@@ -26,7 +26,7 @@ lint: setup
 bench: setup
 	$(RUN) python -m perf
 
-soak: setup
+soak: setup system
 	$(RUN) pytest -m soak --timeout 1800
 
 docs: setup
