@@ -1,5 +1,6 @@
 """What holds for every test, and which of them are for `make soak`."""
 
+import atexit
 import os
 import re
 import shutil
@@ -41,11 +42,12 @@ _SOAK = re.compile(
 )
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Give each worker a temporary folder of its own: none takes away what another left."""
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         place = tempfile.mkdtemp(prefix=f"bakeoff-{worker}-")
-        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+        # not before: `multiprocessing` takes away what it has there when the process ends
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
         os.environ["TMPDIR"] = place
         tempfile.tempdir = None
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -12,16 +11,14 @@ from typing import Any
 import pytest
 
 from support.agent_benches import Players, write_agent, write_base, write_bench, write_case
+from support.cli import Ended, bakeoff, run
 from support.loopback import Asked, Loopback, Reply, chat
 
 ROOT = Path(__file__).parents[2]
 
 
-def runner(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "runner.py"), *map(str, words)],
-        cwd=cwd, capture_output=True, text=True, check=False, timeout=150,
-    )  # fmt: skip
+def runner(*words: str | Path, cwd: Path) -> Ended:
+    return run([sys.executable, ROOT / "runner.py", *words], cwd=cwd, timeout_s=150)
 
 
 def read(path: Path) -> Any:
@@ -46,7 +43,7 @@ def test_two_agents_and_two_cases_leave_the_whole_tree(tmp_path: Path) -> None:
         write_agent(tmp_path, "second", server.url, id="the/second:one", temperature=0.9)
         write_agent(tmp_path, "sample_agent_config", server.url, model="never asked")
         done = runner(cwd=tmp_path)  # everything at its default place
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         models = {asked.body["model"] for asked in server.requests}
         temperatures = Counter(a.body["temperature"] for a in server.requests)
     assert models == {"roles", "candidate"}
@@ -87,8 +84,8 @@ def test_a_checkpoint_tells_the_conversation_from_every_seat(tmp_path: Path) -> 
         write_agent(tmp_path, "one", server.url)
         done = runner("--base_config", base, "--agent_config", tmp_path / "agent_configs" / "one.toml",
                       "-l", "debug", cwd=tmp_path)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "turn 1 agent: reply 1" in done.stderr
+    assert done.code == 0, done.err
+    assert "turn 1 agent: reply 1" in done.err
     (entry,) = read(next((tmp_path / "results").glob("*/all_results.json")))
     history = read(Path(entry["checkpoint_path"]))["conversation_history"]
     assert [h["role"] for h in history][:3] == ["user agent", "gatekeeper", "assistant agent"]
@@ -109,7 +106,7 @@ def test_the_summary_names_the_failures_in_which_a_role_had_a_part(tmp_path: Pat
         base = write_base(tmp_path, server.url, benchmark={"max_turns": 2})
         write_agent(tmp_path, "one", server.url)
         done = runner("--base_config", base, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     (run,) = (tmp_path / "results").iterdir()
     summary = read(run / "summary.json")
     assert {k: n for k, n in counts(summary).items() if n} == {
@@ -125,7 +122,7 @@ def test_the_summary_names_the_failures_in_which_a_role_had_a_part(tmp_path: Pat
         ("one", "alpha", {"contradicted": [2]}),
         ("one", "beta", {"contradicted": [2]}),
     ]
-    assert "of 2 failures they touch 2: alpha@one#0, beta@one#0" in done.stderr
+    assert "of 2 failures they touch 2: alpha@one#0, beta@one#0" in done.err
     assert all(e["role_fidelity"]["touches_a_failure"] for e in read(run / "all_results.json"))
 
 
@@ -144,7 +141,7 @@ def test_four_agents_with_25_cases_keep_eight_busy_and_are_kept_apart(tmp_path: 
         held = _holding(server, 8)
         done = runner("--base_config", base, "--agent_config", tmp_path / "agent_configs",
                       cwd=tmp_path)  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         assert server.peak_in_flight == 8
         assert held.most == 8
         assert len(server.requests) == 100 * 3
@@ -184,7 +181,7 @@ def test_agents_that_block_have_processes_in_which_they_work_at_the_same_time(
         path = write_agent(tmp_path, "blocking", server.url, framework="mine:solve")
         path.write_text(path.read_text() + f'\n[settings]\nhere = "{tmp_path / "here"}"\n')
         done = runner("--base_config", base, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     (run,) = (tmp_path / "results").iterdir()
     entries = read(run / "all_results.json")
     assert {(e["test_case"], e["status"]) for e in entries} == {(c, "completed") for c in cases}
@@ -237,7 +234,7 @@ def test_shards_and_the_other_names_of_the_keys(tmp_path: Path) -> None:
             f'[benchmark]\nbenchmark_path = "bench"\nresult_path = "out"\nuser_type = "shard_user"\n'
         )
         done = runner("--base_config", base, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     (entry,) = read(next((tmp_path / "out").glob("*/all_results.json")))
     assert entry["conversation_turns"] == 3
     assert entry["ended"] == "all shards are told"
@@ -254,12 +251,9 @@ def test_the_same_through_bakeoff_run(tmp_path: Path) -> None:
         write_agent(tmp_path, "one", server.url)
         (tmp_path / "agent_configs").rename(tmp_path / "others")
         words = ["run", str(base), "--agents", "others", "--output", "r", "--json"]
-        done = subprocess.run(
-            [sys.executable, "-m", "bakeoff", *words],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert [c["candidate"] for c in json.loads(done.stdout)["candidates"]] == ["one"]
+        done = bakeoff(*words, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert [c["candidate"] for c in json.loads(done.out)["candidates"]] == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -291,10 +285,10 @@ def test_what_is_wrong_ends_with_1_and_one_message(tmp_path: Path, write: Any, s
     write_agent(tmp_path, "one", "http://127.0.0.1:9/v1")
     write(tmp_path)
     done = runner(cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert says in done.stderr
-    assert done.stderr.startswith("runner: error: ")
-    assert "Traceback" not in done.stderr
+    assert done.code == 1, done.err
+    assert says in done.err
+    assert done.err.startswith("runner: error: ")
+    assert "Traceback" not in done.err
     assert not list(tmp_path.glob("results/*"))
 
 
@@ -311,9 +305,9 @@ def _edit(folder: Path, old: str, new: str) -> None:
 
 def test_help_names_every_option(tmp_path: Path) -> None:
     done = runner("--help", cwd=tmp_path)
-    assert done.returncode == 0
+    assert done.code == 0
     for word in ("--base_config", "--agent_config", "--log_level", "-l", "--resume"):
-        assert word in done.stdout
+        assert word in done.out
 
 
 def test_rpm_holds_for_all_agents_together(tmp_path: Path) -> None:
@@ -333,7 +327,7 @@ def test_rpm_holds_for_all_agents_together(tmp_path: Path) -> None:
 
         server.answer = answer
         done = runner("--base_config", base, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
     assert len(times) == 6
     assert max(times) - min(times) > 3.5  # six at one a second
 
@@ -346,9 +340,9 @@ def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:
         base = write_base(tmp_path, server.url)
         write_agent(tmp_path, "one", server.url)
         done = runner("--base_config", base, cwd=tmp_path)
-    assert done.returncode == 3
+    assert done.code == 3
     (run,) = (tmp_path / "results").iterdir()
-    *_, agents, again, where = done.stderr.splitlines()
+    *_, agents, again, where = done.err.splitlines()
     assert agents.endswith("agent one: 1 faulted; nothing was scored")
     assert f"try those conversations again with: python {ROOT / 'runner.py'} --base_config {base} --resume {run.name}" in again  # fmt: skip
     assert where.endswith(f"what was said: bakeoff show {run / 'run'}")
@@ -367,5 +361,5 @@ def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:
         for f in (tmp_path / place).rglob("*")
         if f.is_file()
     )
-    assert "sk-agent-key-1234" not in everything + done.stderr
-    assert "sk-role-key-1234" not in everything + done.stderr
+    assert "sk-agent-key-1234" not in everything + done.err
+    assert "sk-role-key-1234" not in everything + done.err

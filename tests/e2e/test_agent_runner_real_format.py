@@ -1,17 +1,17 @@
 """An agent benchmark in the form that people have it in, through both doors."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import cli
 from support.agent_benches import Players
+from support.cli import Ended
 from support.loopback import Loopback, Reply
 from support.parts import require
 
@@ -57,11 +57,10 @@ def code_snippets(history: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def run(words: list[str], project: Path, server: Loopback) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "ROLES_URL": server.url, "AGENT_URL": server.url,
+def run(words: list[str], project: Path, server: Loopback) -> Ended:
+    env = {"ROLES_URL": server.url, "AGENT_URL": server.url,
            "ROLES_KEY": "sk-roles-12345678", "AGENT_KEY": "sk-agent-12345678"}  # fmt: skip
-    return subprocess.run(words, cwd=project, env=env, capture_output=True, text=True, timeout=120,
-                          check=False)  # fmt: skip
+    return cli.run(words, cwd=project, env=env, timeout_s=120)
 
 
 @pytest.mark.parametrize("words", [RUNNER, BAKEOFF], ids=["runner.py", "bakeoff run"])
@@ -71,10 +70,10 @@ def test_a_missing_run_code_is_said_before_anybody_is_asked(
     with Loopback(Players(2)) as server:
         done = run(words, project, server)
         assert not server.requests
-    assert done.returncode == 1
-    assert "agent_configs/analyst.toml: `run_code` is missing. The agent's score in 1 of 1 case (tea-sales) comes from a file that it writes, submission.csv" in done.stderr  # fmt: skip
-    assert "Write `run_code = true` there, or in [llm] of configs/base_config.toml" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 1
+    assert "agent_configs/analyst.toml: `run_code` is missing. The agent's score in 1 of 1 case (tea-sales) comes from a file that it writes, submission.csv" in done.err  # fmt: skip
+    assert "Write `run_code = true` there, or in [llm] of configs/base_config.toml" in done.err
+    assert "Traceback" not in done.err
     assert not (project / "experiment_results").exists()
 
 
@@ -85,7 +84,7 @@ def test_with_run_code_the_files_work_as_they_are(project: Path) -> None:
     players = Players(2, agent=analyst)
     with Loopback(players) as server:
         done = run([*RUNNER, "--sandbox", "bubblewrap"], project, server)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     (entry,) = json.loads(
         next((project / "experiment_results").glob("*/all_results.json")).read_text()
     )
@@ -100,7 +99,7 @@ def test_with_run_code_the_files_work_as_they_are(project: Path) -> None:
         1,
         0,
     )
-    assert "agent analyst: 1 completed; 1 of 1 passed, mean score 1.000" in done.stderr
+    assert "agent analyst: 1 completed; 1 of 1 passed, mean score 1.000" in done.err
     first = {party: json.loads(messages)[0] for party, messages in reversed(players.asked)}
     assert first["agent"]["role"] == "system"
     assert first["agent"]["content"].startswith("You are a careful analyst.\n\n")
@@ -119,8 +118,8 @@ def test_an_agent_that_says_it_runs_no_code_is_told_what_that_means(project: Pat
     agent.write_text(agent.read_text().replace('checkpoint_path = "agent_checkpoints/analyst.json"', "run_code = false"))  # fmt: skip
     with Loopback(Players(1)) as server:
         done = run([*RUNNER, "--sandbox", "bubblewrap"], project, server)
-    assert done.returncode == 0, done.stderr
-    assert "analyst: `run_code = false`, so no file is written, and 1 of 1 case (tea-sales) will score 0" in done.stderr  # fmt: skip
+    assert done.code == 0, done.err
+    assert "analyst: `run_code = false`, so no file is written, and 1 of 1 case (tea-sales) will score 0" in done.err  # fmt: skip
     (entry,) = json.loads(
         next((project / "experiment_results").glob("*/all_results.json")).read_text()
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.batch_scene import NO_OLLAMA, Cast, Part, write_config
-from support.cli import Ended, started
+from support.cli import Ended, run
 from support.parts import require
 
 PROJECT = Path(__file__).parents[1] / "fixtures" / "batch_project"
@@ -41,8 +41,7 @@ def batch(project: Path, task: str, commands: Sequence[str], *more: str) -> tupl
         words: list[str | Path] = [sys.executable, "-m", "bakeoff", "batch", task, "--output", project.parent / "out",
                  "--config", config, "--sandbox", "bubblewrap", *more]  # fmt: skip
         io, env = project.parent / "io", {"OLLAMA_HOST": NO_OLLAMA}
-        with started(words, folder=io, env=env, cwd=project) as running:
-            ended = running.wait()
+        ended = run(words, folder=io, env=env, cwd=project)
         return ended, "".join(json.dumps(request.body) for request in server.requests)
 
 

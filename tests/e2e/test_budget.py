@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import threading
 import time
 from argparse import ArgumentTypeError
@@ -16,7 +15,8 @@ from bakeoff import UsageError
 from bakeoff.cli.options import dollars
 from bakeoff.core.budget import Bill
 from bakeoff.core.events import Event, Notice
-from support.cli import BAKEOFF, Ended
+from support.cli import Ended
+from support.cli import bakeoff as command
 from support.loopback import Asked, Loopback, Reply, chat
 
 PRICES = """
@@ -46,16 +46,7 @@ attempts = 3
 
 
 def cli(folder: Path, *words: str | Path, code: int = 0) -> Ended:
-    done = subprocess.run(
-        [*BAKEOFF, *map(str, words)],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    ended = Ended(code=done.returncode, out=done.stdout, err=done.stderr)
+    ended = command(*words, cwd=folder)
     assert "Traceback" not in ended.err
     assert ended.code == code, ended
     return ended

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import resource
 import shlex
@@ -22,6 +21,7 @@ from rich.console import Console
 import bakeoff
 from bakeoff.cli.views.tables import print_summary
 from support.cli import BAKEOFF, Ended, not_outliving
+from support.cli import bakeoff as run_command
 from support.loopback import Asked, Loopback, Reply, chat
 
 ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -34,17 +34,7 @@ def cli(tmp_path: Path) -> Cli:
     """Run a command in a folder of its own; no traceback and no escape ever reaches a pipe."""
 
     def call(*words: str | Path, code: int = 0, env: dict[str, str] | None = None) -> Ended:
-        done = subprocess.run(
-            [*BAKEOFF, *map(str, words)],
-            cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        ended = Ended(code=done.returncode, out=done.stdout, err=done.stderr)
+        ended = run_command(*words, cwd=tmp_path, env=env)
         assert ended.code == code, ended
         assert "Traceback" not in ended.err, ended.err
         assert not ESCAPE.search(ended.out + ended.err), repr(ended)

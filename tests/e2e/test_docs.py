@@ -21,6 +21,7 @@ from bakeoff.app import checks
 from bakeoff.formats.schemas import json_schema
 from bakeoff.formats.suite import read_categories, read_metadata
 from bakeoff.frontends.test_runner.config import read_config
+from support.cli import bakeoff as command
 from support.doc_blocks import BLOCK, Block, blocks
 from support.loopback import Loopback, completion
 
@@ -45,7 +46,7 @@ def blocks_of(language: str) -> list[Block]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder as `bakeoff init` leaves it, and the current one."""
     monkeypatch.chdir(tmp_path)
-    subprocess.run([sys.executable, "-m", "bakeoff", "init"], check=True, capture_output=True)
+    assert command("init").code == 0
     return tmp_path
 
 

@@ -1,27 +1,17 @@
 """Stored answers, scored again: no candidate is asked, and the verdicts change all at once."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.cli import BAKEOFF, Ended
+from support.cli import Ended, bakeoff
 from support.loopback import Asked, Loopback, Reply, chat
 
 
 def _cli(folder: Path, *words: str | Path, code: int = 0) -> Ended:
-    done = subprocess.run(
-        [*BAKEOFF, *map(str, words)],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    ended = Ended(code=done.returncode, out=done.stdout, err=done.stderr)
+    ended = bakeoff(*words, cwd=folder)
     assert ended.code == code, ended
     assert "Traceback" not in ended.err
     return ended

@@ -1,9 +1,7 @@
 """Record once, replay with the server stopped; cached answers; keys from a `.env` file."""
 
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import BAKEOFF, Ended, only_run, summary
+from support.cli import Ended, bakeoff, only_run, summary
 from support.loopback import Asked, Loopback, Reply, chat, delta, dripping, sse
 
 KEY = "sk-live-0123456789abcdef"
@@ -67,17 +65,7 @@ Cli = Callable[..., Ended]
 def _call(
     folder: Path, *words: str | Path, code: int = 0, env: dict[str, str] | None = None
 ) -> Ended:
-    done = subprocess.run(
-        [*BAKEOFF, *map(str, words)],
-        cwd=folder,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    ended = Ended(code=done.returncode, out=done.stdout, err=done.stderr)
+    ended = bakeoff(*words, cwd=folder, env=env)
     assert ended.code == code, ended
     assert "Traceback" not in ended.err, ended.err
     assert KEY not in ended.out + ended.err

@@ -20,7 +20,7 @@ from scipy.stats import t as student
 
 import bakeoff
 from bakeoff._lib.digest import tree_digest
-from support.cli import Ended, Running, not_outliving, started, until
+from support.cli import Ended, Running, not_outliving, run, started, until
 from support.cli import bakeoff as command
 from support.parts import require
 from support.prepared_tasks import (
@@ -81,8 +81,7 @@ def _entry(folder: str, model: str, rollouts: int = 1, more: str = "") -> str:
 
 
 def _script(*words: str | Path, timeout_s: float = 150, **env: str) -> Ended:
-    with started([*ROLLOUTS, *words], folder=Path("out").absolute(), env=env) as running:
-        return running.wait(timeout_s)
+    return run([*ROLLOUTS, *words], folder=Path("out").absolute(), env=env, timeout_s=timeout_s)
 
 
 def _only_rollout(name: str) -> Path:

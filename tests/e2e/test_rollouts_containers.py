@@ -11,7 +11,7 @@ import pytest
 
 from bakeoff._lib.digest import tree_digest
 from bakeoff.agents.programs.command import Codex
-from support.cli import Ended, started
+from support.cli import Ended, run
 from support.coding_agents import installed
 from support.container_engines import Engine, engine
 from support.origin_folder import PROBE, SECRET, SECRET_FILES, write_origin_folder
@@ -44,8 +44,7 @@ def where(request: pytest.FixtureRequest) -> Engine:
 
 
 def _script(*words: str, env: Mapping[str, str]) -> Ended:
-    with started([*ROLLOUTS, *words], folder=Path("out").absolute(), env=dict(env)) as running:
-        return running.wait(170)
+    return run([*ROLLOUTS, *words], folder=Path("out").absolute(), env=dict(env), timeout_s=170)
 
 
 def _results(name: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import yaml
 from bakeoff.app.checks import check
 from bakeoff.app.validation import How, validate_tasks
 from support.cheat_tasks import TELLING
-from support.cli import Ended, started, until
+from support.cli import Ended, run, started, until
 from support.parts import require
 from support.prepared_tasks import write_prepared
 from support.scripted_llm import Script, scripted_llm
@@ -87,8 +87,7 @@ def test_the_configs_of_the_documents_run_with_their_models_elsewhere(
             "c.toml",
         ]
         env = {"SANDBOX_BACKEND": "bubblewrap"}
-        with started(words, folder=tmp_path / "out", env=env) as running:
-            ended = running.wait(170)
+        ended = run(words, folder=tmp_path / "out", env=env, timeout_s=170)
     assert ended.code == 0, ended.err + ended.out
     (manifest,) = Path("data/rollouts").glob(f"{name}/*/manifest.json")
     results = json.loads(manifest.read_text())["results"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.cli import Ended, started
+from support.cli import Ended, run
 from support.origin_folder import (
     PROBE,
     SECRET,
@@ -46,8 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _script(*words: str | Path, **env: str) -> Ended:
-    with started([*ROLLOUTS, *words], folder=Path("out").absolute(), env=env) as running:
-        return running.wait(150)
+    return run([*ROLLOUTS, *words], folder=Path("out").absolute(), env=env, timeout_s=150)
 
 
 def _rollout() -> Path:

@@ -2,13 +2,13 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from support import cli
 from support.agent_benches import Players, write_agent, write_base, write_bench
 from support.browser import Page, opened
 from support.cli import BAKEOFF, Ended, bakeoff, only_run, started, until
@@ -264,8 +264,8 @@ def test_an_agent_benchmark_shows_the_conversation(place: Place) -> None:
         write_base(place.folder, server.url, benchmark={**table, "benchmark_dir": "bench"})
         write_agent(place.folder, "first", server.url)
         write_agent(place.folder, "second", server.url, temperature=0.9)
-        subprocess.run([sys.executable, ROOT / "runner.py"], cwd=place.folder, check=True,
-                       capture_output=True, timeout=120)  # fmt: skip
+        words = [sys.executable, str(ROOT / "runner.py")]
+        assert cli.run(words, cwd=place.folder, timeout_s=120).code == 0
     (results,) = (place.folder / "results").iterdir()
     path = place.reported(results)
     assert path == results / "run" / "report.html"

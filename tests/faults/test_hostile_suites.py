@@ -13,7 +13,8 @@ import pytest
 
 import bakeoff
 from bakeoff import UsageError
-from support.cli import BAKEOFF, Ended
+from support.cli import Ended
+from support.cli import bakeoff as command
 
 IDS = [
     "../../x",
@@ -57,16 +58,7 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def cli(home: Path) -> Cli:
     def call(*words: str | Path, code: int = 0) -> Ended:
-        done = subprocess.run(
-            [*BAKEOFF, *map(str, words)],
-            cwd=home,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        ended = Ended(code=done.returncode, out=done.stdout, err=done.stderr)
+        ended = command(*words, cwd=home, timeout_s=120)
         assert ended.code == code, (ended.code, ended.err[-2000:])
         assert "Traceback" not in ended.err, ended.err[-2000:]
         assert len(ended.err) < 20_000

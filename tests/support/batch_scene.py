@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.cli import Ended, Running, started
+from support.cli import Ended, Running, run, started
 from support.coding_tasks import FIX, RIGHT, WRONG
 from support.loopback import Asked, Loopback, Reply
 
@@ -164,8 +164,8 @@ class BatchScene:
             yield running
 
     def run(self, *more: str | Path, env: dict[str, str] | None = None, timeout_s: float = 120) -> Ended:  # fmt: skip
-        with self.start(*more, env=env) as running:
-            return running.wait(timeout_s)
+        given = {"OLLAMA_HOST": NO_OLLAMA, **(env or {})}
+        return run(self.words(*more), folder=self.folder / "io", env=given, timeout_s=timeout_s)
 
     @property
     def batches(self) -> list[Path]:

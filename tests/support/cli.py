@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, AnyStr
+
+from support.forked import can_fork, run_forked
 
 BAKEOFF = (sys.executable, "-m", "bakeoff")
 
@@ -130,12 +133,43 @@ def not_outliving(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Pope
             process.kill()
 
 
+def run(
+    words: Sequence[str | Path],
+    *,
+    folder: Path | None = None,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float = 60,
+) -> Ended:
+    """Run a program of ours to its end; what it writes is kept in *folder* where one is named."""
+    with TemporaryDirectory(prefix="bakeoff-said-") as place:
+        folder = folder or Path(place)
+        if not can_fork(words, env or {}):
+            with started(words, folder=folder, env=env, cwd=cwd) as running:
+                return running.wait(timeout_s)
+        folder.mkdir(parents=True, exist_ok=True)
+        stamp = time.monotonic_ns()
+        out_file, err_file = folder / f"{stamp}.out", folder / f"{stamp}.err"
+        code = run_forked(
+            [str(word) for word in words[1:]],
+            files=(out_file, err_file),
+            cwd=cwd or Path.cwd(),
+            env={**os.environ, **(env or {})},
+            timeout_s=timeout_s,
+        )
+        out, err = (file.read_text("utf-8", errors="replace") for file in (out_file, err_file))
+        return Ended(code=code, out=out, err=err)
+
+
 def bakeoff(
-    *words: str | Path, folder: Path, env: dict[str, str] | None = None, timeout_s: float = 60
+    *words: str | Path,
+    folder: Path | None = None,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float = 60,
 ) -> Ended:
     """Run one command to its end."""
-    with started([*BAKEOFF, *words], folder=folder, env=env) as running:
-        return running.wait(timeout_s)
+    return run([*BAKEOFF, *words], folder=folder, env=env, cwd=cwd, timeout_s=timeout_s)
 
 
 def acknowledging(

@@ -1,0 +1,87 @@
+"""The processes that most tests of commands run in: they see what a newly started Python sees."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bakeoff.cli import COMMANDS
+from support.cli import BAKEOFF, run, started, until
+
+LOOKS = """
+import atexit, json, os, random, sys, time
+atexit.register(print, "last words", flush=True)
+seen = {
+    "argv": sys.argv, "path": sys.path, "cwd": os.getcwd(), "name": __name__,
+    "environment": dict(os.environ), "zone": time.strftime("%Z", time.gmtime(0)), "hour": time.localtime(0)[3],
+    "leads a session": os.getsid(0) == os.getpid(), "input": sys.stdin.read(),
+    "streams": [(s.encoding, s.errors, s.isatty(), s.fileno()) for s in (sys.stdout, sys.stderr)],
+}
+print(json.dumps(seen), file=sys.stderr)
+print("random", random.random(), os.getpid())
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("how", [["-m", "looks"], ["looks.py"]], ids=["module", "script"])
+def test_a_forked_program_sees_what_a_new_one_sees(how: list[str], tmp_path: Path) -> None:
+    (tmp_path / "looks.py").write_text(LOOKS)
+    words, env = [sys.executable, *how, "7"], {"TZ": "Asia/Tokyo", "OF_ITS_OWN": "x"}
+    forked = run(words, cwd=tmp_path, env=env)
+    with started(words, folder=tmp_path / "new", cwd=tmp_path, env=env) as running:
+        new = running.wait()
+    assert forked.code == new.code == 7
+    assert json.loads(forked.err) == json.loads(new.err)
+    assert forked.out.endswith("last words\n")
+    again = run(words, cwd=tmp_path, env=env)
+    assert again.out != forked.out, "neither its chance nor its process is another's"
+
+
+@pytest.mark.parametrize(
+    ("code", "ends_with", "says"),
+    [
+        ("raise ValueError('what it was')", 1, "ValueError: what it was\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, ""),
+        ("raise SystemExit('a message')", 1, "a message\n"),
+    ],
+)
+def test_a_forked_program_ends_as_a_new_one_does(
+    code: str, ends_with: int, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "ends.py").write_text(code)
+    forked = run([sys.executable, "ends.py"], cwd=tmp_path)
+    new = subprocess.run(
+        [sys.executable, "ends.py"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert forked.code == new.returncode == ends_with
+    assert forked.err.endswith(says)
+    assert new.stderr.decode().endswith(says)
+
+
+def test_a_forked_program_that_takes_too_long_is_ended_with_all_that_it_started(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "hangs.py").write_text(
+        "import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid, flush=True)\n"
+        "import time; time.sleep(600)"
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        run([sys.executable, "hangs.py"], folder=tmp_path / "out", cwd=tmp_path, timeout_s=2)
+    (out,) = (tmp_path / "out").glob("*.out")
+    until(lambda: not Path(f"/proc/{out.read_text().strip()}/exe").exists())
+
+
+def test_what_only_a_new_python_heeds_is_given_to_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "says.py").write_text("import sys; print(sys.stdout.encoding, sys.flags.optimize)")
+    env = {"PYTHONIOENCODING": "iso8859-1", "PYTHONOPTIMIZE": "2"}
+    assert run([sys.executable, "says.py"], cwd=tmp_path, env=env).out == "iso8859-1 2\n"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "--version", "--help", "nonsense"])
+def test_every_command_is_the_same_in_a_new_process(command: str, tmp_path: Path) -> None:
+    words = [*BAKEOFF, command, *(["--help"] if command in COMMANDS else [])]
+    forked = run(words, cwd=tmp_path)
+    new = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (forked.code, forked.out, forked.err) == (new.returncode, new.stdout, new.stderr)
