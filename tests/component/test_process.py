@@ -73,7 +73,9 @@ def test_a_program_is_ended_when_its_time_is_over(loop_run: Runs) -> None:
 
 def test_a_grandchild_that_holds_the_pipe_holds_nobody_up(loop_run: Runs, tmp_path: Path) -> None:
     pids = tmp_path / "pid"
-    script = f"setsid sleep 60 & echo $! > {pids}; echo done"
+    # it goes on only when the grandchild is in a session of its own
+    start = f"setsid sh -c 'echo $$ > {pids}; exec sleep 60'"
+    script = f"{start} & while [ ! -s {pids} ]; do sleep 0.01; done; echo done"
     result = loop_run(run(shell(script), time_s=50))
     assert (result.code, result.output) == (0, "done\n")
     assert result.elapsed_s < 20

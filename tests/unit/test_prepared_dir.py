@@ -301,7 +301,7 @@ def test_a_missing_folder_a_missing_file_and_bad_json_are_troubles_too(tmp_path:
     assert missing is not None
     assert missing.startswith(f"{tmp_path}/empty/tb_meta.json is not there")
     folder = write_prepared(tmp_path / "bad")
-    (folder / "tb_meta.json").write_text('{\n "task_id": "x",\n}')
+    (folder / "tb_meta.json").write_text('{\n "task_id": "x",\n "n": }')
     bad = _read(folder).trouble
     assert bad is not None
     assert bad.startswith(f"{folder}/tb_meta.json:3: not valid JSON")
