@@ -24,6 +24,8 @@ from bakeoff.sandboxes.host.shell_limits import StartMarker
 from bakeoff.sandboxes.host.supervision import Supervision, impossible, not_started
 
 _LOOK_S = 2.0
+_DEATH_S, _DEATH_LOOK_S = 60.0, 0.5
+_STILL_DYING = "did not die within timeout"  # podman, of a fork bomb on a busy machine
 _MOST_SHARE = 20  # asking takes podman a quarter of a second
 _PLACE = "layer={{.GraphDriver.Data.UpperDir}}\npid={{.State.Pid}}"
 _SIZE = "size={{.SizeRw}}"
@@ -227,7 +229,7 @@ class ContainerBox:
                 await uncancelled(self._proxy.close())
 
     async def _remove(self) -> None:
-        await self._engine.call(*self._engine.dialect.remove, self.name)
+        await self._call_until_dead(*self._engine.dialect.remove, self.name)
 
     # --- commands ---------------------------------------------------------------------------------
 
@@ -306,11 +308,25 @@ class ContainerBox:
         self._restarts += 1
         self._oom_kills = 0
         try:
-            await self._engine.call("restart", "-t", "0", self.name)
+            await self._call_until_dead("restart", "-t", "0", self.name)
         except SandboxError:
             # its processes have ended all the same; without its shell it cannot start again
             if not await self._has_changed_programs():
                 raise
+
+    async def _call_until_dead(self, *words: str) -> None:
+        """Make a call that ends processes, again while the engine says that they take long to die."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _DEATH_S
+        while True:
+            try:
+                await self._engine.call(*words)
+            except SandboxError as error:
+                if _STILL_DYING not in str(error) or clock() > until:
+                    raise
+                await asyncio.sleep(_DEATH_LOOK_S)
+            else:
+                return
 
     async def _is_running(self) -> bool:
         seen = await self._engine.call(
