@@ -1,8 +1,11 @@
 """The processes that most tests of commands run in: they see what a newly started Python sees."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -60,17 +63,41 @@ def test_a_forked_program_ends_as_a_new_one_does(
     assert new.stderr.decode().endswith(says)
 
 
+HANGS = """
+import subprocess, time
+print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
+time.sleep(600)
+"""
+
+
+def _ended(folder: Path) -> bool:
+    (out,) = folder.glob("*.out")
+    return not Path(f"/proc/{out.read_text().strip()}/exe").exists()
+
+
 def test_a_forked_program_that_takes_too_long_is_ended_with_all_that_it_started(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "hangs.py").write_text(
-        "import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid, flush=True)\n"
-        "import time; time.sleep(600)"
-    )
+    (tmp_path / "hangs.py").write_text(HANGS)
     with pytest.raises(subprocess.TimeoutExpired):
         run([sys.executable, "hangs.py"], folder=tmp_path / "out", cwd=tmp_path, timeout_s=2)
-    (out,) = (tmp_path / "out").glob("*.out")
-    until(lambda: not Path(f"/proc/{out.read_text().strip()}/exe").exists())
+    until(lambda: _ended(tmp_path / "out"))
+
+
+def test_a_forked_program_does_not_outlive_a_test_that_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    folder = tmp_path / "out"
+
+    def interrupt() -> None:
+        until(lambda: any(file.stat().st_size for file in folder.glob("*.out")))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run([sys.executable, "hangs.py"], folder=folder, cwd=tmp_path)
+    thread.join()
+    until(lambda: _ended(folder))
 
 
 def test_what_only_a_new_python_heeds_is_given_to_a_new_one(tmp_path: Path) -> None:

@@ -48,13 +48,22 @@ def run_forked(
         target=_become, args=(list(words), streams, str(cwd), dict(env), _search_path())
     )
     process.start()
-    process.join(timeout_s)
-    if process.exitcode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid or 0, signal.SIGKILL)
-        process.join()
-        raise subprocess.TimeoutExpired(list(words), timeout_s)
+    try:
+        process.join(timeout_s)
+        if process.exitcode is None:
+            raise subprocess.TimeoutExpired(list(words), timeout_s)
+    finally:
+        if process.exitcode is None:  # too late, or the test was interrupted
+            _kill(process)
     return process.exitcode
+
+
+def _kill(process: multiprocessing.context.ForkServerProcess) -> None:
+    """End *process* and all of its session, and wait for it."""
+    process.kill()  # it may not lead a session yet
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid or 0, signal.SIGKILL)
+    process.join()
 
 
 @cache
