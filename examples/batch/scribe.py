@@ -11,7 +11,7 @@ class Scribe:
             messages=task.messages, parameters={"max_tokens": 48}, rollout=context.rollout
         )
         said = await context.model.complete(asked)
-        if context.room is not None:
+        if context.workspace is not None:
             write = Command(argv=("sh", "-c", "cat > answer.txt"), stdin=said.text.encode())
-            await context.room.box.run(write)
+            await context.workspace.box.run(write)
         return Outcome(answer=said.text, transcript=(Message(role="assistant", content=said.text),))

@@ -154,12 +154,12 @@ class _Graders:
         scorer = self._scorer(order)
         if order.given is not None and isinstance(scorer, FunctionScorer):
             return scorer.read(self._done(scorer.called(order.given)))
-        kit = Context(
+        context = Context(
             model=_Asks(line),
             roles={role: _Asks(line, role) for role in order.roles},
             rollout=order.rollout,
         )
-        verdict = self._done(scorer.score(order.task, order.outcome, kit))  # type: ignore[attr-defined]
+        verdict = self._done(scorer.score(order.task, order.outcome, context))  # type: ignore[attr-defined]
         if not isinstance(verdict, Score):
             raise ScorerError(f"it gave {type(verdict).__name__}; give a Score")
         return verdict
@@ -187,18 +187,18 @@ def _call(begin: Begin, agent: str, folders: Sequence[Path]) -> Call:
         solve: Call = built.solve
         return solve
     assert callable(built)  # noqa: S101 -- the run has looked
-    return lambda task, kit: built(task, kit.model, **begin.settings)
+    return lambda task, context: built(task, context.model, **begin.settings)
 
 
 def _solved(call: Call, order: Solve, line: _Line) -> Left | Broke:
-    kit = Context(
+    context = Context(
         model=_Asks(line),
         roles={role: _Asks(line, role) for role in order.roles},
         rollout=order.rollout,
         label=order.label,
     )
     try:
-        answer = call(order.task, kit)
+        answer = call(order.task, context)
         return Left(outcome_of(asyncio.run(_awaited(answer)) if isawaitable(answer) else answer))
     except Exception as error:  # noqa: BLE001 -- the run is told
         traceback.print_exc()

@@ -63,7 +63,7 @@ def solved(
 ) -> Outcome:
     """What a Python program leaves that may ask the model."""
     agent = CommandAgent(command=("python3", "-c", ASK + program, *words), **rest)
-    return in_room(folder, llm, lambda trial: agent.solve(task or repair_task(), trial.kit))
+    return in_room(folder, llm, lambda trial: agent.solve(task or repair_task(), trial.context))
 
 
 # --- what it is given -------------------------------------------------------------------------
@@ -110,7 +110,7 @@ print(ask("hello"))
 def test_a_text_is_split_into_words_and_no_shell_reads_it(folder: Path, llm: ScriptedLlm) -> None:
     agent = CommandAgent(command="printf '%s|' $HOME `id` '{instruction}' a*")
     task = repair_task("$(touch owned) {token}")
-    left = in_room(folder, llm, lambda trial: agent.solve(task, trial.kit))
+    left = in_room(folder, llm, lambda trial: agent.solve(task, trial.context))
     assert left.log == "$HOME|`id`|$(touch owned) {token}|a*|"
     assert not (folder / "owned").exists()
 
@@ -137,8 +137,8 @@ def test_another_message_runs_it_again_in_the_same_room(folder: Path, llm: Scrip
     agent = CommandAgent(command=("sh", "-c", "cat >> said.txt; echo >> said.txt"))
 
     async def twice(trial: TrialRoom) -> Outcome:
-        await agent.solve(repair_task("one"), trial.kit)
-        return await agent.go_on(repair_task("one"), trial.kit, "two")
+        await agent.solve(repair_task("one"), trial.context)
+        return await agent.go_on(repair_task("one"), trial.context, "two")
 
     in_room(folder, llm, twice)
     assert (folder / "said.txt").read_text() == "one\ntwo\n"
@@ -177,7 +177,7 @@ def test_a_program_that_is_not_there_is_a_fault_of_the_agent(
 ) -> None:
     agent = CommandAgent(command="no-such-program")
     with pytest.raises(AgentError, match="no-such-program"):
-        in_room(folder, llm, lambda trial: agent.solve(repair_task(), trial.kit))
+        in_room(folder, llm, lambda trial: agent.solve(repair_task(), trial.context))
 
 
 def test_a_program_that_needs_no_model_may_end_well_without_one(
@@ -265,7 +265,7 @@ def test_a_named_agent_that_never_asks_its_model_did_not_really_run(
     async def main() -> Outcome:
         agent = Codex(executable=str(program))
         async with trial_room(Local(), folder, llm, mounts=agent.mounts()) as trial:
-            return await agent.solve(repair_task(), trial.kit)
+            return await agent.solve(repair_task(), trial.context)
 
     with pytest.raises(AgentError, match=r"exit 0[^$]*please log in"):
         asyncio.run(main())
@@ -275,7 +275,7 @@ def test_a_program_is_cut_with_the_trial(folder: Path, llm: ScriptedLlm) -> None
     async def main() -> None:
         agent = CommandAgent(command=("sh", "-c", "touch begun; sleep 3600"))
         async with trial_room(Local(), folder, llm) as trial:
-            solving = asyncio.create_task(agent.solve(repair_task(), trial.kit))
+            solving = asyncio.create_task(agent.solve(repair_task(), trial.context))
             while not (folder / "begun").exists():
                 await asyncio.sleep(0.02)
             solving.cancel()
@@ -287,8 +287,8 @@ def test_a_program_is_cut_with_the_trial(folder: Path, llm: ScriptedLlm) -> None
 
 def test_without_a_gateway_it_says_so(folder: Path, llm: ScriptedLlm) -> None:
     async def no_door(trial: TrialRoom) -> Outcome:
-        kit = Context(model=trial.meter, journal=trial.journal, room=trial.room)
-        return await CommandAgent(command="true").solve(repair_task(), kit)
+        context = Context(model=trial.meter, journal=trial.journal, workspace=trial.room)
+        return await CommandAgent(command="true").solve(repair_task(), context)
 
     with pytest.raises(Exception, match="needs the model gateway"):
         in_room(folder, llm, no_door)

@@ -103,10 +103,10 @@ def test_an_agent_that_is_given_the_whole_talk_is_called_once_for_each_message(
     class Own:
         """Asks a client of its own, and its model only in the second turn."""
 
-        async def solve(self, task: Task, kit: Context) -> Outcome:
+        async def solve(self, task: Task, context: Context) -> Outcome:
             called.append(task.messages[-1].content)
             if len(task.messages) == 3:
-                await kit.model.complete(Request(messages=task.messages))
+                await context.model.complete(Request(messages=task.messages))
             return Outcome(answer=f"re: {called[-1]}", model="own", notes={"calls": len(called)})
 
     first = scene(tmp_path, agent=["thought"])
@@ -139,12 +139,12 @@ def test_an_agent_that_takes_another_way_makes_the_rest_worthless(tmp_path: Path
         def __init__(self, word: str) -> None:
             self._word = word
 
-        async def solve(self, task: Task, kit: Context) -> Outcome:
-            answer = await kit.model.complete(Request(messages=task.messages))
+        async def solve(self, task: Task, context: Context) -> Outcome:
+            answer = await context.model.complete(Request(messages=task.messages))
             return Outcome(answer=f"{self._word} {answer.text}")
 
-        async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
-            return await self.solve(task, kit)
+        async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
+            return await self.solve(task, context)
 
     first = scene(tmp_path, agent=["a", DOWN])
     first.agent = Fickle("old")

@@ -175,7 +175,7 @@ class TestFaults:
     @pytest.mark.parametrize("left", ["four", None, Outcome(answer=4)], ids=repr)  # type: ignore[arg-type]
     def test_an_agent_that_leaves_no_outcome_is_at_fault(self, left: object) -> None:
         class Odd:
-            async def solve(self, _task: Task, _kit: Context) -> object:
+            async def solve(self, _task: Task, _context: Context) -> object:
                 return left
 
         attempt = outcome_of(workshop(agent=cast("Agent", Odd())))
@@ -198,7 +198,7 @@ class TestScorers:
     @pytest.mark.parametrize("value", [math.nan, math.inf, 2.0, -0.1, "1", None])
     def test_a_value_that_is_no_score_is_a_fault(self, value: object) -> None:
         class Odd:
-            async def score(self, _task: Task, _outcome: Outcome, _kit: Context) -> Score:
+            async def score(self, _task: Task, _outcome: Outcome, _context: Context) -> Score:
                 return Score(scorer="odd", value=value)  # type: ignore[arg-type]
 
         attempt = outcome_of(workshop(odd=Odd()), task(scorers=scored_by("odd")))
@@ -208,7 +208,7 @@ class TestScorers:
 
     def test_a_scorer_that_returns_no_score_at_all_is_a_fault(self) -> None:
         class Odd:
-            async def score(self, _task: Task, _outcome: Outcome, _kit: Context) -> float:
+            async def score(self, _task: Task, _outcome: Outcome, _context: Context) -> float:
                 return 1.0
 
         attempt = outcome_of(workshop(odd=cast("Scorer", Odd())), task(scorers=scored_by("odd")))
@@ -217,8 +217,8 @@ class TestScorers:
 
     def test_a_scorer_that_asks_beyond_the_limits_is_a_fault_of_its_trial_alone(self) -> None:
         class Asking:
-            async def score(self, task: Task, _outcome: Outcome, kit: Context) -> Score:
-                await kit.model.complete(Request(messages=task.messages))
+            async def score(self, task: Task, _outcome: Outcome, context: Context) -> Score:
+                await context.model.complete(Request(messages=task.messages))
                 return Score(scorer="asking", value=1.0)
 
         attempt = outcome_of(
@@ -303,8 +303,8 @@ class TestLimits:
 
     def test_time_that_the_endpoint_of_a_role_wasted_is_a_fault_too(self) -> None:
         class Supervised:
-            async def solve(self, task: Task, kit: Context) -> Outcome:
-                answer = await kit.roles["supervisor"].complete(Request(messages=task.messages))
+            async def solve(self, task: Task, context: Context) -> Outcome:
+                answer = await context.roles["supervisor"].complete(Request(messages=task.messages))
                 return Outcome(answer=answer.text)
 
         async def retrying(request: Request) -> str:
@@ -363,8 +363,8 @@ class TestLimits:
 
     def test_what_a_role_spends_is_not_booked_on_the_candidate(self) -> None:
         class Judge:
-            async def score(self, task: Task, _outcome: Outcome, kit: Context) -> Score:
-                await kit.roles["judge"].complete(Request(messages=task.messages))
+            async def score(self, task: Task, _outcome: Outcome, context: Context) -> Score:
+                await context.roles["judge"].complete(Request(messages=task.messages))
                 return Score(scorer="judge", value=1.0)
 
         rigs = workshop(roles={"judge": lambda _: "yes"}, judge=Judge())

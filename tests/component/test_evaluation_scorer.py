@@ -11,8 +11,8 @@ from bakeoff.core.workspace import BoxLimits
 from bakeoff.scorers.evaluation import Evaluation
 from support.workspaces import (
     changed_by,
+    context,
     isolating,
-    kit,
     open_bench,
     outcome,
     tree,
@@ -58,7 +58,7 @@ def evaluated(folder: Path, work: str, *, metric: str = METRIC, truth: str = "0.
     async def run() -> Score:
         async with open_bench(folder / "cache", isolating()) as bench:
             change = await changed_by(bench, task, work)
-            return await scorer.score(task, outcome(change), kit(bench))
+            return await scorer.score(task, outcome(change), context(bench))
 
     return asyncio.run(run())
 

@@ -13,8 +13,8 @@ from bakeoff.core.workspace import Tree
 from bakeoff.scorers.testing.scorer import Tests as HiddenTests
 from support.workspaces import (
     changed_by,
+    context,
     isolating,
-    kit,
     open_bench,
     outcome,
     pytest_for_boxes,
@@ -191,7 +191,7 @@ def graded(folder: Path, with_pytest: Tree, hidden: str, solution: str, **settin
             change = await changed_by(
                 bench, task, f"cat > calc.py <<'END_OF_IT'\n{text}END_OF_IT\n"
             )
-            return await scorer.score(task, outcome(change), kit(bench))
+            return await scorer.score(task, outcome(change), context(bench))
 
     return asyncio.run(run())
 
@@ -421,7 +421,7 @@ def test_a_program_cannot_rewrite_the_script_that_checks_it(
         async with open_bench(tmp_path / "cache", isolating()) as bench:
             change = await changed_by(bench, task, f"cat > calc.py <<'END'\n{probing}END\n")
             scorer = HiddenTests(command="sh tests/check.sh")
-            return await scorer.score(task, outcome(change), kit(bench))
+            return await scorer.score(task, outcome(change), context(bench))
 
     printed = asyncio.run(run()).details["output"]
     assert "refused" in printed

@@ -24,8 +24,8 @@ from support.container_boxes import sandbox as container_sandbox
 from support.container_engines import engine
 from support.workspaces import (
     changed_by,
+    context,
     isolating,
-    kit,
     open_bench,
     outcome,
     tree,
@@ -44,7 +44,7 @@ def scored(folder: Path, task: Task, work: str, boxes: Sandbox, **settings: Any)
     async def run() -> Score:
         async with open_bench(folder / "cache", boxes) as bench:
             change = await changed_by(bench, task, work)
-            return await Reward(**settings).score(task, outcome(change), kit(bench))
+            return await Reward(**settings).score(task, outcome(change), context(bench))
 
     return asyncio.run(run())
 

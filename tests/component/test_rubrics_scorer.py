@@ -18,8 +18,8 @@ from bakeoff.sandboxes.host.local import Local
 from bakeoff.scorers.rubrics import Rubrics
 from support.workspaces import (
     changed_by,
+    context,
     isolating,
-    kit,
     open_bench,
     outcome,
     tree,
@@ -93,7 +93,7 @@ def scored(
     async def run() -> Score:
         async with open_bench(folder / "cache", sandbox or isolating()) as bench:
             change = await changed_by(bench, task, work)
-            return await scorer.score(task, outcome(change), kit(bench, roles=roles))
+            return await scorer.score(task, outcome(change), context(bench, roles=roles))
 
     return asyncio.run(run())
 
@@ -297,7 +297,7 @@ def checked(folder: Path, scorer: Rubrics) -> None:
 
     async def run() -> None:
         async with open_bench(folder / "cache", isolating()) as bench:
-            room = bench.room(task, label="t", gateway=None, mounts=(), environment={})
+            room = bench.open(task, label="t", gateway=None, mounts=(), environment={})
             async with room as opened:
                 await scorer.check_box(opened.box)
 

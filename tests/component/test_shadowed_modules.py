@@ -12,8 +12,8 @@ from bakeoff.core.workspace import Tree
 from bakeoff.scorers.testing.scorer import Tests as HiddenTests
 from support.workspaces import (
     changed_by,
+    context,
     isolating,
-    kit,
     open_bench,
     outcome,
     pytest_for_boxes,
@@ -76,7 +76,7 @@ def graded(
     async def run() -> Score:
         async with open_bench(folder / "cache", isolating()) as bench:
             change = await changed_by(bench, task, "".join(lines))
-            return await scorer.score(task, outcome(change), kit(bench))
+            return await scorer.score(task, outcome(change), context(bench))
 
     return asyncio.run(run())
 
@@ -163,7 +163,7 @@ def test_a_change_that_breaks_the_python_of_its_tests_scores_0_and_is_no_fault(
     async def run() -> Score:
         async with open_bench(tmp_path / "cache", isolating()) as bench:
             change = await changed_by(bench, task, "echo 'exit 1' > run")
-            return await scorer.score(task, outcome(change), kit(bench))
+            return await scorer.score(task, outcome(change), context(bench))
 
     given = asyncio.run(run())
     assert given.value == 0.0

@@ -53,8 +53,8 @@ def solved(folder: Path, model: Callable[[Request], Completion | str], agent: Sh
         box = await sandbox.open(BoxSpec(label="t", folder=folder))
         try:
             room = Room(box=box, folder=folder)
-            kit = Context(model=FunctionModel(model), journal=Journal(), room=room)
-            return await agent.solve(TASK, kit)
+            context = Context(model=FunctionModel(model), journal=Journal(), workspace=room)
+            return await agent.solve(TASK, context)
         finally:
             await box.close()
             await sandbox.close()

@@ -124,7 +124,7 @@ class _Picky:
         if task.id != "t0":
             raise UsageError(f"only t0, not {task.id}")
 
-    async def solve(self, task: bakeoff.Task, kit: object) -> Outcome:
+    async def solve(self, task: bakeoff.Task, context: object) -> Outcome:
         return Outcome(answer="4")
 
 

@@ -20,8 +20,8 @@ from bakeoff.scorers.testing.preflight import refuse_pytest
 from bakeoff.scorers.testing.scorer import Tests as HiddenTests
 from support.workspaces import (
     changed_by,
+    context,
     isolating,
-    kit,
     open_bench,
     outcome,
     pytest_for_boxes,
@@ -79,7 +79,7 @@ class Grader:
         async def run() -> Score:
             async with open_bench(self.folder / "cache", sandbox or isolating()) as bench:
                 change = await changed_by(bench, task, script)
-                return await scorer.score(task, outcome(change), kit(bench))
+                return await scorer.score(task, outcome(change), context(bench))
 
         return asyncio.run(run())
 
@@ -341,7 +341,7 @@ def test_an_outcome_without_a_change_is_graded_as_the_pristine_files(grader: Gra
 
     async def run() -> Score:
         async with open_bench(grader.folder / "cache", isolating()) as bench:
-            return await running("unittest").score(task, outcome(None), kit(bench))
+            return await running("unittest").score(task, outcome(None), context(bench))
 
     assert asyncio.run(run()).value == 0.0
 

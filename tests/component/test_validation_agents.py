@@ -54,9 +54,9 @@ def left_by(
             stack.push_async_callback(bench.close)
             left = []
             for agent in agents:
-                opening = bench.room(task, label="t", environment={}, gateway=None, mounts=())
+                opening = bench.open(task, label="t", environment={}, gateway=None, mounts=())
                 async with opening as room:
-                    outcome = await agent.solve(task, Context(model=_Nobody(), room=room))
+                    outcome = await agent.solve(task, Context(model=_Nobody(), workspace=room))
                     left.append((outcome, await bench.change(task, room)))
             return left
 

@@ -69,7 +69,7 @@ def test_a_pristine_copy_is_made_once_and_lent_to_every_room(tmp_path: Path) -> 
                 assert len(left("pristine")) == 1
                 assert len(left("room")) == 2
             first = left("pristine")
-            async with bench.clean_room(task, None, label="x"):
+            async with bench.open_for_grading(task, None, label="x"):
                 assert left("pristine") == first
 
     asyncio.run(run())
@@ -113,7 +113,7 @@ def test_a_trial_that_is_cancelled_at_any_moment_leaves_nothing(
     async def trial() -> None:
         async with open_bench(tmp_path / "cache", isolating()) as bench:
             change = await changed_by(bench, task, "echo > y")
-            async with bench.clean_room(task, change, label="x"):
+            async with bench.open_for_grading(task, change, label="x"):
                 await asyncio.sleep(60)
 
     async def run() -> None:
@@ -164,7 +164,7 @@ def test_the_agent_sees_nothing_of_what_is_hidden_and_the_grader_does(tmp_path: 
             async with open_room(bench, task) as room:
                 agents = (await sh(room, look)).output
                 change = await bench.change(task, room)
-            async with bench.clean_room(task, change, label="x") as clean:
+            async with bench.open_for_grading(task, change, label="x") as clean:
                 return agents, (await clean.box.run(Command(argv=("sh", "-c", look)))).output
 
     agents, graders = asyncio.run(run())
@@ -194,7 +194,7 @@ def test_hidden_files_win_over_whatever_the_agent_put_in_their_place(tmp_path: P
         async with open_bench(tmp_path / "cache") as bench:
             for trick in tricks:
                 change = await changed_by(bench, task, trick)
-                async with bench.clean_room(task, change, label="x") as room:
+                async with bench.open_for_grading(task, change, label="x") as room:
                     assert room.folder is not None
                     assert (room.folder / "tests/t.py").read_text() == "hidden\n"
                     assert (room.folder / "tests/d/u.py").read_text() == "hidden\n"
@@ -211,7 +211,7 @@ def test_the_clean_room_has_no_network_and_no_way_to_a_model(tmp_path: Path) -> 
     async def run() -> str:
         async with (
             open_bench(tmp_path / "cache", isolating()) as bench,
-            bench.clean_room(task, None, label="x") as room,
+            bench.open_for_grading(task, None, label="x") as room,
         ):
             assert room.box.gateway_url is None
             ran = await room.box.run(Command(argv=("cat", "/proc/net/dev")))
@@ -258,7 +258,7 @@ def test_a_sandbox_that_copies_the_files_grades_right_and_refuses_a_set_up(tmp_p
     async def run() -> None:
         async with open_bench(tmp_path / "cache", Copying()) as bench:
             plain = workspace_task(files, hidden=(hidden,))
-            async with bench.clean_room(plain, change, label="x") as room:
+            async with bench.open_for_grading(plain, change, label="x") as room:
                 assert (await sh(room, "cat a.txt b tests/t")).output == "one\nx\nhidden\n"
             with pytest.raises(SandboxError, match="works on a copy of the files"):
                 await changed_by(bench, workspace_task(files, setup=("true",)), "true")
@@ -277,7 +277,7 @@ def test_a_stored_change_is_graded_again_in_another_run(tmp_path: Path) -> None:
     async def second(change: Change) -> str:
         async with (
             open_bench(tmp_path / "cache") as bench,
-            bench.clean_room(task, change, label="x") as room,
+            bench.open_for_grading(task, change, label="x") as room,
         ):
             assert room.folder is not None
             return (room.folder / "a.txt").read_text()

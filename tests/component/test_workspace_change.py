@@ -84,7 +84,7 @@ def test_programs_that_the_agents_git_would_start_are_not_started(tmp_path: Path
     async def graded() -> None:
         async with (
             open_bench(tmp_path / "cache") as bench,
-            bench.clean_room(task, change, label="x") as room,
+            bench.open_for_grading(task, change, label="x") as room,
         ):
             assert room.folder is not None
             assert (room.folder / "nested" / "inner.txt").read_text() == "x\n"
@@ -201,7 +201,7 @@ def test_what_the_set_up_makes_is_not_the_agents_change(tmp_path: Path) -> None:
             assert (await changed_by(bench, task, "true")).patch == ""
             change = await changed_by(bench, task, "echo agent >> made.txt; rm deps/lib")
             assert (change.files, change.added, change.removed) == (2, 1, 1)
-            async with bench.clean_room(task, change, label="x") as room:
+            async with bench.open_for_grading(task, change, label="x") as room:
                 assert room.folder is not None
                 assert (room.folder / "made.txt").read_text() == "generated\nagent\n"
                 assert (room.folder / "a.txt").read_text() == "one\nmore\n"

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.timeout(600)  # the first run installs the agents and m
 
 
 async def solve(agent: NamedProgram, trial: TrialRoom) -> Outcome:
-    return await agent.solve(repair_task(), trial.kit)
+    return await agent.solve(repair_task(), trial.context)
 
 
 class Played:
@@ -72,7 +72,7 @@ class Played:
 
     def check_secrets(self) -> None:
         seen = (self.folder / "seen.bin").read_bytes()
-        door = self.trial.kit.door
+        door = self.trial.context.model_access
         assert door is not None
         assert door.token.encode() in seen  # so it looked where a key would have been
         assert KEY.encode() not in seen
@@ -145,8 +145,8 @@ def test_it_goes_on_with_its_session_when_it_is_told_something(
     kind: type[NamedProgram], tmp_path: Path
 ) -> None:
     async def then_more(agent: NamedProgram, trial: TrialRoom) -> Outcome:
-        await agent.solve(repair_task(), trial.kit)
-        return await agent.go_on(repair_task(), trial.kit, "--and thank you")
+        await agent.solve(repair_task(), trial.context)
+        return await agent.go_on(repair_task(), trial.context, "--and thank you")
 
     played = play(kind, bubblewrap(), tmp_path, use=then_more)
     played.check()

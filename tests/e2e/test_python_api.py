@@ -203,7 +203,7 @@ async def solve_twice(task: Task, model: OwnModel, times: int = 2) -> Outcome:
 
 
 class OwnAgent:
-    async def solve(self, task: Task, kit: object) -> Outcome:
+    async def solve(self, task: Task, context: object) -> Outcome:
         return Outcome(answer=str(task.target))
 
 
@@ -232,7 +232,7 @@ async def graded(answer: str, target: object) -> dict[str, object]:
 
 
 class OwnScorer:
-    async def score(self, task: Task, outcome: Outcome, kit: object) -> Score:
+    async def score(self, task: Task, outcome: Outcome, context: object) -> Score:
         return Score(scorer="own", value=0.0, explanation=f"{task.id}: {outcome.answer}")
 
 

@@ -23,11 +23,13 @@ def nobody(_: object) -> str:
 async def main(folder: Path, wait_for: str) -> str:
     sandbox = Local()
     box = await sandbox.open(BoxSpec(label="test", folder=folder))
-    kit = Context(model=FunctionModel(nobody), journal=Journal(), room=Room(box=box, folder=folder))
+    context = Context(
+        model=FunctionModel(nobody), journal=Journal(), workspace=Room(box=box, folder=folder)
+    )
     agent = Human(wait_for="folder" if wait_for == "folder" else "shell")
     try:
         async with asyncio.timeout(0.5 if wait_for == "too-late" else None):
-            left = await agent.solve(repair_task(), kit)
+            left = await agent.solve(repair_task(), context)
     except (TimeoutError, UsageError) as error:
         return f"{type(error).__name__}: {error}"
     finally:

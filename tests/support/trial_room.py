@@ -43,7 +43,7 @@ class Room:
 class TrialRoom:
     """What an agent is given, and what a test looks at afterwards."""
 
-    kit: Context
+    context: Context
     meter: Meter
     journal: Journal
     room: Room
@@ -95,8 +95,8 @@ async def trial_room(
         box = await sandbox.open(spec)
         try:
             room = Room(box=box, folder=folder)
-            kit = Context(model=meter, journal=journal, room=room, door=door)
-            yield TrialRoom(kit=kit, meter=meter, journal=journal, room=room)
+            context = Context(model=meter, journal=journal, workspace=room, model_access=door)
+            yield TrialRoom(context=context, meter=meter, journal=journal, room=room)
         finally:
             await box.close()
     finally:

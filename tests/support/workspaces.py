@@ -89,7 +89,7 @@ async def open_bench(cache: Path, sandbox: Sandbox | None = None) -> AsyncIterat
 
 @asynccontextmanager
 async def open_room(bench: HostWorkspaces, task: Task) -> AsyncIterator[OpenWorkspace]:
-    async with bench.room(task, label="agent", gateway=None, mounts=(), environment={}) as room:
+    async with bench.open(task, label="agent", gateway=None, mounts=(), environment={}) as room:
         yield room
 
 
@@ -114,8 +114,8 @@ class Nobody:
         raise AssertionError("nobody was to be asked")
 
 
-def kit(bench: HostWorkspaces, **rest: Any) -> Context:
-    return Context(model=Nobody(), bench=bench, label="t1", **rest)
+def context(bench: HostWorkspaces, **rest: Any) -> Context:
+    return Context(model=Nobody(), workspaces=bench, label="t1", **rest)
 
 
 def outcome(change: Change | None) -> Outcome:

@@ -364,8 +364,8 @@ class TestRuns:
 
     def test_an_answer_that_only_lacks_its_verdict_is_kept(self) -> None:
         class Judging:
-            async def score(self, _task: Task, _outcome: Outcome, kit: Context) -> Score:
-                await kit.roles["judge"].complete(request(1000))
+            async def score(self, _task: Task, _outcome: Outcome, context: Context) -> Score:
+                await context.roles["judge"].complete(request(1000))
                 return Score(scorer="said", value=1.0)
 
         rigs = workshop(

@@ -43,9 +43,9 @@ def task(target: Json = None) -> Task:
 def score(
     bench: Bench, *, answer: str = "4", target: Json = None, scorer: Judge | None = None
 ) -> Score:
-    kit = Context(model=Bench(), roles={"judge": bench})
+    context = Context(model=Bench(), roles={"judge": bench})
     judge = scorer or Judge(rubric="Is it right?")
-    return asyncio.run(judge.score(task(target), Outcome(answer=answer), kit))
+    return asyncio.run(judge.score(task(target), Outcome(answer=answer), context))
 
 
 @pytest.mark.parametrize(("grade", "value"), [(1, 0.0), (10, 1.0), (5.5, 0.5), (4, 1 / 3)])
@@ -74,8 +74,8 @@ def test_of_a_dialogue_the_judge_sees_what_was_wanted_and_what_was_said() -> Non
     told = Task(id="t", messages=(), dialogue=Dialogue(objective="OBJ", reference="REF"))
     said = (Message(role="user", content="Please."), Message(role="assistant", content="Sure."))
     outcome = Outcome(answer="Bye.", transcript=said)
-    kit = Context(model=Bench(), roles={"judge": bench})
-    asyncio.run(Judge(rubric="?").score(told, outcome, kit))
+    context = Context(model=Bench(), roles={"judge": bench})
+    asyncio.run(Judge(rubric="?").score(told, outcome, context))
     shown = bench.asked[0].messages[-1].content
     assert "OBJ" in shown
     assert "[user]\nPlease.\n\n[assistant]\nSure." in shown
@@ -178,8 +178,8 @@ def test_a_judge_needs_a_rubric_and_a_scale() -> None:
 
 def shown_to_the_judge(change: Change | None) -> str:
     bench = Bench(verdict(5))
-    kit = Context(model=Bench(), roles={"judge": bench})
-    asyncio.run(Judge(rubric="?").score(task(), Outcome(answer="done", change=change), kit))
+    context = Context(model=Bench(), roles={"judge": bench})
+    asyncio.run(Judge(rubric="?").score(task(), Outcome(answer="done", change=change), context))
     return bench.asked[0].messages[1].content
 
 

@@ -29,8 +29,8 @@ def task(target: Json = None) -> Task:
 
 
 def score(scorer: Scorer, answer: str, target: Json = None) -> Score:
-    kit = Context(model=Silent())
-    return asyncio.run(scorer.score(task(target), Outcome(answer=answer), kit))
+    context = Context(model=Silent())
+    return asyncio.run(scorer.score(task(target), Outcome(answer=answer), context))
 
 
 def value(scorer: Scorer, answer: str, target: Json = None) -> float:

@@ -46,16 +46,16 @@ class Oracle:
         """Refuse a task without files to work on."""
         workspace_of(task, "oracle")
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Lay the reference over the room, or run it there."""
         workspace = workspace_of(task, "oracle")
-        if kit.room is None:
+        if context.workspace is None:
             raise SandboxError("agent 'oracle' was given no box to work in")
         reference = workspace.reference
         if reference is None:
             raise AgentError(f"task {task.id!r} has no reference solution: write its solution/")
         command = await asyncio.to_thread(_command, reference, workspace)
-        ran = await kit.room.box.run(command)
+        ran = await context.workspace.box.run(command)
         if ran.code != 0:
             how = ran.stopped or f"exit code {ran.code}"
             what = f"the reference {reference.path} cannot be applied"
@@ -103,6 +103,6 @@ class Nop:
 
     needs_model: ClassVar[bool] = False
 
-    async def solve(self, _task: Task, _kit: Context) -> Outcome:
+    async def solve(self, _task: Task, _context: Context) -> Outcome:
         """Leave everything as it is."""
         return Outcome(answer="", stop_reason="it does nothing")

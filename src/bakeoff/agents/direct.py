@@ -34,14 +34,14 @@ class Direct:
         """Refuse a task that is graded by its files alone."""
         refuse_files_only(task, "direct")
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Ask once."""
-        completion = await kit.model.complete(
+        completion = await context.model.complete(
             Request(
                 messages=prompted(task.messages, self.system_prompt),
                 parameters=task.parameters,
                 api_type=task.api_type,
-                rollout=kit.rollout,
+                rollout=context.rollout,
                 prompt=None if self.system_prompt else task.prompt,
             )
         )

@@ -24,9 +24,9 @@ class FunctionAgent:
         self._function = function
         self._settings = settings
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Let the function solve the task."""
-        call = partial(self._function, task, kit.model, **self._settings)
+        call = partial(self._function, task, context.model, **self._settings)
         # a coroutine function only makes its coroutine; called here, it costs no thread
         answer = await called_aside(call) if blocks(self._function) else call()
         if inspect.isawaitable(answer):
@@ -60,11 +60,13 @@ class BlockingAgent:
         self._name = begin.agent
         self._pool = WorkerPool(program, begin, fault=AgentError)
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Let a process solve the task."""
-        order = Solve(task=task, rollout=kit.rollout, label=kit.label, roles=tuple(kit.roles))
-        hears = kit.journal.print if kit.journal is not None else None
-        reply = await self._pool.work(order, kit, hears=hears)
+        order = Solve(
+            task=task, rollout=context.rollout, label=context.label, roles=tuple(context.roles)
+        )
+        hears = context.journal.print if context.journal is not None else None
+        reply = await self._pool.work(order, context, hears=hears)
         if isinstance(reply, Left):
             return reply.outcome
         what = f"agent {self._name!r}"

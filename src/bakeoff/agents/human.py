@@ -42,22 +42,22 @@ class Human:
         """Refuse a task without files to work on."""
         workspace_of(task, "human")
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Show the task and wait until the person is done."""
-        return await self.go_on(task, kit, instruction_of(task))
+        return await self.go_on(task, context, instruction_of(task))
 
-    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
         """Show what there is to say, and let the person work on."""
         workspace = workspace_of(task, "human")
-        if kit.room is None:
+        if context.workspace is None:
             raise SandboxError("agent 'human' was given no box to work in")
-        journal = kit.journal or Journal()
+        journal = context.journal or Journal()
         async with _terminal() as terminal:
             terminal.write(f"\n--- {task.id}\n{for_terminal(message)}\n---\n")
             if self.wait_for == "folder":
-                await _wait_for_folder(terminal, kit.room)
+                await _wait_for_folder(terminal, context.workspace)
             else:
-                await _shell(terminal, kit.room.box, workspace.start, journal)
+                await _shell(terminal, context.workspace.box, workspace.start, journal)
         return Outcome(
             answer="",
             transcript=tuple(journal.messages),

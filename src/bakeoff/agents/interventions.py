@@ -27,10 +27,10 @@ do next. You cannot write the code for it. Decide what the task leaves open; do 
 class GoesOn(Protocol):
     """An agent that can be told something after it stopped."""
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Work from the start."""
 
-    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
         """Work on in the same room, with what was said."""
 
 
@@ -41,17 +41,17 @@ class WithInterventions:
     agent: GoesOn
     interventions: int
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Work until the agent is done or nobody steps in any more."""
-        left = await self.agent.solve(task, kit)
+        left = await self.agent.solve(task, context)
         for _ in range(self.interventions):
-            why = await _reason_to_step_in(task, kit, left)
+            why = await _reason_to_step_in(task, context, left)
             if why is None:
                 break
-            message = await _advice(task, kit, left, why)
-            if kit.journal is not None:
-                kit.journal.interventions += 1
-            left = await self.agent.go_on(task, kit, message)
+            message = await _advice(task, context, left, why)
+            if context.journal is not None:
+                context.journal.interventions += 1
+            left = await self.agent.go_on(task, context, message)
         return left
 
 
@@ -62,11 +62,11 @@ def attended(agent: Agent, interventions: int) -> Agent:
     return agent
 
 
-async def _reason_to_step_in(task: Task, kit: Context, left: Outcome) -> str | None:
+async def _reason_to_step_in(task: Task, context: Context, left: Outcome) -> str | None:
     """Return what the instructor is told of the stop; None where the agent seems to be done."""
     workspace = task.workspace
-    if workspace is not None and workspace.check is not None and kit.room is not None:
-        ran = await kit.room.box.run(
+    if workspace is not None and workspace.check is not None and context.workspace is not None:
+        ran = await context.workspace.box.run(
             Command(
                 argv=("sh", "-c", workspace.check),
                 cwd=workspace.start,
@@ -80,16 +80,16 @@ async def _reason_to_step_in(task: Task, kit: Context, left: Outcome) -> str | N
     return "The agent asks you something." if left.answer.rstrip().endswith("?") else None
 
 
-async def _advice(task: Task, kit: Context, left: Outcome, why: str) -> str:
+async def _advice(task: Task, context: Context, left: Outcome, why: str) -> str:
     told = instruction_of(task)
     asked = f"The task:\n{told}\n\nWhat the agent said last:\n{left.answer}\n\n{why}"
-    answer = await kit.roles["instructor"].complete(
+    answer = await context.roles["instructor"].complete(
         Request(
             messages=(
                 Message(role="system", content=_SYSTEM),
                 Message(role="user", content=well_formed(asked)),
             ),
-            rollout=kit.rollout,
+            rollout=context.rollout,
         )
     )
     return well_formed(answer.text)

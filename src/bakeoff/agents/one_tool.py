@@ -47,14 +47,16 @@ class OneTool:
         return replace(self, system=f"{system_prompt}\n\n{self.system}")
 
     async def use(
-        self, task: Task, kit: Context, journal: Journal, look: Look, *, steps: int
+        self, task: Task, context: Context, journal: Journal, look: Look, *, steps: int
     ) -> LoopEnded:
         """Let the model use the tool at most *steps* times; *look* runs a text and says what came."""
         last: Completion | None = None
         tools: tuple[Tool, ...] = (self.tool,)
         for _ in range(steps):
             try:
-                last = await kit.model.complete(self._request(task, journal, tools, kit.rollout))
+                last = await context.model.complete(
+                    self._request(task, journal, tools, context.rollout)
+                )
             except ProviderError as error:
                 if not tools or not _refuses_tools(error):
                     raise

@@ -51,24 +51,24 @@ class Shell:
         """Refuse a task without files to work on."""
         workspace_of(task, "shell")
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Work on *task* from the start."""
-        return await self._work(task, kit)
+        return await self._work(task, context)
 
-    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
         """Work on after somebody said something; what was done is in the journal."""
-        if kit.journal is not None:
-            kit.journal.say(Message(role="user", content=message))
-        return await self._work(task, kit)
+        if context.journal is not None:
+            context.journal.say(Message(role="user", content=message))
+        return await self._work(task, context)
 
-    async def _work(self, task: Task, kit: Context) -> Outcome:
+    async def _work(self, task: Task, context: Context) -> Outcome:
         workspace = workspace_of(task, "shell")
-        if kit.room is None or kit.journal is None:
+        if context.workspace is None or context.journal is None:
             raise SandboxError("agent 'shell' was given no box to work in")
-        journal = kit.journal
-        look = partial(self._look, kit.room.box, workspace.start, journal)
+        journal = context.journal
+        look = partial(self._look, context.workspace.box, workspace.start, journal)
         ended = await _COMMANDS.prompted(self.system_prompt).use(
-            task, kit, journal, look, steps=self.steps
+            task, context, journal, look, steps=self.steps
         )
         return Outcome(
             answer=next((m.content for m in reversed(journal.messages) if m.content), ""),

@@ -59,15 +59,15 @@ class WorkspaceServices:
     """What the workspace tasks of one run share."""
 
     sandbox: Sandbox
-    bench: Workspaces
+    workspaces: Workspaces
     gateway: Gateway | None
 
     def site(self, agent: Agent) -> WorkspaceSite:
         """Return the site as *agent* needs it."""
         if not isinstance(agent, ProgramFinder):
-            return WorkspaceSite(bench=self.bench)
+            return WorkspaceSite(workspaces=self.workspaces)
         gateway = self.gateway if agent.needs_gateway else None
-        return WorkspaceSite(bench=self.bench, gateway=gateway, mounts=agent.mounts())
+        return WorkspaceSite(workspaces=self.workspaces, gateway=gateway, mounts=agent.mounts())
 
 
 @asynccontextmanager
@@ -81,16 +81,16 @@ async def open_premises(
     folders: Iterable[Path] = (),
 ) -> AsyncIterator[WorkspaceServices | None]:
     """Open what *plan* needs to run in boxes, if it does; first take away what dead runs left."""
-    workspaces = [task.workspace for task in plan.tasks if task.workspace is not None]
-    if not workspaces:
+    specs = [task.workspace for task in plan.tasks if task.workspace is not None]
+    if not specs:
         yield None
         return
     from bakeoff.gateway.server import open_gateway
     from bakeoff.workspaces.host import HostWorkspaces
 
-    images = any(workspace.image is not None for workspace in workspaces)
+    images = any(workspace.image is not None for workspace in specs)
     sandbox = choose(spec, environ=environ, images=images, folders=folders)
-    _check_networks(sandbox, workspaces)
+    _check_networks(sandbox, specs)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(sandbox.close)
         for line in await reap(sandbox):
@@ -103,9 +103,9 @@ async def open_premises(
         stack.callback(scratch.remove, folder)
         gateway = await open_gateway(folder)
         stack.push_async_callback(gateway.close)
-        bench = HostWorkspaces(sandbox=sandbox, cache=_cache(environ), run=run)
-        stack.push_async_callback(bench.close)
-        yield WorkspaceServices(sandbox=sandbox, bench=bench, gateway=gateway)
+        workspaces = HostWorkspaces(sandbox=sandbox, cache=_cache(environ), run=run)
+        stack.push_async_callback(workspaces.close)
+        yield WorkspaceServices(sandbox=sandbox, workspaces=workspaces, gateway=gateway)
 
 
 def _check_networks(sandbox: Sandbox, workspaces: Iterable[Workspace]) -> None:

@@ -67,9 +67,9 @@ class Gateway(Protocol):
 class Context:
     """What an agent or a scorer is given to work with.
 
-    Where the task has a workspace, an agent is given the `room` it works in and, if it is a program
-    of its own, a `door` to its model; a scorer is given the `bench` that opens a clean room. A
-    dialogue is given a `checkpoint`, from which it goes on if it was cut off.
+    For a task with files, an agent gets the open `workspace` it works in and, if it is an external
+    program, the `model_access` that lets it ask its model; a scorer gets `workspaces`, which opens
+    a fresh workspace for grading. A dialogue gets a `checkpoint` from which it can be resumed.
     """
 
     model: Model
@@ -77,9 +77,9 @@ class Context:
     rollout: int = 0
     label: str = ""
     journal: Journal | None = None
-    room: OpenWorkspace | None = None
-    door: ModelAccess | None = None
-    bench: Workspaces | None = None
+    workspace: OpenWorkspace | None = None
+    model_access: ModelAccess | None = None
+    workspaces: Workspaces | None = None
     checkpoint: Checkpoint | None = None
 
 
@@ -105,12 +105,13 @@ class ChecksBox(Protocol):
 
 @noun
 class WorkspaceSite:
-    """Where workspace tasks are done: the bench, and what the agent's box needs of the host.
+    """What a candidate needs to run workspace tasks.
 
-    Only an agent that is a program of its own needs the `gateway`; `mounts` show it in the box.
+    Only an agent that is an external program needs the `gateway`, and `mounts` that show the
+    program in the box.
     """
 
-    bench: Workspaces
+    workspaces: Workspaces
     gateway: Gateway | None = None
     mounts: tuple[Mount, ...] = ()
 

@@ -176,7 +176,7 @@ class GradingWorkspace(OpenWorkspace, Protocol):
 class Workspaces(Protocol):
     """Sets up the workspace of a task: the agent's room, then the clean room for its grade."""
 
-    def room(
+    def open(
         self,
         task: Task,
         *,
@@ -190,10 +190,10 @@ class Workspaces(Protocol):
         The candidate's *environment* goes beside the task's own, and before it.
         """
 
-    async def change(self, task: Task, room: OpenWorkspace) -> Change:
+    async def change(self, task: Task, workspace: OpenWorkspace) -> Change:
         """Stop the room's box and return what was changed in it."""
 
-    def clean_room(
+    def open_for_grading(
         self,
         task: Task,
         change: Change | None,

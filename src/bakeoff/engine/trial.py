@@ -135,29 +135,29 @@ async def _solve(trial: Trial, rig: TrialParts, course: _AttemptState, number: i
     limits = _effective_limits(trial)
     meter = course.measure(rig, limits)
     if trial.task.workspace is None and trial.task.dialogue is None:
-        kit = Context(model=meter, roles=course.roles, rollout=trial.rollout)
-        course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
+        context = Context(model=meter, roles=course.roles, rollout=trial.rollout)
+        course.outcome = await _left_by(rig.agent, trial, course, context, limits)
         return
     course.journal = Journal(
         lambda text: course.tell(TrialOutput(trial, text)),
         lambda number, over: course.tell((TurnEnded if over else TurnStarted)(trial, number)),
     )
-    kit = replace(_room_kit(trial, rig, course, meter, number), journal=course.journal)
+    context = replace(_context(trial, rig, course, meter, number), journal=course.journal)
     if trial.task.dialogue is not None and rig.checkpoints is not None:
         progress = _progress(rig.checkpoints.of(trial), course, number)
-        kit, limits = replace(kit, checkpoint=progress), _what_is_left(limits, progress)
+        context, limits = replace(context, checkpoint=progress), _what_is_left(limits, progress)
     if trial.task.workspace is None:
-        course.outcome = await _left_by(rig.agent, trial, course, kit, limits)
+        course.outcome = await _left_by(rig.agent, trial, course, context, limits)
         return
 
-    async def solve(kit: Context) -> Outcome:
-        return await _left_by(rig.agent, trial, course, kit, limits)
+    async def solve(context: Context) -> Outcome:
+        return await _left_by(rig.agent, trial, course, context, limits)
 
     course.outcome = await solve_in_room(
         trial,
         rig,
         solve,
-        kit=kit,
+        context=context,
         journal=course.journal,
         meter=meter,
         phases=course.phases,
@@ -166,7 +166,7 @@ async def _solve(trial: Trial, rig: TrialParts, course: _AttemptState, number: i
     course.phases["agent"] += course.before_s
 
 
-def _room_kit(
+def _context(
     trial: Trial, rig: TrialParts, course: _AttemptState, meter: Meter, number: int
 ) -> Context:
     return Context(
@@ -174,7 +174,7 @@ def _room_kit(
         roles=course.roles,
         rollout=trial.rollout,
         label=f"{trial.name}#{number}",
-        bench=rig.site.bench if rig.site else None,
+        workspaces=rig.site.workspaces if rig.site else None,
     )
 
 
@@ -196,7 +196,7 @@ def _what_is_left(limits: Limits, progress: AttemptProgress) -> Limits:
 
 
 async def _left_by(
-    agent: Agent, trial: Trial, course: _AttemptState, kit: Context, limits: Limits
+    agent: Agent, trial: Trial, course: _AttemptState, context: Context, limits: Limits
 ) -> Outcome:
     """Return what *agent* leaves, or what there was when a limit ran out."""
     meter = course.meter
@@ -207,8 +207,14 @@ async def _left_by(
         ):
             if deadline is not None:
                 course.hold_in_outages(deadline)
-            solving = agent.solve(trial.task, kit)
-            left = _checked(await (solving if kit.door is None else heeding(kit.door, solving)))
+            solving = agent.solve(trial.task, context)
+            left = _checked(
+                await (
+                    solving
+                    if context.model_access is None
+                    else heeding(context.model_access, solving)
+                )
+            )
             if course.tab.refused:
                 raise course.tab.refused
             return left
@@ -222,8 +228,8 @@ async def _left_by(
             ) from error
         course.status = Status.LIMITED
         reason = str(error) or f"the time limit of {_effective_limits(trial).time_s:g} s ran out"
-        if kit.journal is not None and kit.journal.left is not None:
-            return replace(kit.journal.left(), stop_reason=reason)
+        if context.journal is not None and context.journal.left is not None:
+            return replace(context.journal.left(), stop_reason=reason)
         return _cut_short(meter, reason)
 
 
@@ -245,15 +251,15 @@ async def _score(trial: Trial, rig: TrialParts, course: _AttemptState, number: i
         )
         return
     if task.workspace is None:
-        kit = Context(model=course.meter, roles=course.roles, rollout=trial.rollout)
+        context = Context(model=course.meter, roles=course.roles, rollout=trial.rollout)
     else:
-        kit = _room_kit(trial, rig, course, course.meter, number)
+        context = _context(trial, rig, course, course.meter, number)
     began = monotonic()
     scores = []
     try:
         with within(deadline_s):
             for spec, scorer in zip(task.scorers, rig.scorers, strict=True):
-                scores.append(await _verdict(spec, scorer, task, course.outcome, kit))
+                scores.append(await _verdict(spec, scorer, task, course.outcome, context))
     except TimeoutError as error:
         raise ScorerError(f"scoring took longer than {deadline_s:g} s") from error
     finally:
@@ -263,12 +269,12 @@ async def _score(trial: Trial, rig: TrialParts, course: _AttemptState, number: i
 
 
 async def _verdict(
-    spec: ScorerSpec, scorer: Scorer, task: Task, outcome: Outcome, kit: Context
+    spec: ScorerSpec, scorer: Scorer, task: Task, outcome: Outcome, context: Context
 ) -> Score:
     what = f"scorer {spec.name!r}"
     try:
         with contained(ScorerError, what):
-            verdict = await scorer.score(task, outcome, kit)
+            verdict = await scorer.score(task, outcome, context)
             if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
                 raise ScorerError(f"{what} gave {verdict.value}, not a value from 0 to 1")
             if (verdict.scorer, verdict.weight, type(verdict.value)) == (

@@ -47,7 +47,7 @@ async def solve_in_room(
     rig: TrialParts,
     solve: Solve,
     *,
-    kit: Context,
+    context: Context,
     journal: Journal,
     meter: Meter,
     phases: dict[str, float],
@@ -68,35 +68,35 @@ async def solve_in_room(
     async with AsyncExitStack() as stack:
         began = monotonic()
         with contained(SandboxError, "the workspace could not be set up"):
-            room = await stack.enter_async_context(
-                site.bench.room(
+            workspace = await stack.enter_async_context(
+                site.workspaces.open(
                     task,
-                    label=kit.label,
+                    label=context.label,
                     gateway=site.gateway.address if site.gateway else None,
                     mounts=site.mounts,
                     environment=trial.candidate.agent.environment,
                 )
             )
-        await _check_box(rig, task, room)
+        await _check_box(rig, task, workspace)
         phases["set-up"] = monotonic() - began
-        door = None
+        model_access = None
         if site.gateway is not None:
-            door = site.gateway.admit(meter, journal, rollout=trial.rollout)
+            model_access = site.gateway.admit(meter, journal, rollout=trial.rollout)
         began = monotonic()
         try:
-            left = await solve(replace(kit, room=room, door=door))
+            left = await solve(replace(context, workspace=workspace, model_access=model_access))
         except BaseException:
-            journal.print(_refusals(room))
+            journal.print(_refusals(workspace))
             raise
         finally:
             phases["agent"] = monotonic() - began
-            if door is not None:
-                door.close()
-                await door.settled()
-        if door is not None and door.fault is not None:
-            raise door.fault
-        left = _with_refusals(replace(left, log=left.log or journal.log), room)
-        change, refused = await _change(site.bench, task, room)
+            if model_access is not None:
+                model_access.close()
+                await model_access.settled()
+        if model_access is not None and model_access.fault is not None:
+            raise model_access.fault
+        left = _with_refusals(replace(left, log=left.log or journal.log), workspace)
+        change, refused = await _change(site.workspaces, task, workspace)
     return replace(
         left,
         transcript=left.transcript or tuple(journal.messages),
@@ -107,45 +107,45 @@ async def solve_in_room(
 
 
 async def _change(
-    bench: Workspaces, task: Task, room: OpenWorkspace
+    workspaces: Workspaces, task: Task, workspace: OpenWorkspace
 ) -> tuple[Change | None, str | None]:
     """Return what was changed in the room; where it is too large to be taken, why that is refused."""
     try:
         with contained(SandboxError, "what the agent changed could not be taken"):
-            return await bench.change(task, room), None
+            return await workspaces.change(task, workspace), None
     except ChangeTooLargeError as error:
         return None, str(error)
 
 
-def _with_refusals(left: Outcome, room: OpenWorkspace) -> Outcome:
+def _with_refusals(left: Outcome, workspace: OpenWorkspace) -> Outcome:
     """Return *left* with what the room's box tried to reach and was refused, in its log and notes."""
-    refused = room.box.refused_traffic
+    refused = workspace.box.refused_traffic
     if not refused:
         return left
     notes = {**left.notes, "refused_traffic": list(refused)}
-    return replace(left, log="\n".join(filter(None, (left.log, _refusals(room)))), notes=notes)
+    return replace(left, log="\n".join(filter(None, (left.log, _refusals(workspace)))), notes=notes)
 
 
-def _refusals(room: OpenWorkspace) -> str:
+def _refusals(workspace: OpenWorkspace) -> str:
     """Return what the room's box tried to reach and was refused, as lines of a log."""
-    return "".join(f"refused traffic: {line}\n" for line in room.box.refused_traffic)
+    return "".join(f"refused traffic: {line}\n" for line in workspace.box.refused_traffic)
 
 
-async def _check_box(rig: TrialParts, task: Task, room: OpenWorkspace) -> None:
+async def _check_box(rig: TrialParts, task: Task, workspace: OpenWorkspace) -> None:
     """Raise where the box of *task* lacks what its scorers need: better now than after the work."""
     if task.digest in rig.checked:
         return
     for scorer in rig.scorers:
         if isinstance(scorer, ChecksBox):
             with contained(ScorerError, "the box could not be checked"):
-                await scorer.check_box(room.box)
+                await scorer.check_box(workspace.box)
     rig.checked.add(task.digest)
 
 
-async def heeding(door: ModelAccess, work: Awaitable[T]) -> T:
-    """Await *work*, and end it where a limit or the budget shuts the *door* on it."""
+async def heeding(model_access: ModelAccess, work: Awaitable[T]) -> T:
+    """Await *work*, and end it where a limit or the budget shuts the *model_access* on it."""
     working = asyncio.ensure_future(work)
-    refusing = asyncio.ensure_future(door.refused())
+    refusing = asyncio.ensure_future(model_access.refused())
     try:
         await asyncio.wait({working, refusing}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():

@@ -123,7 +123,7 @@ class Choice:
         """Refuse a task whose target is not an option."""
         self._target(task)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Find the chosen option and compare it."""
         target, chosen = self._target(task), self.chosen(outcome.answer)
         if len(chosen) > 1:

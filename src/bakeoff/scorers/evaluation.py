@@ -18,7 +18,7 @@ from bakeoff.scorers.grading_box import (
     check_change,
     is_inside,
     last_lines,
-    open_clean_room,
+    open_grading_workspace,
     run_in,
     shortened,
     workspace_of,
@@ -77,20 +77,22 @@ class Evaluation:
         """Refuse a task without a workspace."""
         workspace_of(task, "evaluation")
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Evaluate the prediction in the outcome's change."""
         workspace = workspace_of(task, "evaluation")
         prediction = str(PurePosixPath(workspace.start, self.prediction))
 
         async def check(outcome: Outcome) -> Score:
-            return await self._evaluate(prediction, task, outcome, kit)
+            return await self._evaluate(prediction, task, outcome, context)
 
         async def control() -> Score:
-            return await self._evaluate(self.truth, task, replace(outcome, change=None), kit)
+            return await self._evaluate(self.truth, task, replace(outcome, change=None), context)
 
         return await check_change(check, outcome, scorer="evaluation", control=control)
 
-    async def _evaluate(self, prediction: str, task: Task, outcome: Outcome, kit: Context) -> Score:
+    async def _evaluate(
+        self, prediction: str, task: Task, outcome: Outcome, context: Context
+    ) -> Score:
         word = secrets.token_hex(16)
         source = _PROCESS.read_text(encoding="utf-8")
         command = Command(
@@ -99,7 +101,7 @@ class Evaluation:
             time_s=self.time_s,
             stdin=word.encode(),
         )
-        opened = open_clean_room(task, outcome, kit, scorer="evaluation")
+        opened = open_grading_workspace(task, outcome, context, scorer="evaluation")
         async with opened as room:
             ran = await run_in(room, command, scorer="evaluation")
         before, found, told = ran.output.rpartition(f"\n{word}")

@@ -48,7 +48,7 @@ class FunctionScorer:
     def check(self, task: Task) -> None:
         """Accept any task: what it needs is the function's own business."""
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Call the function and read what it returned."""
         offered = {
             "answer": outcome.answer,
@@ -182,13 +182,15 @@ class ScorerInProcess:
         if (check := getattr(self._scorer, "check", None)) is not None:
             check(task)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Let a process grade."""
-        needs_bench = kit.bench is not None and not self._is_function
+        needs_bench = context.workspaces is not None and not self._is_function
         if needs_bench and inspect.iscoroutinefunction(self._scorer.score):
-            return await self._scorer.score(task, outcome, kit)
+            return await self._scorer.score(task, outcome, context)
         printed: list[str] = []
-        reply = await self._pool.work(self._order(task, outcome, kit), kit, hears=printed.append)
+        reply = await self._pool.work(
+            self._order(task, outcome, context), context, hears=printed.append
+        )
         if isinstance(reply, Graded):
             return _with_output(reply.score, "".join(printed)) if printed else reply.score
         what = f"scorer {self._spec.name!r}"
@@ -196,7 +198,7 @@ class ScorerInProcess:
             raise ScorerError(f"{what}: {reply.message}", traceback=reply.traceback)
         raise ScorerError(f"{what}: it solved instead of grading")
 
-    def _order(self, task: Task, outcome: Outcome, kit: Context) -> Grade:
+    def _order(self, task: Task, outcome: Outcome, context: Context) -> Grade:
         name, settings = self._spec.name, dict(self._spec.settings)
         if self._light:
             given = {"answer": outcome.answer, "target": task.target}
@@ -206,8 +208,8 @@ class ScorerInProcess:
             settings=settings,
             task=task,
             outcome=outcome,
-            rollout=kit.rollout,
-            roles=tuple(kit.roles),
+            rollout=context.rollout,
+            roles=tuple(context.roles),
         )
 
 

@@ -29,7 +29,7 @@ def workspace_of(task: Task, scorer: str) -> Workspace:
     return task.workspace
 
 
-class RoomOptions(TypedDict, total=False):
+class GradingOptions(TypedDict, total=False):
     """What a check wants of its room beyond the task's own files; see `Bench.clean_room`."""
 
     protected: tuple[str, ...]
@@ -39,14 +39,19 @@ class RoomOptions(TypedDict, total=False):
     read_once: tuple[str, ...]
 
 
-def open_clean_room(
-    task: Task, outcome: Outcome, kit: Context, *, scorer: str, **options: Unpack[RoomOptions]
+def open_grading_workspace(
+    task: Task,
+    outcome: Outcome,
+    context: Context,
+    *,
+    scorer: str,
+    **options: Unpack[GradingOptions],
 ) -> AbstractAsyncContextManager[GradingWorkspace]:
     """Open a room with the outcome's change in it; nothing else of the outcome is looked at."""
-    if kit.bench is None:
+    if context.workspaces is None:
         raise ScorerError(f"scorer {scorer!r} has no sandbox to grade in")
-    label = f"{kit.label} {scorer}".strip()
-    return kit.bench.clean_room(task, outcome.change, label=label, **options)
+    label = f"{context.label} {scorer}".strip()
+    return context.workspaces.open_for_grading(task, outcome.change, label=label, **options)
 
 
 class CheckError(ScorerError):

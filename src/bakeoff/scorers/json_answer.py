@@ -242,7 +242,7 @@ class JsonAnswer:
                 f"task {task.id!r}: `expected` is {{}}, which every object has; name a field"
             )
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Take the JSON out of the answer and compare it."""
         expected = task.target if self.fields is None else self.fields
         try:

@@ -62,16 +62,16 @@ class Judge:
     def check(self, task: Task) -> None:
         """Accept any task: a target helps, but the rubric is enough."""
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Ask the judge."""
-        judge = kit.roles.get("judge")
+        judge = context.roles.get("judge")
         if judge is None:
             raise ScorerError("scorer 'judge' has no model to ask; configure `[roles.judge]`")
         request = Request(
             messages=self._messages(task, outcome),
             parameters={"temperature": 0},
             schema=_schema(self.scale),
-            rollout=kit.rollout,
+            rollout=context.rollout,
         )
         verdict, model = await self._ask(judge, request)
         return Score(

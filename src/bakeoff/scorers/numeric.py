@@ -70,7 +70,7 @@ class Numeric:
         """Refuse a task whose target is not a number."""
         _target(task)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Take one number out of the answer and compare it."""
         target = _target(task)
         found = last_number(outcome.answer) if self.take == "last" else first_number(outcome.answer)

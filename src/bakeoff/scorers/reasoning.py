@@ -126,7 +126,7 @@ class Reasoning:
         """Refuse a task whose `evaluation_config` makes no sense."""
         self._for(task)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Measure the style of the answer."""
         own = self._for(task)
         report = evaluate_reasoning(

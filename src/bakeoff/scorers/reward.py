@@ -21,7 +21,7 @@ from bakeoff.scorers.grading_box import (
     CheckError,
     check_change,
     last_lines,
-    open_clean_room,
+    open_grading_workspace,
     run_in,
     shortened,
     workspace_of,
@@ -66,25 +66,25 @@ class Reward:
                 f"there; there are: {', '.join(places) or 'none'}"
             )
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Run the verifier and read its reward."""
 
         async def check(outcome: Outcome) -> Score:
             logs = scratch.new_folder("verifier")
             try:
                 logs.chmod(0o777)  # whoever the box makes of the verifier; the folder above is shut
-                return await self._score(task, outcome, kit, logs)
+                return await self._score(task, outcome, context, logs)
             finally:
                 scratch.remove(logs)
 
         return await check_change(check, outcome, scorer="reward")
 
-    async def _score(self, task: Task, outcome: Outcome, kit: Context, logs: Path) -> Score:
+    async def _score(self, task: Task, outcome: Outcome, context: Context, logs: Path) -> Score:
         shown = Mount(source=str(logs), target=_LOGS, writable=True)
-        opened = open_clean_room(
+        opened = open_grading_workspace(
             task,
             outcome,
-            kit,
+            context,
             scorer="reward",
             mounts=(shown,),
             environment=self.environment,

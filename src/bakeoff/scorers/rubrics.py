@@ -23,7 +23,7 @@ from bakeoff.scorers.grading_box import (
     inside,
     is_inside,
     last_lines,
-    open_clean_room,
+    open_grading_workspace,
     workspace_of,
 )
 from bakeoff.scorers.json_answer import NoJsonError, read_json
@@ -184,14 +184,14 @@ class Rubrics:
         programs = (program_of(script.path) for script in self.test_scripts)
         await check_programs(box, filter(None, programs), scorer="rubrics")
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Run every script, ask the judge for what is left, and weigh it all."""
-        results = [await self._run(script, task, outcome, kit) for script in self.test_scripts]
+        results = [await self._run(script, task, outcome, context) for script in self.test_scripts]
         entries: dict[str, dict[str, Json]] = {}
         for rubric in self.rubrics:
             mine = [result for result in results if result.script.rubric_id == rubric.id]
             entries[rubric.id] = (
-                _tested(rubric, mine) if mine else await _judged(rubric, task, outcome, kit)
+                _tested(rubric, mine) if mine else await _judged(rubric, task, outcome, context)
             )
         total = _total(self.rubrics, entries)
         return Score(
@@ -209,17 +209,19 @@ class Rubrics:
             },
         )
 
-    async def _run(self, script: TestScript, task: Task, outcome: Outcome, kit: Context) -> _Result:
+    async def _run(
+        self, script: TestScript, task: Task, outcome: Outcome, context: Context
+    ) -> _Result:
         workspace = workspace_of(task, "rubrics")
         protected = tuple(inside(workspace, path) for path in (script.path, METRICS_FILE))
         mounts = await brought_mounts() if is_python(script.path) else ()
         texts = {} if script.content is None else {protected[0]: script.content}
 
         async def check(outcome: Outcome) -> Score:
-            opened = open_clean_room(
+            opened = open_grading_workspace(
                 task,
                 outcome,
-                kit,
+                context,
                 scorer="rubrics",
                 protected=protected,
                 mounts=mounts,
@@ -294,15 +296,17 @@ def _tested(rubric: Rubric, results: list[_Result]) -> dict[str, Json]:
     return _entry(rubric, passed / len(results), len(results), passed)
 
 
-async def _judged(rubric: Rubric, task: Task, outcome: Outcome, kit: Context) -> dict[str, Json]:
-    if "judge" not in kit.roles:
+async def _judged(
+    rubric: Rubric, task: Task, outcome: Outcome, context: Context
+) -> dict[str, Json]:
+    if "judge" not in context.roles:
         why = "it has no tests, and there is no judge; it does not count"
         return _entry(rubric, None) | {"explanation": why}
     more = rubric.evaluation_criteria
     parts = [rubric.criterion or rubric.id]
     if more is not None:
         parts.append(more if isinstance(more, str) else json.dumps(more, ensure_ascii=False))
-    verdict = await Judge(rubric="\n\n".join(parts)).score(task, outcome, kit)
+    verdict = await Judge(rubric="\n\n".join(parts)).score(task, outcome, context)
     judge = verdict.details.get("judge")
     return _entry(rubric, verdict.value) | {"explanation": verdict.explanation, "judge": judge}
 

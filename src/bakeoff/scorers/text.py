@@ -105,7 +105,7 @@ class Exact:
         """Refuse a task without a target."""
         expected_values(task, "exact")
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Compare the whole answer."""
         targets = [self._plain(as_text(v)) for v in expected_values(task, "exact")]
         answer = outcome.answer.strip()
@@ -148,7 +148,7 @@ class Includes:
                     "in every answer; write what the answer must contain"
                 )
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Look for every target."""
         answer = normal(outcome.answer, ignore_case=self.ignore_case)
         targets = expected_values(task, "includes")
@@ -216,7 +216,7 @@ class Pattern:
         if self.group is not None:
             expected_values(task, "pattern", self.expected)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Search the answer."""
         try:
             found = self._search(outcome.answer, _INLINE_S)

@@ -45,7 +45,7 @@ class ToolCalls:
             )
         _check_calls(_listed(task.target), f"task {task.id!r}: `expected`")
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:  # noqa: ARG002
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Compare the calls that were made with those that are expected."""
         expected = _listed(task.target) if self.calls is None else self.calls
         made = outcome.tool_calls

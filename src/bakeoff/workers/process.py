@@ -76,13 +76,13 @@ class WorkerPool:
         self._idle.append(await self._started())
 
     async def work(
-        self, order: Solve | Grade, kit: Context, *, hears: Hears | None = None
+        self, order: Solve | Grade, context: Context, *, hears: Hears | None = None
     ) -> Reply:
-        """Return what came of *order*; questions go to the models of *kit*, *hears* its prints."""
+        """Return what came of *order*; questions go to the models of *context*, *hears* its prints."""
         process = await self._free()
         self._busy += 1
         try:
-            reply = await process.work(order, kit, hears)
+            reply = await process.work(order, context, hears)
         except BaseException:
             self._busy -= 1
             await uncancelled(process.end())
@@ -218,7 +218,7 @@ class WorkerProcess:
         with suppress(OSError):
             await self._loop.sock_sendall(self._line, packed(message))
 
-    async def work(self, order: Solve | Grade, kit: Context, hears: Hears | None) -> Reply:
+    async def work(self, order: Solve | Grade, context: Context, hears: Hears | None) -> Reply:
         """Return what came of *order*; questions are answered meanwhile."""
         self._hears = hears
         self.refusals.clear()
@@ -226,16 +226,16 @@ class WorkerProcess:
             await self.tell(order)
             message = await self._hear()
             if isinstance(message, Ask):
-                message = await self._answering(message, kit)
+                message = await self._answering(message, context)
             if hears is not None:
                 await self._printed()
             return message
         finally:
             self._hears = None
 
-    async def _answering(self, ask: Ask, kit: Context) -> Reply:
+    async def _answering(self, ask: Ask, context: Context) -> Reply:
         """Answer *ask* and those that come while it is answered; return the reply behind them."""
-        answering = {asyncio.ensure_future(self._answer(ask, kit))}
+        answering = {asyncio.ensure_future(self._answer(ask, context))}
         hearing = asyncio.ensure_future(self._hear())
         try:
             while True:
@@ -249,7 +249,7 @@ class WorkerProcess:
                 message = hearing.result()
                 if not isinstance(message, Ask):
                     return message
-                answering.add(asyncio.ensure_future(self._answer(message, kit)))
+                answering.add(asyncio.ensure_future(self._answer(message, context)))
                 hearing = asyncio.ensure_future(self._hear())
         finally:
             await _left_alone({hearing, *answering})
@@ -259,8 +259,8 @@ class WorkerProcess:
         for _ in range(2):
             await asyncio.sleep(0)
 
-    async def _answer(self, ask: Ask, kit: Context) -> None:
-        asked = kit.model if ask.role is None else kit.roles[ask.role]
+    async def _answer(self, ask: Ask, context: Context) -> None:
+        asked = context.model if ask.role is None else context.roles[ask.role]
         try:
             completion = await asked.complete(ask.request())
         except (LimitReached, NotRun):

@@ -80,7 +80,7 @@ class HostWorkspaces:
         await self._shelf.close()
 
     @asynccontextmanager
-    async def room(
+    async def open(
         self,
         task: Task,
         *,
@@ -108,21 +108,25 @@ class HostWorkspaces:
                 own = await in_thread(files.after_set_up, own)
             yield HostWorkspace(box=box, files=own)
 
-    async def change(self, task: Task, room: OpenWorkspace) -> Change:
+    async def change(self, task: Task, workspace: OpenWorkspace) -> Change:
         """Stop the room's box and return what was changed in it."""
-        await room.box.stop()
+        await workspace.box.stop()
         if _workspace(task).whole_box:
-            packed, gone = await room.box.change()
+            packed, gone = await workspace.box.change()
             count = await in_thread(archive.count_files, packed)
             return Change(patch="", files=count + len(gone), archive=packed, gone=gone)
-        if not isinstance(room, HostWorkspace) or room.files is None:
+        if not isinstance(workspace, HostWorkspace) or workspace.files is None:
             raise SandboxError("the room of this change was not opened by this bench")
-        if room.folder is None or room.folder.is_symlink() or not room.folder.is_dir():
+        if (
+            workspace.folder is None
+            or workspace.folder.is_symlink()
+            or not workspace.folder.is_dir()
+        ):
             raise ChangeTooLargeError("the agent removed the folder that it works in")
-        return await in_thread(files.change, room.files)
+        return await in_thread(files.change, workspace.files)
 
     @asynccontextmanager
-    async def clean_room(
+    async def open_for_grading(
         self,
         task: Task,
         change: Change | None,

@@ -40,15 +40,15 @@ class Cheat:
         """Refuse a task without files to work on."""
         workspace_of(task, "cheat")
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Play the tricks in the room."""
         workspace = workspace_of(task, "cheat")
-        if kit.room is None:
+        if context.workspace is None:
             raise SandboxError("agent 'cheat' was given no box to work in")
         marker = f".cheat-{secrets.token_hex(8)}"
-        if (folder := kit.room.folder) is not None:
+        if (folder := context.workspace.folder) is not None:
             (folder / workspace.workdir / marker).touch()
-        ran = await kit.room.box.run(self._command(workspace, str(folder or ""), marker))
+        ran = await context.workspace.box.run(self._command(workspace, str(folder or ""), marker))
         if ran.code is None or ran.code == REFUSED:
             why = ran.stopped or "the box does not show the workspace"
             raise AgentError(f"the cheater could not do its work: {why}: {ran.output[-2000:]}")

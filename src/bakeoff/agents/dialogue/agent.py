@@ -30,7 +30,7 @@ from bakeoff.core.values import Json
 class Leaves(Protocol):
     """An agent that holds something in its room for as long as the conversation goes on."""
 
-    async def leave(self, kit: Context) -> None:
+    async def leave(self, context: Context) -> None:
         """Give it back."""
 
 
@@ -54,13 +54,15 @@ class DialogueCandidate:
     """
 
     def __init__(
-        self, agent: Agent, task: Task, kit: Context, tape: ConversationCheckpoint
+        self, agent: Agent, task: Task, context: Context, tape: ConversationCheckpoint
     ) -> None:
         self._agent = agent
         self._task = _shown(task)
-        self._journal = kit.journal or Journal()
-        self._model = kit.model
-        self._kit = replace(kit, roles={}, bench=None, checkpoint=None, journal=self._journal)
+        self._journal = context.journal or Journal()
+        self._model = context.model
+        self._context = replace(
+            context, roles={}, workspaces=None, checkpoint=None, journal=self._journal
+        )
         self._tape = tape
         self._talk: list[Message] = []
         self._begun: Task | None = None
@@ -70,39 +72,39 @@ class DialogueCandidate:
         """Return what the agent says to *message*."""
         said = Message(role="user", content=well_formed(message))
         self._talk.append(said)
-        kit = replace(self._kit, model=_Taped(self._tape, self._model, turn))
+        context = replace(self._context, model=_Taped(self._tape, self._model, turn))
         if not isinstance(self._agent, GoesOn):
-            self.left = await self._anew(said.content, kit, turn)
+            self.left = await self._anew(said.content, context, turn)
         elif self._begun is None:
             self._begun = replace(self._task, messages=(*self._task.messages, said))
-            self.left = await self._agent.solve(self._begun, kit)
+            self.left = await self._agent.solve(self._begun, context)
         else:
-            self.left = await self._agent.go_on(self._begun, kit, said.content)
+            self.left = await self._agent.go_on(self._begun, context, said.content)
         reply = well_formed(self.left.answer)
         self._talk.append(Message(role="assistant", content=reply))
         return reply
 
-    async def _anew(self, message: str, kit: Context, turn: int) -> Outcome:
+    async def _anew(self, message: str, context: Context, turn: int) -> Outcome:
         """Return what an agent leaves that is given the whole conversation; once without a room."""
-        if kit.room is None and (before := self._tape.replied(turn, message)) is not None:
+        if context.workspace is None and (before := self._tape.replied(turn, message)) is not None:
             return before
         whole = replace(self._task, messages=(*self._task.messages, *self._talk))
-        left = await self._agent.solve(whole, kit)
-        if kit.room is None:
+        left = await self._agent.solve(whole, context)
+        if context.workspace is None:
             await self._tape.save_reply(turn, message, left)
         return left
 
     def transcript(self) -> tuple[Message, ...]:
         """Return what was said to the agent, by it, and by its tools where it told them."""
         own = self._journal.messages
-        if self._begun is None or self._kit.door is not None or not own:
+        if self._begun is None or self._context.model_access is not None or not own:
             return tuple(self._talk)
         return (self._talk[0], *own)
 
     async def leave(self) -> None:
         """Let the agent give back what it holds."""
         if isinstance(self._agent, Leaves):
-            await self._agent.leave(self._kit)
+            await self._agent.leave(self._context)
 
 
 def _shown(task: Task) -> Task:
@@ -273,15 +275,15 @@ class InDialogue:
 
     agent: Agent
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Hold the conversation, or go on with one that was cut off."""
         if task.dialogue is None:
-            return await self.agent.solve(task, kit)
-        kit = kit if kit.journal is not None else replace(kit, journal=Journal())
-        tape = ConversationCheckpoint(kit.checkpoint)
-        candidate = DialogueCandidate(self.agent, task, kit, tape)
+            return await self.agent.solve(task, context)
+        context = context if context.journal is not None else replace(context, journal=Journal())
+        tape = ConversationCheckpoint(context.checkpoint)
+        candidate = DialogueCandidate(self.agent, task, context, tape)
         try:
-            return await _Conversation(task.dialogue, kit, candidate, tape).held()
+            return await _Conversation(task.dialogue, context, candidate, tape).held()
         finally:
             await candidate.leave()
 
@@ -292,22 +294,22 @@ class _Conversation:
     def __init__(
         self,
         dialogue: Dialogue,
-        kit: Context,
+        context: Context,
         candidate: DialogueCandidate,
         tape: ConversationCheckpoint,
     ) -> None:
-        if INSTRUCTOR not in kit.roles:
+        if INSTRUCTOR not in context.roles:
             raise AgentError("a dialogue needs somebody who leads it: give [roles.instructor]")
         watched = dialogue.mode == "user"
         self._dialogue = dialogue
         self._candidate = candidate
-        self._journal = kit.journal or Journal()
+        self._journal = context.journal or Journal()
         self._roles = Roles(
             dialogue=dialogue,
-            instructor=kit.roles[INSTRUCTOR],
-            supervisor=kit.roles.get(SUPERVISOR) if watched else None,
+            instructor=context.roles[INSTRUCTOR],
+            supervisor=context.roles.get(SUPERVISOR) if watched else None,
             tape=tape,
-            rollout=kit.rollout,
+            rollout=context.rollout,
         )
         self._turns: list[Turn] = []
         self._open: tuple[Turn, ...] = ()  # the turn that is not answered yet

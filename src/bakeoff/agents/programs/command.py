@@ -231,11 +231,11 @@ class CommandAgent:
         """Refuse a task without files to work on."""
         workspace_of(task, "command")
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Run the program once."""
-        return await self.go_on(task, kit, instruction_of(task))
+        return await self.go_on(task, context, instruction_of(task))
 
-    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
         """Run it again in the same room, with another instruction."""
         call = ProgramCall(
             name="command",
@@ -244,7 +244,7 @@ class CommandAgent:
             environment={**_GATEWAY, **self.environment},
             asks=False,
         )
-        return await run(call, task, kit)
+        return await run(call, task, context)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,19 +273,19 @@ class NamedProgram:
         """Refuse a task without files to work on."""
         workspace_of(task, self.program.name)
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Give it the task."""
-        return await self._run(self.program.first, instruction_of(task), task, kit)
+        return await self._run(self.program.first, instruction_of(task), task, context)
 
-    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
         """Go on with its session; where it keeps none, begin one that knows the task."""
         if self.program.again is not None:
-            return await self._run(self.program.again, message, task, kit)
+            return await self._run(self.program.again, message, task, context)
         told = f"{instruction_of(task)}\n\n{message}"
-        return await self._run(self.program.first, told, task, kit)
+        return await self._run(self.program.first, told, task, context)
 
     async def _run(
-        self, arguments: tuple[str, ...], instruction: str, task: Task, kit: Context
+        self, arguments: tuple[str, ...], instruction: str, task: Task, context: Context
     ) -> Outcome:
         program = self.program
         call = ProgramCall(
@@ -298,7 +298,7 @@ class NamedProgram:
             final=program.final,
             version=self.version(),
         )
-        return await run(call, task, kit)
+        return await run(call, task, context)
 
 
 def _placed(arguments: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:

@@ -91,12 +91,12 @@ def instruction_of(task: Task) -> str:
     return "\n\n".join(message.content for message in task.messages)
 
 
-async def run(call: ProgramCall, task: Task, kit: Context) -> Outcome:
+async def run(call: ProgramCall, task: Task, context: Context) -> Outcome:
     """Run the program until it ends, and return what it left."""
     workspace = workspace_of(task, call.name)
-    if kit.room is None:
+    if context.workspace is None:
         raise SandboxError(f"agent {call.name!r} was given no box to work in")
-    box, door, journal = kit.room.box, kit.door, kit.journal or Journal()
+    box, door, journal = context.workspace.box, context.model_access, context.journal or Journal()
     if door is None or box.gateway_url is None:
         raise SandboxError(f"agent {call.name!r} needs the model gateway, and this box has none")
     values = {"gateway": box.gateway_url, "token": door.token, "model": MODEL}

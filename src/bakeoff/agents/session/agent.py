@@ -225,30 +225,30 @@ class CodeSessionAgent:
         """Refuse a task without files to work on."""
         workspace_of(task, "code-session")
 
-    async def solve(self, task: Task, kit: Context) -> Outcome:
+    async def solve(self, task: Task, context: Context) -> Outcome:
         """Answer the first message."""
-        return await self._answer(task, kit)
+        return await self._answer(task, context)
 
-    async def go_on(self, task: Task, kit: Context, message: str) -> Outcome:
+    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
         """Answer another message, in the same session."""
-        if kit.journal is not None:
-            kit.journal.say(Message(role="user", content=message))
-        return await self._answer(task, kit)
+        if context.journal is not None:
+            context.journal.say(Message(role="user", content=message))
+        return await self._answer(task, context)
 
-    async def leave(self, kit: Context) -> None:
+    async def leave(self, context: Context) -> None:
         """End the session."""
-        session = self._sessions.pop(kit.journal, None) if kit.journal is not None else None
+        session = self._sessions.pop(context.journal, None) if context.journal is not None else None
         if session is not None:
             await session.close()
 
-    async def _answer(self, task: Task, kit: Context) -> Outcome:
-        session, journal = self._session(task, kit)
+    async def _answer(self, task: Task, context: Context) -> Outcome:
+        session, journal = self._session(task, context)
 
         async def look(code: str) -> str:
             return (await session.run(code)).shown()
 
         ended = await _CODE.prompted(self.system_prompt).use(
-            task, kit, journal, look, steps=self.steps
+            task, context, journal, look, steps=self.steps
         )
         return Outcome(
             answer=ended.last.text if ended.last else "",
@@ -258,15 +258,15 @@ class CodeSessionAgent:
             notes={"code_cells": session.cells},
         )
 
-    def _session(self, task: Task, kit: Context) -> tuple[CodeSession, Journal]:
+    def _session(self, task: Task, context: Context) -> tuple[CodeSession, Journal]:
         workspace = workspace_of(task, "code-session")
-        if kit.room is None or kit.journal is None:
+        if context.workspace is None or context.journal is None:
             raise SandboxError("agent 'code-session' was given no box to work in")
-        session = self._sessions.get(kit.journal)
+        session = self._sessions.get(context.journal)
         if session is None:
             settings = SessionSettings(
                 cell_s=self.cell_s, most_output=self.most_output, python=self.python
             )
-            session = CodeSession(kit.room.box, workspace.start, settings)
-            self._sessions[kit.journal] = session
-        return session, kit.journal
+            session = CodeSession(context.workspace.box, workspace.start, settings)
+            self._sessions[context.journal] = session
+        return session, context.journal

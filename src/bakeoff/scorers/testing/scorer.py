@@ -24,7 +24,7 @@ from bakeoff.scorers.grading_box import (
     inside,
     is_inside,
     last_lines,
-    open_clean_room,
+    open_grading_workspace,
     run_in,
     shortened,
     workspace_of,
@@ -125,17 +125,17 @@ class Tests:
             return ()  # pytest's own loader would have to find them
         return tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
 
-    async def score(self, task: Task, outcome: Outcome, kit: Context) -> Score:
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Run the tests on the outcome's change."""
         workspace = workspace_of(task, "tests")
         protected = tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
         mounts = await brought_mounts() if self.runner == "pytest" else ()
 
         async def check(outcome: Outcome) -> Score:
-            opened = open_clean_room(
+            opened = open_grading_workspace(
                 task,
                 outcome,
-                kit,
+                context,
                 scorer="tests",
                 protected=protected,
                 mounts=mounts,
