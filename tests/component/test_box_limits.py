@@ -54,9 +54,9 @@ def test_the_group_of_a_dead_owner_is_reaped_and_that_of_a_living_one_is_not(
     groups: cgroups.Cgroups,
 ) -> None:
     code = (
-        "import subprocess\nfrom bakeoff.sandboxes import cgroups, marks\n"
+        "import subprocess\nfrom bakeoff.sandboxes.host import cgroups, process_tags\n"
         "from bakeoff.core.workspace import BoxLimits\n"
-        "group = cgroups.find().make(marks.new_mark(), BoxLimits())\n"
+        "group = cgroups.find().make(process_tags.new_mark(), BoxLimits())\n"
         "entry = '; '.join(f'echo 0 > {door}' for door in group.doors)\n"
         "subprocess.Popen(['sh', '-c', entry + '; echo up; exec sleep 60'],\n"
         "    start_new_session=True)\n"
@@ -85,12 +85,12 @@ MOUNTS_1 = """\
 def test_the_groups_of_other_users_are_left_to_them(groups: cgroups.Cgroups) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can act for somebody else")
-    code = "from bakeoff._lib import owner; print(owner.mine())"
+    code = "from bakeoff._lib import process_identity; print(process_identity.mine())"
     dead = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     left = groups.make(f"{dead.stdout.strip()}-0", BoxLimits())
     try:
         code = (
-            "import os\nfrom bakeoff.sandboxes import cgroups\n"
+            "import os\nfrom bakeoff.sandboxes.host import cgroups\n"
             "os.setresuid(65534, 65534, 65534)\nprint(cgroups.reap())"
         )
         as_nobody = subprocess.run(

@@ -409,12 +409,12 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from bakeoff._lib.redact import Redactor
 from bakeoff.models.recording.cache import Cache
-from bakeoff.models.recording.modes import Tapes
+from bakeoff.models.recording.modes import RecordingModes
 from component.test_replay import ASKER, ask, completed
 
 cache = Cache(Path(sys.argv[1]), Redactor())
 asked = [(ASKER, ask(str(number))) for number in range(200)]
-completed(Tapes(cache=cache), asked, lambda request: "answer " + request.messages[-1].content)
+completed(RecordingModes(cache=cache), asked, lambda request: "answer " + request.messages[-1].content)
 assert len(cache.words()) == 1, cache.words()
 cache.close()
 """
