@@ -377,7 +377,7 @@ def test_a_rollout_is_found_by_name_by_stamp_and_by_folder() -> None:
     assert is_rollout(first.folder)
     with pytest.raises(UsageError, match=r"no rollout of 'your_bench' .*'your_benchmark'"):
         find_rollout(data, "your_bench")
-    with pytest.raises(UsageError, match="'2024' is none of the rollouts"):
+    with pytest.raises(UsageError, match="there is no rollout '2024' in "):
         find_rollout(data, "your_benchmark", "2024")
     with pytest.raises(UsageError, match="'2025' is short for several"):
         find_rollout(data, "your_benchmark", "2025")

@@ -344,8 +344,8 @@ def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:
     (run,) = (tmp_path / "results").iterdir()
     *_, agents, again, where = done.err.splitlines()
     assert agents.endswith("agent one: 1 faulted; nothing was scored")
-    assert f"try those conversations again with: python {ROOT / 'runner.py'} --base_config {base} --resume {run.name}" in again  # fmt: skip
-    assert where.endswith(f"what was said: bakeoff show {run / 'run'}")
+    assert f"run those again with: python {ROOT / 'runner.py'} --base_config {base} --resume {run.name}" in again  # fmt: skip
+    assert where.endswith(f"the conversations: bakeoff show {run / 'run'}")
     (entry,) = read(run / "all_results.json")
     assert entry["status"] == "faulted"
     assert (entry["score"], entry["conversation_turns"]) == (None, 0)

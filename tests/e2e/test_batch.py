@@ -365,7 +365,7 @@ def test_a_model_that_broke_is_tried_again_and_one_that_failed_is_not(tmp_path: 
         assert len(elsewhere.requests) == seen, "a wrong result is a result"
     assert "Resume the batch" in first.out
     told = first.err.splitlines()[-1]
-    assert told.startswith("once that is fixed, run what broke again with: uv run ")
+    assert told.startswith("some trials faulted; once that is fixed, run those again with: uv run ")
     assert told.endswith(f"--sandbox bubblewrap --resume {batch.batch.name}")
     assert again.code == 1
     assert batch.results["solver"]["rollouts"][0]["attempts"] > 1

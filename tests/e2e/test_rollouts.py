@@ -201,7 +201,7 @@ def test_what_cannot_be_run_is_a_fault_of_its_own_and_the_others_go_on() -> None
     assert not Path(found["needs_php"]["run_dir"], "artifacts/transcript.jsonl").exists()
     assert "✗ 1 of 6 tasks completed: 1 passed, 5 faulted" in ended.out
     again = f"run configs/broken.toml --resume {_only_rollout('broken')}"
-    assert f"once that is fixed, run the rest with: python {SCRIPT_FILE} {again}\n" in ended.out
+    assert f"once that is fixed, run those again with: python {SCRIPT_FILE} {again}\n" in ended.out
 
 
 def test_a_reference_that_does_not_apply_is_a_fault_that_names_it() -> None:

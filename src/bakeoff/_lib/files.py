@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +26,13 @@ def make_folder(folder: Path, *, exist_ok: bool = True) -> None:
         raise FileExistsError(17, "File exists", str(folder))
     for made in reversed(missing):
         made.mkdir(mode=FOLDER_MODE, exist_ok=exist_ok or made != folder)
+
+
+def remove_empty(*folders: Path) -> None:
+    """Remove those of *folders* that are empty, in this order."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def make_file(path: Path) -> None:

@@ -1,7 +1,5 @@
 """`batch_runner.py`, `bakeoff batch`, and `bakeoff run TASK.md`: one task, many models."""
 
-import shlex
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,7 +116,7 @@ def main(args: Namespace) -> int:
     if config is None and (args.home / CONFIG).is_file():
         config = args.home / CONFIG
     interventions = args.interventions or (3 if args.instructor else None)
-    wanted = BatchOptions(
+    options = BatchOptions(
         task=args.task,
         output=args.output or args.home / "results",
         models=args.models,
@@ -136,36 +134,33 @@ def main(args: Namespace) -> int:
         env_file=args.env_file,
     )
     if args.dry_run:
-        return batch_running.print_plan(wanted, as_json=args.as_json)
-    return batch_running.run(wanted, again=_again(args), as_json=args.as_json, debug=args.debug)
+        return batch_running.print_plan(options, as_json=args.as_json)
+    return batch_running.run(
+        options, resume=_resume_command(args), as_json=args.as_json, debug=args.debug
+    )
 
 
-def _again(args: Namespace) -> str:
-    """Return the command that goes on with a batch, without its id."""
-    words: list[str] = []
-    for name in ("task", "output", "config", "sandbox", "env_file"):
-        if (value := getattr(args, name)) is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    words += ["--parallel"] if args.parallel else []
-    words += ["--max-parallel", str(args.max_parallel)] if args.max_parallel else []
-    return shlex.join([*args.program, *words, "--resume"])
+def _resume_command(args: Namespace) -> str:
+    """Return the command that resumes a batch, without its id."""
+    from bakeoff.frontends.session import command_line, flags
+
+    options = {
+        "--task": args.task,
+        "--output": args.output,
+        "--config": args.config,
+        "--sandbox": args.sandbox,
+        "--env-file": args.env_file,
+        "--parallel": args.parallel,
+        "--max-parallel": args.max_parallel,
+    }
+    return command_line(*args.program, *flags(options), "--resume")
 
 
 def call(argv: Sequence[str], *, home: Path) -> int:
     """Run as the script in *home* does; a user's mistake is one message, never a traceback."""
-    from bakeoff._lib.sanitize import for_terminal
-    from bakeoff.core.errors import BakeoffError
-
     script = home / "batch_runner.py"
     args = parser(home, script.name).parse_args(argv)
     args.program = ["uv", "run", str(script)]
-    try:
-        return main(args)
-    except BakeoffError as error:
-        print(f"{script.name}: error: {for_terminal(str(error))}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read us has gone; so does the rest of what we had to say
-        return 1
+    from bakeoff.frontends.session import run_script
+
+    return run_script(script.name, lambda: main(args))

@@ -1,41 +1,236 @@
-"""A session at one of the older front doors: its run, which may be stopped, and its exit codes."""
+"""One run with a person in front of it: progress, Ctrl-C, exit codes, and what to do next.
+
+`bakeoff run` and every front end read their own files, hand the run to `run_session` with a view
+that shows it, and print their own results. How a run starts, is stopped and ends is written here only.
+"""
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
-from typing import Unpack
+from types import TracebackType
+from typing import Protocol, TypedDict, Unpack
 
 from bakeoff import app
+from bakeoff._lib.redact import public_word
+from bakeoff._lib.sanitize import for_terminal
 from bakeoff.app.interrupts import interruptible
 from bakeoff.app.run_results import Run
-from bakeoff.core.run_spec import RunSpec
+from bakeoff.core.errors import BakeoffError
+from bakeoff.core.events import Event, Listener, RunEnded, RunStarted, ignore
+from bakeoff.core.stop import Stop
 
-EXIT_FAULTED, EXIT_BUDGET, EXIT_ENDPOINT, EXIT_INTERRUPTED = 3, 4, 6, 130
+
+class ExitCode(IntEnum):
+    """What a process tells its shell; 2 is the command line parser's, 5 is that of `compare`."""
+
+    OK = 0
+    ERROR = 1
+    FAULTED = 3
+    BUDGET = 4
+    ENDPOINT = 6
+    INTERRUPTED = 130
 
 
-def run_in(
-    ledger: Path,
-    brief: RunSpec | None,
+EXIT_CODES = """\
+exit codes: 0 all was run, 1 an error, 2 the command line is wrong, 3 some could not be run,
+4 stopped at the budget, 6 an endpoint was given up, 130 stopped with Ctrl-C"""
+
+
+class View(Protocol):
+    """Shows a run to a person: entered before the first event, left after the last one."""
+
+    def __enter__(self) -> object:
+        """Take over the terminal, where the view needs it."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was."""
+
+    def __call__(self, event: Event) -> None:
+        """Show *event*."""
+
+    def say(self, text: str) -> None:
+        """Show one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionResult:
+    """How a run ended; `run` is None where it was cut off, `run_id` where it had not started."""
+
+    run: Run | None
+    run_id: str | None = None
+    interrupted: bool = False
+    at_budget: bool = False
+    given_up: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of a run that ended like this: the first of these that is true."""
+        if self.run is None:
+            return ExitCode.INTERRUPTED
+        if self.at_budget:
+            return ExitCode.BUDGET
+        if self.given_up:
+            return ExitCode.ENDPOINT
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        return ExitCode.FAULTED if self.run.summary().buckets.faults else ExitCode.OK
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the run ended before all of its trials were run."""
+        return self.exit_code in {ExitCode.BUDGET, ExitCode.ENDPOINT, ExitCode.INTERRUPTED}
+
+    def next_steps(self, resume: str, *, larger_budget: str | None = None) -> list[str]:
+        """Return what a person should do now, in lines; *resume* is the command that resumes the run.
+
+        *larger_budget* is the same command with a larger budget, where the command line has one.
+        """
+        code = self.exit_code
+        if self.run is not None and code is ExitCode.BUDGET:
+            change = "with twice as much" if larger_budget else "raise it in the config, then"
+            return [
+                f"stopped at the budget ({_spent(self.run)}), the next request might have passed it; "
+                f"{change} go on with: {larger_budget or resume}"
+            ]
+        if code is ExitCode.ENDPOINT:
+            step = "what was not run counts as not run; once that is fixed, go on with"
+            return [*(f"given up: {why}" for why in self.given_up), f"{step}: {resume}"]
+        if code is ExitCode.INTERRUPTED:
+            started = self.run_id is not None
+            return [
+                f"stopped; go on with: {resume}" if started else "stopped before anything was run"
+            ]
+        if code is ExitCode.FAULTED:
+            return [f"some trials faulted; once that is fixed, run those again with: {resume}"]
+        return []
+
+
+def _spent(run: Run) -> str:
+    """Return how much of its budget *run* has spent."""
+    cap, billed = run.manifest.cap, run.billed()
+    spent = []
+    if cap.cost_usd is not None:
+        spent.append(f"${billed.most_usd:.4f} of ${cap.cost_usd:.4f}")
+    if cap.tokens is not None:
+        spent.append(f"{billed.most_tokens:,} of {cap.tokens:,} tokens")
+    return ", ".join(spent)
+
+
+def run_session(
+    given: app.Given | None,
+    view: View,
     *,
-    resumed: bool,
-    say: Callable[[str], None],
+    files: Listener = ignore,
     **options: Unpack[app.Options],
-) -> Run | None:
-    """Run *brief* in the folder *ledger*, or what is missing there; None where it is cut short."""
-    options["command"] = tuple(sys.argv[1:])
-    if resumed:
-        options["resume"] = str(ledger)
-    else:
-        options["folder"] = ledger
-    return interruptible(app.run_async(brief, **options), options["stop"], say)
+) -> SessionResult:
+    """Run *given* and show it in *view*; *files* gets each event first, to write what it changes."""
+
+    def work(listener: Listener, stop: Stop) -> Coroutine[object, object, Run]:
+        options["listener"], options["stop"] = listener, stop
+        options["command"] = tuple(sys.argv[1:])
+        return app.run_async(given, **options)
+
+    return _session(work, view, files, is_complete=_is_complete)
 
 
-def typed(*words: str) -> str:
-    """Return what a person types to start this script with other *words*."""
-    return shlex.join(["python", sys.argv[0], *words])
+def rescore_session(
+    run: str, given: app.Given | None, view: View, **options: Unpack[app.Options]
+) -> SessionResult:
+    """Score the stored answers of *run* again and show it in *view*; stopped, it changes nothing."""
+
+    def work(listener: Listener, stop: Stop) -> Coroutine[object, object, Run]:
+        options["listener"], options["stop"] = listener, stop
+        return app.rescore_async(run, given, **options)
+
+    return _session(work, view, ignore, is_complete=lambda _: False)
 
 
-def exit_code(run: Run) -> int:
-    """Return how a run that went to its end is told to a shell."""
-    return EXIT_FAULTED if run.summary().buckets.faults else 0
+class RunPlace(TypedDict, total=False):
+    """The options of a run that say where it is kept."""
+
+    folder: Path
+    resume: str
+
+
+def in_folder(folder: Path, *, resumed: bool) -> RunPlace:
+    """Return the options that run in *folder*: a new run, or the rest of the one that is there."""
+    return {"resume": str(folder)} if resumed else {"folder": folder}
+
+
+def _session(
+    work: Callable[[Listener, Stop], Coroutine[object, object, Run]],
+    view: View,
+    files: Listener,
+    *,
+    is_complete: Callable[[Run], bool],
+) -> SessionResult:
+    """Start, show and end a session: the first Ctrl-C waits for trials under way, the second cuts off."""
+    stop = Stop()
+    started: RunStarted | None = None
+    ended = RunEnded("", stopped_early=True)
+
+    def listen(event: Event) -> None:
+        nonlocal started, ended
+        if isinstance(event, RunStarted):
+            started = event
+        elif isinstance(event, RunEnded):
+            ended = event
+        files(event)
+        view(event)
+
+    with view:
+        run = interruptible(work(listen, stop), stop, view.say)
+    return SessionResult(
+        run=run,
+        run_id=started.run_id if started else None,
+        interrupted=run is None or (ended.stopped_early and not is_complete(run)),
+        at_budget=ended.at_budget,
+        given_up=ended.given_up,
+    )
+
+
+def _is_complete(run: Run) -> bool:
+    """Whether nothing is left to resume: a stop that came during the last trial stopped nothing."""
+    buckets = run.summary().buckets
+    return not (buckets.not_run or buckets.cancelled or buckets.faults)
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Return *options* as words of a command line, without those that are None or False."""
+    words: list[str] = []
+    for flag, value in options.items():
+        if value is not None and value is not False:
+            words += [flag] if value is True else [flag, str(value)]
+    return words
+
+
+def command_line(*words: str) -> str:
+    """Return *words* as a person types them, without secrets."""
+    return for_terminal(shlex.join(map(public_word, words)))
+
+
+def script_line(*words: str) -> str:
+    """Return what a person types to start the script that is running with other *words*."""
+    return command_line("python", sys.argv[0], *words)
+
+
+def run_script(name: str, main: Callable[[], int]) -> int:
+    """Return the exit code of *main*; a user's mistake is one message, never a traceback."""
+    try:
+        return main()
+    except BakeoffError as error:
+        sys.stderr.write(f"{name}: error: {for_terminal(str(error))}\n")
+        return ExitCode.ERROR
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone, and with it whoever would read the rest
+        return ExitCode.ERROR

@@ -1,10 +1,11 @@
 """Where runs are kept: one folder each."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from string import ascii_lowercase
 
 import msgspec
 
@@ -56,21 +57,40 @@ def check_run_name(name: str) -> None:
 
 
 def new_folder(output: Path, name: str, moment: datetime) -> Path:
-    """Make a folder of its own for a run; two started in the same second never share one."""
+    """Make a folder of its own for a run."""
     slug = _NOT_A_SLUG.sub("-", name.lower()).strip("-")[:40]
     base = f"{stamp(moment)}-{slug or 'run'}"
+    return fresh_folder(output, numbered(base, "-"), what="run")
+
+
+def fresh_folder(parent: Path, names: Iterable[str], *, what: str) -> Path:
+    """Make a folder in *parent* under the first of *names* that is free; two runs never share one."""
     try:
-        files.make_folder(output)
-        for number in range(1, 1000):
-            folder = output / (base if number == 1 else f"{base}-{number}")
+        files.make_folder(parent)
+        for name in names:
+            folder = parent / name
             try:
                 folder.mkdir(mode=files.FOLDER_MODE)
             except FileExistsError:
                 continue
             return folder
     except OSError as error:
-        raise UsageError(f"no run can be kept in {output}: {error.strerror}") from error
-    raise UsageError(f"there are too many runs called {base} in {output}")
+        raise UsageError(f"no {what} can be kept in {parent}: {error.strerror}") from error
+    raise UsageError(f"no name is free for a {what} in {parent}; try again in a second")
+
+
+def numbered(base: str, separator: str) -> Iterator[str]:
+    """Yield *base*, and then *base* with a number."""
+    yield base
+    for number in range(2, 1000):
+        yield f"{base}{separator}{number}"
+
+
+def lettered(base: str) -> Iterator[str]:
+    """Yield *base*, and then *base* with a letter."""
+    yield base
+    for letter in ascii_lowercase[1:]:
+        yield f"{base}{letter}"
 
 
 def make_folder(folder: Path) -> Path:
@@ -141,16 +161,21 @@ def _manifest_of(ledger: SqliteLedger, folder: Path) -> Manifest:
 
 def list_runs(output: Path) -> list[RunEntry]:
     """Return every run in *output*, the oldest first; those that cannot be read at all come first."""
-    if not output.is_dir():
-        return []
-    found = [
-        _entry(folder)
-        for folder in output.iterdir()
-        if (folder / MANIFEST).is_file()
-        and (folder / LEDGER).is_file()
-        and stays_inside(folder / LEDGER, output)
+    entries = [
+        _entry(folder) for folder in folders_in(output, LEDGER) if (folder / MANIFEST).is_file()
     ]
-    return sorted(found, key=lambda entry: (entry.created_at, entry.folder.name))
+    return sorted(entries, key=lambda entry: (entry.created_at, entry.folder.name))
+
+
+def folders_in(parent: Path, marker: str) -> list[Path]:
+    """Return the folders in *parent* that hold the file *marker*, by name; no link leads out of it."""
+    if not parent.is_dir():
+        return []
+    return sorted(
+        folder
+        for folder in parent.iterdir()
+        if (folder / marker).is_file() and stays_inside(folder / marker, parent)
+    )
 
 
 def stays_inside(path: Path, root: Path) -> bool:
@@ -191,29 +216,59 @@ def find_run(reference: str, output: Path) -> Path:
     Of several runs with one name it is the newest.
     """
     path = Path(reference)
-    if reference != LATEST:
-        for folder in (output / reference, path, path / INNER):
-            if reference and (folder / LEDGER).is_file():
-                refuse_link_out(folder, output)
-                return folder
-        if len(path.parts) > 1:
-            why = f"there is no {LEDGER} in it" if path.is_dir() else "it is not there"
-            raise UsageError(f"{reference} is not the folder of a run: {why}")
+    for name in (reference, str(path / INNER)):
+        if reference not in {"", LATEST} and (
+            folder := folder_at(name, output, LEDGER, own=(MANIFEST, LEDGER))
+        ):
+            return folder
+    if len(path.parts) > 1:
+        why = f"there is no {LEDGER} in it" if path.is_dir() else "it is not there"
+        raise UsageError(f"{reference} is not the folder of a run: {why}")
     runs = list_runs(output)
     if not runs:
         raise UsageError(f"there are no runs in {output}; start one with: bakeoff run SUITE")
-    if reference == LATEST:
-        return runs[-1].folder
     named = [entry for entry in runs if entry.run_name == reference]
     if reference and named:
         return named[-1].folder
-    near = [entry.folder for entry in runs if reference and entry.folder.name.startswith(reference)]
+    names = [entry.run_name for entry in runs if entry.run_name]
+    folders = [entry.folder for entry in runs]
+    return choose_folder(reference, folders, what="run", where=output, names=names)
+
+
+def folder_at(reference: str, parent: Path, marker: str, *, own: Sequence[str]) -> Path | None:
+    """Return the folder with *marker* that *reference* names, by its path or its name in *parent*.
+
+    The files *own* of that folder must not be links that lead out of it.
+    """
+    for folder in (parent / reference, Path(reference)):
+        if reference not in {"", LATEST} and (folder / marker).is_file():
+            refuse_link_out(folder, parent, names=own)
+            return folder
+    return None
+
+
+def choose_folder(
+    reference: str, folders: Sequence[Path], *, what: str, where: Path, names: Sequence[str] = ()
+) -> Path:
+    """Return one of *folders*, which are the oldest first: `latest`, or by the start of its name.
+
+    *names* are what else a person may have meant.
+    """
+    if not folders:
+        raise UsageError(f"there is no {what} in {where}")
+    if reference == LATEST:
+        return folders[-1]
+    near = [folder for folder in folders if folder.name == reference] or [
+        folder for folder in folders if reference and folder.name.startswith(reference)
+    ]
     if len(near) == 1:
         return near[0]
     if near:
+        several = ", ".join(folder.name for folder in near[-10:])
         raise UsageError(
-            f"{reference!r} is short for {len(near)} runs in {output}: write more of it"
+            f"{reference!r} is short for several names in {where}: {several}; write more of it"
         )
-    names = [entry.run_name for entry in runs if entry.run_name]
-    names += [entry.folder.name for entry in runs]
-    raise UsageError(f"no run {reference!r} in {output}: {did_you_mean(reference, names[-20:])}")
+    known = [*names, *(folder.name for folder in folders)][-20:]
+    raise UsageError(
+        f"there is no {what} {reference!r} in {where}: {did_you_mean(reference, known)}"
+    )

@@ -5,11 +5,10 @@ python runner.py --base_config base_config.toml --agent_config agent_configs/
 
 import json
 import logging
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,33 +19,33 @@ from bakeoff._lib.sanitize import for_terminal
 from bakeoff._lib.standard_streams import run_as_process
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
-from bakeoff.core.stop import Stop
 from bakeoff.formats.agent_bench import read_bench
 from bakeoff.frontends.agent_bench.folders import BenchRun, find_run, new_run, runs_of
 from bakeoff.frontends.agent_bench.view import LOGGER, SUMMARY, BenchView
 from bakeoff.frontends.session import (
-    EXIT_BUDGET,
-    EXIT_ENDPOINT,
-    EXIT_INTERRUPTED,
-    exit_code,
-    run_in,
-    typed,
+    EXIT_CODES,
+    command_line,
+    flags,
+    in_folder,
+    run_script,
+    run_session,
+    script_line,
 )
 
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class _Plain(logging.Formatter):
-    """Records without anything that a terminal would obey, and none that looks like two."""
+    """Formats records without terminal control sequences; none of them can forge another."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one record as text; only its first line begins as a record does."""
+        """Return one record as text; only its first line begins like a record."""
         return for_terminal(super().format(record)).replace("\n", "\n    | ")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentBenchSession:
-    """What was said on the command line."""
+class AgentBenchCommand:
+    """The command line."""
 
     base_config: Path
     agent_config: Path | None = None
@@ -56,76 +55,61 @@ class AgentBenchSession:
     env_file: Path | None = None
 
     def run(self) -> int:
-        """Run what is to be run; return the exit code."""
+        """Run the benchmark, or the rest of a run; return the exit code."""
         bench = read_bench(self.base_config, self.agent_config)
         table = bench.base.benchmark
-        before = runs_of(table)
+        earlier = runs_of(table)
         run = new_run(table, now()) if self.resume is None else find_run(table, self.resume)
         elsewhere = {a.id: a.checkpoints for a in bench.agents if a.checkpoints is not None}
         run = replace(run, checkpoints=Path(bench.base.checkpoints), checkpoints_of=elsewhere)
         try:
             with _logging(run.main_log, self.log_level):
-                if self.resume is None and before and _was_cut(before[-1]):
-                    name = before[-1].name
+                if self.resume is None and earlier and not _is_finished(earlier[-1]):
+                    name = earlier[-1].name
                     LOGGER.warning("%s was not finished; --resume %s goes on with it", name, name)
                 view = BenchView(run, [agent.id for agent in bench.agents])
                 return self._execute(bench.brief, view)
         finally:
-            if not run.begun:
-                _give_back(run)
+            run.remove_unless_started()
 
-    def _execute(self, brief: RunSpec, view: BenchView) -> int:
-        stop = Stop()
-        finished = run_in(
-            view.run.ledger,
-            brief,
-            resumed=self.resume is not None,
-            say=LOGGER.warning,
-            listener=view,
-            stop=stop,
+    def _execute(self, spec: RunSpec, view: BenchView) -> int:
+        result = run_session(
+            spec,
+            view,
+            **in_folder(view.run.ledger, resumed=self.resume is not None),
             sandbox=self.sandbox,
             env_file=self.env_file,
         )
-        if finished is None or stop.requested or view.given_up:
-            return self._stopped(view)
-        for note in finished.summary().notes:
-            LOGGER.warning(note)
-        view.log_agents()
-        if code := exit_code(finished):
-            again = self._resume_command(view)
-            LOGGER.warning(
-                "once the faults are fixed, try those conversations again with: %s", again
-            )
-        look = shlex.join(["bakeoff", "show", str(view.run.ledger)])
-        LOGGER.info("the results are in %s; what was said: %s", view.run.folder, look)
-        return code
-
-    def _stopped(self, view: BenchView) -> int:
-        for why in view.given_up:
-            LOGGER.error("given up: %s", why)
-        if view.run.begun:
+        if result.run is not None and not result.stopped_early:
+            for note in result.run.summary().notes:
+                LOGGER.warning("%s", note)
+        elif view.run.started:
             view.write(finished=False)
+        if view.run.started:
             view.log_agents()
-            LOGGER.warning("stopped; go on with: %s", self._resume_command(view))
-        if view.given_up:
-            return EXIT_ENDPOINT
-        return EXIT_BUDGET if view.at_budget else EXIT_INTERRUPTED
+        level = logging.ERROR if result.given_up else logging.WARNING
+        for line in result.next_steps(self._resume_command(view)):
+            LOGGER.log(level, "%s", line)
+        if not result.stopped_early:
+            show = command_line("bakeoff", "show", str(view.run.ledger))
+            LOGGER.info("the results are in %s; the conversations: %s", view.run.folder, show)
+        return result.exit_code
 
     def _resume_command(self, view: BenchView) -> str:
-        """Return what goes on with the run as it was started."""
-        given = {
+        """Return the command that resumes the run with the same options."""
+        options = {
             "--base_config": self.base_config,
             "--agent_config": self.agent_config,
             "--sandbox": self.sandbox,
             "--env_file": self.env_file,
+            "--resume": view.run.name,
         }
-        words = [str(w) for option, value in given.items() if value for w in (option, value)]
-        return typed(*words, "--resume", view.run.name)
+        return script_line(*flags(options))
 
 
 @contextmanager
 def _logging(path: Path, level: str) -> Iterator[None]:
-    """Let the logger speak to the terminal and into the run's main log."""
+    """Send log records to the terminal and to the run's main log."""
     try:
         files.make_folder(path.parent)
         files.make_file(path)
@@ -146,53 +130,34 @@ def _logging(path: Path, level: str) -> Iterator[None]:
             handler.close()
 
 
-def _was_cut(run: BenchRun) -> bool:
+def _is_finished(run: BenchRun) -> bool:
     try:
-        return json.loads((run.folder / SUMMARY).read_bytes()).get("finished") is not True
+        return json.loads((run.folder / SUMMARY).read_bytes()).get("finished") is True
     except (OSError, ValueError, AttributeError):
-        return True
-
-
-def _give_back(run: BenchRun) -> None:
-    """Take the folders of a run away that has not begun; none of them with anything in it."""
-    with suppress(OSError):
-        run.main_log.unlink()
-    for folder in (run.main_log.parent, run.ledger, run.folder):
-        with suppress(OSError):
-            folder.rmdir()
+        return False
 
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-_ABOUT = """\
+_ABOUT = f"""\
 Run the cases of a benchmark with agents. A case is a conversation: the instructor plays the person
 who wants the work done, the supervisor checks what it says, the agent works.
 
-exit codes: 0 all was run, 1 an error, 2 the command line is wrong, 3 some could not be run,
-4 stopped at the budget, 130 stopped with Ctrl-C"""
+{EXIT_CODES}"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; a user's mistake is one message, never a traceback."""
     args = _parser().parse_args(argv)
-    from bakeoff._lib.sanitize import for_terminal
-    from bakeoff.core.errors import BakeoffError
-
-    try:
-        return _run(args)
-    except BakeoffError as error:
-        sys.stderr.write(f"runner: error: {for_terminal(str(error))}\n")
-        return 1
+    return run_script("runner", lambda: _run(args))
 
 
 def _run(args: Namespace) -> int:
-    from bakeoff.core.errors import UsageError
-
     if not args.base_config.exists():
         raise UsageError(
             f"{args.base_config} cannot be read: there is no such file; name the base file with "
             "--base_config, or copy sample_base_config.toml to base_config.toml and change it"
         )
-    return AgentBenchSession(
+    return AgentBenchCommand(
         base_config=args.base_config,
         agent_config=args.agent_config,
         log_level=args.log_level,

@@ -2,21 +2,27 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from bakeoff._lib import files
-from bakeoff._lib.files import digested_name, safe_name
-from bakeoff.core.errors import UsageError
+from bakeoff._lib.files import digested_name, remove_empty, safe_name
 from bakeoff.formats.agent_bench_cases import DEFAULT_CHECKPOINTS, BenchmarkTable
-from bakeoff.stores.folders import INNER, refuse_link_out, stays_inside
+from bakeoff.stores.folders import (
+    INNER,
+    choose_folder,
+    folder_at,
+    folders_in,
+    fresh_folder,
+    lettered,
+)
 from bakeoff.stores.ledger_writer import LEDGER
 
 _STAMP = "run_%Y%m%d_%H%M%S"
 _STAMPED = re.compile(r"run_\d{8}_\d{6}[a-z]?")
 _LIKE_A_ROLLOUT = re.compile(r"__\d+$")
-_LETTERS = ("", *"bcdefghijklmnopqrstuvwxyz")
+_LEDGER = f"{INNER}/{LEDGER}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +49,16 @@ class BenchRun:
         return self.folder / INNER
 
     @property
-    def begun(self) -> bool:
-        """Whether there is anything to go on with."""
-        return (self.ledger / LEDGER).is_file()
+    def started(self) -> bool:
+        """Whether there is a ledger, so that the run can be resumed."""
+        return (self.folder / _LEDGER).is_file()
+
+    def remove_unless_started(self) -> None:
+        """Remove the log and the folders of a run that has not started."""
+        if not self.started:
+            with suppress(OSError):
+                self.main_log.unlink()
+            remove_empty(self.main_log.parent, self.ledger, self.folder)
 
     @property
     def main_log(self) -> Path:
@@ -74,10 +87,14 @@ def _file_name(case: str, rollout: int) -> str:
     return f"{name}__{rollout}" if rollout else name
 
 
+def _results(table: BenchmarkTable) -> Path:
+    return Path(table.results or table.result_path or "results")
+
+
 def _at(table: BenchmarkTable, name: str) -> BenchRun:
     return BenchRun(
         name=name,
-        results=Path(table.results or table.result_path or "results"),
+        results=_results(table),
         logs=Path(table.log_path),
         checkpoints=Path(table.checkpoint_path or DEFAULT_CHECKPOINTS),
     )
@@ -85,47 +102,21 @@ def _at(table: BenchmarkTable, name: str) -> BenchRun:
 
 def new_run(table: BenchmarkTable, moment: datetime) -> BenchRun:
     """Make the folder of a new run; two that start in the same second never share one."""
-    for letter in _LETTERS:
-        run = _at(table, moment.strftime(_STAMP) + letter)
-        try:
-            files.make_folder(run.folder, exist_ok=False)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise UsageError(f"no run can be kept in {run.results}: {error.strerror}") from error
-        return run
-    raise UsageError("too many runs start in this second; try again in the next")
+    names = lettered(moment.strftime(_STAMP))
+    return _at(table, fresh_folder(_results(table), names, what="run").name)
 
 
 def find_run(table: BenchmarkTable, reference: str) -> BenchRun:
-    """Return a run by its name, its folder, or `latest`."""
-    runs = runs_of(table)
-    if reference == "latest":
-        if not runs:
-            where = _at(table, "").results
-            raise UsageError(f"{where}: there is no run to go on with")
-        return runs[-1]
-    name = Path(reference).name
-    found = _at(table, name)
-    if Path(reference).parent != Path() and Path(reference).is_dir():
-        found = BenchRun(
-            name=name,
-            results=Path(reference).parent,
-            logs=found.logs,
-            checkpoints=found.checkpoints,
-        )
-    if not found.begun:
-        there = ", ".join(run.name for run in runs[-10:]) or "none"
-        raise UsageError(f"no run is called {reference!r}; there are: {there}")
-    refuse_link_out(found.folder, found.results, names=(INNER,))
-    return found
+    """Return a run by its folder, its name, the start of that, or `latest`."""
+    results = _results(table)
+    folder = folder_at(reference, results, _LEDGER, own=(INNER,))
+    if folder is None:
+        folders = [run.folder for run in runs_of(table)]
+        folder = choose_folder(reference, folders, what="run", where=results)
+    return replace(_at(table, folder.name), results=folder.parent)
 
 
 def runs_of(table: BenchmarkTable) -> list[BenchRun]:
-    """Return the runs that have begun, the oldest first."""
-    results = _at(table, "").results
-    if not results.is_dir():
-        return []
-    names = sorted(f.name for f in results.iterdir() if _STAMPED.fullmatch(f.name))
-    runs = [_at(table, name) for name in names]
-    return [run for run in runs if run.begun and stays_inside(run.ledger / LEDGER, results)]
+    """Return the runs that have started, the oldest first."""
+    names = [folder.name for folder in folders_in(_results(table), _LEDGER)]
+    return [_at(table, name) for name in names if _STAMPED.fullmatch(name)]

@@ -1,15 +1,14 @@
-"""The files of an agent benchmark, kept current while it runs: views of the ledger, never the truth."""
+"""The files of an agent benchmark, kept current while it runs; all of them can be made from the ledger."""
 
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
+from types import TracebackType
+from typing import Self
 
 from bakeoff import app
 from bakeoff._lib import files
 from bakeoff._lib.clock import monotonic
-from bakeoff._lib.files import write_atomic
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff.core.errors import LedgerError
 from bakeoff.core.events import (
@@ -35,6 +34,7 @@ from bakeoff.frontends.agent_bench.record import (
     record_of,
     summary_of,
 )
+from bakeoff.frontends.json_files import write_json
 from bakeoff.stats.role_fidelity import role_fidelity
 from bakeoff.stores.checkpoints import CHECKPOINTS, checkpoint_file, steps_in
 
@@ -53,11 +53,24 @@ class BenchView:
         self._records: dict[str, TrialRecord] = {}
         self._order: dict[str, int] = {}
         self._written = -_OFTEN_S
-        self.at_budget = False
-        self.given_up: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the log open: what comes after the run is logged as well."""
+
+    def say(self, text: str) -> None:
+        """Log one line."""
+        LOGGER.warning("%s", text)
 
     def __call__(self, event: Event) -> None:
-        """Take note of *event*."""
+        """Write what *event* changes."""
         try:
             self._take(event)
         except OSError as error:
@@ -74,7 +87,7 @@ class BenchView:
             log = self._log_of(event.trial)
             files.make_folder(log.parent)
             files.make_file(log)
-            log.write_text("", encoding="utf-8")  # one that goes on tells all of it again
+            log.write_text("", encoding="utf-8")  # a resumed conversation logs all of it again
             LOGGER.info("agent %s, case %s: started", agent_of(event.trial), event.trial.task.id)
         elif isinstance(event, TrialOutput):
             self._print(event.trial, event.text)
@@ -87,11 +100,10 @@ class BenchView:
         elif isinstance(event, Notice):
             LOGGER.warning("%s", event.text)
         elif isinstance(event, RunEnded):
-            self.at_budget, self.given_up = event.at_budget, event.given_up
             self.write(finished=not event.stopped_early)
 
     def _start(self, event: RunStarted) -> None:
-        """Make the files anew from what the ledger knows: an earlier session may have been cut."""
+        """Write the files from the ledger: an earlier session may have been cut off."""
         before = app.load_run(self.run.ledger)
         self._order = {trial.name: number for number, trial in enumerate(before.plan)}
         many = f"{event.planned} conversation{'s' if event.planned != 1 else ''}"
@@ -113,7 +125,7 @@ class BenchView:
 
     def _save_conversation(self, trial: Trial) -> None:
         kept = checkpoint_file(self.run.ledger / CHECKPOINTS, trial.name)
-        _write(
+        write_json(
             self.run.checkpoint(agent_of(trial), trial.task.id, trial.rollout),
             conversation_of(trial, steps_in(kept)),
         )
@@ -135,18 +147,18 @@ class BenchView:
 
     def _note(self, trial: Trial, attempt: Attempt) -> None:
         self._entries[trial.name] = entry_of(trial, attempt, self.run)
-        self._records[trial.name] = record_of(trial, _without_words(attempt))
+        self._records[trial.name] = record_of(trial, _without_conversation(attempt))
 
     def write(self, *, finished: bool) -> None:
-        """Write the result files as things stand."""
+        """Write the result files."""
         self._written = monotonic()
         for agent in self._agents:
-            _write(self.run.result(agent), self._entries_of(agent))
+            write_json(self.run.result(agent), self._entries_of(agent))
         entries = {name: self._entries[name] for name in self._in_order()}
-        _write(self.run.folder / ALL, list(entries.values()))
+        write_json(self.run.folder / ALL, list(entries.values()))
         fidelity = role_fidelity(self._records[name] for name in entries)
         summary = summary_of(entries, fidelity, planned=len(self._order), finished=finished)
-        _write(self.run.folder / SUMMARY, summary)
+        write_json(self.run.folder / SUMMARY, summary)
 
     def log_agents(self) -> None:
         """Log a line for each agent: how it did."""
@@ -162,8 +174,8 @@ class BenchView:
         return [entry for entry in entries if entry["agent_id"] == agent]
 
 
-def _without_words(attempt: Attempt) -> Attempt:
-    """Return *attempt* with the notes of its outcome only: what was said is in the ledger."""
+def _without_conversation(attempt: Attempt) -> Attempt:
+    """Return *attempt* with the notes of its outcome only: the conversation is in the ledger."""
     outcome = attempt.outcome
     if outcome is None:
         return attempt
@@ -176,9 +188,3 @@ def _without_words(attempt: Attempt) -> Attempt:
         outcome=slim,
         passed=attempt.passed,
     )
-
-
-def _write(path: Path, data: object) -> None:
-    files.make_folder(path.parent)
-    text = msgspec.json.format(msgspec.json.encode(data), indent=2)
-    write_atomic(path, text + b"\n", durable=False)  # it can be made again

@@ -1,4 +1,4 @@
-"""One task, many models: what was asked for becomes one run of ours, in the folder of a batch."""
+"""One task, many models: the command line and the models file become one run in a batch folder."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.values import Json
 from bakeoff.formats.markdown_task import judged, read_markdown
 from bakeoff.formats.models_file import BatchSettings, ModelsConfig, read_models_file
-from bakeoff.formats.text.env import environment
+from bakeoff.formats.text.env import environment as read_environment
 from bakeoff.frontends.batch.folders import (
     Batch,
     BatchState,
@@ -55,7 +55,7 @@ class _Version(msgspec.Struct):
 async def machine_info(
     ollama: str | None = None, models: Mapping[str, Json] | None = None
 ) -> dict[str, Json]:
-    """Return what there is to know, what is unknown as None; *models* is what servers say of them."""
+    """Describe this machine, unknown values as None; *models* is what servers report of them."""
     return {
         "cpu": _cpu(),
         "cores": _cores(),
@@ -72,10 +72,10 @@ async def ollama_version(host: str) -> str | None:
     """Return the version of the Ollama at *host*; None where nothing answers there."""
     try:
         async with open_session() as session:
-            told = await look(session, f"{address(host)}/api/version", _Version)
+            reply = await look(session, f"{address(host)}/api/version", _Version)
     except (ProviderError, UsageError):
-        return None  # whether there is one at all was asked before, and told
-    return one_line(told.version, width=40)
+        return None  # discovery has reported already whether there is one
+    return one_line(reply.version, width=40)
 
 
 def _cores() -> int | None:
@@ -129,7 +129,7 @@ no models detected. Ensure Ollama is installed and running: `ollama list` ({olla
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions:
-    """What was said on the command line; None is what the batch, the config or the default says."""
+    """The command line; None leaves a value to the batch, the config or the default."""
 
     task: Path
     output: Path
@@ -150,40 +150,28 @@ class BatchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRun:
-    """A batch that is ready to be run; `notices` are to be read before.
+    """A batch that is ready to be run; `notices` are shown before it starts.
 
-    `state` is what it is to remember once it runs: only then nobody else is at it.
+    `state` is written when the run starts: only then does it hold the lock of the folder.
     """
 
     batch: Batch
     state: BatchState
-    brief: RunSpec
+    spec: RunSpec
     prepared: PreparedRun
-    resumes: bool
+    resumed: bool
     settings: BatchSettings
     notices: tuple[str, ...]
-    env_file: Path | None
-
-    def options(self) -> app.Options:
-        """Return how and where it is run."""
-        place = self.batch.run
-        where: app.Options = {"resume": str(place)} if self.resumes else {"folder": place}
-        return {**where, "env_file": self.env_file}
-
-    def give_back(self) -> None:
-        """Remove the folder of a batch of which nothing was run."""
-        if not self.batch.begun:
-            shutil.rmtree(self.batch.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Environment:
-    """What there is: the file, the variables, the Ollama, the models."""
+    """The models file, the variables, the Ollama server, and the models they offer."""
 
     config: ModelsConfig | None
     environ: Mapping[str, str]
     ollama: Discovery
-    market: ModelCatalog
+    catalog: ModelCatalog
 
     @property
     def host(self) -> str:
@@ -194,178 +182,178 @@ class _Environment:
         return self.config.batch if self.config else BatchSettings()
 
 
-def planned(wanted: BatchOptions) -> tuple[PreparedRun, tuple[str, ...]]:
-    """Return the run that is asked for and what to read before; nothing is asked, no folder made."""
-    brief = _task(wanted.task)
-    around = _look_around(wanted)
-    if wanted.resume is not None and (batch := find_batch(wanted.resume, wanted.output)).begun:
-        again = _again(wanted, brief, around, batch)
-        return again.prepared, again.notices
-    brief, choice = _asked_for(wanted, brief, around)
-    return app.plan(brief), (*choice.notices, *_idle_judge(brief))
+def plan_batch(options: BatchOptions) -> tuple[PreparedRun, tuple[str, ...]]:
+    """Return the planned run and its notices; no model is asked and no folder made."""
+    spec = _task(options.task)
+    environment = _read_environment(options)
+    if options.resume is not None and (batch := find_batch(options.resume, options.output)).started:
+        resumed = _resume(options, spec, environment, batch)
+        return resumed.prepared, resumed.notices
+    spec, choice = _new_spec(options, spec, environment)
+    return app.plan(spec), (*choice.notices, *_idle_judge(spec))
 
 
-def ready(wanted: BatchOptions) -> BatchRun:
-    """Find the models and the batch, and plan the run; nothing is asked yet."""
-    brief = _task(wanted.task)
-    around = _look_around(wanted)
-    if wanted.resume is None:
-        return _new(wanted, brief, around)
-    batch = find_batch(wanted.resume, wanted.output)
-    if not batch.begun:  # killed before its first moment: there is nothing to go on with
+def prepare_batch(options: BatchOptions) -> BatchRun:
+    """Find the models and the batch, and plan the run; no model is asked yet."""
+    spec = _task(options.task)
+    environment = _read_environment(options)
+    if options.resume is None:
+        return _start(options, spec, environment)
+    batch = find_batch(options.resume, options.output)
+    if not batch.started:  # killed before there was a ledger: there is nothing to resume
         shutil.rmtree(batch.run, ignore_errors=True)
-        return _new(wanted, brief, around, batch=batch)
-    return _again(wanted, brief, around, batch)
+        return _start(options, spec, environment, batch=batch)
+    return _resume(options, spec, environment, batch)
 
 
 def _task(path: Path) -> RunSpec:
-    brief = read_markdown(path) if path.suffix.lower() == ".md" else app.read(path, {})
-    if len(brief.tasks) != 1:
-        raise UsageError(f"{path}: a batch runs one task, and here are {len(brief.tasks)}")
-    return brief
+    spec = read_markdown(path) if path.suffix.lower() == ".md" else app.read(path, {})
+    if len(spec.tasks) != 1:
+        raise UsageError(f"{path}: a batch runs one task, and here are {len(spec.tasks)}")
+    return spec
 
 
-def _look_around(wanted: BatchOptions) -> _Environment:
-    environ = environment(os.environ, named=wanted.env_file, here=Path()).values
-    config = read_models_file(wanted.config) if wanted.config else None
+def _read_environment(options: BatchOptions) -> _Environment:
+    environ = read_environment(os.environ, named=options.env_file, here=Path()).values
+    config = read_models_file(options.config) if options.config else None
     ollama = run_sync(ollama_models(environ.get("OLLAMA_HOST") or DEFAULT_URL))
     return _Environment(
         config=config,
         environ=environ,
         ollama=ollama,
-        market=market(ollama.found, config, environ),
+        catalog=market(ollama.found, config, environ),
     )
 
 
-def _asked_for(
-    wanted: BatchOptions, brief: RunSpec, around: _Environment
+def _new_spec(
+    options: BatchOptions, spec: RunSpec, environment: _Environment
 ) -> tuple[RunSpec, ModelChoice]:
-    """Return *brief* with all that a new batch adds to its task, and the models that were chosen."""
-    if not around.market.offers:
-        raise UsageError(_troubleshooting(around, wanted.task))
-    roles = _roles(wanted, around.market)
-    models = ALL if wanted.models is None else wanted.models
-    choice = choose(_without(around.market, roles, wanted), models)
-    brief = replace(
-        brief,
-        agents=(AgentSpec(name=wanted.agent or DEFAULT_AGENT),),
-        rollouts=wanted.rollouts or 1,
-        conditions=_conditions(wanted, roles, around),
+    """Return *spec* with what a new batch adds to its task, and the chosen models."""
+    if not environment.catalog.offers:
+        raise UsageError(_troubleshooting(environment, options.task))
+    roles = _roles(options, environment.catalog)
+    models = ALL if options.models is None else options.models
+    choice = choose(_competing(environment.catalog, roles, options), models)
+    spec = replace(
+        spec,
+        agents=(AgentSpec(name=options.agent or DEFAULT_AGENT),),
+        rollouts=options.rollouts or 1,
+        conditions=_conditions(options, roles, environment),
     )
-    return _filled(brief, wanted, choice.offers, around), choice
+    return _with_models(spec, options, choice.offers, environment), choice
 
 
-def _new(
-    wanted: BatchOptions, brief: RunSpec, around: _Environment, batch: Batch | None = None
+def _start(
+    options: BatchOptions, spec: RunSpec, environment: _Environment, batch: Batch | None = None
 ) -> BatchRun:
-    brief, choice = _asked_for(wanted, brief, around)
-    prepared = app.plan(brief)
-    batch = batch or new_batch(wanted.output, now())
-    state = BatchState(task=str(wanted.task), parallel=brief.parallel or 1)
-    state = _begun(state, choice.offers, around)
+    spec, choice = _new_spec(options, spec, environment)
+    prepared = app.plan(spec)
+    batch = batch or new_batch(options.output, now())
+    state = BatchState(task=str(options.task), parallel=spec.parallel or 1)
+    state = _with_session(state, choice.offers, environment)
     batch.remember(state)
     return BatchRun(
         batch=batch,
         state=state,
-        brief=brief,
+        spec=spec,
         prepared=prepared,
-        resumes=False,
-        settings=around.settings,
-        notices=(*choice.notices, *_idle_judge(brief)),
-        env_file=wanted.env_file,
+        resumed=False,
+        settings=environment.settings,
+        notices=(*choice.notices, *_idle_judge(spec)),
     )
 
 
-def _again(wanted: BatchOptions, brief: RunSpec, around: _Environment, batch: Batch) -> BatchRun:
-    """Go on with *batch*: its models, its limits and its roles, unless something was said anew."""
+def _resume(
+    options: BatchOptions, spec: RunSpec, environment: _Environment, batch: Batch
+) -> BatchRun:
+    """Resume *batch* with its own models, limits and roles, unless the command line changes them."""
     before, state = earlier(batch), batch.state()
-    if wanted.agent not in {None, before.agent.name}:
-        raise another_agent(before, str(wanted.agent), batch)
-    more = wanted.models
-    choice = ModelChoice(offers=()) if more is None else choose(around.market, more)
-    offers = before.offers(around.market, choice.offers)
-    brief = replace(
-        brief,
+    if options.agent not in {None, before.agent.name}:
+        raise another_agent(before, str(options.agent), batch)
+    more = options.models
+    choice = ModelChoice(offers=()) if more is None else choose(environment.catalog, more)
+    offers = before.offers(environment.catalog, choice.offers)
+    spec = replace(
+        spec,
         agents=(before.agent,),
-        rollouts=max(wanted.rollouts or 0, before.rollouts),
-        conditions=_conditions_again(wanted, before, around.market),
+        rollouts=max(options.rollouts or 0, before.rollouts),
+        conditions=_conditions_again(options, before, environment.catalog),
         sandbox=before.sandbox,
     )
-    brief = _filled(brief, wanted, offers, around)
-    prepared = app.plan(brief)
+    spec = _with_models(spec, options, offers, environment)
+    prepared = app.plan(spec)
     refuse_what_differs(before, prepared.plan, state, offers, batch)
-    notices = (*choice.notices, *_other_box(before, brief), *_other_machine(state, around))
+    notices = (*choice.notices, *_other_box(before, spec), *_other_machine(state, environment))
     return BatchRun(
         batch=batch,
-        state=_begun(replace(state, parallel=brief.parallel or 1), offers, around),
-        brief=brief,
+        state=_with_session(replace(state, parallel=spec.parallel or 1), offers, environment),
+        spec=spec,
         prepared=prepared,
-        resumes=True,
-        settings=around.settings,
+        resumed=True,
+        settings=environment.settings,
         notices=notices,
-        env_file=wanted.env_file,
     )
 
 
 def _conditions(
-    wanted: BatchOptions, roles: dict[str, ModelSpec], around: _Environment
+    options: BatchOptions, roles: dict[str, ModelSpec], environment: _Environment
 ) -> Conditions:
-    if wanted.interventions and not wanted.instructor:
-        raise UsageError("--interventions needs --instructor: name the model that is to step in")
+    if options.interventions and not options.instructor:
+        raise UsageError("--interventions needs --instructor: name the model that steps in")
     limits = Limits(
-        time_s=wanted.timeout_s or around.settings.default_timeout,
-        interventions=wanted.interventions or 0,
+        time_s=options.timeout_s or environment.settings.default_timeout,
+        interventions=options.interventions or 0,
     )
-    attempts = around.settings.attempts if around.config else _ATTEMPTS
+    attempts = environment.settings.attempts if environment.config else _ATTEMPTS
     return Conditions(limits=limits, roles=roles, attempts=attempts)
 
 
-def _conditions_again(wanted: BatchOptions, before: Earlier, there: ModelCatalog) -> Conditions:
+def _conditions_again(options: BatchOptions, before: Earlier, catalog: ModelCatalog) -> Conditions:
     limits = before.conditions.limits
-    if wanted.timeout_s is not None:
-        limits = replace(limits, time_s=wanted.timeout_s)
-    if wanted.interventions is not None:
-        limits = replace(limits, interventions=wanted.interventions)
-    roles = {**before.conditions.roles, **_roles(wanted, there)}
+    if options.timeout_s is not None:
+        limits = replace(limits, time_s=options.timeout_s)
+    if options.interventions is not None:
+        limits = replace(limits, interventions=options.interventions)
+    roles = {**before.conditions.roles, **_roles(options, catalog)}
     return replace(before.conditions, limits=limits, roles=roles)
 
 
-def _filled(
-    brief: RunSpec, wanted: BatchOptions, offers: Sequence[ModelOffer], around: _Environment
+def _with_models(
+    spec: RunSpec, options: BatchOptions, offers: Sequence[ModelOffer], environment: _Environment
 ) -> RunSpec:
-    """Return *brief* with its models, and how many of them run and are asked at once."""
-    most = wanted.max_parallel or around.settings.max_parallel
-    parallel = min(len(offers), most) if wanted.parallel or wanted.max_parallel else 1
-    sandbox = named(brief.sandbox, wanted.sandbox)
+    """Return *spec* with its models, and how many of them run at once."""
+    most = options.max_parallel or environment.settings.max_parallel
+    parallel = min(len(offers), most) if options.parallel or options.max_parallel else 1
+    sandbox = named(spec.sandbox, options.sandbox)
     models = tuple(offer.spec for offer in offers)
-    endpoints = around.config.endpoints if around.config else {}
-    brief = replace(brief, models=models, parallel=parallel, sandbox=sandbox, endpoints=endpoints)
-    return judged(brief)
+    endpoints = environment.config.endpoints if environment.config else {}
+    spec = replace(spec, models=models, parallel=parallel, sandbox=sandbox, endpoints=endpoints)
+    return judged(spec)
 
 
-def _roles(wanted: BatchOptions, there: ModelCatalog) -> dict[str, ModelSpec]:
-    """Return who helps: a model of the file or of the Ollama by its name, else any that can be named."""
-    named = {"judge": wanted.judge, "instructor": wanted.instructor}
-    return {role: helper(role, name, there) for role, name in named.items() if name}
+def _roles(options: BatchOptions, catalog: ModelCatalog) -> dict[str, ModelSpec]:
+    """Return the models of the roles: from the models file or the Ollama, else by their full name."""
+    named = {"judge": options.judge, "instructor": options.instructor}
+    return {role: helper(role, name, catalog) for role, name in named.items() if name}
 
 
-def _without(
-    there: ModelCatalog, roles: Mapping[str, ModelSpec], wanted: BatchOptions
+def _competing(
+    catalog: ModelCatalog, roles: Mapping[str, ModelSpec], options: BatchOptions
 ) -> ModelCatalog:
-    """Return what there is for `all`: who judges or helps does not compete as well, unless named."""
-    if wanted.models and wanted.models.casefold() != ALL:
-        return there
-    busy = {spec.full_name for spec in roles.values()}
-    offers = tuple(offer for offer in there.offers if offer.spec.full_name not in busy)
+    """Return the models for `all`: the judge and the instructor compete only where they are named."""
+    if options.models and options.models.casefold() != ALL:
+        return catalog
+    in_roles = {spec.full_name for spec in roles.values()}
+    offers = tuple(offer for offer in catalog.offers if offer.spec.full_name not in in_roles)
     if not offers:
         raise UsageError("no model is left to compare: the only one is the judge or the instructor")
-    return replace(there, offers=offers)
+    return replace(catalog, offers=offers)
 
 
-def _idle_judge(brief: RunSpec) -> Iterator[str]:
-    """Yield why the judge that was asked for has nothing to do, where that is so."""
-    (task,) = brief.tasks
-    if "judge" not in brief.conditions.roles or {s.name for s in task.scorers} & _ASK_THE_JUDGE:
+def _idle_judge(spec: RunSpec) -> Iterator[str]:
+    """Yield a notice where the judge has nothing to do."""
+    (task,) = spec.tasks
+    if "judge" not in spec.conditions.roles or {s.name for s in task.scorers} & _ASK_THE_JUDGE:
         return
     if task.scorers:
         yield "the judge is not asked: the task has a check of its own, which decides"
@@ -373,10 +361,12 @@ def _idle_judge(brief: RunSpec) -> Iterator[str]:
         yield "the judge has nothing to go by: the task has no `## Success Criteria`"
 
 
-def _begun(state: BatchState, offers: Sequence[ModelOffer], around: _Environment) -> BatchState:
-    """Return *state* with what the batch is run on, and that a session of it starts now."""
+def _with_session(
+    state: BatchState, offers: Sequence[ModelOffer], environment: _Environment
+) -> BatchState:
+    """Return *state* with this machine, the digests of the models, and a session that starts now."""
     digests = {o.spec.full_name: o.digest for o in offers if o.digest}
-    machine = run_sync(machine_info(around.host, _served(around.ollama, offers)))
+    machine = run_sync(machine_info(environment.host, _served(environment.ollama, offers)))
     state = replace(state, machine=machine, digests={**state.digests, **digests})
     return with_session(state, timestamp())
 
@@ -395,35 +385,37 @@ def _served(ollama: Discovery, offers: Sequence[ModelOffer]) -> dict[str, Json]:
     }
 
 
-def _other_box(before: Earlier, brief: RunSpec) -> list[str]:
-    """Return a warning where the batch began in another sandbox than it goes on in."""
-    then, now_in = before.sandbox.name, brief.sandbox.name
+def _other_box(before: Earlier, spec: RunSpec) -> list[str]:
+    """Return a notice where the batch began in another sandbox."""
+    then, now_in = before.sandbox.name, spec.sandbox.name
     if now_in in {None, then}:
         return []
     return [f"the batch began in sandbox {then!r} and goes on in {now_in!r}: times do not compare"]
 
 
-def _other_machine(state: BatchState, around: _Environment) -> list[str]:
-    """Return a warning where the batch began on something else than it goes on with."""
-    today = run_sync(machine_info(around.host))
-    told = [
+def _other_machine(state: BatchState, environment: _Environment) -> list[str]:
+    """Return a notice where the batch began on another machine."""
+    today = run_sync(machine_info(environment.host))
+    different = [
         name
         for name in ("cpu", "cores", "memory_bytes", "os", "ollama")
         if state.machine.get(name) != today.get(name)
     ]
-    if not told:
+    if not different:
         return []
-    return [f"the batch began on another machine ({', '.join(told)} differ): times do not compare"]
+    return [
+        f"the batch began on another machine ({', '.join(different)} differ): times do not compare"
+    ]
 
 
-def _troubleshooting(around: _Environment, task: Path) -> str:
-    config, found = around.config, around.market
+def _troubleshooting(environment: _Environment, task: Path) -> str:
+    config, catalog = environment.config, environment.catalog
     return _NO_MODELS.format(
         task=task,
-        ollama="; ".join(str(trouble) for trouble in around.ollama.troubles) or "it has none",
+        ollama="; ".join(str(trouble) for trouble in environment.ollama.troubles) or "it has none",
         config=config.shown if config else "models_config.yaml (--config)",
-        disabled=f" (switched off: {', '.join(found.disabled)})" if found.disabled else "",
-        keys=f" ({'; '.join(f'{n}: {why}' for n, why in found.missing.items())})"
-        if found.missing
+        disabled=f" (switched off: {', '.join(catalog.disabled)})" if catalog.disabled else "",
+        keys=f" ({'; '.join(f'{n}: {why}' for n, why in catalog.missing.items())})"
+        if catalog.missing
         else "",
     )

@@ -1,6 +1,7 @@
 """Where batches are kept: a folder each, with the run itself in it and the files that show it."""
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +11,7 @@ from pathlib import Path
 import msgspec
 
 from bakeoff import app
-from bakeoff._lib import files
 from bakeoff._lib.files import digested_name, write_atomic
-from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.candidate import AgentSpec, Candidate, Conditions
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
@@ -20,12 +19,19 @@ from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.frontends.batch.models import ModelCatalog, ModelOffer, report_name
+from bakeoff.frontends.json_files import pretty_json
 from bakeoff.planning.resume import differences
-from bakeoff.stores.folders import INNER, refuse_link_out, stays_inside
+from bakeoff.stores.folders import (
+    INNER,
+    choose_folder,
+    folder_at,
+    folders_in,
+    fresh_folder,
+    numbered,
+)
 from bakeoff.stores.ledger_writer import LEDGER
 
 STATE = "batch.json"
-LATEST = "latest"
 _PREFIX = "batch_"
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _LATEST = ":latest"
@@ -33,7 +39,7 @@ _LATEST = ":latest"
 
 @dataclass(frozen=True, kw_only=True)
 class BatchState:
-    """What a batch must remember beyond its ledger; `sessions` are the moments it was started."""
+    """What a batch stores beside its ledger; `sessions` are the times at which it was started."""
 
     task: str
     parallel: int
@@ -59,13 +65,13 @@ class Batch:
         return self.folder / INNER
 
     @property
-    def begun(self) -> bool:
-        """Whether there is a ledger to go on with; a batch may have been killed before that."""
+    def started(self) -> bool:
+        """Whether there is a ledger to resume; a batch may have been killed before that."""
         ledger = self.run / LEDGER
         return ledger.is_file() and ledger.stat().st_size > 0
 
     def state(self) -> BatchState:
-        """Return what the batch remembers."""
+        """Read the state of the batch."""
         path = self.folder / STATE
         try:
             return msgspec.json.decode(path.read_bytes(), type=BatchState)
@@ -75,12 +81,16 @@ class Batch:
             raise UsageError(f"{path} is damaged: {error}; start a new batch") from error
 
     def remember(self, state: BatchState) -> None:
-        """Keep *state*, whole or not at all."""
-        data = msgspec.json.format(msgspec.json.encode(state), indent=2)
-        self.write(STATE, data + b"\n")
+        """Write *state*."""
+        self.write(STATE, pretty_json(state))
+
+    def remove_unless_started(self) -> None:
+        """Remove the folder of a batch of which nothing was run."""
+        if not self.started:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write one of the files of the batch, whole or not at all."""
+        """Write one of the files of the batch, atomically."""
         try:
             write_atomic(self.folder / name, data)
         except OSError as error:
@@ -91,36 +101,18 @@ class Batch:
 
 
 def new_batch(output: Path, moment: datetime) -> Batch:
-    """Make the folder of a new batch; two started in the same second never share one."""
-    base = f"{_PREFIX}{moment.strftime('%Y%m%d_%H%M%S')}"
-    try:
-        files.make_folder(output)
-        for number in range(1, 1000):
-            folder = output / (base if number == 1 else f"{base}_{number}")
-            try:
-                folder.mkdir(mode=files.FOLDER_MODE)
-            except FileExistsError:
-                continue
-            return Batch(folder=folder)
-    except OSError as error:
-        raise UsageError(f"no batch can be kept in {output}: {error.strerror}") from error
-    raise UsageError(f"there are too many batches called {base} in {output}")
+    """Make the folder of a new batch; two that start in the same second never share one."""
+    names = numbered(f"{_PREFIX}{moment.strftime('%Y%m%d_%H%M%S')}", "_")
+    return Batch(folder=fresh_folder(output, names, what="batch"))
 
 
 def find_batch(reference: str, output: Path) -> Batch:
-    """Return a batch by its id, by its path, or the newest as `latest`."""
-    found = [p.parent for p in output.glob(f"*/{STATE}") if stays_inside(p, output)]
-    newest = sorted(folder for folder in found if folder.name.startswith(_PREFIX))
-    if reference == LATEST and newest:
-        return Batch(folder=newest[-1])
-    for folder in (output / reference, Path(reference)):
-        if reference and (folder / STATE).is_file():
-            refuse_link_out(folder, output, names=(STATE, INNER))
-            return Batch(folder=folder)
-    known = sorted(folder.name for folder in found)
-    raise UsageError(
-        f"there is no batch {reference!r} in {output}: {did_you_mean(reference, known)}"
-    )
+    """Return a batch by its path, its id, the start of that, or the newest as `latest`."""
+    folder = folder_at(reference, output, STATE, own=(STATE, INNER))
+    if folder is None:
+        folders = [f for f in folders_in(output, STATE) if f.name.startswith(_PREFIX)]
+        folder = choose_folder(reference, folders, what="batch", where=output)
+    return Batch(folder=folder)
 
 
 def with_session(state: BatchState, moment: float) -> BatchState:
@@ -147,8 +139,8 @@ def names_of(candidates: tuple[Candidate, ...]) -> dict[str, str]:
 
 
 def file_names(models: dict[str, str]) -> dict[str, str]:
-    """Return the name of each model's file; whoever comes later gives way where two would be equal."""
-    found: dict[str, str] = {}
+    """Return the name of each model's file; of two equal names the later one gets a digest."""
+    names: dict[str, str] = {}
     taken: set[str] = set()
     for key, model in models.items():
         plain = _PLAIN.sub("_", model.removesuffix(_LATEST)).strip("._")[:80]
@@ -156,8 +148,8 @@ def file_names(models: dict[str, str]) -> dict[str, str]:
             # `org_m` is plain by itself, and `org/m` may have had that name before
             plain = digested_name(model)
         taken.add(plain.casefold())
-        found[key] = f"{plain}_result.json"
-    return found
+        names[key] = f"{plain}_result.json"
+    return names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,16 +167,16 @@ class Earlier:
         """The agent, which all candidates of a batch share."""
         return self.candidates[0].agent
 
-    def offers(self, there: ModelCatalog, more: Sequence[ModelOffer]) -> tuple[ModelOffer, ...]:
+    def offers(self, catalog: ModelCatalog, more: Sequence[ModelOffer]) -> tuple[ModelOffer, ...]:
         """Return the models of the batch as they are today, and *more* that it has not had."""
-        today = {offer.key: offer for offer in there.offers}
-        digests = {offer.spec.full_name: offer.digest for offer in there.offers}
+        today = {offer.key: offer for offer in catalog.offers}
+        digests = {offer.spec.full_name: offer.digest for offer in catalog.offers}
         specs = (candidate.model for candidate in self.candidates)
         before = (ModelOffer(spec=spec, digest=digests.get(spec.full_name)) for spec in specs)
-        found = {offer.key: today.get(offer.key, offer) for offer in before}
+        offers = {offer.key: today.get(offer.key, offer) for offer in before}
         for offer in more:
-            found.setdefault(offer.key, offer)
-        return tuple(found.values())
+            offers.setdefault(offer.key, offer)
+        return tuple(offers.values())
 
     def seats(self) -> dict[str, dict[str, Json]]:
         """Return what each candidate was, with its conditions, by its id."""
@@ -208,7 +200,7 @@ def earlier(batch: Batch) -> Earlier:
 def refuse_what_differs(
     before: Earlier, plan: Plan, state: BatchState, offers: Sequence[ModelOffer], batch: Batch
 ) -> None:
-    """Raise where what would be run now is not what was run then: one report cannot show both."""
+    """Raise where what would be run now differs from what was run: one report cannot show both."""
     (task,) = plan.tasks
     if task.id != before.task.id:
         raise UsageError(
@@ -221,15 +213,15 @@ def refuse_what_differs(
     lines = differences(plan, {before.task.id: before.task}, before.seats())
     lines += [_other_digest(offer, state) for offer in offers if _other_digest(offer, state)]
     if lines:
-        told = "\n  ".join(lines)
+        listed = "\n  ".join(lines)
         raise UsageError(
             f"{batch.id} cannot be resumed, since one report would mix results that differ in:\n"
-            f"  {told}\nPut it back as it was, or start a new batch"
+            f"  {listed}\nPut it back as it was, or start a new batch"
         )
 
 
 def another_agent(before: Earlier, name: str, batch: Batch) -> UsageError:
-    """Return the error that an agent is which *batch* was not begun with."""
+    """Return the error for an agent that *batch* was not started with."""
     return UsageError(
         f"{batch.id} is a batch with the agent {before.agent.name!r}, not with {name!r}; "
         "start a new batch for it"

@@ -1,6 +1,5 @@
 """A batch as its ledger has it, and the files that show it."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from bakeoff import app
@@ -12,6 +11,7 @@ from bakeoff.core.record import Attempt, TrialRecord
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.frontends.batch.folders import Batch, BatchState, file_names, names_of
+from bakeoff.frontends.json_files import pretty_json
 from bakeoff.reports.comparison import (
     Comparison,
     Competitor,
@@ -28,7 +28,7 @@ REPORT = "comparison_report"
 
 
 def write_result(batch: Batch, candidate: Candidate) -> None:
-    """Write the file of one model as its results come; what the others did is not looked at."""
+    """Write the file of one model, without looking at the others."""
     run = app.load_run(batch.run)
     plan = run.plan
     (task,) = plan.tasks
@@ -36,27 +36,22 @@ def write_result(batch: Batch, candidate: Candidate) -> None:
     records = [counting[rollout] for rollout in sorted(counting)]
     took = contender(_entry(candidate, plan, records), _limit_s(plan, task))
     names = names_of(tuple(plan.candidates))
-    one = _competitor(candidate, names[candidate.id], took, records, run.manifest)
-    batch.write(file_names(names)[candidate.id], _bytes(result_as_json(task.id, one)))
+    competitor = _competitor(candidate, names[candidate.id], took, records, run.manifest)
+    batch.write(file_names(names)[candidate.id], pretty_json(result_as_json(task.id, competitor)))
 
 
 def write_report(batch: Batch) -> Comparison:
-    """Write every file of the batch anew from its ledger, and return what they show."""
+    """Write every file of the batch from its ledger, and return what they show."""
     comparison = compare(batch)
     files = file_names({c.figures.candidate: c.model for c in comparison.competitors})
-    for one in comparison.competitors:
-        if one.evidence:
-            data = result_as_json(comparison.task, one)
-            batch.write(files[one.figures.candidate], _bytes(data))
-    batch.write(f"{REPORT}.json", _bytes(as_json(comparison)))
+    for competitor in comparison.competitors:
+        if competitor.evidence:
+            data = result_as_json(comparison.task, competitor)
+            batch.write(files[competitor.figures.candidate], pretty_json(data))
+    batch.write(f"{REPORT}.json", pretty_json(as_json(comparison)))
     batch.write(f"{REPORT}.csv", well_formed(as_csv(comparison)).encode())
     batch.write(f"{REPORT}.html", well_formed(render(comparison)).encode())
     return comparison
-
-
-def _bytes(data: Mapping[str, Json]) -> bytes:
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
-    return well_formed(text + "\n").encode()
 
 
 def compare(batch: Batch) -> Comparison:
@@ -69,7 +64,7 @@ def compare(batch: Batch) -> Comparison:
         [_entry(c, plan, records[c.id]) for c in candidates], limit_s=_limit_s(plan, task)
     )
     names = names_of(candidates)
-    took = {one.candidate: one for one in result.contenders}
+    took = {c.candidate: c for c in result.contenders}
     return Comparison(
         batch_id=batch.id,
         task=task.id,
@@ -89,10 +84,10 @@ def compare(batch: Batch) -> Comparison:
 def _by_candidate(
     candidates: Sequence[Candidate], records: Iterable[TrialRecord]
 ) -> dict[str, list[TrialRecord]]:
-    found: dict[str, list[TrialRecord]] = {candidate.id: [] for candidate in candidates}
+    by_candidate: dict[str, list[TrialRecord]] = {c.id: [] for c in candidates}
     for record in sorted(records, key=lambda record: record.rollout):
-        found[record.candidate_id].append(record)
-    return found
+        by_candidate[record.candidate_id].append(record)
+    return by_candidate
 
 
 def _entry(candidate: Candidate, plan: Plan, records: Sequence[TrialRecord]) -> Entry:

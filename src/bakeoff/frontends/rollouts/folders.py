@@ -6,15 +6,22 @@ from datetime import datetime
 from pathlib import Path
 
 from bakeoff._lib import files
-from bakeoff._lib.files import safe_name
+from bakeoff._lib.files import remove_empty, safe_name
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
-from bakeoff.stores.folders import INNER, stays_inside
+from bakeoff.stores.folders import (
+    INNER,
+    LATEST,
+    choose_folder,
+    folders_in,
+    fresh_folder,
+    lettered,
+)
 from bakeoff.stores.ledger_writer import LEDGER
 
 _STAMP = "%Y%m%d__%H-%M-%S"
 _STAMPED = re.compile(r"\d{8}__\d{2}-\d{2}-\d{2}[a-z]*")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LEDGER = f"{INNER}/{LEDGER}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +47,19 @@ class Rollout:
 
     @property
     def index(self) -> Path:
-        """The small file that tells where the rollout is."""
+        """The small file that says where the rollout is."""
         name = f"rollout_{self.folder.parent.name}__{self.stamp}.json"
         return self.data / "rollouts" / "temp" / name
 
     def run_dir(self, run_id: str) -> Path:
         """Return where the files of one run are."""
         return self.data / "runs" / run_id
+
+    def remove_unless_started(self) -> None:
+        """Remove the folders of a rollout that has not started; none of them with anything in it."""
+        if not is_rollout(self.folder):
+            first_run = self.run_dir(f"{self.stamp}-0")
+            remove_empty(self.ledger, self.folder, first_run, self.folder.parent)
 
 
 def new_rollout(data: Path, name: str, moment: datetime) -> Rollout:
@@ -55,21 +68,16 @@ def new_rollout(data: Path, name: str, moment: datetime) -> Rollout:
     The first run's folder is made with it: stamps of other benchmarks must be different too, since
     all runs lie in one folder.
     """
-    base = moment.strftime(_STAMP)
+    benchmark = data / "rollouts" / safe_name(name)
+    stamps = (s for s in lettered(moment.strftime(_STAMP)) if not (benchmark / s).exists())
+    first_run = fresh_folder(data / "runs", (f"{stamp}-0" for stamp in stamps), what="rollout")
+    rollout = Rollout(folder=benchmark / first_run.name.removesuffix("-0"))
     try:
-        for letter in ("", *_LETTERS[1:]):
-            stamp = base + letter
-            rollout = Rollout(folder=data / "rollouts" / safe_name(name) / stamp)
-            try:
-                files.make_folder(rollout.run_dir(f"{stamp}-0"), exist_ok=False)
-                files.make_folder(rollout.folder, exist_ok=False)
-            except FileExistsError:
-                continue
-            files.make_folder(rollout.index.parent)
-            return rollout
+        files.make_folder(rollout.folder, exist_ok=False)
+        files.make_folder(rollout.index.parent)
     except OSError as error:
         raise UsageError(f"no rollout can be kept in {data}: {error.strerror}") from error
-    raise UsageError(f"too many rollouts started at {base} in {data}; try again in a second")
+    return rollout
 
 
 def find_rollout(data: Path, reference: str, stamp: str | None = None) -> Rollout:
@@ -80,35 +88,20 @@ def find_rollout(data: Path, reference: str, stamp: str | None = None) -> Rollou
     benchmark = data / "rollouts" / safe_name(reference)
     if not benchmark.is_dir() and folder.is_dir():
         benchmark = folder
-    found = rollouts_in(benchmark)
-    if not found:
+    folders = [rollout.folder for rollout in rollouts_in(benchmark)]
+    if not folders:
         known = [path.name for path in (data / "rollouts").glob("*") if rollouts_in(path)]
         hint = did_you_mean(reference, known)
         raise UsageError(f"no rollout of {reference!r} in {data / 'rollouts'}; {hint}")
-    if stamp is None:
-        return found[-1]
-    near = [rollout for rollout in found if rollout.stamp == stamp] or [
-        rollout for rollout in found if rollout.stamp.startswith(stamp)
-    ]
-    if len(near) != 1:
-        stamps = ", ".join(rollout.stamp for rollout in (near or found)[-10:])
-        how = "is short for several" if near else "is none"
-        raise UsageError(f"{stamp!r} {how} of the rollouts of {reference!r}; there are: {stamps}")
-    return near[0]
+    return Rollout(folder=choose_folder(stamp or LATEST, folders, what="rollout", where=benchmark))
 
 
 def is_rollout(folder: Path) -> bool:
-    """Whether *folder* is that of a rollout that has begun."""
-    return (folder / INNER / LEDGER).is_file()
+    """Whether *folder* is that of a rollout that has started."""
+    return (folder / _LEDGER).is_file()
 
 
 def rollouts_in(benchmark: Path) -> list[Rollout]:
     """Return the rollouts of a benchmark, the oldest first."""
-    if not benchmark.is_dir():
-        return []
-    folders = sorted(path for path in benchmark.iterdir() if _STAMPED.fullmatch(path.name))
-    return [
-        Rollout(folder=path)
-        for path in folders
-        if is_rollout(path) and stays_inside(path / INNER / LEDGER, benchmark)
-    ]
+    folders = folders_in(benchmark, _LEDGER)
+    return [Rollout(folder=path) for path in folders if _STAMPED.fullmatch(path.name)]

@@ -1,6 +1,6 @@
-"""The folders and files of a rollout: a view of its ledger, written as trials end.
+"""The folders and files of a rollout, written as trials end, and the lines on the terminal.
 
-Whatever is here can be thrown away and made again: every file says only what the ledger says.
+Every file can be deleted and made again from the ledger.
 """
 
 import asyncio
@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO
 
 import msgspec
 
@@ -31,6 +32,7 @@ from bakeoff.core.events import (
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt, TrialRecord, pass_rule
 from bakeoff.core.values import Json
+from bakeoff.frontends.json_files import pretty_json
 from bakeoff.frontends.rollouts import record
 from bakeoff.frontends.rollouts.folders import Rollout
 from bakeoff.frontends.rollouts.record import RunOfTask, line_of, status_of
@@ -51,7 +53,7 @@ _SHARE = 20  # of the time, at most so small a part goes into writing it
 
 
 class RolloutView:
-    """Writes the files of one rollout; listens to its run, or makes them all anew."""
+    """Writes the files of one rollout: as its run goes, or all of them from the ledger."""
 
     def __init__(
         self, rollout: Rollout, *, config: str | None, name: str, parallel: int = 1
@@ -76,8 +78,8 @@ class RolloutView:
             self._write_soon()
         elif isinstance(event, TrialEnded) and event.last:
             # as the ledger has it, without the secrets that the live one may still hold
-            found = Run(self.rollout.ledger).attempts(event.trial.name)
-            self._put(self._of_record(found[-1]))
+            attempts = Run(self.rollout.ledger).attempts(event.trial.name)
+            self._put(self._of_record(attempts[-1]))
             self._write_soon()
         elif isinstance(event, RunEnded):
             self.finish()
@@ -87,17 +89,17 @@ class RolloutView:
         return self._ids[trial.name]
 
     def rebuild(self) -> None:
-        """Make every file anew out of the ledger."""
+        """Write every file from the ledger."""
         run = self._planned()
         self._entries = {}
-        for found in run.trials():
-            self._put(self._of_record(found))
+        for trial_record in run.trials():
+            self._put(self._of_record(trial_record))
         with _writing(self.rollout.folder):
             _write(self.rollout.index, _json(self._index()))
         self.finish()
 
     def refresh(self) -> None:
-        """Make every file anew, unless somebody is writing them right now."""
+        """Write every file from the ledger, unless another process is writing them now."""
         try:
             lock = FolderLock(self.rollout.ledger)
         except UsageError:
@@ -116,7 +118,7 @@ class RolloutView:
         return run
 
     def finish(self) -> None:
-        """Write what is said of the rollout as a whole."""
+        """Write the files about the rollout as a whole."""
         if self._later is not None:
             self._later.cancel()
         self._write_manifest()
@@ -130,7 +132,7 @@ class RolloutView:
         return {status: ways[status] for status in record.STATUSES if ways[status]}
 
     def findings(self) -> RolloutFindings:
-        """Return all that is known of the rollout."""
+        """Return the results of the rollout."""
         run = Run(self.rollout.ledger)
         lines = {self._ids[t.name]: line_of(self._of_record(t)) for t in run.trials()}
         return RolloutFindings(
@@ -143,7 +145,7 @@ class RolloutView:
         )
 
     def _numbered(self) -> dict[str, str]:
-        """Return the run id of each trial: what was given out before stays, whoever else comes."""
+        """Return the run id of each trial; ids of an earlier session stay."""
         path = self.rollout.folder / _RUN_IDS
         known = _ids_before(path)
         stamp = self.rollout.stamp
@@ -159,8 +161,9 @@ class RolloutView:
             run_id=run_id, run_dir=str(self.rollout.run_dir(run_id)), trial=self._trials[trial.name]
         )
 
-    def _of_record(self, found: TrialRecord) -> RunOfTask:
-        return replace(self._run_of(self._trials[found.name]), attempt=found.attempt)
+    def _of_record(self, trial_record: TrialRecord) -> RunOfTask:
+        trial = self._trials[trial_record.name]
+        return replace(self._run_of(trial), attempt=trial_record.attempt)
 
     def _put(self, run: RunOfTask) -> None:
         """Keep *run*, and write its files."""
@@ -269,7 +272,7 @@ class RolloutView:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Tell what cannot be written there; the trials are in the ledger all the same."""
+    """Raise an error that names *folder* where it cannot be written; the ledger has the trials."""
     try:
         yield
     except OSError as error:
@@ -280,7 +283,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write *text*, unless it stands there already."""
+    """Write *text* atomically, unless the file holds it already."""
     data = well_formed(text).encode()
     try:
         if path.read_bytes() == data:
@@ -291,7 +294,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _json(data: Mapping[str, Json]) -> str:
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+    return pretty_json(data).decode()
 
 
 def _eval_log(run: RunOfTask) -> str:
@@ -316,7 +319,7 @@ def _eval_log(run: RunOfTask) -> str:
 
 
 def _ids_before(path: Path) -> dict[str, str]:
-    """Return the run ids that were given out by trial; nothing where none were."""
+    """Read the run ids by trial; none where there is no file yet."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
     except FileNotFoundError:
@@ -344,12 +347,21 @@ class Console:
         self._frame = 0
         self._timer: asyncio.TimerHandle | None = None
         self.planned = self.done = 0
-        self._told: dict[str, str] = {}  # what was wrong, by the run that was told of first
-        self.at_budget = False
-        self.given_up: tuple[str, ...] = ()
+        self._first_with: dict[str, str] = {}  # fault message -> the first run that had it
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
 
     def say(self, text: str) -> None:
-        """Write one line; whatever a program printed is harmless in it."""
+        """Write one line, without terminal control sequences."""
         start = _CLEAR if self._timer is not None else ""
         self._out.write(f"{start}{for_terminal(text)}\n")
         self._out.flush()
@@ -361,32 +373,18 @@ class Console:
         elif isinstance(event, TrialStarted) and self._verbosity >= PROGRESS:
             self.say(f"[rollouts] launched {self._view.run_id(event.trial)}: {_what(event.trial)}")
         elif isinstance(event, TrialOutput):
-            self._heard(event.trial, event.text)
+            self._print_output(event.trial, event.text)
         elif isinstance(event, TrialEnded):
             for score in event.attempt.scores:
-                self._heard(event.trial, "\n".join(_printed(score.details)))
+                self._print_output(event.trial, "\n".join(_printed(score.details)))
             self._ended(event.trial, event.attempt, last=event.last)
         elif isinstance(event, Notice):
             self.say(f"[rollouts] {one_line(event.text, width=500)}")
         elif isinstance(event, RunEnded):
-            self.at_budget, self.given_up = event.at_budget, event.given_up
-            self.close()
-            self._closed()
+            self._close()
+            self._print_counts()
 
-    def grading(self, event: Event) -> None:
-        """Write what a person should know of *event* while stored work is graded again."""
-        if isinstance(event, RunStarted):
-            self.planned = event.planned
-            self.say(f"[rollouts] Grading {event.planned} runs again")
-        elif isinstance(event, TrialEnded):
-            self.done += 1
-            if self._verbosity >= PROGRESS or event.attempt.fault is not None:
-                run_id, status = self._view.run_id(event.trial), status_of(event.attempt)
-                self.say(f"[rollouts] {run_id} {status}{self._why(run_id, event.attempt)}")
-        elif isinstance(event, Notice | TrialOutput):
-            self(event)
-
-    def close(self) -> None:
+    def _close(self) -> None:
         """Stop the spinner and leave the line clean."""
         if self._timer is not None:
             self._timer.cancel()
@@ -409,7 +407,7 @@ class Console:
         self._out.flush()
         self._timer = asyncio.get_running_loop().call_later(_FRAME_S, self._spin)
 
-    def _heard(self, trial: Trial, text: str) -> None:
+    def _print_output(self, trial: Trial, text: str) -> None:
         if self._verbosity >= EVERYTHING:
             for line in text.splitlines():
                 self.say(f"[{self._view.run_id(trial)}] {line}")
@@ -439,20 +437,37 @@ class Console:
         )
 
     def _why(self, run_id: str, attempt: Attempt) -> str:
-        """Return why an attempt has no result; what was said of another run is not said again."""
+        """Return why an attempt has no result; a repeated reason refers to the first run that had it."""
         if attempt.fault is None:
             return ""
-        first = self._told.setdefault(attempt.fault.message, run_id)
+        first = self._first_with.setdefault(attempt.fault.message, run_id)
         if first != run_id:
             return f": the same as {first}"
         return f": {one_line(attempt.fault.message, width=500)}"
 
-    def _closed(self) -> None:
+    def _print_counts(self) -> None:
         counts = self._view.counts()
-        told = ", ".join(f"{count} {status}" for status, count in counts.items())
+        listed = ", ".join(f"{count} {status}" for status, count in counts.items())
         all_passed = counts.get("passed") == self.planned
         icon = "[rollouts] " if self._verbosity >= PROGRESS else "✓ " if all_passed else "✗ "
-        self.say(f"{icon}{self.done} of {self.planned} tasks completed: {told or 'none was run'}")
+        self.say(f"{icon}{self.done} of {self.planned} tasks completed: {listed or 'none was run'}")
+
+
+class GradingConsole(Console):
+    """Shows how stored work is graded again."""
+
+    def __call__(self, event: Event) -> None:
+        """Write what a person should know of *event*."""
+        if isinstance(event, RunStarted):
+            self.planned = event.planned
+            self.say(f"[rollouts] Grading {event.planned} runs again")
+        elif isinstance(event, TrialEnded):
+            self.done += 1
+            if self._verbosity >= PROGRESS or event.attempt.fault is not None:
+                run_id, status = self._view.run_id(event.trial), status_of(event.attempt)
+                self.say(f"[rollouts] {run_id} {status}{self._why(run_id, event.attempt)}")
+        elif isinstance(event, Notice | TrialOutput):
+            super().__call__(event)
 
 
 def _printed(details: Mapping[str, Json]) -> Iterator[str]:
