@@ -371,6 +371,18 @@ def test_a_model_that_broke_is_tried_again_and_one_that_failed_is_not(tmp_path: 
     assert batch.results["solver"]["rollouts"][0]["attempts"] > 1
 
 
+def test_a_server_that_is_down_is_waited_for_as_long_as_was_said(tmp_path: Path) -> None:
+    with Cast({"solver": SOLVES}).server() as server:
+        batch = scene(tmp_path, everywhere(server, "solver"))
+    write_config(tmp_path, {"solver": server.url}, settings={"max_retries": 2})
+    ended = batch.run("--give-up-after", "0.1s")  # by now nobody answers at its port
+    assert ended.code == 6, ended.err
+    *_, why, step = ended.err.splitlines()
+    assert why.startswith(f"given up: {server.url.removesuffix('/v1')}: no answer for ")
+    assert step.endswith(f"--give-up-after 0.1s --resume {batch.batch.name}")
+    assert batch.results["solver"]["status"] == "not run"
+
+
 def test_more_models_and_more_rollouts_may_join_a_batch(tmp_path: Path) -> None:
     with Cast({"solver": SOLVES, "quick": QUICK}).server() as server:
         batch = scene(tmp_path, everywhere(server, "solver", "quick"))

@@ -44,6 +44,7 @@ exit codes:
   3    it ran, but some trials faulted
   4    stopped at the budget; the resume command is printed
   5    `compare --fail-if-worse`: a candidate is surely worse than before
+  6    an endpoint was given up; the resume command is printed
   130  stopped with Ctrl-C; the resume command is printed
 """
 

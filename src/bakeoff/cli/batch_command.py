@@ -4,7 +4,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from bakeoff.cli.options import add_json, count, new_parser, options_of
+from bakeoff.cli.options import add_json, count, duration, new_parser, options_of
 
 HOME = Path("benchmark")
 CONFIG = "models_config.yaml"
@@ -50,6 +50,10 @@ def parser(home: Path = HOME, program: str = "bakeoff batch") -> ArgumentParser:
                    help="where commands run: bubblewrap, docker, podman, local, modal")  # fmt: skip
     p.add_argument("--env-file", type=Path, metavar="FILE",
                    help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
+    p.add_argument("--give-up-after", type=duration, metavar="TIME",
+                   help="how long to wait for an endpoint that is down, such as 90s or 2h (default: 15m)")  # fmt: skip
+    p.add_argument("--keep-going", action="store_true",
+                   help="go on even if every request to an endpoint fails alike, as with a wrong key")  # fmt: skip
     p.add_argument("--dry-run", action="store_true",
                    help="print the plan and an estimate of its cost, and run nothing")  # fmt: skip
     add_json(p)
@@ -132,6 +136,8 @@ def main(args: Namespace) -> int:
         interventions=interventions,
         sandbox=args.sandbox,
         env_file=args.env_file,
+        give_up_after_s=args.give_up_after,
+        keep_going=args.keep_going,
     )
     if args.dry_run:
         return batch_running.print_plan(options, as_json=args.as_json)
@@ -152,6 +158,8 @@ def _resume_command(args: Namespace) -> str:
         "--env-file": args.env_file,
         "--parallel": args.parallel,
         "--max-parallel": args.max_parallel,
+        "--give-up-after": None if args.give_up_after is None else f"{args.give_up_after:g}s",
+        "--keep-going": args.keep_going,
     }
     return command_line(*args.program, *flags(options), "--resume")
 

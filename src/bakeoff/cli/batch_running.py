@@ -66,6 +66,8 @@ def run(options: BatchOptions, *, resume: str, as_json: bool = False, debug: boo
             files=write_files,
             **in_folder(batch.run, resumed=batch_run.resumed),
             env_file=options.env_file,
+            give_up_after=options.give_up_after_s,
+            keep_going=options.keep_going,
         )
     finally:
         batch.remove_unless_started()

@@ -1,9 +1,9 @@
 """`bakeoff check`."""
 
-import json
 from argparse import ArgumentParser, Namespace
 
 from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+from bakeoff.cli.printing import print_json
 
 EXIT_DAMAGED = 1
 
@@ -30,7 +30,7 @@ def main(args: Namespace) -> int:
     checked = check_run(app.load_run(args.run, output=args.output))
     if args.as_json:
         found = {"records": checked.records, "damage": checked.lines, "trials": checked.trials}
-        print(json.dumps(found, indent=2))
+        print_json(found)
     elif not checked.lines:
         print(f"everything is as it was written: {checked.records:,} records")
     else:

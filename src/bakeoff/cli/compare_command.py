@@ -1,6 +1,5 @@
 """`bakeoff compare`."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from rich.text import Text
 from bakeoff._lib.sanitize import one_line
 from bakeoff.app.comparing import RunComparison
 from bakeoff.cli.options import add_json, add_output, new_parser, two
+from bakeoff.cli.printing import print_json
 from bakeoff.cli.views.tables import console, cost, figures, named_table, print_table, seconds
 from bakeoff.reports.comparison import moved, told_apart, verdict
 from bakeoff.reports.wording.phrases import UNKNOWN, counted
@@ -123,7 +123,7 @@ def main(args: Namespace) -> int:
 
     found = app.compare(args.before, args.after, pair=args.pair, output=args.output)
     if args.as_json:
-        print(json.dumps(run_comparison_json(found), indent=2))
+        print_json(run_comparison_json(found))
     else:
         print_comparison(found)
     return EXIT_WORSE if args.fail_if_worse and found.worse else 0

@@ -1,6 +1,5 @@
 """`bakeoff list`."""
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -13,6 +12,7 @@ from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.app import inspection
 from bakeoff.app.workspaces import works_here
 from bakeoff.cli.options import add_json, add_output, new_parser
+from bakeoff.cli.printing import print_json
 from bakeoff.cli.views.tables import console
 from bakeoff.core.errors import UsageError
 
@@ -124,7 +124,7 @@ def main(args: Namespace) -> int:
     """Print one row for each thing."""
     rows = rows_of(args.kind, args.source, args.output)
     if args.as_json:
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
     else:
         print_rows(args.kind, rows)
     return 0

@@ -1,10 +1,10 @@
 """`bakeoff power`."""
 
-import json
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import TYPE_CHECKING
 
 from bakeoff.cli.options import ArgumentGroup, add_json, add_output, count, new_parser, two
+from bakeoff.cli.printing import print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,7 +76,7 @@ def main(args: Namespace) -> int:
     if args.as_json:
         from bakeoff.reports.wording.power import as_json
 
-        print(json.dumps(as_json(plan), indent=2))
+        print_json(as_json(plan))
     else:
         _print(plan)
     return 0

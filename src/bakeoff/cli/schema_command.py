@@ -1,9 +1,9 @@
 """`bakeoff schema`."""
 
-import json
 from argparse import ArgumentParser, Namespace
 
 from bakeoff.cli.options import new_parser
+from bakeoff.cli.printing import print_json
 
 KINDS = ("run", "suite", "task", "dialogue")
 
@@ -21,5 +21,5 @@ def main(args: Namespace) -> int:
     """Print the schema."""
     from bakeoff.formats.schemas import json_schema
 
-    print(json.dumps(json_schema(args.kind), indent=2))
+    print_json(json_schema(args.kind))
     return 0

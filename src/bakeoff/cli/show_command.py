@@ -1,6 +1,5 @@
 """`bakeoff show`."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from rich.text import Text
 from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.app import Run
 from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+from bakeoff.cli.printing import print_json
 from bakeoff.cli.views.tables import console
 from bakeoff.core.errors import UsageError
 from bakeoff.core.record import Fault, TrialFilter, TrialRecord
@@ -190,7 +190,7 @@ def main(args: Namespace) -> int:
     ):
         raise UsageError("a filter is for the list of trials; leave it out to see one trial")
     if args.as_json:
-        print(json.dumps(as_data(run, args.trial, which, args.search), indent=2))
+        print_json(as_data(run, args.trial, which, args.search))
     elif args.trial is None:
         print_run(run, which, args.search)
     else:

@@ -1,9 +1,9 @@
 """`bakeoff summarize`."""
 
-import json
 from argparse import ArgumentParser, Namespace
 
 from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+from bakeoff.cli.printing import print_json
 
 
 def parser() -> ArgumentParser:
@@ -24,7 +24,7 @@ def main(args: Namespace) -> int:
     run = app.load_run(args.run, output=args.output)
     summary = run.summary()
     if args.as_json:
-        print(json.dumps(as_json(summary), indent=2))
+        print_json(as_json(summary))
     else:
         print_summary(summary, folder=run.folder)
         print_verdict(summary)

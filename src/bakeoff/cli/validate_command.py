@@ -1,10 +1,10 @@
 """`bakeoff validate`."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from bakeoff.cli.options import add_json, new_parser
+from bakeoff.cli.printing import print_json
 from bakeoff.core.errors import UsageError
 
 
@@ -82,7 +82,7 @@ def _prove(args: Namespace) -> int:
         )
         findings = validate_tasks(args.source, how)
     if args.as_json:
-        print(json.dumps([finding.as_json() for finding in findings], indent=2))
+        print_json([finding.as_json() for finding in findings])
     else:
         for finding in findings:
             if finding not in shown:

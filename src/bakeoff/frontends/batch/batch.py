@@ -146,6 +146,8 @@ class BatchOptions:
     interventions: int | None = None
     sandbox: str | None = None
     env_file: Path | None = None
+    give_up_after_s: float | None = None
+    keep_going: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
