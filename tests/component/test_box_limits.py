@@ -13,7 +13,7 @@ import pytest
 from bakeoff._lib import process_identity, scratch
 from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.host import cgroups, process_tags
-from bakeoff.sandboxes.host.disk_watch import DiskWatch, measure, unlinked
+from bakeoff.sandboxes.host.disk_watch import DiskWatch, measure, unlinked_bytes
 from support.cli import not_outliving, until
 from support.parts import require
 
@@ -37,8 +37,8 @@ def groups() -> cgroups.Cgroups:
 
 
 def test_a_group_has_its_limits_and_goes_with_its_processes(groups: cgroups.Cgroups) -> None:
-    group = groups.make(process_tags.new_mark(), BoxLimits(memory_mb=100, processes=10, cpus=0.5))
-    entry = "; ".join(f"echo 0 > {door}" for door in group.doors)
+    group = groups.make(process_tags.new_tag(), BoxLimits(memory_mb=100, processes=10, cpus=0.5))
+    entry = "; ".join(f"echo 0 > {door}" for door in group.entry_files)
     sleeps = ["sh", "-c", f"{entry}; sleep 60 & setsid sleep 60 & wait"]
     with not_outliving(subprocess.Popen(sleeps)) as process:
         until(lambda: len(group.processes()) >= 3)
@@ -56,13 +56,13 @@ def test_the_group_of_a_dead_owner_is_reaped_and_that_of_a_living_one_is_not(
     code = (
         "import subprocess\nfrom bakeoff.sandboxes.host import cgroups, process_tags\n"
         "from bakeoff.core.workspace import BoxLimits\n"
-        "group = cgroups.find().make(process_tags.new_mark(), BoxLimits())\n"
-        "entry = '; '.join(f'echo 0 > {door}' for door in group.doors)\n"
+        "group = cgroups.find().make(process_tags.new_tag(), BoxLimits())\n"
+        "entry = '; '.join(f'echo 0 > {path}' for path in group.entry_files)\n"
         "subprocess.Popen(['sh', '-c', entry + '; echo up; exec sleep 60'],\n"
         "    start_new_session=True)\n"
         "import time; time.sleep(60)\n"
     )
-    mine = groups.make(process_tags.new_mark(), BoxLimits())
+    mine = groups.make(process_tags.new_tag(), BoxLimits())
     dead = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     with dead:
         assert dead.stdout is not None
@@ -85,12 +85,12 @@ MOUNTS_1 = """\
 def test_the_groups_of_other_users_are_left_to_them(groups: cgroups.Cgroups) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can act for somebody else")
-    code = "from bakeoff._lib import process_identity; print(process_identity.mine())"
+    code = "from bakeoff._lib import owner; print(owner.mine())"
     dead = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     left = groups.make(f"{dead.stdout.strip()}-0", BoxLimits())
     try:
         code = (
-            "import os\nfrom bakeoff.sandboxes.host import cgroups\n"
+            "import os\nfrom bakeoff.sandboxes import cgroups\n"
             "os.setresuid(65534, 65534, 65534)\nprint(cgroups.reap())"
         )
         as_nobody = subprocess.run(
@@ -138,16 +138,16 @@ def test_what_folders_take_is_measured_once_for_each_file(folder: Path) -> None:
     (folder / "link").symlink_to("/usr")
     with (folder / "sparse").open("wb") as sparse:
         sparse.truncate(1 << 40)
-    assert 1_000_000 <= measure((folder,)).taken < 1_200_000
+    assert 1_000_000 <= measure((folder,)).used_bytes < 1_200_000
 
 
 def test_a_file_without_a_name_counts_while_it_is_held_open(folder: Path) -> None:
     with (folder / "file").open("wb", buffering=0) as file:
         file.write(bytes(1_000_000))
-        assert unlinked([os.getpid()], (folder,)) == 0
+        assert unlinked_bytes([os.getpid()], (folder,)) == 0
         (folder / "file").unlink()
-        assert 1_000_000 <= unlinked([os.getpid()], (folder,)) < 1_200_000
-    assert unlinked([os.getpid()], (folder,)) == 0
+        assert 1_000_000 <= unlinked_bytes([os.getpid()], (folder,)) < 1_200_000
+    assert unlinked_bytes([os.getpid()], (folder,)) == 0
 
 
 def test_a_file_that_is_closed_meanwhile_does_not_hide_the_others(folder: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_file_that_is_closed_meanwhile_does_not_hide_the_others(folder: Path) 
         high = os.dup2(file.fileno(), 900)
         try:
             file.close()  # now the listing of what is open has a lower number, and ends before
-            assert unlinked([os.getpid()], (folder,)) >= 1_000_000
+            assert unlinked_bytes([os.getpid()], (folder,)) >= 1_000_000
         finally:
             os.close(high)
 
@@ -204,16 +204,19 @@ def test_a_folder_that_has_gone_is_said_not_ignored(folder: Path) -> None:
 
 
 def test_a_process_is_found_by_its_mark_however_far_it_went() -> None:
-    mark = process_tags.new_mark()
+    tag = process_tags.new_tag()
     script = "setsid sh -c 'sleep 60 & exec sleep 60' >/dev/null 2>&1 & exit 0"
-    environment = {"PATH": os.environ["PATH"], process_tags.VARIABLE: f"{mark}.1"}
+    environment = {"PATH": os.environ["PATH"], process_tags.VARIABLE: f"{tag}.1"}
     subprocess.run(["sh", "-c", script], env=environment, check=True)
     until = time.monotonic() + 20
-    while len(process_tags.marked(process_tags.is_of(mark))) < 2 and time.monotonic() < until:
+    while (
+        len(process_tags.tagged_processes(process_tags.has_tag(tag))) < 2
+        and time.monotonic() < until
+    ):
         time.sleep(0.01)
-    assert len(process_tags.marked(process_tags.is_of(f"{mark}.1"))) == 2
-    assert not process_tags.marked(process_tags.is_of(f"{mark}.2"))
-    assert not process_tags.marked(process_tags.is_of(mark[:-1]))
-    assert not process_tags.is_of_the_dead(mark)
-    assert process_tags.kill(process_tags.is_of(mark)) == 2
-    assert not process_tags.marked(process_tags.is_of(mark))
+    assert len(process_tags.tagged_processes(process_tags.has_tag(f"{tag}.1"))) == 2
+    assert not process_tags.tagged_processes(process_tags.has_tag(f"{tag}.2"))
+    assert not process_tags.tagged_processes(process_tags.has_tag(tag[:-1]))
+    assert not process_tags.has_dead_owner(tag)
+    assert process_tags.kill(process_tags.has_tag(tag)) == 2
+    assert not process_tags.tagged_processes(process_tags.has_tag(tag))

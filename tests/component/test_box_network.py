@@ -120,7 +120,7 @@ def ran(sandbox: Sandbox, folder: Path, *argv: str, **spec: Any) -> tuple[Comman
 
 
 def _needs_an_uplink() -> None:
-    why = uplink.why_none()
+    why = uplink.unavailable_reason()
     require("an uplink for boxes", why is None, why or "")
 
 

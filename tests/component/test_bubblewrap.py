@@ -188,7 +188,7 @@ def test_the_environment_of_a_command_is_not_in_anybody_s_arguments(folder: Path
         command = Command(
             argv=("sh", "-c", "echo up; sleep 60"),
             environment={"B": "t0ken-b"},
-            hears=lambda _: up.set(),
+            on_output=lambda _: up.set(),
         )
         running = asyncio.create_task(box.run(command))
         await up.wait()
@@ -373,11 +373,11 @@ def test_a_box_costs_little_more_than_bubblewrap_itself_does(folder: Path) -> No
     async def same_walls(sandbox: Bubblewrap) -> list[str]:
         box = await sandbox.open(BoxSpec(label="t", folder=folder))
         assert isinstance(box, BubblewrapBox)
-        words = [*box._all_mounts(), *box._own_words(Command(argv=("true",)))]
+        words = [*box._mount_arguments(), *box._command_arguments(Command(argv=("true",)))]
         bare = [str(shutil.which("bwrap")), *words, "true"]
         kept = folder / "kept"  # the box's private folders go with it
         kept.mkdir(exist_ok=True)
-        private = (str(box._holdings.home), str(box._holdings.temp))
+        private = (str(box._resources.home), str(box._resources.temp))
         await box.close()
         return [str(kept) if word in private else word for word in bare]
 

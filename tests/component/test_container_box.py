@@ -118,7 +118,7 @@ def test_output_is_heard_as_it_comes_and_only_that_of_the_command(
                 shell(
                     box,
                     "echo one; while [ ! -e go ]; do sleep 0.1; done; echo two",
-                    hears=heard.append,
+                    on_output=heard.append,
                 )
             )
             await _until(lambda: b"".join(heard) == b"one\n")

@@ -202,8 +202,8 @@ def test_an_export_that_is_cut_between_two_files_is_a_fault(tmp_path: Path) -> N
         return change.archive(
             ("sh", "-c", script, "sh", str(whole_tar)),
             environment={"PATH": "/usr/bin:/bin"},
-            kept=frozenset({"/a", "/b"}),
-            most_mb=1,
+            included=frozenset({"/a", "/b"}),
+            max_mb=1,
             time_s=20,
         )[0]
 

@@ -103,7 +103,7 @@ def test_a_command_has_its_environment_input_code_and_output(
                 'echo "$A $B"; echo err >&2; wc -c; exit 7',
                 environment={"B": "b"},
                 stdin=data,
-                hears=heard.append,
+                on_output=heard.append,
             )
             assert (ran.code, ran.stopped) == (7, None)
             assert ran.output == f"one\ntwo b\nerr\n{len(data)}\n"
@@ -299,7 +299,7 @@ def test_nothing_that_comes_back_can_be_put_elsewhere(
     (tmp_path / "secret").write_text("secret")
     named = [(name, kind, link.format(outside=outside)) for name, kind, link in members]
     with pytest.raises(SandboxError):
-        modal_files.unpack(packed(tmp_path / "tar", *named), folder, most_mb=10)
+        modal_files.unpack(packed(tmp_path / "tar", *named), folder, max_mb=10)
     assert list(outside.iterdir()) == []
     assert not (tmp_path / "out").exists()
 
@@ -310,14 +310,14 @@ def test_a_file_that_is_named_through_a_link_is_put_into_the_folder(tmp_path: Pa
     folder.mkdir()
     members = [("door", tarfile.SYMTYPE, str(outside)), ("door/file", tarfile.REGTYPE, "")]
     with pytest.raises(SandboxError, match="door"):
-        modal_files.unpack(packed(tmp_path / "tar", *members), folder, most_mb=10)
+        modal_files.unpack(packed(tmp_path / "tar", *members), folder, max_mb=10)
     assert list(outside.iterdir()) == []
 
 
 def test_what_is_no_archive_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "tar").write_bytes(b"no archive" * 1000)
     with pytest.raises(SandboxError, match="cannot be unpacked"):
-        modal_files.unpack(tmp_path / "tar", tmp_path, most_mb=10)
+        modal_files.unpack(tmp_path / "tar", tmp_path, max_mb=10)
 
 
 # --- the real SDK -----------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def test_two_cancellations_leave_nothing_either(loop_run: Runs, tmp_path: Path) 
 
 def test_output_is_heard_as_it_comes_and_kept_within_its_room(loop_run: Runs) -> None:
     heard = bytearray()
-    result = loop_run(run(shell("seq 1 200000", hears=heard.extend, most_output=2000)))
+    result = loop_run(run(shell("seq 1 200000", on_output=heard.extend, most_output=2000)))
     assert bytes(heard) == "".join(f"{n}\n" for n in range(1, 200001)).encode()
     assert len(result.output) <= 2000
     assert result.output.startswith("1\n2\n")
@@ -164,7 +164,7 @@ def test_a_flood_of_output_does_not_keep_the_loop_from_other_work(loop_run: Runs
 
 def test_a_long_output_is_whole_however_fast_it_came(loop_run: Runs) -> None:
     heard = bytearray()
-    loop_run(run(shell("head -c 40000000 /dev/zero", hears=heard.extend)))
+    loop_run(run(shell("head -c 40000000 /dev/zero", on_output=heard.extend)))
     assert len(heard) == 40_000_000
 
 
@@ -173,7 +173,7 @@ def test_an_error_of_the_listener_ends_the_program_and_is_raised(loop_run: Runs)
         raise ValueError("deaf")
 
     with pytest.raises(ValueError, match="deaf"):
-        loop_run(run(shell("echo x; sleep 60", hears=deaf)))
+        loop_run(run(shell("echo x; sleep 60", on_output=deaf)))
 
 
 def test_the_first_reason_to_kill_is_the_one_that_is_told(loop_run: Runs) -> None:

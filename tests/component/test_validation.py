@@ -53,12 +53,12 @@ def test_each_task_is_told_of_when_the_last_one_has_tried_it(tmp_path: Path) -> 
         write_sound(tmp_path, name=name)
     told: list[str | None] = []
 
-    def hears(event: Event) -> None:
+    def on_output(event: Event) -> None:
         if isinstance(event, RunEnded):
             told.append(None)
 
     found = lambda finding: told.append(finding.task)  # noqa: E731 -- it fits on a line
-    how = How(sandbox="local", parallel=4, listener=hears, found=found, tricks=FEW)
+    how = How(sandbox="local", parallel=4, listener=on_output, found=found, tricks=FEW)
     findings = validate_tasks(tmp_path, how)
     assert sorted(told[:2], key=str) == ["one", "two"]  # before the end of the run, each once
     assert told[2:] == [None]

@@ -101,7 +101,7 @@ def test_output_and_errors_come_in_order(backend: Backend, folder: Path) -> None
 
 def test_of_long_output_the_beginning_and_the_end_are_kept(backend: Backend, folder: Path) -> None:
     heard = bytearray()
-    result = ran(backend, folder, "seq 1 100000", most_output=1000, hears=heard.extend)
+    result = ran(backend, folder, "seq 1 100000", most_output=1000, on_output=heard.extend)
     assert len(result.output.encode()) <= 1000
     assert result.output.startswith("1\n2\n3\n")
     assert result.output.endswith("99999\n100000\n")
@@ -294,7 +294,7 @@ def test_the_tree_of_a_command_is_ended_when_its_run_is_cancelled(
     async def work(box: Box) -> None:
         started = asyncio.Event()
         script = f"sleep {token} & setsid sleep {token} & echo up; sleep {token}"
-        task = asyncio.create_task(box.run(sh(script, hears=lambda _: started.set())))
+        task = asyncio.create_task(box.run(sh(script, on_output=lambda _: started.set())))
         await asyncio.wait_for(started.wait(), 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

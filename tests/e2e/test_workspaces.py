@@ -209,7 +209,7 @@ def test_what_an_agent_was_refused_is_in_its_log_and_in_the_notes_of_the_trial(
 
 
 def test_a_task_with_a_network_has_one_of_its_own(tmp_path: Path) -> None:
-    require("slirp4netns", uplink.why_none() is None, uplink.why_none() or "")
+    require("slirp4netns", uplink.unavailable_reason() is None, uplink.unavailable_reason() or "")
     task = write_fix_add(tmp_path, settings="[box]\nnetwork = true\n")
     look = _calls("cat /etc/resolv.conf; cut -s -d: -f1 /proc/net/dev")
     run = bakeoff.run(task, models=[_plays(look, _calls(FIX), _says("Done."))],

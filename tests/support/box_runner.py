@@ -23,7 +23,7 @@ async def main(name: str, count: int, token: str) -> None:
         for _ in range(count):
             box = await opener.open(scratch.new_folder("files"))
             up = asyncio.Event()
-            command = Command(argv=("sh", "-c", script), hears=partial(_heard, up))
+            command = Command(argv=("sh", "-c", script), on_output=partial(_heard, up))
             group.create_task(box.run(command))
             await up.wait()
         print(process_identity.mine(), flush=True)

@@ -86,8 +86,8 @@ class Program:
     cwd: str = "/"
     stdin: bytes = b""
     most_output: int = 1_000_000
-    hears: Callable[[bytes], None] | None = field(default=None, repr=False, compare=False)
-    passing: tuple[int, ...] = ()
+    on_output: Callable[[bytes], None] | None = field(default=None, repr=False, compare=False)
+    pass_fds: tuple[int, ...] = ()
     keeps_children: bool = False
 
 
@@ -134,7 +134,7 @@ class Child:
                 env=dict(program.environment),
                 cwd=program.cwd,
                 start_new_session=True,
-                pass_fds=program.passing,
+                pass_fds=program.pass_fds,
                 bufsize=0,
             )
         assert self._process.stdout is not None  # noqa: S101 -- it was asked for
@@ -253,10 +253,10 @@ class Child:
             self._read()
 
     def _tell(self, piece: bytes) -> None:
-        if self._program.hears is None:
+        if self._program.on_output is None:
             return
         try:
-            self._program.hears(piece)
+            self._program.on_output(piece)
         except Exception as error:  # noqa: BLE001 -- whoever waits for the end shall get it
             self._unheard = error
             self._stop_reading()

@@ -65,8 +65,8 @@ class BlockingAgent:
         order = Solve(
             task=task, rollout=context.rollout, label=context.label, roles=tuple(context.roles)
         )
-        hears = context.journal.print if context.journal is not None else None
-        reply = await self._pool.work(order, context, hears=hears)
+        on_output = context.journal.print if context.journal is not None else None
+        reply = await self._pool.work(order, context, on_output=on_output)
         if isinstance(reply, Left):
             return reply.outcome
         what = f"agent {self._name!r}"

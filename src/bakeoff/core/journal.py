@@ -12,16 +12,16 @@ _CUT = "\n[... the log is longer than what is kept ...]\n"
 class Journal:
     """The transcript and the log of one attempt, written by its agent and by the gateway.
 
-    Whoever *hears* is told the log as it is written; *on_turn* is called when the turn of that
+    Whoever *on_output* is told the log as it is written; *on_turn* is called when the turn of that
     number starts, and again when it is over.
     """
 
     def __init__(
         self,
-        hears: Callable[[str], None] | None = None,
+        on_output: Callable[[str], None] | None = None,
         on_turn: Callable[[int, bool], None] | None = None,
     ) -> None:
-        self._hears = hears
+        self._on_output = on_output
         self._on_turn = on_turn
         self.messages: list[Message] = []
         self.interventions = 0
@@ -37,8 +37,8 @@ class Journal:
         """Go on with the log; what is too long is left out, and it says so."""
         if not text:
             return
-        if self._hears is not None:
-            self._hears(text)
+        if self._on_output is not None:
+            self._on_output(text)
         if self._room <= 0:
             return
         self._log.append(text[: self._room])

@@ -62,7 +62,7 @@ class BoxSpec:
     pinned: tuple[Mount, ...] = ()
 
 
-Hears = Callable[[bytes], None]
+OutputListener = Callable[[bytes], None]
 
 
 @noun
@@ -79,7 +79,7 @@ class Command:
     time_s: float | None = None
     stdin: bytes = b""
     most_output: int = 1_000_000
-    hears: Hears | None = field(default=None, repr=False, compare=False)
+    on_output: OutputListener | None = field(default=None, repr=False, compare=False)
 
 
 @noun

@@ -50,7 +50,9 @@ class Meter:
         self.bill = NO_BILL
         self.spent = _NOTHING
         self.last: Completion | None = None
-        self.hears: Callable[[Spent], None] | None = None  # is told what is spent after each answer
+        self.on_output: Callable[[Spent], None] | None = (
+            None  # is told what is spent after each answer
+        )
         self.deadline: OutageDeadline | None = None  # what stands still while the endpoint is down
         self.trouble: str | None = None  # why the request under way had to wait or be tried again
 
@@ -87,8 +89,8 @@ class Meter:
         self.trouble = None
         self._tab.begun = True
         self.last = completion
-        if self.hears is not None:
-            self.hears(self.spent)
+        if self.on_output is not None:
+            self.on_output(self.spent)
         return completion
 
     async def _wait_for(self, place: Reservation) -> None:

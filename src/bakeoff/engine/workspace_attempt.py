@@ -64,7 +64,7 @@ async def solve_in_room(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
         )
     task = trial.task
-    meter.hears = lambda spent: tell(TrialSpent(trial, spent))
+    meter.on_output = lambda spent: tell(TrialSpent(trial, spent))
     async with AsyncExitStack() as stack:
         began = monotonic()
         with contained(SandboxError, "the workspace could not be set up"):

@@ -189,7 +189,7 @@ class ScorerInProcess:
             return await self._scorer.score(task, outcome, context)
         printed: list[str] = []
         reply = await self._pool.work(
-            self._order(task, outcome, context), context, hears=printed.append
+            self._order(task, outcome, context), context, on_output=printed.append
         )
         if isinstance(reply, Graded):
             return _with_output(reply.score, "".join(printed)) if printed else reply.score

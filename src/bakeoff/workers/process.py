@@ -34,7 +34,7 @@ from bakeoff.workers.wire import (
     packed,
 )
 
-Hears = Callable[[str], None]
+OutputListener = Callable[[str], None]
 Reply = Ready | Left | Graded | Broke
 
 _PIECE = 65536
@@ -76,13 +76,13 @@ class WorkerPool:
         self._idle.append(await self._started())
 
     async def work(
-        self, order: Solve | Grade, context: Context, *, hears: Hears | None = None
+        self, order: Solve | Grade, context: Context, *, on_output: OutputListener | None = None
     ) -> Reply:
-        """Return what came of *order*; questions go to the models of *context*, *hears* its prints."""
+        """Return what came of *order*; questions go to the models of *context*, *on_output* its prints."""
         process = await self._free()
         self._busy += 1
         try:
-            reply = await process.work(order, context, hears)
+            reply = await process.work(order, context, on_output)
         except BaseException:
             self._busy -= 1
             await uncancelled(process.end())
@@ -166,7 +166,7 @@ class WorkerProcess:
         self._fault = fault
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[Ended] = asyncio.ensure_future(child.end())
-        self._hears: Hears | None = None
+        self._on_output: OutputListener | None = None
         self._unread = bytearray()
         self.refusals: dict[int, Exception] = {}
 
@@ -182,7 +182,7 @@ class WorkerProcess:
         ours.settimeout(0)
         process: WorkerProcess | None = None
 
-        def hears(piece: bytes) -> None:
+        def on_output(piece: bytes) -> None:
             if process is not None:
                 process.prints(piece)
 
@@ -194,8 +194,8 @@ class WorkerProcess:
                         argv=(*program, str(fd)),
                         environment=dict(os.environ),
                         cwd=str(Path.cwd()),
-                        hears=hears,
-                        passing=(fd,),
+                        on_output=on_output,
+                        pass_fds=(fd,),
                     )
                 ),
                 ours,
@@ -205,8 +205,8 @@ class WorkerProcess:
 
     def prints(self, piece: bytes) -> None:
         """Pass on what it prints while it works on an order."""
-        if self._hears is not None:
-            self._hears(piece.decode(errors="replace"))
+        if self._on_output is not None:
+            self._on_output(piece.decode(errors="replace"))
 
     async def begin(self, begin: Begin) -> None:
         """Tell it what it is for, and wait until it takes orders."""
@@ -218,20 +218,22 @@ class WorkerProcess:
         with suppress(OSError):
             await self._loop.sock_sendall(self._line, packed(message))
 
-    async def work(self, order: Solve | Grade, context: Context, hears: Hears | None) -> Reply:
+    async def work(
+        self, order: Solve | Grade, context: Context, on_output: OutputListener | None
+    ) -> Reply:
         """Return what came of *order*; questions are answered meanwhile."""
-        self._hears = hears
+        self._on_output = on_output
         self.refusals.clear()
         try:
             await self.tell(order)
             message = await self._hear()
             if isinstance(message, Ask):
                 message = await self._answering(message, context)
-            if hears is not None:
+            if on_output is not None:
                 await self._printed()
             return message
         finally:
-            self._hears = None
+            self._on_output = None
 
     async def _answering(self, ask: Ask, context: Context) -> Reply:
         """Answer *ask* and those that come while it is answered; return the reply behind them."""

@@ -112,7 +112,7 @@ async def run(call: ProgramCall, task: Task, context: Context) -> Outcome:
             cwd=workspace.start,
             environment={name: fill(text, values) for name, text in call.environment.items()},
             stdin=values["instruction"].encode(),
-            hears=_printing(journal),
+            on_output=_printing(journal),
         )
     )
     await _sweep(box, call.litter, workspace.start)

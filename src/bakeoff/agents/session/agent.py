@@ -111,7 +111,7 @@ class _Driver:
         return Command(
             argv=(self._settings.python, *words),
             cwd=self._start,
-            hears=self._hear,
+            on_output=self._hear,
             most_output=_KEPT,
         )
 

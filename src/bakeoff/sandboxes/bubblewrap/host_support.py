@@ -14,7 +14,7 @@ from bakeoff.sandboxes.host.cgroups import Cgroups
 
 INSTALL = "apt install bubblewrap (or: dnf install bubblewrap, pacman -S bubblewrap)"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_TRY_S = 30.0
+_TRY_TIMEOUT_S = 30.0
 _NAMESPACES = (
     "--unshare-all",
     "--unshare-user",
@@ -31,8 +31,8 @@ class HostSupport:
     """What a box is made with here.
 
     `support` is a private folder with what every box shows; `python_mounts` are needed where the
-    host has no python3 of its own; `calls` is the filter of system calls, where there is one, and
-    `grading_calls` that of a grading box.
+    host has no python3 of its own; `seccomp_filter` is the filter of system calls, where there is one, and
+    `grading_seccomp_filter` that of a grading box.
     """
 
     program: str
@@ -42,28 +42,28 @@ class HostSupport:
     python_mounts: tuple[str, ...]
     cgroups: Cgroups | None
     support: Path
-    calls: Path | None
-    grading_calls: Path | None
+    seccomp_filter: Path | None
+    grading_seccomp_filter: Path | None
 
     @property
     def path(self) -> str:
         """Where programs are looked for in a box."""
-        ours = self.python if self.python_mounts else None
-        return PATH if ours is None else f"{PATH}:{Path(ours).parent}"
+        mounted_python = self.python if self.python_mounts else None
+        return PATH if mounted_python is None else f"{PATH}:{Path(mounted_python).parent}"
 
 
 def prepare(rootfs: Path | None, *, with_cgroups: bool) -> HostSupport:
     """Find out what can be used here; UsageError or SandboxError where no box can be made."""
-    program = installed()
+    program = find_bwrap()
     namespaces = usable_namespaces(program)
     python, python_mounts = python_of(rootfs)
     groups = cgroups.find() if with_cgroups else None
     support = scratch.new_folder("bubblewrap")
-    calls, grading_calls = support / "seccomp", support / "seccomp-grading"
+    seccomp_filter, grading_seccomp_filter = support / "seccomp", support / "seccomp-grading"
     try:
         write_support(support)
-        filtered = seccomp.write_filter(calls, grading=False)
-        seccomp.write_filter(grading_calls, grading=True)
+        filtered = seccomp.write_filter(seccomp_filter, grading=False)
+        seccomp.write_filter(grading_seccomp_filter, grading=True)
     except BaseException:
         scratch.remove(support)
         raise
@@ -75,12 +75,12 @@ def prepare(rootfs: Path | None, *, with_cgroups: bool) -> HostSupport:
         python_mounts=tuple(python_mounts),
         cgroups=groups,
         support=support,
-        calls=calls if filtered else None,
-        grading_calls=grading_calls if filtered else None,
+        seccomp_filter=seccomp_filter if filtered else None,
+        grading_seccomp_filter=grading_seccomp_filter if filtered else None,
     )
 
 
-def installed() -> str:
+def find_bwrap() -> str:
     """Return where bubblewrap is."""
     program = shutil.which("bwrap")
     if program is None:
@@ -105,16 +105,21 @@ def usable_namespaces(program: str) -> tuple[str, ...]:
     )
 
 
-def _refusal(program: str, words: tuple[str, ...]) -> str | None:
-    """Return what bubblewrap says against *words*, None where it takes them."""
+def _refusal(program: str, arguments: tuple[str, ...]) -> str | None:
+    """Return what bubblewrap says against *arguments*, None where it takes them."""
     # programs alone: among all mounts of the machine, one may just be going away
-    places = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
-    shown = [word for place in places for word in ("--ro-bind-try", place, place)]
-    argv = [program, *words, *shown, "--proc", "/proc", "true"]
+    folders = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
+    mounts = [argument for folder in folders for argument in ("--ro-bind-try", folder, folder)]
+    argv = [program, *arguments, *mounts, "--proc", "/proc", "true"]
     try:
-        tried = subprocess.run(
-            argv, capture_output=True, text=True, check=False, env={"PATH": PATH}, timeout=_TRY_S
+        completed = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": PATH},
+            timeout=_TRY_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        return f"a box that does nothing did not end within {_TRY_S:g} s"
-    return None if tried.returncode == 0 else tried.stderr.strip()
+        return f"a box that does nothing did not end within {_TRY_TIMEOUT_S:g} s"
+    return None if completed.returncode == 0 else completed.stderr.strip()

@@ -18,7 +18,7 @@ HOME = "/home/agent"
 SUPPORT = "/run/bakeoff"
 _RELAY = Path(__file__).parents[1] / "relay_programs" / "relay.py"
 _PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_OURS = ("proc", "dev", "sys", "tmp", "run", "home", "root")  # of an unpacked image
+_BOX_FOLDERS = ("proc", "dev", "sys", "tmp", "run", "home", "root")  # of an unpacked image
 _PYTHONS = ("usr/bin/python3", "usr/local/bin/python3", "bin/python3")
 _ETC_FOLDERS = ("alternatives", "pki/ca-trust/extracted", "pki/tls/certs", "ssl/certs")
 _ETC_FILES = (
@@ -34,7 +34,7 @@ _ETC_FILES = (
     "ssl/openssl.cnf",
     "timezone",
 )
-_WRITTEN = {
+_ETC_CONTENT = {
     "passwd": f"root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000:agent:{HOME}:/bin/sh\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
     "group": "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n",
@@ -59,7 +59,7 @@ def write_support(folder: Path) -> None:
         if os.access(source, os.R_OK):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target, follow_symlinks=False)
-    for name, text in _WRITTEN.items():
+    for name, text in _ETC_CONTENT.items():
         (etc / name).write_text(text)
     (etc / "resolv.conf").touch()
     (folder / "resolv.conf").write_text(f"nameserver {NAMESERVER}\n")
@@ -93,24 +93,24 @@ def root_arguments(
     *targets* are the places where something will be mounted later; *resolver* is the resolv.conf of
     a box with a network.
     """
-    points = [PurePosixPath(target) for target in (*targets, HOME, "/tmp", SUPPORT)]  # noqa: S108
-    words: list[str] = []
+    mount_points = [PurePosixPath(target) for target in (*targets, HOME, "/tmp", SUPPORT)]  # noqa: S108
+    arguments: list[str] = []
     if rootfs is None:
         for name in _PROGRAMS:
-            words += _shown(Path("/", name), PurePosixPath("/", name), points)
-        words += _etc(support)
+            arguments += _shown(Path("/", name), PurePosixPath("/", name), mount_points)
+        arguments += _etc(support)
         if _has_entries(Path("/usr/local/etc")):
-            words += ["--ro-bind", str(support / "nothing"), "/usr/local/etc"]
+            arguments += ["--ro-bind", str(support / "nothing"), "/usr/local/etc"]
     else:
-        words += _image(rootfs, points)
+        arguments += _image(rootfs, mount_points)
     if resolver is not None and (rootfs is None or (rootfs / "etc/resolv.conf").is_file()):
-        words += ["--ro-bind", str(resolver), "/etc/resolv.conf"]
+        arguments += ["--ro-bind", str(resolver), "/etc/resolv.conf"]
     if rootfs is None or not (rootfs / "var").is_symlink():
-        words += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108 -- the box's own
-    return (*words, *_kernel())
+        arguments += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108 -- the box's own
+    return (*arguments, *_kernel())
 
 
-def _image(rootfs: Path, points: list[PurePosixPath]) -> Iterator[str]:
+def _image(rootfs: Path, mount_points: list[PurePosixPath]) -> Iterator[str]:
     """Show an unpacked image, but for the folders that are the box's own."""
     for entry in sorted(rootfs.iterdir()):
         target = PurePosixPath("/", entry.name)
@@ -120,12 +120,12 @@ def _image(rootfs: Path, points: list[PurePosixPath]) -> Iterator[str]:
             yield from ("--dir", str(target))
             for inner in sorted(entry.iterdir()):
                 if inner.name != "tmp":
-                    yield from _shown(inner, target / inner.name, points)
-        elif entry.name not in _OURS:
-            yield from _shown(entry, target, points)
+                    yield from _shown(inner, target / inner.name, mount_points)
+        elif entry.name not in _BOX_FOLDERS:
+            yield from _shown(entry, target, mount_points)
 
 
-def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> Iterator[str]:
+def _shown(source: Path, target: PurePosixPath, mount_points: list[PurePosixPath]) -> Iterator[str]:
     """Show *source* read-only; piece by piece where something must be mounted that it lacks."""
     if source.is_symlink():
         yield from ("--symlink", str(source.readlink()), str(target))
@@ -134,8 +134,8 @@ def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> 
         if source.exists():
             yield from ("--ro-bind", str(source), str(target))
         return
-    below = [point for point in points if target in point.parents]
-    if all((source / point.relative_to(target)).exists() for point in below):
+    below = [mount_point for mount_point in mount_points if target in mount_point.parents]
+    if all((source / mount_point.relative_to(target)).exists() for mount_point in below):
         yield from ("--ro-bind", str(source), str(target))
         return
     yield from ("--dir", str(target))
@@ -144,10 +144,10 @@ def _shown(source: Path, target: PurePosixPath, points: list[PurePosixPath]) -> 
 
 
 def _etc(support: Path) -> list[str]:
-    words = ["--ro-bind", str(support / "etc"), "/etc"]
+    arguments = ["--ro-bind", str(support / "etc"), "/etc"]
     for name in _etc_folders():
-        words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
-    return words
+        arguments += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    return arguments
 
 
 def _kernel() -> list[str]:

@@ -17,7 +17,7 @@ from bakeoff.core.workspace import Image, Network
 from bakeoff.sandboxes.bubblewrap.host_support import (
     PATH,
     HostSupport,
-    installed,
+    find_bwrap,
     prepare,
     usable_namespaces,
 )
@@ -34,11 +34,11 @@ from bakeoff.sandboxes.egress.uplink import AwaitedUplink
 from bakeoff.sandboxes.host import process_tags, shell_limits
 from bakeoff.sandboxes.host.cleanup import BoxResources, reap
 from bakeoff.sandboxes.host.imageless import WHOLE_BOX, refuse_image, refuse_whole_box
-from bakeoff.sandboxes.host.supervision import Supervision, impossible, not_started
+from bakeoff.sandboxes.host.supervision import Supervision, not_started, unstartable
 
 GATEWAY_PORT = 8642
 _SHM_BYTES = 256 << 20
-_DEATH_S = 10.0
+_EXIT_TIMEOUT_S = 10.0
 _BY_SIGNAL = 128
 # what bubblewrap says where a folder that it needs has been taken away, replaced or closed
 _FOLDER_BROKEN = re.compile(
@@ -55,19 +55,19 @@ class BubblewrapBox:
     """Private folders and a control group, in which commands are run."""
 
     def __init__(
-        self, spec: BoxSpec, ground: HostSupport, *, proxy: EgressProxy | None, host_network: bool
+        self, spec: BoxSpec, host: HostSupport, *, proxy: EgressProxy | None, host_network: bool
     ) -> None:
-        _check(spec, ground)
+        _check(spec, host)
         self._spec = spec
         self._proxy = proxy
         self._on_host_network = spec.network is True and host_network
         self._has_uplink = spec.network is True and not host_network
-        self._ground = ground
-        self._view: list[str] = []
+        self._host = host
+        self._shared_arguments: list[str] = []
         self._started_in: set[str] = set()
-        self._holdings = BoxResources(spec, ground.cgroups)
+        self._resources = BoxResources(spec, host.cgroups)
         self._supervision = Supervision(
-            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk
+            spec.limits, cgroup=self._resources.cgroup, disk=self._resources.disk
         )
 
     @property
@@ -94,28 +94,37 @@ class BubblewrapBox:
 
     async def run(self, command: Command) -> CommandResult:
         """Run *command* in namespaces of its own, which end with it."""
-        if (ran := impossible(command)) is not None:
+        if (ran := unstartable(command)) is not None:
             return ran
         with ExitStack() as files:
             reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             files.callback(os.close, reading)
             files.callback(os.close, writing)
-            passing = [writing]
-            self._view = self._view or self._all_mounts()
-            words = [*self._view, *self._own_words(command), "--json-status-fd", str(writing)]
-            calls = self._ground.grading_calls if self._spec.grading else self._ground.calls
-            if calls is not None:
-                passing.append(os.open(calls, os.O_RDONLY | os.O_CLOEXEC))
-                files.callback(os.close, passing[-1])
-                words += ["--seccomp", str(passing[-1])]
+            pass_fds = [writing]
+            self._shared_arguments = self._shared_arguments or self._mount_arguments()
+            arguments = [
+                *self._shared_arguments,
+                *self._command_arguments(command),
+                "--json-status-fd",
+                str(writing),
+            ]
+            seccomp_filter = (
+                self._host.grading_seccomp_filter
+                if self._spec.grading
+                else self._host.seccomp_filter
+            )
+            if seccomp_filter is not None:
+                pass_fds.append(os.open(seccomp_filter, os.O_RDONLY | os.O_CLOEXEC))
+                files.callback(os.close, pass_fds[-1])
+                arguments += ["--seccomp", str(pass_fds[-1])]
             uplink = AwaitedUplink(files) if self._has_uplink else None
             if uplink is not None:
-                passing += uplink.passing
-                words += uplink.words
+                pass_fds += uplink.pass_fds
+                arguments += uplink.arguments
             # through a file: the environment may hold a token, and arguments are seen by everyone
-            arguments = _file_with("\0".join([*words, ""]).encode())
-            files.callback(os.close, arguments)
-            program = self._program(command, arguments, passing=(arguments, *passing))
+            arguments_fd = _memory_file("\0".join([*arguments, ""]).encode())
+            files.callback(os.close, arguments_fd)
+            program = self._program(command, arguments_fd, pass_fds=(arguments_fd, *pass_fds))
             async with uplink or nullcontext():
                 return await self._supervised(command, program, reading)
 
@@ -124,7 +133,7 @@ class BubblewrapBox:
         start = self._start_of(command)
         try:
             ran = await self._supervision.run(
-                command, program, lambda ended: self._gone(status, ended)
+                command, program, lambda ended: self._wait_gone(status, ended)
             )
         except _NotStartedError as error:
             if start in self._started_in and _FOLDER_BROKEN.search(str(error)):
@@ -136,62 +145,66 @@ class BubblewrapBox:
     def _start_of(self, command: Command) -> str:
         return os.path.normpath(Path(self._spec.root, command.cwd or self._spec.workdir))
 
-    def _program(self, command: Command, arguments: int, *, passing: tuple[int, ...]) -> Program:
+    def _program(
+        self, command: Command, arguments_fd: int, *, pass_fds: tuple[int, ...]
+    ) -> Program:
         limits = self._spec.limits
-        group = self._holdings.cgroup
-        kept = group.folders if group else {}
-        inside = shell_limits.within_rlimits(
-            memory_mb=None if "memory" in kept else limits.memory_mb,
-            processes=None if "pids" in kept else limits.processes,
+        group = self._resources.cgroup
+        limited = group.folders if group else {}
+        inside = shell_limits.set_rlimits(
+            memory_mb=None if "memory" in limited else limits.memory_mb,
+            processes=None if "pids" in limited else limits.processes,
         )
         for port in self._relays:  # one becomes the next, and the last the command
-            relay = (str(self._ground.python), "-I", "-S", f"{SUPPORT}/relay.py")
+            relay = (str(self._host.python), "-I", "-S", f"{SUPPORT}/relay.py")
             inside = (*inside, *relay, str(port), f"{SUPPORT}/{port}.sock", "--")
         return Program(
             argv=(
-                *shell_limits.entering(self._holdings.doors, most_file_mb=limits.disk_mb),
-                *(self._ground.program, "--args", str(arguments), "--"),
+                *shell_limits.enter_cgroups(
+                    self._resources.entry_files, max_file_mb=limits.disk_mb
+                ),
+                *(self._host.program, "--args", str(arguments_fd), "--"),
                 *inside,
                 *command.argv,
             ),
-            environment={"PATH": PATH, process_tags.VARIABLE: self._holdings.mark},
+            environment={"PATH": PATH, process_tags.VARIABLE: self._resources.tag},
             stdin=command.stdin,
             most_output=command.most_output,
-            hears=command.hears,
-            passing=passing,
+            on_output=command.on_output,
+            pass_fds=pass_fds,
         )
 
-    def _all_mounts(self) -> list[str]:
+    def _mount_arguments(self) -> list[str]:
         """Return bubblewrap's words for all that does not differ from command to command."""
-        spec, ground = self._spec, self._ground
-        words = [*ground.namespaces, *(["--share-net"] if self._on_host_network else [])]
+        spec, host = self._spec, self._host
+        arguments = [*host.namespaces, *(["--share-net"] if self._on_host_network else [])]
         targets = (spec.root, *(mount.target for mount in (*spec.mounts, *spec.pinned)))
-        words += root_arguments(
-            ground.support, rootfs=ground.rootfs, targets=targets, resolver=self._resolver()
+        arguments += root_arguments(
+            host.support, rootfs=host.rootfs, targets=targets, resolver=self._resolver()
         )
-        words += ground.python_mounts
-        words += ["--bind", str(self._holdings.temp), _TMP]
-        words += ["--bind", str(self._holdings.home), HOME]
-        words += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
-        words += ["--bind", str(self._holdings.folder), spec.root]
+        arguments += host.python_mounts
+        arguments += ["--bind", str(self._resources.temp), _TMP]
+        arguments += ["--bind", str(self._resources.home), HOME]
+        arguments += ["--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
+        arguments += ["--bind", str(self._resources.folder), spec.root]
         for mount in (*spec.mounts, *spec.pinned):
-            words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+            arguments += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
         if relays := self._relays:
-            words += ["--ro-bind", str(ground.support / "relay.py"), f"{SUPPORT}/relay.py"]
+            arguments += ["--ro-bind", str(host.support / "relay.py"), f"{SUPPORT}/relay.py"]
         for port, socket in relays.items():
-            words += ["--ro-bind", socket, f"{SUPPORT}/{port}.sock"]
-        return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+            arguments += ["--ro-bind", socket, f"{SUPPORT}/{port}.sock"]
+        return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/"]
 
     def _resolver(self) -> Path | None:
         """Return the resolv.conf that the box sees; None where there is nobody to ask."""
         if self._has_uplink:
-            return self._ground.support / "resolv.conf"
+            return self._host.support / "resolv.conf"
         names = Path("/etc/resolv.conf").resolve()
         return names if self._on_host_network and names.exists() else None
 
-    def _own_words(self, command: Command) -> list[str]:
+    def _command_arguments(self, command: Command) -> list[str]:
         environment = {
-            "PATH": self._ground.path,
+            "PATH": self._host.path,
             "HOME": HOME,
             "USER": "agent",
             "LANG": "C.UTF-8",
@@ -200,31 +213,31 @@ class BubblewrapBox:
             **({} if self._proxy is None else proxy_environment()),
             **self._spec.environment,
             **command.environment,
-            process_tags.VARIABLE: self._holdings.mark,
+            process_tags.VARIABLE: self._resources.tag,
         }
-        words = ["--chdir", self._start_of(command), "--clearenv"]
+        arguments = ["--chdir", self._start_of(command), "--clearenv"]
         for name, value in environment.items():
-            words += ["--setenv", name, value]
-        return words
+            arguments += ["--setenv", name, value]
+        return arguments
 
-    async def _gone(self, status: int, ended: Ended | None) -> None:
+    async def _wait_gone(self, status: int, ended: Ended | None) -> None:
         """Wait until the namespaces are gone, and raise where bubblewrap itself failed."""
-        told = _told(status)
-        child = told.get("child-pid")
+        report = _read_status(status)
+        child = report.get("child-pid")
         clock = asyncio.get_running_loop().time
-        until = clock() + _DEATH_S
+        until = clock() + _EXIT_TIMEOUT_S
         while child is not None and _is_init(child):
             if clock() > until:
                 raise SandboxError(f"the processes of box {self._spec.label!r} do not end")
             await asyncio.sleep(0.002)
-        if ended is not None and _never_started(ended, told):
+        if ended is not None and _never_started(ended, report):
             why = f"bubblewrap could not start the command: {ended.output.strip()}"
             raise _NotStartedError(why)
 
     async def stop(self) -> None:
         """End every command."""
         await self._supervision.stop()
-        group = self._holdings.cgroup
+        group = self._resources.cgroup
         if group is not None and group.processes():
             await asyncio.to_thread(group.kill)
 
@@ -237,24 +250,24 @@ class BubblewrapBox:
         await self.stop()
         if self._proxy is not None:
             await self._proxy.close()
-        await asyncio.to_thread(self._holdings.remove)
+        await asyncio.to_thread(self._resources.remove)
 
 
-def _check(spec: BoxSpec, ground: HostSupport) -> None:
+def _check(spec: BoxSpec, host: HostSupport) -> None:
     """Refuse what bubblewrap cannot do."""
     if Path(spec.root) == Path("/"):
         raise UsageError("the root of a workspace cannot be / in bubblewrap; choose a folder")
     listed = not isinstance(spec.network, bool) and bool(spec.network)
-    if ground.python is None and (spec.gateway is not None or listed):
+    if host.python is None and (spec.gateway is not None or listed):
         what = "a gateway" if spec.gateway is not None else "a list of allowed hosts"
-        raise UsageError(f"{ground.rootfs} has no python3, which a box with {what} needs")
+        raise UsageError(f"{host.rootfs} has no python3, which a box with {what} needs")
 
 
 def _local_url(port: int) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def _file_with(data: bytes) -> int:
+def _memory_file(data: bytes) -> int:
     """Return an open file in memory that holds *data*, at its beginning."""
     number = os.memfd_create("arguments", os.MFD_CLOEXEC)
     with os.fdopen(number, "wb", closefd=False) as file:
@@ -263,24 +276,24 @@ def _file_with(data: bytes) -> int:
     return number
 
 
-def _never_started(ended: Ended, told: dict[str, int]) -> bool:
+def _never_started(ended: Ended, report: dict[str, int]) -> bool:
     """Whether bubblewrap gave up before the command: it says so, unless somebody killed it."""
-    return "exit-code" not in told and ended.code is not None and ended.code < _BY_SIGNAL
+    return "exit-code" not in report and ended.code is not None and ended.code < _BY_SIGNAL
 
 
-def _told(status: int) -> dict[str, int]:
+def _read_status(status: int) -> dict[str, int]:
     """Return what bubblewrap told about itself: its child, and how that ended."""
-    told: dict[str, int] = {}
+    report: dict[str, int] = {}
     try:
         text = os.read(status, 65536)
     except BlockingIOError:
-        return told
+        return report
     decoder, rest = json.JSONDecoder(), text.decode().strip()
     while rest:
-        found, end = decoder.raw_decode(rest)
-        told |= found
+        fields, end = decoder.raw_decode(rest)
+        report |= fields
         rest = rest[end:].strip()
-    return told
+    return report
 
 
 def _is_init(pid: int) -> bool:
@@ -289,9 +302,9 @@ def _is_init(pid: int) -> bool:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return False
-    known = dict(line.split(":", 1) for line in lines if ":" in line)
-    numbers = known.get("NSpid", "").split()
-    return len(numbers) > 1 and numbers[-1] == "1" and not known["State"].strip().startswith("Z")
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    numbers = fields.get("NSpid", "").split()
+    return len(numbers) > 1 and numbers[-1] == "1" and not fields["State"].strip().startswith("Z")
 
 
 _NO_UPLINK = (
@@ -341,7 +354,7 @@ class Bubblewrap:
         if not sys.platform.startswith("linux"):
             return "bubblewrap needs Linux; choose a container: --sandbox docker"
         try:
-            usable_namespaces(installed())
+            usable_namespaces(find_bwrap())
         except BakeoffError as error:
             return str(error)
         return None
@@ -350,7 +363,7 @@ class Bubblewrap:
         """Raise where no box can have this *network* here; the host's own is only for who says so."""
         if network is not True or self._host_network:
             return
-        if why := uplink.why_none():
+        if why := uplink.unavailable_reason():
             raise UsageError(_NO_UPLINK.format(why=why))
 
     async def image(self, image: Image | None) -> None:
@@ -373,10 +386,10 @@ class Bubblewrap:
             if ready.done() and _failed(ready):
                 self._ready = None  # somebody may mend it, and try again
 
-    async def _opened(self, spec: BoxSpec, ground: HostSupport) -> Box:
+    async def _opened(self, spec: BoxSpec, host: HostSupport) -> Box:
         proxy = await open_proxy(spec.network, private_hosts=self._private_hosts)
         try:
-            return BubblewrapBox(spec, ground, proxy=proxy, host_network=self._host_network)
+            return BubblewrapBox(spec, host, proxy=proxy, host_network=self._host_network)
         except BaseException:
             if proxy is not None:
                 await proxy.close()

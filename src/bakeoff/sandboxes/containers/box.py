@@ -15,23 +15,29 @@ from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, Mount
 from bakeoff.sandboxes.containers import change as container_change
 from bakeoff.sandboxes.containers import relay
-from bakeoff.sandboxes.containers.engine import HOME, Engine, entering, nowhere, preamble
+from bakeoff.sandboxes.containers.engine import (
+    HOME,
+    Engine,
+    no_folder_marker,
+    preamble,
+    wrap_command,
+)
 from bakeoff.sandboxes.containers.relay import Relay
 from bakeoff.sandboxes.egress.proxy import PORT as PROXY_PORT
 from bakeoff.sandboxes.egress.proxy import EgressProxy, proxy_environment
 from bakeoff.sandboxes.host.disk_watch import DiskWatch, Watch
 from bakeoff.sandboxes.host.shell_limits import StartMarker
-from bakeoff.sandboxes.host.supervision import Supervision, impossible, not_started
+from bakeoff.sandboxes.host.supervision import Supervision, not_started, unstartable
 
-_LOOK_S = 2.0
+_CHECK_S = 2.0
 _DEATH_S, _DEATH_LOOK_S = 60.0, 0.5
 _STILL_DYING = "did not die within timeout"  # podman, of a fork bomb on a busy machine
-_MOST_SHARE = 20  # asking takes podman a quarter of a second
-_PLACE = "layer={{.GraphDriver.Data.UpperDir}}\npid={{.State.Pid}}"
-_SIZE = "size={{.SizeRw}}"
+_PAUSE_FACTOR = 20  # asking takes podman a quarter of a second
+_LAYER_FORMAT = "layer={{.GraphDriver.Data.UpperDir}}\npid={{.State.Pid}}"
+_SIZE_FORMAT = "size={{.SizeRw}}"
 
 
-async def watch_of(engine: Engine, container: str, spec: BoxSpec) -> Watch | None:
+async def disk_watch_for(engine: Engine, container: str, spec: BoxSpec) -> Watch | None:
     """Return what watches the disk of a box; None where it has no limit.
 
     Where the engine keeps the container's files in a folder that we may read, it is watched from
@@ -40,81 +46,89 @@ async def watch_of(engine: Engine, container: str, spec: BoxSpec) -> Watch | Non
     if spec.limits.disk_mb is None:
         return None
     folders = () if spec.folder is None else (spec.folder,)
-    seen = await engine.ask("inspect", "--type", "container", "--format", _PLACE, container)
-    known = dict(line.split("=", 1) for line in seen.output.splitlines() if "=" in line)
-    layer = known.get("layer", "")
+    inspected = await engine.ask(
+        "inspect", "--type", "container", "--format", _LAYER_FORMAT, container
+    )
+    fields = dict(line.split("=", 1) for line in inspected.output.splitlines() if "=" in line)
+    layer = fields.get("layer", "")
     if layer.startswith("/") and os.access(layer, os.R_OK | os.X_OK):
-        doors = _doors(known.get("pid", ""))
+        procs_files = _procs_files(fields.get("pid", ""))
         return DiskWatch(
-            (*folders, Path(layer)), spec.limits.disk_mb, processes=lambda: _processes(doors)
+            (*folders, Path(layer)), spec.limits.disk_mb, processes=lambda: _processes(procs_files)
         )
-    asked = _AskedLayer(engine, container, spec.limits.disk_mb)
-    return _Both(DiskWatch(folders, spec.limits.disk_mb), asked) if folders else asked
+    engine_watch = _EngineDiskWatch(engine, container, spec.limits.disk_mb)
+    return (
+        _BothWatches(DiskWatch(folders, spec.limits.disk_mb), engine_watch)
+        if folders
+        else engine_watch
+    )
 
 
-def _doors(pid: str) -> list[Path]:
+def _procs_files(pid: str) -> list[Path]:
     """Return the files that list the processes of a container, by its first one."""
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
         return []
-    doors = []
+    procs_files = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers in {"", "pids"}:
-            doors.append(Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs"))
-    return doors
+            procs_files.append(
+                Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs")
+            )
+    return procs_files
 
 
-def _processes(doors: list[Path]) -> set[int]:
-    found: set[int] = set()
-    for door in doors:
+def _processes(procs_files: list[Path]) -> set[int]:
+    pids: set[int] = set()
+    for path in procs_files:
         try:
-            found.update(int(pid) for pid in door.read_text().split())
+            pids.update(int(pid) for pid in path.read_text().split())
         except OSError:
             continue  # not mounted there, or the container restarts just now
-    return found
+    return pids
 
 
-class _AskedLayer:
+class _EngineDiskWatch:
     """What a container adds to its image, as its engine says."""
 
-    def __init__(self, engine: Engine, container: str, most_mb: int) -> None:
+    def __init__(self, engine: Engine, container: str, max_mb: int) -> None:
         self._engine = engine
         self._container = container
-        self._most_mb = most_mb
+        self._max_mb = max_mb
 
-    async def watch(self, over: Callable[[str], None]) -> None:
-        pause_s = _LOOK_S
+    async def watch(self, on_exceeded: Callable[[str], None]) -> None:
+        pause_s = _CHECK_S
         while True:
             await asyncio.sleep(pause_s)
             started = time.monotonic()
-            if await self._taken() > self._most_mb << 20:
-                over(f"its disk was full: the box may take {self._most_mb} MB")
-            pause_s = max(_LOOK_S, _MOST_SHARE * (time.monotonic() - started))
+            if await self._used_bytes() > self._max_mb << 20:
+                on_exceeded(f"its disk was full: the box may take {self._max_mb} MB")
+            pause_s = max(_CHECK_S, _PAUSE_FACTOR * (time.monotonic() - started))
 
-    async def _taken(self) -> int:
-        seen = await self._engine.ask(
-            "inspect", "--type", "container", "--size", "--format", _SIZE, self._container
+    async def _used_bytes(self) -> int:
+        inspected = await self._engine.ask(
+            "inspect", "--type", "container", "--size", "--format", _SIZE_FORMAT, self._container
         )
-        for line in seen.output.splitlines():
+        for line in inspected.output.splitlines():
             size = line.removeprefix("size=")
             if size != line and size.isdigit():
                 return int(size)
         return 0
 
 
-class _Both:
+class _BothWatches:
     """Two watches at once."""
 
-    def __init__(self, one: Watch, other: Watch) -> None:
-        self._one = one
-        self._other = other
+    def __init__(self, first: Watch, second: Watch) -> None:
+        self._first = first
+        self._second = second
 
-    async def watch(self, over: Callable[[str], None]) -> None:
+    async def watch(self, on_exceeded: Callable[[str], None]) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._one.watch(over))
-            group.create_task(self._other.watch(over))
+            group.create_task(self._first.watch(on_exceeded))
+            group.create_task(self._second.watch(on_exceeded))
 
 
 _KILLED = 137
@@ -124,7 +138,7 @@ _OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_cont
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 # the folders of the shell and of what it is made of; a line of `diff` that says one is not as it was
 _PROGRAMS_CHANGED = re.compile(r"^[CD] /(?:usr/(?:local/)?)?(?:s?bin|lib\w*)/", re.MULTILINE)
-_STATE = "state={{.State.Running}}"
+_STATE_FORMAT = "state={{.State.Running}}"
 
 
 def sockets(spec: BoxSpec, proxy: EgressProxy | None) -> dict[int, str]:
@@ -163,12 +177,12 @@ class ContainerBox:
 
     async def ready(self) -> None:
         """Make the change that the spec brings, find a relay, start to watch the disk."""
-        disk = await watch_of(self._engine, self.name, self._spec)
+        disk = await disk_watch_for(self._engine, self.name, self._spec)
         self._supervision = Supervision(self._spec.limits, cgroup=None, disk=disk)
         await self._apply()
         if sockets(self._spec, self._proxy):
-            found = await self._exec(Command(argv=relay.FIND, cwd="/", time_s=60))
-            self._relay = relay.choose(found.output, image=self._spec.image)
+            result = await self._exec(Command(argv=relay.FIND, cwd="/", time_s=60))
+            self._relay = relay.choose(result.output, image=self._spec.image)
 
     @property
     def gateway_url(self) -> str | None:
@@ -182,11 +196,11 @@ class ContainerBox:
 
     async def run(self, command: Command) -> CommandResult:
         """Run *command*; where it must be stopped, every process of the box ends with it."""
-        if (ran := impossible(command)) is not None:
+        if (ran := unstartable(command)) is not None:
             return ran
         if self._relay is not None:
             ports = sockets(self._spec, self._proxy)
-            command = replace(command, argv=self._relay.before(command.argv, ports))
+            command = replace(command, argv=self._relay.wrap(command.argv, ports))
         return await self._exec(command)
 
     async def stop(self) -> None:
@@ -204,19 +218,19 @@ class ContainerBox:
             if _TOO_LONG in str(error):  # the agent's doing, not the engine's
                 raise ChangeTooLargeError("the agent left a path too long to be read") from error
             raise
-        own = [mount.target for mount in self._mounts]
-        differences = container_change.read_differences(printed, own)
-        packed, there = await asyncio.to_thread(
+        own_mounts = [mount.target for mount in self._mounts]
+        differences = container_change.read_differences(printed, own_mounts)
+        packed, present = await asyncio.to_thread(
             container_change.archive,
             (self._engine.name, "export", self.name),
             environment=self._engine.environment,
-            kept=differences,
+            included=differences,
             in_image=differences.in_image,
-            looked_for=differences.perhaps_gone,
-            most_mb=self._most_change_mb,
+            check_for=differences.perhaps_gone,
+            max_mb=self._most_change_mb,
             time_s=_EXPORT_S,
         )
-        return packed, tuple(sorted({*differences.gone, *differences.perhaps_gone} - there))
+        return packed, tuple(sorted({*differences.gone, *differences.perhaps_gone} - present))
 
     async def close(self) -> None:
         """Take the container away, running or not."""
@@ -233,39 +247,45 @@ class ContainerBox:
 
     # --- commands ---------------------------------------------------------------------------------
 
-    async def _exec(self, command: Command, *, again: bool = True) -> CommandResult:
-        mark = f"started-{secrets.token_hex(8)}"
-        before, heard = self._restarts, StartMarker(mark, command.hears)
+    async def _exec(self, command: Command, *, retry: bool = True) -> CommandResult:
+        marker = f"started-{secrets.token_hex(8)}"
+        restarts_before, start_marker = self._restarts, StartMarker(marker, command.on_output)
         program = self._engine.program(
-            *("exec", "-i", *self._as_user(), self.name, *entering(command.argv, mark)),
-            stdin=self._preamble(command, mark) + command.stdin,
+            *(
+                "exec",
+                "-i",
+                *self._user_arguments(),
+                self.name,
+                *wrap_command(command.argv, marker),
+            ),
+            stdin=self._preamble(command, marker) + command.stdin,
             most_output=command.most_output,
         )
-        program = replace(program, hears=heard)
+        program = replace(program, on_output=start_marker)
         ran = await self._supervision.run(command, program, self._after)
-        if not heard.started and ran.stopped is None:
-            said, no_folder, _ = ran.output.partition(nowhere(mark))
-            if again and not no_folder and not self._stopped:
+        if not start_marker.started and ran.stopped is None:
+            printed, no_folder, _ = ran.output.partition(no_folder_marker(marker))
+            if retry and not no_folder and not self._stopped:
                 # the container has ended, or is so full of processes that it takes no more
                 await self._restart()
-                return await self._exec(command, again=False)
-            why = await self._why_not_started(command, said)
+                return await self._exec(command, retry=False)
+            why = await self._start_failure(command, printed)
             if not self._stopped and await self._broken_from_inside(
                 command, no_folder=bool(no_folder)
             ):
                 return not_started(why)
             raise SandboxError(why)
         self._started_in.add(self._start_of(command))
-        ran = replace(ran, output=ran.output.removeprefix(f"{mark}\n"))
-        if ran.code and self._restarts != before:
+        ran = replace(ran, output=ran.output.removeprefix(f"{marker}\n"))
+        if ran.code and self._restarts != restarts_before:
             return replace(ran, code=None, stopped="it ended with another command of its box")
         if ran.code == _KILLED and await self._ran_out_of_memory():
             why = f"out of memory: the box may take {self._spec.limits.memory_mb} MB"
             return replace(ran, code=None, stopped=why)
         return ran
 
-    async def _why_not_started(self, command: Command, said: str) -> str:
-        why = f"{command.argv[0]!r} could not be started: {said.strip()}"
+    async def _start_failure(self, command: Command, printed: str) -> str:
+        why = f"{command.argv[0]!r} could not be started: {printed.strip()}"
         if self._stopped or await self._is_running():
             return why
         last = await self._engine.ask("logs", "--tail", "20", self.name)
@@ -278,25 +298,25 @@ class ContainerBox:
         return bool(self._started_in) and await self._has_changed_programs()
 
     async def _has_changed_programs(self) -> bool:
-        seen = await self._engine.ask("diff", self.name)
-        return _PROGRAMS_CHANGED.search(seen.output) is not None
+        diff = await self._engine.ask("diff", self.name)
+        return _PROGRAMS_CHANGED.search(diff.output) is not None
 
     def _start_of(self, command: Command) -> str:
         return posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
 
-    def _as_user(self) -> tuple[str, ...]:
+    def _user_arguments(self) -> tuple[str, ...]:
         return () if self._user is None else ("--user", self._user)
 
-    def _preamble(self, command: Command, mark: str) -> bytes:
+    def _preamble(self, command: Command, marker: str) -> bytes:
         spec = self._spec
-        ours = {"HOME": HOME, "LANG": "C.UTF-8"} if spec.folder is not None else {}
-        ours["BAKEOFF_ROOT"] = spec.root
-        ours |= {} if self._proxy is None else proxy_environment()
+        own = {"HOME": HOME, "LANG": "C.UTF-8"} if spec.folder is not None else {}
+        own["BAKEOFF_ROOT"] = spec.root
+        own |= {} if self._proxy is None else proxy_environment()
         return preamble(
-            {**ours, **spec.environment, **command.environment},
+            {**own, **spec.environment, **command.environment},
             cwd=self._start_of(command),
             disk_mb=spec.limits.disk_mb,
-            mark=mark,
+            marker=marker,
         )
 
     async def _after(self, ended: Ended | None) -> None:
@@ -329,17 +349,17 @@ class ContainerBox:
                 return
 
     async def _is_running(self) -> bool:
-        seen = await self._engine.call(
-            "inspect", "--type", "container", "--format", _STATE, self.name
+        state = await self._engine.call(
+            "inspect", "--type", "container", "--format", _STATE_FORMAT, self.name
         )
-        return "state=true" in seen.split()
+        return "state=true" in state.split()
 
     async def _ran_out_of_memory(self) -> bool:
         """Whether the kernel killed a process of the box since this was last asked."""
         # read in the container: an engine's own flag is about its first process only
-        words = ("sh", "-c", f"cat {_OOM_FILES} 2>/dev/null")
-        seen = await self._engine.ask("exec", *self._as_user(), self.name, *words)
-        kills = sum(int(count) for count in _OOM_KILLS.findall(seen.output))
+        command = ("sh", "-c", f"cat {_OOM_FILES} 2>/dev/null")
+        result = await self._engine.ask("exec", *self._user_arguments(), self.name, *command)
+        kills = sum(int(count) for count in _OOM_KILLS.findall(result.output))
         before, self._oom_kills = self._oom_kills, kills
         return kills > before
 
@@ -347,9 +367,9 @@ class ContainerBox:
 
     async def _apply(self) -> None:
         packed, gone = self._spec.archive, self._spec.gone
-        words = await asyncio.to_thread(container_change.clearing, packed, gone)
-        if words:
+        entries = await asyncio.to_thread(container_change.clear_input, packed, gone)
+        if entries:
             program = ("exec", "-i", "--user", "0:0", self.name, *container_change.CLEAR)
-            await self._engine.call(*program, stdin=words)
+            await self._engine.call(*program, stdin=entries)
         if packed is not None:
             await self._engine.call(*self._engine.dialect.copy, "-", f"{self.name}:/", stdin=packed)

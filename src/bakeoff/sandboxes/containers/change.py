@@ -48,13 +48,13 @@ CLEAR = ("xargs", "-0", "-n", "500", "sh", "-c", _CLEAR, "sh")
 class Differences:
     """The paths that a container has anew or changed, and those that it has no more.
 
-    Engines print a name as it is, so a line break in one makes it look like something else. `kept`
+    Engines print a name as it is, so a line break in one makes it look like something else. `included`
     may hold names that are none, which no file will have; `in_image` are those of them at which the
     image has something too. What of `perhaps_gone` is still there was not taken away. `printed` is
     what the engine said, for a name that looks like several entries.
     """
 
-    kept: frozenset[str]
+    included: frozenset[str]
     in_image: frozenset[str]
     gone: tuple[str, ...]
     perhaps_gone: frozenset[str]
@@ -63,32 +63,32 @@ class Differences:
 
     def __contains__(self, path: object) -> bool:
         """Whether a file at *path* is part of the change."""
-        if path in self.kept:
+        if path in self.included:
             return True
         if not isinstance(path, str) or not _IN_A_NAME.search(path):
             return False
-        told = any(f"\n{kind} {path}\n" in self.printed for kind in "AC")
-        return told and not _is_under(path, self.left_out)
+        listed = any(f"\n{kind} {path}\n" in self.printed for kind in "AC")
+        return listed and not _is_under(path, self.left_out)
 
 
 def read_differences(printed: str, own: Iterable[str]) -> Differences:
     """Return what `diff` printed, without what is not part of the work; *own* are our mounts."""
     left_out = (*_LEFT_OUT, *own)
-    kept: set[str] = set()
+    included: set[str] = set()
     in_image: set[str] = set()
     gone: set[str] = set()
     perhaps_gone: set[str] = set()
     for kind, names in _entries(printed):
         paths = {name for name in names if not _is_under(name, left_out)}
         if kind != "D":
-            kept |= paths
+            included |= paths
             in_image |= paths if kind == "C" else set()
         elif len(names) == 1:
             gone |= paths
         else:
             perhaps_gone |= paths
     return Differences(
-        kept=frozenset(kept),
+        included=frozenset(included),
         in_image=frozenset(in_image),
         gone=tuple(sorted(gone)),
         perhaps_gone=frozenset(perhaps_gone),
@@ -102,13 +102,13 @@ def _entries(printed: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
     Lines that are none may belong to the name before them, or be a warning: then both are told.
     """
-    begun: list[tuple[str, list[str]]] = []
+    entries: list[tuple[str, list[str]]] = []
     for line in printed.removesuffix("\n").split("\n"):
         if entry := _ENTRY.fullmatch(line):
-            begun.append((entry[1], [entry[2]]))
-        elif begun:
-            begun[-1][1].append(line)
-    for kind, lines in begun:
+            entries.append((entry[1], [entry[2]]))
+        elif entries:
+            entries[-1][1].append(line)
+    for kind, lines in entries:
         yield kind, tuple(dict.fromkeys((lines[0], "\n".join(lines))))
 
 
@@ -120,26 +120,26 @@ def archive(
     export: tuple[str, ...],
     *,
     environment: Mapping[str, str],
-    kept: Container[str],
+    included: Container[str],
     in_image: Container[str] = (),
-    looked_for: Container[str] = (),
-    most_mb: int,
+    check_for: Container[str] = (),
+    max_mb: int,
     time_s: float,
 ) -> tuple[bytes, frozenset[str]]:
-    """Run *export*, which prints a tar, and return the *kept* paths of it as a gzipped tar.
+    """Run *export*, which prints a tar, and return the *included* paths of it as a gzipped tar.
 
-    Those that the image has something at are marked. Beside it, those that were *looked_for* and are
+    Those that the image has something at are marked. Beside it, those that were *check_for* and are
     there. It blocks, so it belongs in a thread.
     """
-    with tempfile.TemporaryFile() as complaints:
+    with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(
-            export, env=dict(environment), stdout=subprocess.PIPE, stderr=complaints
+            export, env=dict(environment), stdout=subprocess.PIPE, stderr=stderr
         )
         timer = threading.Timer(time_s, process.kill)
         timer.start()
         stream = cast("BinaryIO", process.stdout)
         try:
-            made = _filtered(stream, kept, in_image, looked_for, most_mb << 20)
+            filtered = _filtered(stream, included, in_image, check_for, max_mb << 20)
             while stream.read(_CHUNK):
                 pass  # what fills up the last block
             if code := process.wait():  # cut between two files, a tar looks whole
@@ -147,47 +147,49 @@ def archive(
         except tarfile.TarError as error:
             process.kill()
             process.wait()
-            raise SandboxError(f"{export[0]} export failed: {error}{_said(complaints)}") from error
+            raise SandboxError(
+                f"{export[0]} export failed: {error}{_stderr_text(stderr)}"
+            ) from error
         finally:
             timer.cancel()
             process.kill()
             process.wait()
             stream.close()
-    return made
+    return filtered
 
 
-def _said(complaints: BinaryIO) -> str:
-    complaints.seek(0)
-    text = complaints.read(2000).decode(errors="replace").strip()
+def _stderr_text(stderr: BinaryIO) -> str:
+    stderr.seek(0)
+    text = stderr.read(2000).decode(errors="replace").strip()
     return f"; it said: {text}" if text else ""
 
 
 def _filtered(
     stream: BinaryIO,
-    kept: Container[str],
+    included: Container[str],
     in_image: Container[str],
-    looked_for: Container[str],
-    most: int,
+    check_for: Container[str],
+    max_bytes: int,
 ) -> tuple[bytes, frozenset[str]]:
-    room, there = _BoundedBuffer(most), set()
+    buffer, present = _BoundedBuffer(max_bytes), set()
     with (
         tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as whole,
-        gzip.GzipFile(fileobj=room, mode="wb", compresslevel=6, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as chosen,
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as filtered,
     ):
         for member in whole:
-            path = _shown(member.name)
-            if path in looked_for:
-                there.add(path)
-            if path in kept and _is_file_like(member):
+            path = _diff_name(member.name)
+            if path in check_for:
+                present.add(path)
+            if path in included and _is_file_like(member):
                 if path in in_image:
                     member.pax_headers = {**member.pax_headers, IN_IMAGE: "1"}
-                chosen.addfile(member, whole.extractfile(member) if member.isreg() else None)
+                filtered.addfile(member, whole.extractfile(member) if member.isreg() else None)
             whole.members.clear()  # type: ignore[attr-defined] # else it remembers every file
-    return room.getvalue(), frozenset(there)
+    return buffer.getvalue(), frozenset(present)
 
 
-def _shown(name: str) -> str:
+def _diff_name(name: str) -> str:
     """Return the path of a member as `diff` shows it: what is no text has become a mark."""
     path = f"/{name.strip('/')}"
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -200,23 +202,23 @@ def _is_file_like(member: tarfile.TarInfo) -> bool:
 class _BoundedBuffer(io.BytesIO):
     """A buffer that takes only so much."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         super().__init__()
-        self._most = most
+        self._max_bytes = max_bytes
 
     def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
-        if self.tell() + len(data) > self._most:
+        if self.tell() + len(data) > self._max_bytes:
             raise ChangeTooLargeError(
-                f"the change of the box is over {self._most >> 20} MB when packed, and cannot be "
+                f"the change of the box is over {self._max_bytes >> 20} MB when packed, and cannot be "
                 "taken out; raise the sandbox's setting `most_change_mb`"
             )
         return super().write(data)
 
 
-def clearing(packed: bytes | None, gone: tuple[str, ...]) -> bytes:
+def clear_input(packed: bytes | None, gone: tuple[str, ...]) -> bytes:
     """Return what `CLEAR` reads so that it makes way for *packed*."""
-    words = [f"G{path}" for path in gone]
+    entries = [f"G{path}" for path in gone]
     if packed is not None:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as members:
-            words += [f"{'D' if m.isdir() else 'F'}/{m.name.strip('/')}" for m in members]
-    return b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)
+            entries += [f"{'D' if m.isdir() else 'F'}/{m.name.strip('/')}" for m in members]
+    return b"".join(entry.encode("utf-8", "surrogateescape") + b"\0" for entry in entries)

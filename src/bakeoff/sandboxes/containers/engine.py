@@ -15,14 +15,14 @@ from bakeoff._lib import process
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import BoxSpec, Mount
 from bakeoff.core.workspace import BoxLimits
-from bakeoff.sandboxes.host.shell_limits import largest_file
+from bakeoff.sandboxes.host.shell_limits import file_size_limit
 
 EngineName = Literal["docker", "podman"]
 
 _AT_ONCE = 8  # an engine asked for thirty containers in one moment gets slower, not faster
 _CALL_S = 120.0
 _ASK_S = 10.0
-_SHOWN = 2000
+_MAX_SHOWN = 2000
 _INSTALL = {
     "docker": "install Docker and start it (Debian: apt install docker.io), or use --sandbox podman",
     "podman": "install podman (Debian: apt install podman), or use --sandbox docker",
@@ -62,17 +62,17 @@ class Engine:
         self.name = name
         self.dialect = DIALECTS[name]
         self.environment = environment
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    def why_not(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Return None where the engine answers, else why it does not and what to do."""
         if shutil.which(self.name, path=self.environment.get("PATH")) is None:
             return f"there is no program {self.name!r}; {_INSTALL[self.name]}"
         # docker's `version` fails where no daemon answers, podman's where its set-up is broken
-        asked = ["info", "--format", "{{.ID}}"] if self.name == "docker" else ["info"]
+        command = ["info", "--format", "{{.ID}}"] if self.name == "docker" else ["info"]
         try:
             done = subprocess.run(
-                [self.name, *asked],
+                [self.name, *command],
                 env=dict(self.environment),
                 capture_output=True,
                 timeout=_ASK_S,
@@ -82,15 +82,15 @@ class Engine:
             return f"{self.name} does not answer within {_ASK_S:g} s; {_INSTALL[self.name]}"
         if done.returncode == 0:
             return None
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()
-        return f"{self.name} does not work: {said[-_SHOWN:]}; {_INSTALL[self.name]}"
+        output = (done.stderr or done.stdout).decode(errors="replace").strip()
+        return f"{self.name} does not work: {output[-_MAX_SHOWN:]}; {_INSTALL[self.name]}"
 
     def program(
-        self, *words: str, stdin: bytes = b"", most_output: int = 1_000_000
+        self, *arguments: str, stdin: bytes = b"", most_output: int = 1_000_000
     ) -> process.Program:
-        """Return the call with *words*, not yet made."""
+        """Return the call with *arguments*, not yet made."""
         return process.Program(
-            argv=(self.name, *words),
+            argv=(self.name, *arguments),
             environment=self.environment,
             stdin=stdin,
             most_output=most_output,
@@ -98,32 +98,40 @@ class Engine:
         )
 
     async def ask(
-        self, *words: str, stdin: bytes = b"", time_s: float = _CALL_S, most_output: int = 1_000_000
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        time_s: float = _CALL_S,
+        most_output: int = 1_000_000,
     ) -> process.Ended:
         """Make the call and return how it ended, good or bad."""
-        call = self.program(*words, stdin=stdin, most_output=most_output)
+        call = self.program(*arguments, stdin=stdin, most_output=most_output)
         try:
-            async with self._turns:
+            async with self._slots:
                 return await process.run(call, time_s=time_s)
         except FileNotFoundError as error:
             raise SandboxError(f"no program {self.name!r} here; {_INSTALL[self.name]}") from error
 
     async def call(
-        self, *words: str, stdin: bytes = b"", time_s: float = _CALL_S, most_output: int = 1_000_000
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        time_s: float = _CALL_S,
+        most_output: int = 1_000_000,
     ) -> str:
         """Make the call and return what it printed; SandboxError where it fails."""
-        ended = await self.ask(*words, stdin=stdin, time_s=time_s, most_output=most_output)
+        ended = await self.ask(*arguments, stdin=stdin, time_s=time_s, most_output=most_output)
         if ended.code == 0:
             return ended.output
-        what = f"{self.name} {words[0]}"
+        what = f"{self.name} {arguments[0]}"
         if ended.stopped:
             raise SandboxError(f"{what} did not end within {time_s:g} s", transient=True)
-        raise SandboxError(f"{what} failed: {ended.output.strip()[-_SHOWN:]}")
+        raise SandboxError(f"{what} failed: {ended.output.strip()[-_MAX_SHOWN:]}")
 
     async def is_rootless(self) -> bool:
         """Whether root in a container is the engine's user outside of it."""
-        seen = await self.call("info", "--format", self.dialect.rootless)
-        return "name=rootless" in seen or "rootless=true" in seen
+        info = await self.call("info", "--format", self.dialect.rootless)
+        return "name=rootless" in info or "rootless=true" in info
 
 
 HOME = "/home/agent"
@@ -133,7 +141,7 @@ _WAIT = "while :; do sleep 3600; done"
 _WAIT_AT_HOME = f"mkdir -p -m 1777 /tmp {HOME}; {_WAIT}"
 
 # What package managers use. A box with a folder of ours needs none: it works as one user.
-_PACKAGING = (
+_PACKAGING_CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID",
 )  # fmt: skip
 
@@ -151,32 +159,32 @@ exec "$@" 2>&1
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def run_words(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> list[str]:
+def run_arguments(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> list[str]:
     """Return what follows `run` for the container of *spec*, after its name and labels."""
-    words = ["--pull", "never", "--security-opt", "no-new-privileges"]
-    words += ["--security-opt", "label=disable"]  # else SELinux keeps it from its own mounts
-    words += [] if spec.network is True else ["--network", "none"]
-    words += _limits(spec.limits)
-    words += ["--cap-drop", "ALL"]
+    arguments = ["--pull", "never", "--security-opt", "no-new-privileges"]
+    arguments += ["--security-opt", "label=disable"]  # else SELinux keeps it from its own mounts
+    arguments += [] if spec.network is True else ["--network", "none"]
+    arguments += _limits(spec.limits)
+    arguments += ["--cap-drop", "ALL"]
     for mount in mounts:
-        words += ["--mount", _mount(mount)]
+        arguments += ["--mount", _mount(mount)]
     if spec.folder is None:  # the image as its maker meant it, with its own user and entrypoint
-        for capability in _PACKAGING:
-            words += ["--cap-add", capability]
-        return [*words, image, "sh", "-c", _WAIT]
-    return [*words, "--user", "0:0", "--entrypoint", "sh", image, "-c", _WAIT_AT_HOME]
+        for capability in _PACKAGING_CAPABILITIES:
+            arguments += ["--cap-add", capability]
+        return [*arguments, image, "sh", "-c", _WAIT]
+    return [*arguments, "--user", "0:0", "--entrypoint", "sh", image, "-c", _WAIT_AT_HOME]
 
 
 def _limits(limits: BoxLimits) -> list[str]:
-    words = []
+    arguments = []
     if limits.memory_mb is not None:
         most = f"{limits.memory_mb}m"
-        words += ["--memory", most, "--memory-swap", most]
+        arguments += ["--memory", most, "--memory-swap", most]
     if limits.processes is not None:
-        words += ["--pids-limit", str(limits.processes)]
+        arguments += ["--pids-limit", str(limits.processes)]
     if limits.cpus is not None:
-        words += ["--cpus", f"{limits.cpus:g}"]
-    return words
+        arguments += ["--cpus", f"{limits.cpus:g}"]
+    return arguments
 
 
 def _mount(mount: Mount) -> str:
@@ -187,17 +195,19 @@ def _mount(mount: Mount) -> str:
     return line.getvalue()
 
 
-def entering(argv: tuple[str, ...], mark: str) -> list[str]:
+def wrap_command(argv: tuple[str, ...], marker: str) -> list[str]:
     """Return the program to run in the container so that it becomes *argv*."""
-    return ["/bin/sh", "-c", _ENTER, "sh", mark, *argv]  # not one that an agent put on PATH
+    return ["/bin/sh", "-c", _ENTER, "sh", marker, *argv]  # not one that an agent put on PATH
 
 
-def nowhere(mark: str) -> str:
+def no_folder_marker(marker: str) -> str:
     """Return what is printed instead of the mark where there is no such folder to start in."""
-    return f"nowhere-{mark}"
+    return f"nowhere-{marker}"
 
 
-def preamble(environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, mark: str) -> bytes:
+def preamble(
+    environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, marker: str
+) -> bytes:
     """Return what comes before the command's own input; it makes the mark the first line out."""
     lines = []
     for name, value in environment.items():
@@ -205,8 +215,8 @@ def preamble(environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, m
             raise SandboxError(f"no shell can set the variable {name!r} in a container")
         lines.append(f"export {name}={shlex.quote(value)}")
     if disk_mb is not None:
-        lines.append(largest_file(disk_mb))
+        lines.append(file_size_limit(disk_mb))
     # the mark after `cd`: without it the command has not been started
-    start = f"cd -- {shlex.quote(cwd)} 2>&1 || {{ echo {nowhere(mark)}; exit 126; }}"
-    lines += [start, f"echo {mark}"]
-    return "".join(f"{line}\n" for line in [*lines, mark]).encode()
+    start = f"cd -- {shlex.quote(cwd)} 2>&1 || {{ echo {no_folder_marker(marker)}; exit 126; }}"
+    lines += [start, f"echo {marker}"]
+    return "".join(f"{line}\n" for line in [*lines, marker]).encode()

@@ -16,7 +16,7 @@ from bakeoff.core.sandbox import Mount
 
 PORT = 8642
 _SUPPORT = "/run/bakeoff"
-_HERE = Path(__file__).parents[1] / "relay_programs"
+_PROGRAMS = Path(__file__).parents[1] / "relay_programs"
 _FIND = "for name in python3 perl node; do command -v $name >/dev/null && echo relay=$name; done; :"
 
 # $1 is the relay, $2 its port as /proc shows it. In its own subshell, so that the relay is nobody's child: a program may wait for all of its own.
@@ -44,11 +44,11 @@ class Relay:
     file: str
     more: str = ""
 
-    def before(self, argv: tuple[str, ...], ports: Iterable[int]) -> tuple[str, ...]:
+    def wrap(self, argv: tuple[str, ...], ports: Iterable[int]) -> tuple[str, ...]:
         """Return *argv* behind words that see to it that a relay listens at each of *ports*."""
         for port in ports:
-            words = f"{self.interpreter} {_SUPPORT}/{self.file} {port} {_socket(port)} {self.more}"
-            argv = ("sh", "-c", _ENSURE, "sh", words.strip(), f"{port:04X}", *argv)
+            start = f"{self.interpreter} {_SUPPORT}/{self.file} {port} {_socket(port)} {self.more}"
+            argv = ("sh", "-c", _ENSURE, "sh", start.strip(), f"{port:04X}", *argv)
         return argv
 
 
@@ -66,7 +66,7 @@ def mounts(sockets: Mapping[int, str]) -> tuple[Mount, ...]:
     if not sockets:
         return ()
     names = [relay.file for relay in RELAYS]
-    files = [Mount(source=str(_HERE / name), target=f"{_SUPPORT}/{name}") for name in names]
+    files = [Mount(source=str(_PROGRAMS / name), target=f"{_SUPPORT}/{name}") for name in names]
     ends = [Mount(source=path, target=_socket(port)) for port, path in sockets.items()]
     return (*files, *ends)
 

@@ -23,7 +23,7 @@ from bakeoff.core.sandbox import Box, BoxSpec, Mount
 from bakeoff.core.workspace import Image
 from bakeoff.sandboxes.containers import relay
 from bakeoff.sandboxes.containers.box import ContainerBox, sockets
-from bakeoff.sandboxes.containers.engine import Engine, EngineName, run_words
+from bakeoff.sandboxes.containers.engine import Engine, EngineName, run_arguments
 from bakeoff.sandboxes.egress.proxy import checked_private_hosts, open_proxy
 from bakeoff.sandboxes.host import cleanup
 
@@ -51,7 +51,7 @@ class Images:
         async with self._locks[name]:
             if name in self._broken:
                 raise UsageError(self._broken[name])
-            if name not in self._ready and not await self._is_here(name):
+            if name not in self._ready and not await self._exists(name):
                 if image is not None and image.context is not None:
                     await self._build(image, name)
                 else:
@@ -59,9 +59,9 @@ class Images:
             self._ready.add(name)
         return name
 
-    async def _is_here(self, name: str) -> bool:
-        seen = await self._engine.ask("image", "inspect", "--format", "{{.Id}}", name)
-        return seen.code == 0
+    async def _exists(self, name: str) -> bool:
+        inspected = await self._engine.ask("image", "inspect", "--format", "{{.Id}}", name)
+        return inspected.code == 0
 
     async def _fetch(self, name: str) -> None:
         ended = await self._engine.ask("pull", "-q", name, time_s=_FETCH_S)
@@ -73,9 +73,9 @@ class Images:
             )
 
     async def _build(self, image: Image, name: str) -> None:
-        folder, recipe = _recipe(image)
-        async with _seen(folder, image.left_out) as context:
-            file = context / recipe.relative_to(folder)
+        folder, dockerfile_path = _find_dockerfile(image)
+        async with _build_context(folder, image.left_out) as context:
+            file = context / dockerfile_path.relative_to(folder)
             ended = await self._engine.ask(
                 "build", "--force-rm", "-t", name, "--label", "bakeoff.image=1",
                 "-f", str(file), str(context), time_s=self._build_s,
@@ -83,29 +83,31 @@ class Images:
         if ended.code != 0:
             why = f"stopped, {ended.stopped}" if ended.stopped else "the build failed"
             last = "\n".join(ended.output.strip().splitlines()[-_LAST_LINES:])
-            unseen = [path for path in image.left_out if Path(path).name in last]
-            hint = f" The build does not see {', '.join(unseen)}." if unseen else ""
-            self._broken[name] = f"no image from {recipe}: {why}.{hint} Its last lines:\n{last}"
+            hidden = [path for path in image.left_out if Path(path).name in last]
+            hint = f" The build does not see {', '.join(hidden)}." if hidden else ""
+            self._broken[name] = (
+                f"no image from {dockerfile_path}: {why}.{hint} Its last lines:\n{last}"
+            )
             raise UsageError(self._broken[name])
 
 
 @asynccontextmanager
-async def _seen(folder: Path, left_out: tuple[str, ...]) -> AsyncIterator[Path]:
+async def _build_context(folder: Path, left_out: tuple[str, ...]) -> AsyncIterator[Path]:
     """Give a folder that holds what a build may see: *folder* itself, or a copy without some paths."""
     if not left_out:
         yield folder
         return
-    place = scratch.new_folder("image")
+    copy = scratch.new_folder("image")
 
-    def without(here: str, names: list[str]) -> set[str]:
+    def ignored(here: str, names: list[str]) -> set[str]:
         return {name for name in names if str(Path(here, name).relative_to(folder)) in left_out}
 
     try:
-        context = place / "context"
-        await asyncio.to_thread(shutil.copytree, folder, context, symlinks=True, ignore=without)
+        context = copy / "context"
+        await asyncio.to_thread(shutil.copytree, folder, context, symlinks=True, ignore=ignored)
         yield context
     finally:
-        scratch.remove(place)
+        scratch.remove(copy)
 
 
 def _name(image: Image | None, default: str) -> str:
@@ -116,16 +118,16 @@ def _name(image: Image | None, default: str) -> str:
     return image.name or default
 
 
-def _recipe(image: Image) -> tuple[Path, Path]:
+def _find_dockerfile(image: Image) -> tuple[Path, Path]:
     """Return the folder to build from and the Dockerfile, both there."""
     tree = image.context
     if tree is None or tree.commit is not None:
         raise UsageError(f"an image is built from a folder, not from {tree}")
     folder = Path(tree.path, tree.subdir or "").resolve()
-    recipe = folder / image.dockerfile
-    if not recipe.is_file():
-        raise UsageError(f"there is no {recipe} to build an image from")
-    return folder, recipe
+    dockerfile_path = folder / image.dockerfile
+    if not dockerfile_path.is_file():
+        raise UsageError(f"there is no {dockerfile_path} to build an image from")
+    return folder, dockerfile_path
 
 
 DEFAULT_IMAGE = "python:3.11-slim"
@@ -159,7 +161,7 @@ class Container:
 
     def available(self) -> str | None:
         """Return None where the engine answers, else why not and what to install."""
-        return self._engine.why_not()
+        return self._engine.unavailable_reason()
 
     async def image(self, image: Image | None) -> str:
         """Return the name of the image, fetched or built where it must be."""
@@ -168,10 +170,10 @@ class Container:
     async def open(self, spec: BoxSpec) -> Box:
         """Return a running container that shows the folder of *spec*."""
         image = spec.image or await self._images.ready(None)
-        user = None if spec.folder is None else await self._caller()
+        user = None if spec.folder is None else await self._container_user()
         proxy = await open_proxy(spec.network, private_hosts=self.private_hosts)
-        relayed = relay.mounts(sockets(spec, proxy))
-        mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relayed)
+        relay_mounts = relay.mounts(sockets(spec, proxy))
+        mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relay_mounts)
         name = f"bakeoff-{process_identity.mine()}-{secrets.token_hex(6)}"
         box = ContainerBox(
             self._engine,
@@ -188,10 +190,10 @@ class Container:
             "--label",
             f"bakeoff.label={spec.label}",
         )
-        words = ("-d", "--name", name, *labels, *self._engine.dialect.run)
+        arguments = ("-d", "--name", name, *labels, *self._engine.dialect.run)
         try:
             # not cut short: an engine that was asked for a container makes it, whoever still waits
-            await uncancelled(self._start(*words, *run_words(spec, mounts, image)))
+            await uncancelled(self._start(*arguments, *run_arguments(spec, mounts, image)))
             await box.ready()
         except BaseException:
             await uncancelled(self._remove(name))
@@ -200,13 +202,13 @@ class Container:
             raise
         return box
 
-    async def _start(self, *words: str) -> None:
-        await self._engine.call("run", *words)
+    async def _start(self, *arguments: str) -> None:
+        await self._engine.call("run", *arguments)
 
     async def _remove(self, name: str) -> None:
         await self._engine.ask(*self._engine.dialect.remove, name)
 
-    async def _caller(self) -> str:
+    async def _container_user(self) -> str:
         """Return the user in a container to whom a folder of ours belongs."""
         if self._user is None:
             outside = os.getuid()
@@ -216,15 +218,15 @@ class Container:
 
     async def reap(self) -> Sequence[str]:
         """Take away this engine's containers of dead runs, running or not, then their folders."""
-        words = ("ps", "-a", "--filter", f"label={_OWNER}", "--format", "name={{.Names}}")
-        seen = await self._engine.ask(*words)
+        arguments = ("ps", "-a", "--filter", f"label={_OWNER}", "--format", "name={{.Names}}")
+        listed = await self._engine.ask(*arguments)
         lines = []
-        for word in seen.output.split():  # nothing where no engine answers: no container either
-            mark = process_identity.find(word)
+        for word in listed.output.split():  # nothing where no engine answers: no container either
+            owner = process_identity.find(word)
             if (
                 word.startswith("name=bakeoff-")
-                and mark is not None
-                and process_identity.is_dead(mark)
+                and owner is not None
+                and process_identity.is_dead(owner)
             ):
                 name = word.removeprefix("name=")
                 await self._remove(name)

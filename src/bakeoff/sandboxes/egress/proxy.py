@@ -71,10 +71,10 @@ def own_addresses() -> set[str]:
 def _own_ipv4() -> set[str]:
     own, last = set(), ""
     for line in _lines(_IPV4_TABLE):
-        words = line.split()
-        if words[:1] == ["|--"]:
-            last = words[1]
-        elif words == ["/32", "host", "LOCAL"]:
+        fields = line.split()
+        if fields[:1] == ["|--"]:
+            last = fields[1]
+        elif fields == ["/32", "host", "LOCAL"]:
             own.add(last)
     return own
 
@@ -92,13 +92,13 @@ def _lines(path: Path) -> list[str]:
 
 
 PORT = 8643  # in the box
-_MOST_HEAD = 64 << 10
-_PIECE = 64 << 10
-_MOST_CONNECTIONS = 256
-_MOST_NAMED = 100
+_MAX_HEAD = 64 << 10
+_CHUNK = 64 << 10
+_MAX_CONNECTIONS = 256
+_MAX_LISTED = 100
 _HEAD_S = 30.0
 _CONNECT_S = 30.0
-_ANYBODY = 0o666
+_WORLD_WRITABLE = 0o666
 _DROPPED = (b"proxy-", b"connection:", b"keep-alive:", b"host:")
 
 
@@ -129,9 +129,9 @@ class EgressProxy:
         self._allowed = _parsed(hosts)
         self._private = _parsed(private_hosts)
         self._refused: Counter[str] = Counter()
-        self._unnamed = 0
+        self._unlisted = 0
         self._server: asyncio.Server | None = None
-        self._busy: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._folder = scratch.new_folder("proxy")
         self.socket = self._folder / "proxy.sock"
 
@@ -139,9 +139,11 @@ class EgressProxy:
         """Listen on the socket."""
         try:
             self._server = await asyncio.start_unix_server(
-                self._accept, self.socket, limit=_MOST_HEAD
+                self._accept, self.socket, limit=_MAX_HEAD
             )
-            self.socket.chmod(_ANYBODY)  # its folder is private; a box is shown the socket alone
+            self.socket.chmod(
+                _WORLD_WRITABLE
+            )  # its folder is private; a box is shown the socket alone
         except OSError as error:
             await self.close()
             raise SandboxError(f"the proxy cannot listen at {self.socket}: {error}") from error
@@ -150,44 +152,44 @@ class EgressProxy:
     def refused(self) -> tuple[str, ...]:
         """What was refused, each kind once, with how often."""
         lines = [f"{line} ({n} times)" if n > 1 else line for line, n in self._refused.items()]
-        return (*lines, *([f"and {self._unnamed} more"] if self._unnamed else []))
+        return (*lines, *([f"and {self._unlisted} more"] if self._unlisted else []))
 
     async def close(self) -> None:
         """End every connection and take the socket away."""
         if self._server is not None:
             self._server.close()
-        for task in self._busy:
+        for task in self._connections:
             task.cancel()
-        if self._busy:
-            await asyncio.wait(self._busy)
+        if self._connections:
+            await asyncio.wait(self._connections)
         await asyncio.to_thread(scratch.remove, self._folder)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._busy) >= _MOST_CONNECTIONS:
+        if len(self._connections) >= _MAX_CONNECTIONS:
             writer.close()
             return
         task = asyncio.create_task(self._serve(reader, writer))
-        self._busy.add(task)
-        task.add_done_callback(self._busy.discard)
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-                await self._pass_on(reader, writer)
+                await self._forward(reader, writer)
         finally:
             writer.close()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_HEAD_S):
                 head = await _head(reader)
             target = _target(head)
-            there = await self._connected(target)
+            connection = await self._connect(target)
         except _RefusedError as refusal:
-            writer.write(_answer(refusal.status, str(refusal)))
+            writer.write(_error_response(refusal.status, str(refusal)))
             await writer.drain()
             return
-        far_reader, far_writer = there
+        far_reader, far_writer = connection
         try:
             if target.head:
                 far_writer.write(target.head)
@@ -199,11 +201,9 @@ class EgressProxy:
         finally:
             far_writer.close()
 
-    async def _connected(
-        self, target: _Target
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, target: _Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return a connection to an address of *target* that may be connected to."""
-        if not _covered(self._allowed, target):
+        if not _is_covered(self._allowed, target):
             why = "is not among the hosts and ports that this task may reach"
             raise self._refusal(target, why)
         loop = asyncio.get_running_loop()
@@ -213,17 +213,17 @@ class EgressProxy:
         except (OSError, TimeoutError) as error:
             raise _RefusedError("502 Bad Gateway", f"{target}: {error}") from error
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
-        if not _covered(self._private, target) and not all(map(is_public, addresses)):
+        if not _is_covered(self._private, target) and not all(map(is_public, addresses)):
             why = "is a private address, or one of the host's own; the operator has not allowed it"
             raise self._refusal(target, why)
         return await _first_connection(addresses, target)
 
     def _refusal(self, target: _Target, why: str) -> _RefusedError:
         line = one_line(f"{target} {why}")
-        if line in self._refused or len(self._refused) < _MOST_NAMED:
+        if line in self._refused or len(self._refused) < _MAX_LISTED:
             self._refused[line] += 1
         else:
-            self._unnamed += 1
+            self._unlisted += 1
         return _RefusedError("403 Forbidden", line)
 
 
@@ -261,7 +261,7 @@ def _parsed(hosts: Iterable[str]) -> tuple[AllowedHost, ...]:
     return tuple(parse_allowed_host(host) for host in hosts)
 
 
-def _covered(allowed: tuple[AllowedHost, ...], target: _Target) -> bool:
+def _is_covered(allowed: tuple[AllowedHost, ...], target: _Target) -> bool:
     return any(entry.covers(target.host, target.port) for entry in allowed)
 
 
@@ -275,9 +275,9 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 def _target(head: bytes) -> _Target:
     """Return where the request with this *head* goes: `CONNECT host:port`, or `GET http://...`."""
     first, *fields = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
-    words = first.decode("ascii", errors="replace").split(" ")
+    request_line = first.decode("ascii", errors="replace").split(" ")
     try:
-        method, address, _ = words
+        method, address, _ = request_line
         tunnel = method == "CONNECT"
         parts = urlsplit(f"//{address}" if tunnel else address)
         host, port = plain_host(parts.hostname or ""), parts.port
@@ -288,10 +288,10 @@ def _target(head: bytes) -> _Target:
     if tunnel:
         return _Target(host=host, port=port or 0, head=b"")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    kept = [field for field in fields if not field.lower().startswith(_DROPPED)]
+    headers = [field for field in fields if not field.lower().startswith(_DROPPED)]
     authority = f"Host: {parts.netloc.rpartition('@')[2]}".encode()
     # one request for each connection: the next may be for a host that is not allowed
-    lines = [f"{method} {path} HTTP/1.1".encode(), authority, *kept, b"Connection: close"]
+    lines = [f"{method} {path} HTTP/1.1".encode(), authority, *headers, b"Connection: close"]
     return _Target(host=host, port=port or 80, head=b"\r\n".join([*lines, b"", b""]))
 
 
@@ -317,15 +317,15 @@ async def _first_connection(
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     """Pass on what *source* sends, and its end; where one side breaks off, both end."""
     try:
-        while piece := await source.read(_PIECE):
-            sink.write(piece)
+        while chunk := await source.read(_CHUNK):
+            sink.write(chunk)
             await sink.drain()
         sink.write_eof()
     except OSError:
         sink.close()  # whoever reads from it sees the end
 
 
-def _answer(status: str, why: str) -> bytes:
+def _error_response(status: str, why: str) -> bytes:
     body = f"bakeoff: {why}\n".encode()
     fields = f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close"
     return f"HTTP/1.1 {status}\r\n{fields}\r\n\r\n".encode() + body

@@ -23,12 +23,12 @@ NAMESERVER = "10.0.2.3"  # of slirp4netns: it asks the host's
 _NETWORK = "10.0.2.0/24"
 _PROGRAM = "slirp4netns"
 _TUNNELS = Path("/dev/net/tun")
-_STARTER = Path(__file__).with_name("uplink_process.py")
+_START_SCRIPT = Path(__file__).with_name("uplink_process.py")
 _READY_S = 30.0
 _END_S = 10.0
 
 
-def why_none() -> str | None:
+def unavailable_reason() -> str | None:
     """Return why no uplink can be had here, and what to install; None where it can."""
     if shutil.which(_PROGRAM) is None:
         return f"it needs {_PROGRAM}, which is not installed (apt install {_PROGRAM})"
@@ -59,15 +59,15 @@ class Uplink:
 class AwaitedUplink:
     """Lets bubblewrap wait with its command until the command's namespaces have an uplink.
 
-    Use it as a context around the command; `words` and `passing` are for bubblewrap.
+    Use it as a context around the command; `arguments` and `pass_fds` are for bubblewrap.
     """
 
     def __init__(self, files: ExitStack) -> None:
         self._info, info = _pipe(files)
         blocking, self._go = _pipe(files)
         os.set_blocking(blocking, True)
-        self.words = ["--info-fd", str(info), "--block-fd", str(blocking)]
-        self.passing = (info, blocking)
+        self.arguments = ["--info-fd", str(info), "--block-fd", str(blocking)]
+        self.pass_fds = (info, blocking)
         self._uplink: Uplink | None = None
 
     async def __aenter__(self) -> None:
@@ -108,25 +108,25 @@ def _pipe(files: ExitStack) -> tuple[int, int]:
 async def attach(pid: int) -> Uplink:
     """Give the network namespace of the process *pid* an uplink, and return it when it works."""
     with ExitStack() as ends:
-        ready, tells_ready = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        ready, ready_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends.callback(os.close, ready)
-        hears_end, end = os.pipe2(os.O_CLOEXEC)
+        exit_read, end = os.pipe2(os.O_CLOEXEC)
         closing = ends.enter_context(ExitStack())
         closing.callback(os.close, end)
         try:
             process = await asyncio.create_subprocess_exec(
-                *_words(pid, ready=tells_ready, end=hears_end),
+                *_arguments(pid, ready=ready_write, end=exit_read),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
-                pass_fds=(tells_ready, hears_end),
+                pass_fds=(ready_write, exit_read),
                 env={"PATH": os.defpath},
             )
         except OSError as error:
             raise SandboxError(f"{_PROGRAM} could not be started: {error}") from error
         finally:
-            os.close(tells_ready)
-            os.close(hears_end)
+            os.close(ready_write)
+            os.close(exit_read)
         uplink = Uplink(process, closing.pop_all())
         try:
             await _wait_ready(process, ready)
@@ -136,9 +136,9 @@ async def attach(pid: int) -> Uplink:
         return uplink
 
 
-def _words(pid: int, *, ready: int, end: int) -> tuple[str, ...]:
+def _arguments(pid: int, *, ready: int, end: int) -> tuple[str, ...]:
     closed = closed_networks(_NETWORK)
-    starter = (sys.executable, "-I", "-S", str(_STARTER), str(pid), ",".join(closed), "--")
+    starter = (sys.executable, "-I", "-S", str(_START_SCRIPT), str(pid), ",".join(closed), "--")
     program = shutil.which(_PROGRAM) or _PROGRAM
     return (
         *(*starter, program, "--configure", "--disable-host-loopback"),
@@ -156,8 +156,8 @@ async def _wait_ready(process: asyncio.subprocess.Process, ready: int) -> None:
     except TimeoutError:
         raise SandboxError(f"{_PROGRAM} was not ready within {_READY_S:g} s") from None
     if not os.read(ready, 1):
-        said = await process.stderr.read() if process.stderr is not None else b""
-        why = one_line(said.decode(errors="replace"), width=400)
+        stderr = await process.stderr.read() if process.stderr is not None else b""
+        why = one_line(stderr.decode(errors="replace"), width=400)
         raise SandboxError(f"{_PROGRAM} gave the box no network: {why}")
 
 

@@ -86,8 +86,8 @@ def main(pid: str, networks: str, _: str, *argv: str) -> None:
     for number in (netns, userns):
         os.set_inheritable(number, True)  # noqa: FBT003 -- it takes no keyword
     paths = {"{netns}": f"/proc/self/fd/{netns}", "{userns}": f"/proc/self/fd/{userns}"}
-    words = [paths.get(word, word) for word in argv]
-    os.execv(words[0], words)  # noqa: S606 -- that is what it is for
+    command = [paths.get(word, word) for word in argv]
+    os.execv(command[0], command)  # noqa: S606 -- that is what it is for
 
 
 if __name__ == "__main__":

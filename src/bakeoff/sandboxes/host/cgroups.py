@@ -14,14 +14,14 @@ from pathlib import Path
 
 from bakeoff._lib import process_identity
 from bakeoff.core.workspace import BoxLimits
-from bakeoff.sandboxes.host.process_tags import signal_quietly
+from bakeoff.sandboxes.host.process_tags import kill_if_running
 
 PREFIX = "bakeoff-"
 CONTROLLERS = ("memory", "pids", "cpu")
 _OWN_PROCESSES = 3  # what the sandbox itself has in the box: two of bubblewrap, one relay
 _PERIOD_US = 100_000
-_REMOVAL_S = 5.0
-_DEEPEST = 8
+_REMOVE_TIMEOUT_S = 5.0
+_MAX_DEPTH = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,10 @@ class Cgroups:
     version: int
     parents: Mapping[str, Path]
 
-    def make(self, mark: str, limits: BoxLimits) -> "Cgroup":
+    def make(self, tag: str, limits: BoxLimits) -> "Cgroup":
         """Return a new group with the limits of a box; OSError where it cannot be had."""
         needed = ("memory", "pids") if limits.cpus is None else CONTROLLERS
-        folders = {n: p / f"{PREFIX}{mark}" for n, p in self.parents.items() if n in needed}
+        folders = {n: p / f"{PREFIX}{tag}" for n, p in self.parents.items() if n in needed}
         group = Cgroup(version=self.version, folders=folders)
         try:
             for folder in set(folders.values()):
@@ -54,7 +54,7 @@ class Cgroup:
     folders: Mapping[str, Path]
 
     @property
-    def doors(self) -> list[Path]:
+    def entry_files(self) -> list[Path]:
         """The files into which a process with one thread writes 0 to enter.
 
         In version 1 that is the file for single threads: the other one makes the whole kernel wait
@@ -65,19 +65,21 @@ class Cgroup:
 
     def limit(self, limits: BoxLimits) -> None:
         """Set the limits that can be kept here."""
-        old = self.version == 1
+        v1 = self.version == 1
         if limits.memory_mb is not None and "memory" in self.folders:
-            most = str(limits.memory_mb << 20)
-            self._set("memory", "memory.limit_in_bytes" if old else "memory.max", most)
+            limit = str(limits.memory_mb << 20)
+            self._set("memory", "memory.limit_in_bytes" if v1 else "memory.max", limit)
             # swap counts as memory; a kernel without swap accounting has no such file
-            swap, left = ("memory.memsw.limit_in_bytes", most) if old else ("memory.swap.max", "0")
+            swap, swap_limit = (
+                ("memory.memsw.limit_in_bytes", limit) if v1 else ("memory.swap.max", "0")
+            )
             if (self.folders["memory"] / swap).exists():
-                self._set("memory", swap, left)
+                self._set("memory", swap, swap_limit)
         if limits.processes is not None and "pids" in self.folders:
             self._set("pids", "pids.max", str(limits.processes + _OWN_PROCESSES))
         if limits.cpus is not None and "cpu" in self.folders:
             quota = max(1000, int(limits.cpus * _PERIOD_US))
-            if old:
+            if v1:
                 self._set("cpu", "cpu.cfs_period_us", str(_PERIOD_US))
                 self._set("cpu", "cpu.cfs_quota_us", str(quota))
             else:
@@ -87,7 +89,7 @@ class Cgroup:
         (self.folders[controller] / name).write_text(value)
 
     @property
-    def out_of_memory(self) -> int:
+    def oom_kills(self) -> int:
         """How many processes were killed because the box had no memory left."""
         if "memory" not in self.folders:
             return 0
@@ -100,24 +102,24 @@ class Cgroup:
 
     def processes(self) -> set[int]:
         """Return the processes that are in the group."""
-        found: set[int] = set()
+        pids: set[int] = set()
         for folder in self.folders.values():
             try:
                 text = (folder / "cgroup.procs").read_text()
-                found.update(int(pid) for pid in text.split())
+                pids.update(int(pid) for pid in text.split())
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ENODEV):  # somebody took it away
                     raise
-        return found
+        return pids
 
     def kill(self) -> int:
         """Kill every process of the group until there is none, and return how many there were."""
         killed: set[int] = set()
-        until = time.monotonic() + _REMOVAL_S
-        while (found := self.processes()) and time.monotonic() < until:
-            for pid in found:
-                signal_quietly(pid)
-            killed |= found
+        until = time.monotonic() + _REMOVE_TIMEOUT_S
+        while (pids := self.processes()) and time.monotonic() < until:
+            for pid in pids:
+                kill_if_running(pid)
+            killed |= pids
             time.sleep(0.001)
         return len(killed)
 
@@ -128,7 +130,7 @@ class Cgroup:
 
 
 def _remove(folder: Path) -> None:
-    until = time.monotonic() + _REMOVAL_S
+    until = time.monotonic() + _REMOVE_TIMEOUT_S
     while True:
         try:
             folder.rmdir()
@@ -149,11 +151,11 @@ def find() -> Cgroups | None:
         mounts = Path("/proc/self/mountinfo").read_text()
     except OSError:
         return None
-    old = {name: path for name, path in _version_1(own, mounts).items() if _enters(path)}
-    if "memory" in old or "pids" in old:
-        return Cgroups(version=1, parents=old)
+    v1 = {name: path for name, path in _version_1(own, mounts).items() if _can_enter(path)}
+    if "memory" in v1 or "pids" in v1:
+        return Cgroups(version=1, parents=v1)
     for parent in _version_2(own, mounts):
-        if _enters(parent):
+        if _can_enter(parent):
             offered = (parent / "cgroup.subtree_control").read_text().split()
             return Cgroups(version=2, parents={n: parent for n in CONTROLLERS if n in offered})
     return None
@@ -161,15 +163,15 @@ def find() -> Cgroups | None:
 
 def _version_1(own: str, mounts: str) -> dict[str, Path]:
     """Return this process's group in the tree of each controller."""
-    places = {}
+    groups = {}
     for line in own.splitlines():
         _, controllers, path = line.split(":", 2)
         for name in set(controllers.split(",")) & set(CONTROLLERS):
             for mount in mounts.splitlines():
-                place = _mounted(mount, "cgroup", path)
-                if place is not None and name in mount.rpartition(" ")[2].split(","):
-                    places[name] = place
-    return places
+                group = _mounted(mount, "cgroup", path)
+                if group is not None and name in mount.rpartition(" ")[2].split(","):
+                    groups[name] = group
+    return groups
 
 
 def _version_2(own: str, mounts: str) -> list[Path]:
@@ -177,15 +179,15 @@ def _version_2(own: str, mounts: str) -> list[Path]:
     for line in own.splitlines():
         if line.startswith("0::"):
             for mount in mounts.splitlines():
-                place = _mounted(mount, "cgroup2", line[3:])
-                if place is not None:
+                group = _mounted(mount, "cgroup2", line[3:])
+                if group is not None:
                     top = Path(mount.split(" ")[4])
-                    above = [p for p in place.parents if p == top or top in p.parents]
-                    return [p for p in (place, *above) if _offers(p)]
+                    ancestors = [p for p in group.parents if p == top or top in p.parents]
+                    return [p for p in (group, *ancestors) if _offers_controllers(p)]
     return []
 
 
-def _offers(folder: Path) -> bool:
+def _offers_controllers(folder: Path) -> bool:
     try:
         offered = (folder / "cgroup.subtree_control").read_text().split()
     except OSError:
@@ -203,7 +205,7 @@ def _mounted(mount: str, kind: str, path: str) -> Path | None:
     return Path(point, inner.lstrip("/"))
 
 
-def _enters(parent: Path) -> bool:
+def _can_enter(parent: Path) -> bool:
     """Whether a process of ours can enter a group made under *parent*: tried, once."""
     if not os.access(parent, os.W_OK):
         return False
@@ -214,8 +216,8 @@ def _enters(parent: Path) -> bool:
         return False
     try:
         entry = ["/bin/sh", "-c", 'echo 0 > "$1"', "sh", str(probe / "cgroup.procs")]
-        tried = subprocess.run(entry, capture_output=True, check=False, env={})
-        return tried.returncode == 0
+        completed = subprocess.run(entry, capture_output=True, check=False, env={})
+        return completed.returncode == 0
     finally:
         _remove(probe)
 
@@ -223,7 +225,7 @@ def _enters(parent: Path) -> bool:
 def reap() -> list[str]:
     """Kill and take away the groups of dead owners; return a line for each."""
     lines = []
-    for folder in _left_behind():
+    for folder in _orphaned_groups():
         try:
             count = Cgroup(version=1, folders={"any": folder}).kill()
             _remove(folder)
@@ -233,18 +235,18 @@ def reap() -> list[str]:
     return lines
 
 
-def _left_behind() -> list[Path]:
+def _orphaned_groups() -> list[Path]:
     top = Path("/sys/fs/cgroup")
-    found = []
+    orphans = []
     for folder, names, _ in os.walk(top):
-        if len(Path(folder).parts) - len(top.parts) > _DEEPEST:
+        if len(Path(folder).parts) - len(top.parts) > _MAX_DEPTH:
             names.clear()
         for name in [name for name in names if name.startswith(PREFIX)]:
             names.remove(name)
-            mark = process_identity.find(name)
-            if mark is not None and process_identity.is_dead(mark) and _is_ours(Path(folder, name)):
-                found.append(Path(folder, name))
-    return found
+            tag = process_identity.find(name)
+            if tag is not None and process_identity.is_dead(tag) and _is_ours(Path(folder, name)):
+                orphans.append(Path(folder, name))
+    return orphans
 
 
 def _is_ours(folder: Path) -> bool:

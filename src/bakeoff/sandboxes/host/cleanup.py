@@ -12,7 +12,7 @@ from bakeoff.sandboxes.host.disk_watch import DiskWatch
 def reap() -> list[str]:
     """Take away what runs left whose owners are gone; return a line for each thing."""
     lines = cgroups.reap()
-    killed = process_tags.kill(process_tags.is_of_the_dead)
+    killed = process_tags.kill(process_tags.has_dead_owner)
     if killed:
         lines.append(f"{killed} processes")
     return [*lines, *(f"folder {folder}" for folder in scratch.reap())]
@@ -22,7 +22,7 @@ class BoxResources:
     """A home and a temp folder, a folder for the files where none is given, and a control group."""
 
     def __init__(self, spec: BoxSpec, groups: Cgroups | None) -> None:
-        self.mark = process_tags.new_mark()
+        self.tag = process_tags.new_tag()
         self._private = scratch.new_folder("box")
         self.home = self._private / "home"
         self.temp = self._private / "tmp"
@@ -33,23 +33,23 @@ class BoxResources:
                 path.mkdir()
             self.temp.chmod(0o1777)
             if groups is not None:
-                self.cgroup = groups.make(self.mark, spec.limits)
+                self.cgroup = groups.make(self.tag, spec.limits)
             self.disk = self._watch(spec.limits.disk_mb)
         except OSError:
             self.remove()
             raise
 
     @property
-    def doors(self) -> list[Path]:
+    def entry_files(self) -> list[Path]:
         """What a command enters, by writing to it."""
-        return self.cgroup.doors if self.cgroup else []
+        return self.cgroup.entry_files if self.cgroup else []
 
-    def _watch(self, most_mb: int | None) -> DiskWatch | None:
+    def _watch(self, max_mb: int | None) -> DiskWatch | None:
         """Return what watches everything that the box can write to; None where it has no limit."""
-        if most_mb is None:
+        if max_mb is None:
             return None
-        held_by = self.cgroup.processes if self.cgroup else None
-        return DiskWatch((self.folder, self._private), most_mb, processes=held_by)
+        processes_of = self.cgroup.processes if self.cgroup else None
+        return DiskWatch((self.folder, self._private), max_mb, processes=processes_of)
 
     def remove(self) -> None:
         """Take all of it away but a folder that was given; the processes have been ended."""

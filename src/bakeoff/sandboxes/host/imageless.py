@@ -10,9 +10,9 @@ WHOLE_BOX = "a whole-box task needs a container: --sandbox docker"
 def refuse_image(image: Image | None, *, sandbox: str) -> None:
     """Raise where a task needs an image."""
     if image is not None:
-        wanted = image.name or f"what {image.dockerfile} builds"
+        image_name = image.name or f"what {image.dockerfile} builds"
         raise UsageError(
-            f"the task needs a container ({wanted}), which {sandbox} is not; "
+            f"the task needs a container ({image_name}), which {sandbox} is not; "
             "choose one with: --sandbox docker (or --sandbox podman)"
         )
 

@@ -19,7 +19,7 @@ from bakeoff.sandboxes.host import cgroups, process_tags, shell_limits
 from bakeoff.sandboxes.host.cgroups import Cgroups
 from bakeoff.sandboxes.host.cleanup import BoxResources, reap
 from bakeoff.sandboxes.host.imageless import WHOLE_BOX, refuse_image, refuse_whole_box
-from bakeoff.sandboxes.host.supervision import Supervision, impossible, not_started
+from bakeoff.sandboxes.host.supervision import Supervision, not_started, unstartable
 
 
 class Local:
@@ -71,11 +71,11 @@ class _LocalBox:
         self._path = path
         self._commands = 0
         self._started_in: set[str] = set()
-        self._holdings = BoxResources(spec, groups)
-        self._seen = {mount.target: mount.source for mount in spec.mounts}
-        self._seen[spec.root] = str(self._holdings.folder)
+        self._resources = BoxResources(spec, groups)
+        self._host_paths = {mount.target: mount.source for mount in spec.mounts}
+        self._host_paths[spec.root] = str(self._resources.folder)
         self._supervision = Supervision(
-            spec.limits, cgroup=self._holdings.cgroup, disk=self._holdings.disk
+            spec.limits, cgroup=self._resources.cgroup, disk=self._resources.disk
         )
 
     @property
@@ -90,14 +90,14 @@ class _LocalBox:
 
     async def run(self, command: Command) -> CommandResult:
         """Run *command* in the folder; what it leaves running runs on until the stop."""
-        if (ran := impossible(command)) is not None:
+        if (ran := unstartable(command)) is not None:
             return ran
         self._commands += 1
-        mark = f"{self._holdings.mark}.{self._commands}"
+        tag = f"{self._resources.tag}.{self._commands}"
 
         async def after(ended: Ended | None) -> None:
             if ended is None or ended.stopped is not None:  # what left the group goes too
-                await asyncio.to_thread(process_tags.kill, process_tags.is_of(mark))
+                await asyncio.to_thread(process_tags.kill, process_tags.has_tag(tag))
 
         cwd = self._on_host(str(PurePosixPath(self._spec.root, command.cwd or self._spec.workdir)))
         if not _is_folder(cwd):
@@ -106,45 +106,45 @@ class _LocalBox:
                 return not_started(why)
             raise SandboxError(why)
         self._started_in.add(cwd)
-        return await self._supervision.run(command, self._program(command, cwd, mark), after)
+        return await self._supervision.run(command, self._program(command, cwd, tag), after)
 
-    def _program(self, command: Command, cwd: str, mark: str) -> Program:
+    def _program(self, command: Command, cwd: str, tag: str) -> Program:
         environment = {
             "PATH": self._path,
-            "HOME": str(self._holdings.home),
+            "HOME": str(self._resources.home),
             "LANG": "C.UTF-8",
-            "TMPDIR": str(self._holdings.temp),
-            "BAKEOFF_ROOT": str(self._holdings.folder),
+            "TMPDIR": str(self._resources.temp),
+            "BAKEOFF_ROOT": str(self._resources.folder),
             **self._spec.environment,
             **command.environment,
         }
         return Program(
             argv=(
-                *shell_limits.entering(
-                    self._holdings.doors, most_file_mb=self._spec.limits.disk_mb
+                *shell_limits.enter_cgroups(
+                    self._resources.entry_files, max_file_mb=self._spec.limits.disk_mb
                 ),
-                *(self._on_host(word) for word in command.argv),
+                *(self._on_host(path) for path in command.argv),
             ),
             environment={
                 **{name: self._each_on_host(value) for name, value in environment.items()},
-                process_tags.VARIABLE: mark,
+                process_tags.VARIABLE: tag,
             },
             cwd=cwd,
             stdin=command.stdin,
             most_output=command.most_output,
-            hears=command.hears,
+            on_output=command.on_output,
             keeps_children=True,
         )
 
     def _each_on_host(self, value: str) -> str:
         return ":".join(self._on_host(part) for part in value.split(":"))
 
-    def _on_host(self, word: str) -> str:
+    def _on_host(self, path: str) -> str:
         """Return a path of the box as a path of the host; the deepest mount counts."""
-        for target in sorted(self._seen, key=len, reverse=True):
-            if word == target or word.startswith(f"{target.rstrip('/')}/"):
-                return self._seen[target] + word[len(target.rstrip("/")) :]
-        return word
+        for target in sorted(self._host_paths, key=len, reverse=True):
+            if path == target or path.startswith(f"{target.rstrip('/')}/"):
+                return self._host_paths[target] + path[len(target.rstrip("/")) :]
+        return path
 
     async def stop(self) -> None:
         """End every process that carries the box's mark or is in its control group."""
@@ -152,9 +152,9 @@ class _LocalBox:
         await asyncio.to_thread(self._kill)
 
     def _kill(self) -> None:
-        if self._holdings.cgroup is not None:
-            self._holdings.cgroup.kill()
-        process_tags.kill(process_tags.is_of(self._holdings.mark))
+        if self._resources.cgroup is not None:
+            self._resources.cgroup.kill()
+        process_tags.kill(process_tags.has_tag(self._resources.tag))
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Refuse: there is no image here to differ from."""
@@ -163,7 +163,7 @@ class _LocalBox:
     async def close(self) -> None:
         """End every process; take the private folders and the control group away."""
         await self.stop()
-        await asyncio.to_thread(self._holdings.remove)
+        await asyncio.to_thread(self._resources.remove)
 
 
 def _is_folder(path: str) -> bool:

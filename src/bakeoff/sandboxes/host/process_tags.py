@@ -13,58 +13,58 @@ from pathlib import Path
 from bakeoff._lib import process_identity
 
 VARIABLE = "BAKEOFF_BOX"
-_ROUNDS = 100  # a process may fork while it is looked for: look until there is none
+_MAX_ROUNDS = 100  # a process may fork while it is looked for: look until there is none
 
 
-def new_mark() -> str:
+def new_tag() -> str:
     """Return a mark for a new box of this process."""
     return f"{process_identity.mine()}-{secrets.token_hex(4)}"
 
 
-def is_of(mark: str) -> Callable[[str], bool]:
-    """Return what tells a process of the box (or of the one command) with *mark*."""
-    return lambda value: value == mark or value.startswith(f"{mark}.")
+def has_tag(tag: str) -> Callable[[str], bool]:
+    """Return what tells a process of the box (or of the one command) with *tag*."""
+    return lambda value: value == tag or value.startswith(f"{tag}.")
 
 
-def is_of_the_dead(value: str) -> bool:
+def has_dead_owner(value: str) -> bool:
     """Whether a process belongs to a box whose owner is gone."""
-    mark = process_identity.find(value)
-    return mark is not None and process_identity.is_dead(mark)
+    tag = process_identity.find(value)
+    return tag is not None and process_identity.is_dead(tag)
 
 
-def marked(belongs: Callable[[str], bool]) -> list[int]:
+def tagged_processes(belongs: Callable[[str], bool]) -> list[int]:
     """Return the processes whose mark *belongs*; those that are no more but a zombie are left out."""
     if not Path("/proc/self").exists():
         return []
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if pid != os.getpid() and belongs(_mark_of(pid))]
+    return [pid for pid in pids if pid != os.getpid() and belongs(_tag_of(pid))]
 
 
-def _mark_of(pid: int) -> str:
+def _tag_of(pid: int) -> str:
     """Return the mark a process carries; "" where it has none, is gone, or of another user."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return ""
-    _, found, rest = b"\0".join([b"", environment]).partition(f"\0{VARIABLE}=".encode())
-    return rest.partition(b"\0")[0].decode(errors="replace") if found else ""
+    _, separator, rest = b"\0".join([b"", environment]).partition(f"\0{VARIABLE}=".encode())
+    return rest.partition(b"\0")[0].decode(errors="replace") if separator else ""
 
 
 def kill(belongs: Callable[[str], bool]) -> int:
     """Kill the processes whose mark *belongs* until there is none, and return how many there were."""
     killed: set[int] = set()
-    for turn in range(_ROUNDS):
-        found = marked(belongs)
-        if not found:
+    for round_number in range(_MAX_ROUNDS):
+        pids = tagged_processes(belongs)
+        if not pids:
             break
-        for pid in found:
-            signal_quietly(pid)
-        killed.update(found)
-        time.sleep(0.001 * min(turn + 1, 20))
+        for pid in pids:
+            kill_if_running(pid)
+        killed.update(pids)
+        time.sleep(0.001 * min(round_number + 1, 20))
     return len(killed)
 
 
-def signal_quietly(pid: int) -> None:
+def kill_if_running(pid: int) -> None:
     """Kill a process that may just have gone."""
     try:
         os.kill(pid, signal.SIGKILL)

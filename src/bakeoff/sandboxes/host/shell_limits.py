@@ -8,21 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def entering(doors: list[Path], *, most_file_mb: int | None) -> tuple[str, ...]:
+def enter_cgroups(entry_files: list[Path], *, max_file_mb: int | None) -> tuple[str, ...]:
     """Return the words before an argv that enter control groups and limit the size of files."""
-    steps = [f"echo 0 > {shlex.quote(str(door))} || exit 125" for door in doors]
+    steps = [f"echo 0 > {shlex.quote(str(path))} || exit 125" for path in entry_files]
     steps.append("ulimit -c 0")
-    if most_file_mb is not None:
-        steps.append(largest_file(most_file_mb))
+    if max_file_mb is not None:
+        steps.append(file_size_limit(max_file_mb))
     return _shell(steps)
 
 
-def largest_file(most_mb: int) -> str:
+def file_size_limit(max_mb: int) -> str:
     """Return the line of shell that limits how large a file can get."""
-    return f"ulimit -f {most_mb * 2048}"  # POSIX counts in blocks of 512 bytes
+    return f"ulimit -f {max_mb * 2048}"  # POSIX counts in blocks of 512 bytes
 
 
-def within_rlimits(*, memory_mb: int | None, processes: int | None) -> tuple[str, ...]:
+def set_rlimits(*, memory_mb: int | None, processes: int | None) -> tuple[str, ...]:
     """Return the words before an argv that limit each process where no control group can.
 
     Memory is what a process writes to, not what it reserves: some reserve far more than they use.
@@ -42,22 +42,22 @@ def _shell(steps: list[str]) -> tuple[str, ...]:
 class StartMarker:
     """Hears what comes after the mark, which is the first line of a command that was started."""
 
-    def __init__(self, mark: str, hears: Callable[[bytes], None] | None) -> None:
-        self.mark = mark
-        self._mark = f"{mark}\n".encode()
-        self._hears = hears
-        self._waiting: bytes | None = b""
+    def __init__(self, marker: str, on_output: Callable[[bytes], None] | None) -> None:
+        self.marker = marker
+        self._line = f"{marker}\n".encode()
+        self._on_output = on_output
+        self._pending: bytes | None = b""
         self.started = False
 
-    def __call__(self, piece: bytes) -> None:
+    def __call__(self, chunk: bytes) -> None:
         """Hear the next piece."""
-        if self._waiting is not None:
-            piece = self._waiting + piece
-            if len(piece) < len(self._mark) and self._mark.startswith(piece):
-                self._waiting = piece
+        if self._pending is not None:
+            chunk = self._pending + chunk
+            if len(chunk) < len(self._line) and self._line.startswith(chunk):
+                self._pending = chunk
                 return
-            self._waiting = None
-            self.started = piece.startswith(self._mark)
-            piece = piece.removeprefix(self._mark)
-        if piece and self._hears is not None:
-            self._hears(piece)
+            self._pending = None
+            self.started = chunk.startswith(self._line)
+            chunk = chunk.removeprefix(self._line)
+        if chunk and self._on_output is not None:
+            self._on_output(chunk)

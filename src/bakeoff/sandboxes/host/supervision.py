@@ -11,9 +11,9 @@ from bakeoff.sandboxes.host.cgroups import Cgroup
 from bakeoff.sandboxes.host.disk_watch import Watch
 
 _NOT_RUNNABLE = 126  # as a shell says it
-_LONGEST_WORD = 128 << 10  # of the kernel
+_MAX_ARGUMENT = 128 << 10  # of the kernel
 
-Aftermath = Callable[[Ended | None], Coroutine[object, object, None]]
+AfterCommand = Callable[[Ended | None], Coroutine[object, object, None]]
 
 
 class Supervision:
@@ -24,20 +24,20 @@ class Supervision:
         self._cgroup = cgroup
         self._disk = disk
         self._running: dict[Child, asyncio.Future[None]] = {}
-        self._over = False
+        self._stopped = False
 
-    async def run(self, command: Command, program: Program, after: Aftermath) -> CommandResult:
+    async def run(self, command: Command, program: Program, after: AfterCommand) -> CommandResult:
         """Run *program*, which is *command* in the box; *after* sees to what it left."""
-        if self._over:
+        if self._stopped:
             raise SandboxError("the box has been stopped: nothing can be run in it any more")
-        killed_before = self._out_of_memory()
+        kills_before = self._oom_kills()
         try:
             child = Child(program)
         except OSError as error:
             raise SandboxError(f"{command.argv[0]!r} could not be started: {error}") from error
-        ended = await self._see_off(child, command.time_s, after)
+        ended = await self._wait_for(child, command.time_s, after)
         stopped = ended.stopped
-        if stopped is None and ended.code != 0 and self._out_of_memory() > killed_before:
+        if stopped is None and ended.code != 0 and self._oom_kills() > kills_before:
             stopped = f"out of memory: the box may take {self._limits.memory_mb} MB"
         return CommandResult(
             code=None if stopped else ended.code,
@@ -47,52 +47,52 @@ class Supervision:
             truncated=ended.truncated,
         )
 
-    async def _see_off(self, child: Child, time_s: float | None, after: Aftermath) -> Ended:
-        gone = self._running[child] = asyncio.get_running_loop().create_future()
-        watching = self._watching(child)
+    async def _wait_for(self, child: Child, time_s: float | None, after: AfterCommand) -> Ended:
+        finished = self._running[child] = asyncio.get_running_loop().create_future()
+        watch_task = self._start_watch(child)
         ended: Ended | None = None
         try:
             ended = await child.end(time_s=time_s)
         except NotEndedError as error:
             raise SandboxError(str(error)) from error
         finally:
-            if watching is not None:
-                watching.cancel()
+            if watch_task is not None:
+                watch_task.cancel()
             try:
                 await uncancelled(after(ended))
             finally:
                 del self._running[child]
-                gone.set_result(None)
+                finished.set_result(None)
         return ended
 
-    def _watching(self, child: Child) -> asyncio.Task[None] | None:
+    def _start_watch(self, child: Child) -> asyncio.Task[None] | None:
         if self._disk is None:
             return None
         return asyncio.create_task(self._disk.watch(child.kill))
 
-    def _out_of_memory(self) -> int:
-        return 0 if self._cgroup is None else self._cgroup.out_of_memory
+    def _oom_kills(self) -> int:
+        return 0 if self._cgroup is None else self._cgroup.oom_kills
 
     async def stop(self) -> None:
         """End every command that runs; nothing starts after this."""
-        self._over = True
-        waiting = list(self._running.values())
+        self._stopped = True
+        unfinished = list(self._running.values())
         for child in self._running:
             child.kill("the box was stopped")
-        if waiting:
-            await asyncio.wait(waiting)
+        if unfinished:
+            await asyncio.wait(unfinished)
 
 
-def impossible(command: Command) -> CommandResult | None:
+def unstartable(command: Command) -> CommandResult | None:
     """Return how a command ends that no system can start, None for any other.
 
     Whoever wrote it is at fault, not the box; a zero byte, besides, would part words that belong
     together, and what follows it would be taken for an order of ours.
     """
-    words = (*command.argv, command.cwd or "", *command.environment, *command.environment.values())
-    if any("\0" in word for word in words):
+    texts = (*command.argv, command.cwd or "", *command.environment, *command.environment.values())
+    if any("\0" in text for text in texts):
         return not_started("embedded null byte")
-    if any(len(word.encode(errors="replace")) >= _LONGEST_WORD for word in words):
+    if any(len(text.encode(errors="replace")) >= _MAX_ARGUMENT for text in texts):
         return not_started("Argument list too long")
     return None
 

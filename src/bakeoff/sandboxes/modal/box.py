@@ -19,7 +19,7 @@ from bakeoff.sandboxes.host import shell_limits
 from bakeoff.sandboxes.host.imageless import WHOLE_BOX
 from bakeoff.sandboxes.host.process_tags import VARIABLE
 from bakeoff.sandboxes.host.shell_limits import StartMarker
-from bakeoff.sandboxes.host.supervision import impossible, not_started
+from bakeoff.sandboxes.host.supervision import not_started, unstartable
 from bakeoff.sandboxes.modal import sdk
 from bakeoff.sandboxes.modal.sdk import Remote
 
@@ -30,41 +30,41 @@ def pack(sources: Iterable[tuple[Path, str]], into: Path) -> None:
     """Write a tar of host paths, each at its place in the box."""
     with tarfile.open(into, "w", format=tarfile.PAX_FORMAT) as tar:
         for source, target in sources:
-            tar.add(source, arcname=target.strip("/"), filter=_nobodys)
+            tar.add(source, arcname=target.strip("/"), filter=_anonymous)
 
 
-def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
 
 
-def unpack(packed: Path, folder: Path, *, most_mb: int | None) -> None:
+def unpack(packed: Path, folder: Path, *, max_mb: int | None) -> None:
     """Fill the empty *folder* from a tar; SandboxError where it holds too much or is none."""
     try:
-        _unpack(packed, folder, most_mb)
+        _unpack(packed, folder, max_mb)
     except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
         raise SandboxError(f"what the box sent back cannot be unpacked: {error}") from error
 
 
-def _unpack(packed: Path, folder: Path, most_mb: int | None) -> None:
+def _unpack(packed: Path, folder: Path, max_mb: int | None) -> None:
     links: list[tarfile.TarInfo] = []
-    room = None if most_mb is None else most_mb << 20
+    remaining = None if max_mb is None else max_mb << 20
     with tarfile.open(packed, "r:") as tar:
         for member in tar:
-            if room is not None:
-                room -= member.size
-                if room < 0:
-                    raise SandboxError(f"the box's files take more than its {most_mb} MB")
+            if remaining is not None:
+                remaining -= member.size
+                if remaining < 0:
+                    raise SandboxError(f"the box's files take more than its {max_mb} MB")
             if member.issym() or member.islnk():
                 links.append(member)
             else:
                 _put(tar, member, folder)
-    for member in sorted(links, key=lambda one: one.issym()):  # hard links first
+    for member in sorted(links, key=lambda link: link.issym()):  # hard links first
         _link(member, folder)
 
 
-def _place(name: str, folder: Path) -> Path:
+def _path_in(name: str, folder: Path) -> Path:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise SandboxError(f"the box sent back a file with the name {name!r}")
@@ -72,39 +72,39 @@ def _place(name: str, folder: Path) -> Path:
 
 
 def _put(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    place = _place(member.name, folder)
+    path = _path_in(member.name, folder)
     if member.isdir():
-        place.mkdir(parents=True, exist_ok=True)
-        place.chmod(member.mode & 0o777 | _OWNER_MAY)
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(member.mode & 0o777 | _OWNER_MAY)
         return
     content = tar.extractfile(member) if member.isreg() else None
     if content is None:
         return  # a FIFO or a device is nothing that can be kept
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with content, place.open("wb") as file:
-        while piece := content.read(1 << 20):
-            file.write(piece)
-    place.chmod(member.mode & 0o777 | 0o400)
-    os.utime(place, (member.mtime, member.mtime))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with content, path.open("wb") as file:
+        while chunk := content.read(1 << 20):
+            file.write(chunk)
+    path.chmod(member.mode & 0o777 | 0o400)
+    os.utime(path, (member.mtime, member.mtime))
 
 
 def _link(member: tarfile.TarInfo, folder: Path) -> None:
-    place = _place(member.name, folder)
-    if place.parent.resolve() != folder.resolve() / PurePosixPath(member.name).parent:
+    path = _path_in(member.name, folder)
+    if path.parent.resolve() != folder.resolve() / PurePosixPath(member.name).parent:
         raise SandboxError(f"the box sent back {member.name!r}, which leads through a link")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
     if member.issym():
-        place.symlink_to(member.linkname)
+        path.symlink_to(member.linkname)
     else:
-        place.hardlink_to(_place(member.linkname, folder))
+        path.hardlink_to(_path_in(member.linkname, folder))
 
 
 _ARCHIVE = "/tmp/.bakeoff.tar"  # noqa: S108 -- in the box, which is nobody else's
 _HOME = "/root"
-_MOVE_S = 600.0
+_TRANSFER_S = 600.0
 _KILL_S = 60.0
-_LOOK_S = 0.2
+_CHECK_S = 0.2
 
 _ENTER = 'exec 2>&1; cd -- "$1" && printf "%s\\n" "$2" || exit 126; shift 2; exec "$@"'
 
@@ -126,10 +126,10 @@ exit 1
 class ModalBox:
     """A running box on Modal; `send` must be awaited before the first command."""
 
-    def __init__(self, remote: Remote, spec: BoxSpec, *, mark: str) -> None:
+    def __init__(self, remote: Remote, spec: BoxSpec, *, tag: str) -> None:
         self._remote = remote
         self._spec = spec
-        self._mark = mark
+        self._tag = tag
         self._count = 0
         self._started_in: set[str] = set()
         self._stopped = False
@@ -155,9 +155,9 @@ class ModalBox:
             packed = private / "sent.tar"
             await asyncio.to_thread(pack, sources, packed)
             with boundary(SandboxError, "modal: sending the files"):
-                async with asyncio.timeout(_MOVE_S):
+                async with asyncio.timeout(_TRANSFER_S):
                     await self._remote.put(packed, _ARCHIVE)
-            await self._do(f"tar -xf {_ARCHIVE} -C / && rm {_ARCHIVE}", time_s=_MOVE_S)
+            await self._run_script(f"tar -xf {_ARCHIVE} -C / && rm {_ARCHIVE}", time_s=_TRANSFER_S)
         finally:
             await asyncio.to_thread(scratch.remove, private)
 
@@ -167,22 +167,22 @@ class ModalBox:
         """Run *command*; when its time is over it is killed with all that carries its mark."""
         if self._stopped:
             raise SandboxError("the box has been stopped: nothing can be run in it any more")
-        if (ran := impossible(command)) is not None:
+        if (ran := unstartable(command)) is not None:
             return ran
         self._count += 1
-        mark, kept = f"{self._mark}.{self._count}.", Kept(command.most_output)
+        tag, output = f"{self._tag}.{self._count}.", Kept(command.most_output)
 
-        def hear(piece: bytes) -> None:
-            kept.add(piece)
-            if command.hears is not None:
-                command.hears(piece)
+        def on_chunk(chunk: bytes) -> None:
+            output.add(chunk)
+            if command.on_output is not None:
+                command.on_output(chunk)
 
         began = time.monotonic()
-        heard = StartMarker(f"started-{secrets.token_hex(8)}", hear)
-        code = await self._to_its_end(command, mark, heard)
+        marker = StartMarker(f"started-{secrets.token_hex(8)}", on_chunk)
+        code = await self._run_to_end(command, tag, marker)
         stopped = self._why_stopped(command, code)
-        if stopped is None and not heard.started:
-            why = f"{command.argv[0]!r} could not be started: {kept.text().strip()}"
+        if stopped is None and not marker.started:
+            why = f"{command.argv[0]!r} could not be started: {output.text().strip()}"
             if (
                 self._start_of(command) in self._started_in
             ):  # what has run since made that impossible
@@ -191,10 +191,10 @@ class ModalBox:
         self._started_in.add(self._start_of(command))
         return CommandResult(
             code=None if stopped else code,
-            output=kept.text(),
+            output=output.text(),
             elapsed_s=time.monotonic() - began,
             stopped=stopped,
-            truncated=kept.truncated,
+            truncated=output.truncated,
         )
 
     def _start_of(self, command: Command) -> str:
@@ -205,26 +205,26 @@ class ModalBox:
             return "the box was stopped"
         return None if code is not None else f"its time was over after {command.time_s:g} s"
 
-    async def _to_its_end(self, command: Command, mark: str, heard: StartMarker) -> int | None:
+    async def _run_to_end(self, command: Command, tag: str, marker: StartMarker) -> int | None:
         """Return the exit code, or None where the command's time was over and it was killed."""
         limit = self._spec.limits.disk_mb
-        enter = _ENTER if limit is None else f"{shell_limits.largest_file(limit)}; {_ENTER}"
+        enter = _ENTER if limit is None else f"{shell_limits.file_size_limit(limit)}; {_ENTER}"
         start = self._start_of(command)
-        argv = ("sh", "-c", enter, "sh", start, heard.mark, *command.argv)
+        argv = ("sh", "-c", enter, "sh", start, marker.marker, *command.argv)
         following = asyncio.create_task(
-            self._follow(argv, self._environment(command.environment, mark), command.stdin, heard)
+            self._follow(argv, self._environment(command.environment, tag), command.stdin, marker)
         )
         try:
             done, _ = await asyncio.wait([following], timeout=command.time_s)
         except asyncio.CancelledError:
-            await uncancelled(self._kill(mark))
+            await uncancelled(self._kill(tag))
             following.cancel()
             raise
         if done:
             with boundary(SandboxError, "modal"):
                 return following.result()
-        await uncancelled(self._kill(mark))
-        await asyncio.wait([following], timeout=_LOOK_S)  # for the last of its output
+        await uncancelled(self._kill(tag))
+        await asyncio.wait([following], timeout=_CHECK_S)  # for the last of its output
         following.cancel()
         return None
 
@@ -233,39 +233,39 @@ class ModalBox:
         argv: tuple[str, ...],
         environment: Mapping[str, str],
         stdin: bytes,
-        heard: StartMarker,
+        marker: StartMarker,
     ) -> int:
         process: Any = await self._remote.start(argv, environment=environment)
         feeding = asyncio.create_task(sdk.feed(process, stdin))
         try:
-            async for piece in sdk.output(process):
-                heard(piece)
+            async for chunk in sdk.output(process):
+                marker(chunk)
             return await sdk.code(process)
         finally:
             feeding.cancel()  # a command need not read all that it is given
 
-    def _environment(self, of_command: Mapping[str, str], mark: str) -> dict[str, str]:
+    def _environment(self, of_command: Mapping[str, str], tag: str) -> dict[str, str]:
         ours = {"HOME": _HOME, "LANG": "C.UTF-8", "BAKEOFF_ROOT": self._spec.root}
-        return {**ours, **self._spec.environment, **of_command, VARIABLE: mark}
+        return {**ours, **self._spec.environment, **of_command, VARIABLE: tag}
 
-    async def _do(self, script: str, *words: str, time_s: float) -> None:
+    async def _run_script(self, script: str, *arguments: str, time_s: float) -> None:
         """Run a script of our own, which must succeed in time."""
-        heard = Kept(2000)
+        output = Kept(2000)
         with boundary(SandboxError, "modal"):
             async with asyncio.timeout(time_s):
                 process = await self._remote.start(
-                    ("sh", "-c", f"exec 2>&1; {script}", "sh", *words), environment={}
+                    ("sh", "-c", f"exec 2>&1; {script}", "sh", *arguments), environment={}
                 )
-                async for piece in sdk.output(process):
-                    heard.add(piece)
+                async for chunk in sdk.output(process):
+                    output.add(chunk)
                 code = await sdk.code(process)
         if code != 0:
-            raise SandboxError(f"modal: {shlex.quote(script)} gave {code}: {heard.text().strip()}")
+            raise SandboxError(f"modal: {shlex.quote(script)} gave {code}: {output.text().strip()}")
 
-    async def _kill(self, mark: str) -> None:
-        """Kill what carries *mark*; where that cannot be done, end the whole box."""
+    async def _kill(self, tag: str) -> None:
+        """Kill what carries *tag*; where that cannot be done, end the whole box."""
         try:
-            await self._do(_KILL, f"{VARIABLE}={mark}", time_s=_KILL_S)
+            await self._run_script(_KILL, f"{VARIABLE}={tag}", time_s=_KILL_S)
         except SandboxError:
             await self._end()
             raise
@@ -277,38 +277,38 @@ class ModalBox:
         if self._stopped:
             return
         self._stopped = True
-        await self._kill(f"{self._mark}.")
+        await self._kill(f"{self._tag}.")
         if self._spec.folder is not None:
-            await self._bring_back(self._spec.folder)
+            await self._fetch_folder(self._spec.folder)
         await self._end()
 
-    async def _bring_back(self, folder: Path) -> None:
+    async def _fetch_folder(self, folder: Path) -> None:
         root = shlex.quote(self._spec.root)
-        await self._do(f"tar -cf {_ARCHIVE} -C {root} .", time_s=_MOVE_S)
+        await self._run_script(f"tar -cf {_ARCHIVE} -C {root} .", time_s=_TRANSFER_S)
         private = scratch.new_folder("modal")
         try:
             packed = private / "got.tar"
-            await self._get(packed)
-            fresh = private / "files"
-            fresh.mkdir()
+            await self._download(packed)
+            unpacked = private / "files"
+            unpacked.mkdir()
             limit = self._spec.limits.disk_mb
-            await asyncio.to_thread(unpack, packed, fresh, most_mb=limit)
-            await asyncio.to_thread(_replace, folder, fresh)
+            await asyncio.to_thread(unpack, packed, unpacked, max_mb=limit)
+            await asyncio.to_thread(_replace, folder, unpacked)
         finally:
             await asyncio.to_thread(scratch.remove, private)
 
-    async def _get(self, packed: Path) -> None:
+    async def _download(self, packed: Path) -> None:
         """Copy the archive here, as long as it is no bigger than the box's disk may be."""
         limit = self._spec.limits.disk_mb
         getting = asyncio.create_task(self._remote.get(_ARCHIVE, packed))
-        until = time.monotonic() + _MOVE_S
+        until = time.monotonic() + _TRANSFER_S
         try:
-            while not (await asyncio.wait([getting], timeout=_LOOK_S))[0]:
+            while not (await asyncio.wait([getting], timeout=_CHECK_S))[0]:
                 arrived = sum(path.stat().st_size for path in packed.parent.iterdir())
                 if limit is not None and arrived > 2 * (limit << 20):
                     raise SandboxError(f"the box's files take more than its {limit} MB")
                 if time.monotonic() > until:
-                    raise SandboxError(f"the files did not come back within {_MOVE_S:g} s")
+                    raise SandboxError(f"the files did not come back within {_TRANSFER_S:g} s")
             with boundary(SandboxError, "modal: bringing the files back"):
                 getting.result()
         finally:
@@ -330,9 +330,9 @@ class ModalBox:
             self._ended = True
 
 
-def _replace(folder: Path, fresh: Path) -> None:
-    """Make *folder* hold what *fresh* holds, and nothing else."""
+def _replace(folder: Path, unpacked: Path) -> None:
+    """Make *folder* hold what *unpacked* holds, and nothing else."""
     for old in list(folder.iterdir()):
         scratch.remove(old)
-    for new in list(fresh.iterdir()):
+    for new in list(unpacked.iterdir()):
         new.rename(folder / new.name)

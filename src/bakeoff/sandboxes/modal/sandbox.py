@@ -22,7 +22,7 @@ from bakeoff.core.sandbox import Box, BoxSpec
 from bakeoff.core.workspace import Image, Network
 from bakeoff.sandboxes.host.imageless import WHOLE_BOX
 from bakeoff.sandboxes.modal.box import ModalBox
-from bakeoff.sandboxes.modal.sdk import ModalBoxSpec, Remote, Sdk, why_not
+from bakeoff.sandboxes.modal.sdk import ModalBoxSpec, Remote, Sdk, unavailable_reason
 
 _KIND = {"bakeoff": "box"}
 _CREATE_S = 900.0
@@ -52,32 +52,32 @@ class Modal:
     @staticmethod
     def available() -> str | None:
         """Return None where the SDK is installed and has a token, else what to do."""
-        return why_not()
+        return unavailable_reason()
 
     async def image(self, image: Image | None) -> str:
         """Return a name for the image, which is built on Modal by now."""
-        wanted = image or Image(name=self.default_image)
-        key = wanted.name or f"bakeoff-{digest(wanted.identity())}"
+        image_spec = image or Image(name=self.default_image)
+        key = image_spec.name or f"bakeoff-{digest(image_spec.identity())}"
         async with self._lock:
             if key not in self._images:
-                built = self._described(wanted)
+                definition = self._define_image(image_spec)
                 try:
-                    await self._sdk.build(built)
+                    await self._sdk.build(definition)
                 except Exception as error:
                     raise UsageError(f"Modal cannot make the image {key!r}: {error}") from error
-                self._images[key] = built
+                self._images[key] = definition
         return key
 
-    def _described(self, image: Image) -> Any:
+    def _define_image(self, image: Image) -> Any:
         if image.context is None:
             name = image.name or self.default_image
             return self._sdk.image_by_name(name, add_python=self.add_python)
         folder = Path(image.context.path, image.context.subdir or "").resolve()
-        recipe = folder / image.dockerfile
-        if image.context.commit is not None or not recipe.is_file():
-            raise UsageError(f"there is no {recipe} to build an image from")
-        return self._sdk.image_by_recipe(
-            recipe, folder, left_out=image.left_out, add_python=self.add_python
+        dockerfile = folder / image.dockerfile
+        if image.context.commit is not None or not dockerfile.is_file():
+            raise UsageError(f"there is no {dockerfile} to build an image from")
+        return self._sdk.image_from_dockerfile(
+            dockerfile, folder, left_out=image.left_out, add_python=self.add_python
         )
 
     def check_network(self, network: Network) -> None:
@@ -95,7 +95,7 @@ class Modal:
         key = spec.image or await self.image(None)
         if key not in self._images:
             key = await self.image(Image(name=key))
-        wanted = ModalBoxSpec(
+        box_spec = ModalBoxSpec(
             image=self._images[key],
             lifetime_s=self.lifetime_s,
             block_network=not spec.network,
@@ -103,8 +103,8 @@ class Modal:
             cpus=spec.limits.cpus,
             tags={**_KIND, "owner": process_identity.mine(), "label": _tag(spec.label)},
         )
-        remote = await self._created(wanted)
-        box = ModalBox(remote, spec, mark=f"{process_identity.mine()}-{secrets.token_hex(4)}")
+        remote = await self._create(box_spec)
+        box = ModalBox(remote, spec, tag=f"{process_identity.mine()}-{secrets.token_hex(4)}")
         try:
             await box.send()
         except BaseException:
@@ -112,32 +112,32 @@ class Modal:
             raise
         return box
 
-    async def _created(self, wanted: ModalBoxSpec) -> Remote:
+    async def _create(self, box_spec: ModalBoxSpec) -> Remote:
         """Return a new box. Once asked for it is waited for: else it would run on unknown."""
-        made: list[Remote] = []
+        created: list[Remote] = []
 
         async def create() -> None:
             with boundary(SandboxError, "modal"):
                 async with asyncio.timeout(_CREATE_S):
-                    made.append(await self._sdk.create(wanted))
+                    created.append(await self._sdk.create(box_spec))
 
         try:
             await uncancelled(create())
         except BaseException:
-            for remote in made:
+            for remote in created:
                 await remote.terminate()
             raise
-        return made[0]
+        return created[0]
 
     async def reap(self) -> Sequence[str]:
         """End the boxes whose owners are gone."""
         lines = []
         with boundary(SandboxError, "modal"):
             async for remote in self._sdk.running(_KIND):
-                mark = (await remote.tags()).get("owner", "")
-                if process_identity.is_dead(mark):
+                tag = (await remote.tags()).get("owner", "")
+                if process_identity.is_dead(tag):
                     await remote.terminate()
-                    lines.append(f"a box on Modal of {mark}")
+                    lines.append(f"a box on Modal of {tag}")
         return lines
 
     async def close(self) -> None:

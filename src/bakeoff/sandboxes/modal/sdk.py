@@ -15,7 +15,7 @@ from bakeoff._lib.phrasing import noun
 INSTALL = "pip install 'bakeoff[modal]', then: modal setup"
 
 
-def why_not() -> str | None:
+def unavailable_reason() -> str | None:
     """Return None where the SDK is installed and has a token, else what to do."""
     if find_spec("modal") is None:
         return f"Modal's SDK is not installed; {INSTALL}"
@@ -68,59 +68,59 @@ class Sdk:
 
     def __init__(self, app: str) -> None:
         self._name = app
-        self._found: Any = None
+        self._app_handle: Any = None
 
     async def _app(self) -> Any:
-        if self._found is None:
+        if self._app_handle is None:
             modal = import_module("modal")
-            self._found = await modal.App.lookup.aio(self._name, create_if_missing=True)
-        return self._found
+            self._app_handle = await modal.App.lookup.aio(self._name, create_if_missing=True)
+        return self._app_handle
 
     def image_by_name(self, name: str, *, add_python: str | None) -> Any:
         """Return an image of a registry."""
         return import_module("modal").Image.from_registry(name, add_python=add_python)
 
-    def image_by_recipe(
-        self, recipe: Path, folder: Path, *, left_out: tuple[str, ...], add_python: str | None
+    def image_from_dockerfile(
+        self, dockerfile: Path, folder: Path, *, left_out: tuple[str, ...], add_python: str | None
     ) -> Any:
         """Return an image that is built from a Dockerfile, which sees nothing that is left out."""
         image = import_module("modal").Image
-        unseen = {"ignore": list(left_out)} if left_out else {}
+        ignored = {"ignore": list(left_out)} if left_out else {}
         return image.from_dockerfile(
-            str(recipe), context_dir=str(folder), add_python=add_python, **unseen
+            str(dockerfile), context_dir=str(folder), add_python=add_python, **ignored
         )
 
     async def build(self, image: Any) -> None:
         """Have an image built now, so that it fails here and not with the first box."""
         await image.build.aio(await self._app())
 
-    async def create(self, wanted: ModalBoxSpec) -> Remote:
+    async def create(self, spec: ModalBoxSpec) -> Remote:
         """Make a box that does nothing until it is told."""
         sandbox = await import_module("modal").Sandbox.create.aio(
             "sleep",
             "infinity",
             app=await self._app(),
-            image=wanted.image,
-            timeout=wanted.lifetime_s,
-            block_network=wanted.block_network,
-            memory=None if wanted.memory_mb is None else (wanted.memory_mb, wanted.memory_mb),
-            cpu=None if wanted.cpus is None else (wanted.cpus, wanted.cpus),
-            tags=dict(wanted.tags),
+            image=spec.image,
+            timeout=spec.lifetime_s,
+            block_network=spec.block_network,
+            memory=None if spec.memory_mb is None else (spec.memory_mb, spec.memory_mb),
+            cpu=None if spec.cpus is None else (spec.cpus, spec.cpus),
+            tags=dict(spec.tags),
         )
         return Remote(sandbox)
 
     async def running(self, tags: Mapping[str, str]) -> AsyncIterator[Remote]:
         """Yield the boxes of the app that carry *tags*."""
         app = await self._app()
-        listed = import_module("modal").Sandbox.list.aio(app_id=app.app_id, tags=dict(tags))
-        async for sandbox in listed:
+        sandboxes = import_module("modal").Sandbox.list.aio(app_id=app.app_id, tags=dict(tags))
+        async for sandbox in sandboxes:
             yield Remote(sandbox)
 
 
-async def feed(process: Any, data: bytes, *, piece: int = 1 << 20) -> None:
+async def feed(process: Any, data: bytes, *, chunk: int = 1 << 20) -> None:
     """Give *data* to a program's standard input, and close it."""
-    for start in range(0, len(data), piece):
-        process.stdin.write(data[start : start + piece])
+    for start in range(0, len(data), chunk):
+        process.stdin.write(data[start : start + chunk])
         await process.stdin.drain.aio()
     process.stdin.write_eof()
     await process.stdin.drain.aio()
@@ -128,8 +128,8 @@ async def feed(process: Any, data: bytes, *, piece: int = 1 << 20) -> None:
 
 async def output(process: Any) -> AsyncIterator[bytes]:
     """Yield what a program prints, as it comes."""
-    async for piece in process.stdout:
-        yield piece
+    async for chunk in process.stdout:
+        yield chunk
 
 
 async def code(process: Any) -> int:

@@ -14,8 +14,8 @@ import os
 import select
 import sys
 
-_PIECE = 65536
-_MOST_WAITING = 4 * _PIECE
+_CHUNK = 65536
+_MAX_PENDING = 4 * _CHUNK
 _CANNOT_LISTEN, _NOT_RUNNABLE, _NOT_FOUND = 125, 126, 127
 _LOOK_S = 0.5
 _HANGS_UP = select.EPOLLHUP | select.EPOLLERR
@@ -29,43 +29,43 @@ class _Side:
     def __init__(self, sock: _socket.socket) -> None:
         sock.setblocking(False)  # noqa: FBT003 -- it takes no keyword
         self.sock = sock
-        self.waiting = bytearray()
+        self.pending = bytearray()
         self.ended = False  # it sends no more
-        self.told = False  # it knows that it will get no more
-        self.hung = False  # it can get no more, and what it sent is read while there is room
+        self.end_sent = False  # it knows that it will get no more
+        self.hung_up = False  # it can get no more, and what it sent is read while there is room
 
     def take(self) -> bool:
         """Read what it sends, unless the other side is slow; return whether there was anything."""
-        if self.ended or len(self.other.waiting) >= _MOST_WAITING:
+        if self.ended or len(self.other.pending) >= _MAX_PENDING:
             return False
         try:
-            piece = self.sock.recv(_PIECE)
+            chunk = self.sock.recv(_CHUNK)
         except BlockingIOError:
             return False
-        self.other.waiting += piece
-        self.ended = not piece
+        self.other.pending += chunk
+        self.ended = not chunk
         return True
 
     def give(self) -> None:
         """Send it what waits, and the end after that."""
-        if self.hung:
-            self.waiting.clear()
+        if self.hung_up:
+            self.pending.clear()
             return
-        if self.waiting:
+        if self.pending:
             try:
-                del self.waiting[: self.sock.send(self.waiting)]
+                del self.pending[: self.sock.send(self.pending)]
             except BlockingIOError:
                 return
-        if not self.waiting and self.other.ended and not self.told:
-            self.told = True
+        if not self.pending and self.other.ended and not self.end_sent:
+            self.end_sent = True
             self.sock.shutdown(_socket.SHUT_WR)
 
     def interest(self) -> int:
         """What to be woken for."""
         wanted = 0
-        if not self.ended and len(self.other.waiting) < _MOST_WAITING:
+        if not self.ended and len(self.other.pending) < _MAX_PENDING:
             wanted |= select.EPOLLIN
-        if self.waiting:
+        if self.pending:
             wanted |= select.EPOLLOUT
         return wanted
 
@@ -82,17 +82,17 @@ class _Relay:
 
     def run_while_alive(self, pid: int) -> None:
         """Pass everything on until the process *pid* is gone."""
-        end = _end_of(pid)
+        end = _pidfd(pid)
         if end is not None:
             self._poll.register(end, select.EPOLLIN)
-        while end is not None or _is_there(pid):
+        while end is not None or _is_alive(pid):
             for number, event in self._poll.poll(_LOOK_S):
                 if number == end:
                     return
                 if number == self._listening.fileno():
                     self._accept()
                 elif number in self._sides:
-                    self._move(self._sides[number], event)
+                    self._transfer(self._sides[number], event)
 
     def _accept(self) -> None:
         # by its inner name: the module that has an outer one takes 6 ms to import
@@ -109,46 +109,46 @@ class _Relay:
             far.close()
             return
         near.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
-        one, two = _Side(near), _Side(far)
-        one.other, two.other = two, one
-        for side in (one, two):
+        near_side, far_side = _Side(near), _Side(far)
+        near_side.other, far_side.other = far_side, near_side
+        for side in (near_side, far_side):
             self._sides[side.sock.fileno()] = side
             self._poll.register(side.sock.fileno(), side.interest())
 
-    def _move(self, side: _Side, event: int) -> None:
+    def _transfer(self, side: _Side, event: int) -> None:
         both = (side, side.other)
         if event & _HANGS_UP:
-            side.hung = True
+            side.hung_up = True
             self._forget(side)  # the kernel would tell of it again and again
         try:
             side.take()
-            for one in both:
-                one.give()
-            for one in both:  # nobody will tell that there is more: read until the other is full
-                while one.hung and one.take():
-                    one.other.give()
+            for end in both:
+                end.give()
+            for end in both:  # nobody will tell that there is more: read until the other is full
+                while end.hung_up and end.take():
+                    end.other.give()
         except OSError:
             self._drop(side)
             return
-        over = [one for one in both if one.ended and not one.other.waiting]
-        if len(over) == len(both) or any(one.hung for one in over):
+        finished = [end for end in both if end.ended and not end.other.pending]
+        if len(finished) == len(both) or any(end.hung_up for end in finished):
             self._drop(side)
             return
-        for one in both:
-            if not one.hung:
-                self._poll.modify(one.sock.fileno(), one.interest())
+        for end in both:
+            if not end.hung_up:
+                self._poll.modify(end.sock.fileno(), end.interest())
 
     def _forget(self, side: _Side) -> None:
         if self._sides.pop(side.sock.fileno(), None) is not None:
             self._poll.unregister(side.sock.fileno())
 
     def _drop(self, side: _Side) -> None:
-        for one in (side, side.other):
-            self._forget(one)
-            one.sock.close()
+        for end in (side, side.other):
+            self._forget(end)
+            end.sock.close()
 
 
-def _end_of(pid: int) -> int | None:
+def _pidfd(pid: int) -> int | None:
     """Return a file that can be read when *pid* has ended; None where the kernel has none."""
     try:
         return os.pidfd_open(pid)
@@ -156,7 +156,7 @@ def _end_of(pid: int) -> int | None:
         return None
 
 
-def _is_there(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except OSError:
@@ -164,7 +164,7 @@ def _is_there(pid: int) -> bool:
     return True
 
 
-def _relay_apart(listening: _socket.socket, path: str, command: int) -> None:
+def _start_relay(listening: _socket.socket, path: str, command: int) -> None:
     """Run the relay in a process that is nobody's child, so that the command never waits for it."""
     first = os.fork()
     if first:
@@ -199,7 +199,7 @@ def main(port: str, path: str, _: str, *argv: str) -> None:
     except OSError as error:
         sys.stderr.write(f"the gateway cannot be reached from here: {error}\n")
         sys.exit(_CANNOT_LISTEN)
-    _relay_apart(listening, path, os.getpid())
+    _start_relay(listening, path, os.getpid())
     listening.close()
     for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):  # by Python, and a command would inherit it
         _signal.signal(ignored, _signal.SIG_DFL)
