@@ -17,7 +17,7 @@ from bakeoff.core.sandbox import Sandbox
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import IN_IMAGE, Change, Image, Workspace
 from bakeoff.scorers.reward import Reward
-from bakeoff.workspaces.archive import count_files, graded
+from bakeoff.workspaces.archive import count_files, filter_for_grading
 from bakeoff.workspaces.protection import Protection
 from bakeoff.workspaces.threads import ThreadWork
 from support.container_boxes import sandbox as container_sandbox
@@ -323,7 +323,7 @@ def test_an_archive_loses_what_is_protected_and_what_would_lie_in_the_graders_pl
     change = Change(patch="", archive=archive, gone=("/app/tests/gone", "/app/gone"))
     protection = Protection(patterns=("tests/**",))
     space = Workspace(root="/app", whole_box=True)
-    rest, gone, undone = graded(
+    rest, gone, undone = filter_for_grading(
         ThreadWork(), change, space, protection, ["/tests", "/logs/verifier"]
     )
     with tarfile.open(fileobj=io.BytesIO(rest)) as tar:
@@ -365,7 +365,7 @@ def test_what_of_a_machine_decides_how_programs_start(path: str, is_held: bool) 
     files = {**dict.fromkeys(in_image, b""), "app/made/pyvenv.cfg": b"", path: b"x"}
     change = Change(patch="", archive=packed(in_image, (), **files))
     space = Workspace(root="/app", whole_box=True)
-    _, _, undone = graded(ThreadWork(), change, space, Protection(), [])
+    _, _, undone = filter_for_grading(ThreadWork(), change, space, Protection(), [])
     assert (path in undone) is is_held
 
 
@@ -373,5 +373,7 @@ def test_a_link_in_the_place_of_a_folder_of_the_image_is_held_back() -> None:
     links = {"opt": b"/srv/opt", "app": b"/srv/app", "var/www": b"/srv/www"}
     archive = packed(links, links, **links)
     space = Workspace(root="/app", whole_box=True)
-    _, _, undone = graded(ThreadWork(), Change(patch="", archive=archive), space, Protection(), [])
+    _, _, undone = filter_for_grading(
+        ThreadWork(), Change(patch="", archive=archive), space, Protection(), []
+    )
     assert undone == ("app", "opt")

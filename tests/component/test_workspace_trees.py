@@ -15,7 +15,7 @@ from bakeoff._lib import scratch
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Tree
-from bakeoff.workspaces.pristine import fetched
+from bakeoff.workspaces.pristine import fetch_repository
 from bakeoff.workspaces.threads import ThreadWork
 from support.workspaces import open_bench, open_room, sh, tree, workspace_task, write
 
@@ -127,7 +127,9 @@ def test_many_who_fetch_the_same_at_once_leave_one_whole_repository(tmp_path: Pa
     folder, first = repository(tmp_path / "repo")
     cache = tmp_path / "cache"
     with ThreadPoolExecutor(8) as pool:
-        places = list(pool.map(lambda _: fetched(ThreadWork(), at(folder, first), cache), range(8)))
+        places = list(
+            pool.map(lambda _: fetch_repository(ThreadWork(), at(folder, first), cache), range(8))
+        )
     assert len(set(places)) == 1
     assert list(cache.iterdir()) == [places[0]]
     git(places[0], "fsck")
@@ -145,7 +147,7 @@ def test_what_a_killed_fetch_left_is_taken_away_by_the_next(tmp_path: Path) -> N
     died = subprocess.run([sys.executable, "-c", code, str(cache)], check=False)
     assert died.returncode == -signal.SIGKILL
     assert len(list(cache.glob("new-*"))) == 1
-    place = fetched(ThreadWork(), at(folder, first), cache)
+    place = fetch_repository(ThreadWork(), at(folder, first), cache)
     assert list(cache.iterdir()) == [place]
 
 

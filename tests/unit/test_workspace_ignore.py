@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bakeoff.workspaces.globs import inside, literal_start
-from bakeoff.workspaces.scan import IgnoreRules, is_refuse
+from bakeoff.workspaces.globs import compile_tree_glob, literal_prefix
+from bakeoff.workspaces.scan import IgnoreRules, is_build_artifact
 
 NAMES = st.sampled_from(["a", "b", "ab", "a.b", "x1", "[a]", "a b", "!a", "#a", "a\\b", "é"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -100,8 +100,8 @@ def test_windows_line_ends_and_a_byte_order_mark_are_not_part_of_a_rule() -> Non
 
 def test_what_tools_leave_everywhere_is_refuse() -> None:
     for path in (b"__pycache__", b"a/b/node_modules", b"x.pyc", b"deep/.pytest_cache"):
-        assert is_refuse(path)
-    assert not is_refuse(b"cache.py")
+        assert is_build_artifact(path)
+    assert not is_build_artifact(b"cache.py")
 
 
 @pytest.mark.parametrize(
@@ -122,16 +122,16 @@ def test_what_tools_leave_everywhere_is_refuse() -> None:
 def test_a_glob_counts_from_the_root_and_covers_what_is_below(
     pattern: str, path: bytes, is_inside: bool
 ) -> None:
-    assert bool(inside(pattern).fullmatch(path)) is is_inside
+    assert bool(compile_tree_glob(pattern).fullmatch(path)) is is_inside
 
 
 @pytest.mark.parametrize("pattern", ["", "/", "../x", "a/../../x", "."])
 def test_a_glob_that_leads_out_or_names_nothing_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="names nothing inside the workspace"):
-        inside(pattern)
+        compile_tree_glob(pattern)
 
 
 def test_the_folders_that_every_match_lies_in_are_known() -> None:
-    assert literal_start("a/b/test_*.py") == "a/b"
-    assert literal_start("a/b") == "a"
-    assert literal_start("**/x") == ""
+    assert literal_prefix("a/b/test_*.py") == "a/b"
+    assert literal_prefix("a/b") == "a"
+    assert literal_prefix("**/x") == ""

@@ -1,1 +1,1 @@
-"""Workspaces of tasks: set up for an agent, taken as a patch, set up again for the grade."""
+"""Workspaces of tasks: set up for an agent, read as a patch, set up again for grading."""

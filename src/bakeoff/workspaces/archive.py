@@ -1,4 +1,4 @@
-"""The change of a whole box, as an archive: counted, and freed of what must not reach the grade."""
+"""The change of a whole box as an archive: counting its files, filtering it for grading."""
 
 import gzip
 import io
@@ -50,23 +50,23 @@ def is_system_path(
 ) -> bool:
     """Whether *path*, from the root of the machine, decides how its programs start.
 
-    Beyond the usual places these are folders of programs, packages and libraries that the image had
-    elsewhere; new ones are the agent's own. In the workspace, which lies at *root*, they are those
-    of virtual environments: folders with a usual name, and the *environments* that the change made.
+    Besides the usual system folders, these are folders of programs, packages and libraries that the
+    image has elsewhere; new ones are the agent's own. In the workspace, which is at *root*, they are
+    virtual environments: folders with a usual name, and the *environments* that the change made.
     """
     parts = PurePosixPath(path).parts
     above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
     if _is_usual(path) and not _is_usual(root):
         return True
     if is_link and path in in_image and (path == root or root.startswith(f"{path}/")):
-        return True  # else the whole workspace would come from another folder
+        return True  # otherwise the whole workspace would come from another folder
     if root and f"{path}/".startswith(f"{root}/"):
         return any(
             name in _ENVIRONMENTS or folder in environments
             for name, folder in zip(parts[:-1], above, strict=False)
         )
     if is_link and path in in_image:
-        # whatever was in this folder would now come from another
+        # the content of this folder would now come from another one
         return len(parts) == 1 or parts[0] in _REPLACED_WHOLE
     return any(
         folder in in_image and (name in _PROGRAMS | _PACKAGES or _LIBRARIES.fullmatch(folder))
@@ -75,66 +75,66 @@ def is_system_path(
 
 
 def _is_usual(path: str) -> bool:
-    """Whether *path* lies where programs, libraries and their settings usually are."""
+    """Whether *path* is where programs, libraries and their settings usually are."""
     return bool(_FOLDERS.fullmatch(path) or _IN_HOMES.fullmatch(path))
 
 
-_MOST_SETTINGS = 1_000_000  # bytes of a setup.cfg
+_MAX_SETTINGS = 1_000_000  # bytes of a setup.cfg
 
 
 def count_files(_: ThreadWork, archive: bytes) -> int:
     """Return how many files and links *archive* holds."""
-    with _opened(archive) as tar:
+    with _open(archive) as tar:
         return sum(1 for member in tar if not member.isdir())
 
 
-def graded(
+def filter_for_grading(
     work: ThreadWork,
     change: Change,
     workspace: Workspace,
     protection: Protection,
-    covered: Iterable[str],
+    grader_paths: Iterable[str],
 ) -> tuple[bytes, tuple[str, ...], tuple[str, ...]]:
-    """Return *change*'s archive and what is gone, without what is held back; and what that was.
+    """Return the archive and deletions of *change* that reach the grade, and the reverted paths.
 
-    Paths under *covered* are places of the grader: nothing may come there before it. What decides
-    how programs start stays as the image has it, unless the workspace trusts changes of it.
+    Nothing under *grader_paths* is taken from the change. What decides how programs start stays as
+    in the image, unless the workspace trusts system changes.
     """
     members = _members(work, change.archive or b"")
-    held = _held(members, change.gone, workspace, protection, covered)
-    kept = io.BytesIO()
+    reverted = _reverted_paths(members, change.gone, workspace, protection, grader_paths)
+    buffer = io.BytesIO()
     with (
-        _opened(change.archive or b"") as old,
-        gzip.GzipFile(fileobj=kept, mode="wb", compresslevel=1, mtime=0) as packed,
+        _open(change.archive or b"") as old,
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as new,
     ):
         for member in old:
-            work.go_on()
-            if _plain(member.name) not in held:
+            work.check_cancelled()
+            if _plain(member.name) not in reverted:
                 member.pax_headers = {
                     key: value for key, value in member.pax_headers.items() if key != IN_IMAGE
                 }
                 new.addfile(member, old.extractfile(member) if member.isreg() else None)
-    gone = tuple(path for path in change.gone if _plain(path) not in held)
+    gone = tuple(path for path in change.gone if _plain(path) not in reverted)
     folders = {member.path for member in members if member.kind == "folder"}
-    return kept.getvalue(), gone, tuple(sorted(held - folders))
+    return buffer.getvalue(), gone, tuple(sorted(reverted - folders))
 
 
 class _Member(NamedTuple):
-    """What of a member of an archive decides whether it is held back."""
+    """The properties of an archive member that decide whether it is reverted."""
 
     path: str
     kind: Literal["file", "folder", "link"]
     in_image: bool
-    same_as: str | None  # the path of the file that it is a further name of
+    same_as: str | None  # the path that it is a hard link to
     content: bytes
 
 
 def _members(work: ThreadWork, archive: bytes) -> list[_Member]:
     members = []
-    with _opened(archive) as tar:
+    with _open(archive) as tar:
         for member in tar:
-            work.go_on()
+            work.check_cancelled()
             path = _plain(member.name)
             is_read = member.isreg() and path.rpartition("/")[2] == "setup.cfg"
             file = tar.extractfile(member) if is_read else None
@@ -144,55 +144,55 @@ def _members(work: ThreadWork, archive: bytes) -> list[_Member]:
                     kind="folder" if member.isdir() else "link" if member.issym() else "file",
                     in_image=IN_IMAGE in member.pax_headers,
                     same_as=_plain(member.linkname) if member.islnk() else None,
-                    content=b"" if file is None else file.read(_MOST_SETTINGS),
+                    content=b"" if file is None else file.read(_MAX_SETTINGS),
                 )
             )
     return members
 
 
-def _held(
+def _reverted_paths(
     members: list[_Member],
     gone: Iterable[str],
     workspace: Workspace,
     protection: Protection,
-    covered: Iterable[str],
+    grader_paths: Iterable[str],
 ) -> set[str]:
-    """Return the paths that stay as the image has them."""
-    root, tops = workspace.root.strip("/"), [f"{_plain(top)}/" for top in covered]
+    """Return the paths that stay as they are in the image."""
+    root, tops = workspace.root.strip("/"), [f"{_plain(top)}/" for top in grader_paths]
     removed = [_plain(path) for path in gone]
-    every = [*(member.path for member in members), *removed]
-    held = {path for path in every if any(f"{path}/".startswith(top) for top in tops)}
+    all_paths = [*(member.path for member in members), *removed]
+    reverted = {path for path in all_paths if any(f"{path}/".startswith(top) for top in tops)}
     if workspace.trust_system_changes:
-        inside = {path: _inside(path, root) for path in every}
-        held |= {path for path, name in inside.items() if name and protection.covers(name)}
-        return held
+        inside = {path: _inside(path, root) for path in all_paths}
+        reverted |= {path for path, name in inside.items() if name and protection.covers(name)}
+        return reverted
     in_image = {member.path for member in members if member.in_image}
     in_image |= {above for path in removed for above in (path, *_parents(path))}
-    environments = {path.rpartition("/")[0] for path in every if path.endswith("/pyvenv.cfg")}
+    environments = {path.rpartition("/")[0] for path in all_paths if path.endswith("/pyvenv.cfg")}
     links = {member.path for member in members if member.kind == "link"}
-    held |= {
+    reverted |= {
         path
-        for path in every
+        for path in all_paths
         if is_system_path(
             path, root=root, in_image=in_image, environments=environments, is_link=path in links
         )
     }
-    held |= _held_inside(members, removed, root, protection, in_image)
-    needed = {above for path in held for above in _parents(path)}
+    reverted |= _reverted_inside(members, removed, root, protection, in_image)
+    needed = {above for path in reverted for above in _parents(path)}
     for member in members:
-        if member.kind != "folder" and (member.path in needed or member.same_as in held):
-            held.add(member.path)
-    return held
+        if member.kind != "folder" and (member.path in needed or member.same_as in reverted):
+            reverted.add(member.path)
+    return reverted
 
 
-def _held_inside(
+def _reverted_inside(
     members: list[_Member],
     removed: list[str],
     root: str,
     protection: Protection,
     in_image: Iterable[str],
 ) -> set[str]:
-    """Return what of the workspace itself is protected, by the rules for every workspace."""
+    """Return the protected paths of the workspace itself, by the rules for every workspace."""
     edits = [
         Edit(name, LINK if member.kind == "link" else b"100644", member.content)
         for member in members
@@ -200,13 +200,13 @@ def _held_inside(
     ]
     edits += [Edit(name, b"000000", None) for path in removed if (name := _inside(path, root))]
     base = {name: None for path in in_image if (name := _inside(path, root))}
-    _, held = protection.split(edits, base, lambda _: b"")
+    _, reverted = protection.split(edits, base, lambda _: b"")
     top = f"{root}/" if root else ""
-    return {f"{top}{name.decode('utf-8', 'surrogateescape')}" for name in held}
+    return {f"{top}{name.decode('utf-8', 'surrogateescape')}" for name in reverted}
 
 
 def _inside(path: str, root: str) -> bytes:
-    """Return *path* as seen from the workspace at *root*; nothing where it is not in it."""
+    """Return *path* relative to the workspace at *root*; empty where it is outside."""
     if root and not path.startswith(f"{root}/"):
         return b""
     return (path.removeprefix(f"{root}/") if root else path).encode("utf-8", "surrogateescape")
@@ -221,7 +221,7 @@ def _parents(path: str) -> list[str]:
     return ["/".join(parts[:number]) for number in range(1, len(parts))]
 
 
-def _opened(archive: bytes) -> tarfile.TarFile:
+def _open(archive: bytes) -> tarfile.TarFile:
     try:
         return tarfile.open(fileobj=io.BytesIO(archive), mode="r|gz")
     except tarfile.TarError as error:

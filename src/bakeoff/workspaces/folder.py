@@ -1,7 +1,7 @@
-"""Writing into a folder that may hold anything, without ever leaving it.
+"""Writes into an untrusted folder without ever leaving it.
 
-Every step down opens one name and follows no link, so that a link that somebody left there is in
-the way, and is replaced, but never leads out.
+Each path component is opened without following links, so a link that an agent left is replaced and
+never followed.
 """
 
 import os
@@ -17,13 +17,13 @@ _AT_ONCE = 1 << 26
 
 
 class Folder:
-    """A folder on the host, by its path; the names in it are bytes relative to it."""
+    """A folder on the host; names in it are bytes, relative to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def put_file(self, name: bytes, content: bytes, *, executable: bool = False) -> None:
-        """Write a file; what is in its way is replaced."""
+        """Write a file; whatever is at its path is replaced."""
         with self._place(name) as (parent, last):
             target = os.open(last, _NEW, 0o666, dir_fd=parent)
             try:
@@ -33,12 +33,12 @@ class Folder:
                 os.close(target)
 
     def put_link(self, name: bytes, to: bytes) -> None:
-        """Write a symbolic link; what is in its way is replaced."""
+        """Write a symbolic link; whatever is at its path is replaced."""
         with self._place(name) as (parent, last):
             os.symlink(to, last, dir_fd=parent)
 
     def copy_file(self, name: bytes, source: bytes) -> None:
-        """Copy a file of the host, with its permissions; what is in its way is replaced."""
+        """Copy a file of the host with its permissions; whatever is at its path is replaced."""
         origin = os.open(source, _READ)
         try:
             with self._place(name) as (parent, last):
@@ -53,12 +53,12 @@ class Folder:
             os.close(origin)
 
     def make_folder(self, name: bytes) -> None:
-        """Make a folder where there is none; what is in its way is replaced."""
+        """Create a folder if there is none; anything else at its path is replaced."""
         with self._down(name.split(b"/") if name else []):
             pass
 
     def remove(self, name: bytes) -> None:
-        """Take a path away with all that is in it, and the folders that are empty without it."""
+        """Remove a path recursively, and the parent folders that are empty then."""
         parts = name.split(b"/")
         while parts:
             try:
@@ -76,7 +76,7 @@ class Folder:
 
     @contextmanager
     def _place(self, name: bytes) -> Iterator[tuple[int, bytes]]:
-        """Open the folder that *name* belongs into, with nothing in its place."""
+        """Open the parent folder of *name*, with nothing at its path."""
         parts = name.split(b"/")
         if not name or any(part in (b"", b".", b"..") for part in parts):
             raise ValueError(f"{name!r} is not a path inside a folder")
@@ -110,7 +110,7 @@ def _step(name: bytes, parent: int, *, make: bool) -> int:
 
 
 def _clear(name: bytes, parent: int) -> None:
-    """Take away whatever has this name; a link is taken away itself."""
+    """Remove whatever has this name; a link is removed itself, not its target."""
     try:
         os.unlink(name, dir_fd=parent)
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def _write(target: int, content: bytes) -> None:
 
 
 def _copy(origin: int, target: int) -> None:
-    """Copy as the file system does best: shared blocks where it can."""
+    """Copy a file, sharing blocks where the file system can."""
     if hasattr(os, "copy_file_range"):
         try:
             while os.copy_file_range(origin, target, _AT_ONCE):

@@ -1,7 +1,7 @@
-"""Patterns of paths, as git and shells write them, made into regular expressions over bytes.
+"""Converts glob patterns, as git and shells write them, to regular expressions over bytes.
 
-`*` and `?` stay within one name, `**` between slashes stands for any number of folders. Names of
-files are bytes: an agent may give a file a name that is no text.
+`*` and `?` match within one name, `**` between slashes matches any number of folders. File names are
+bytes, because an agent may use names that are not valid text.
 """
 
 import re
@@ -10,14 +10,14 @@ import string
 from bakeoff.core.errors import SandboxError
 
 
-def parts_of(path: str) -> list[str]:
-    """Return the names in *path* that say something: not the empty ones, and not `.`."""
+def path_parts(path: str) -> list[str]:
+    """Return the components of *path* without empty ones and `.`."""
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def plain_path(path: str) -> str:
-    """Return *path* with nothing but names in it; SandboxError where it leads out."""
-    parts = parts_of(path)
+def normalize_path(path: str) -> str:
+    """Return *path* without empty components and `.`; SandboxError where it contains `..`."""
+    parts = path_parts(path)
     if ".." in parts:
         raise SandboxError(f"{path!r} leads out of the workspace; give a path inside it")
     return "/".join(parts)
@@ -41,40 +41,40 @@ _NEVER = rb"(?!)"
 _SLASH = ord("/")
 
 
-def compiled(pattern: bytes) -> re.Pattern[bytes]:
-    """Return what matches exactly the paths that git's wildmatch takes *pattern* for."""
-    return re.compile(translated(pattern), re.DOTALL)
+def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
+    """Return a regular expression that matches the same paths as *pattern* in git's wildmatch."""
+    return re.compile(glob_to_regex(pattern), re.DOTALL)
 
 
-def inside(pattern: str) -> re.Pattern[bytes]:
-    """Return what matches the paths that a glob from the root names, and all that is below them.
+def compile_tree_glob(pattern: str) -> re.Pattern[bytes]:
+    """Return a regular expression for the paths that a glob from the root matches, and all below.
 
-    Raises ValueError where the pattern leads out of the root or says nothing.
+    Raises ValueError where the pattern is empty or contains `..`.
     """
-    parts = parts_of(pattern)
+    parts = path_parts(pattern)
     if not parts or ".." in parts:
         raise ValueError(f"{pattern!r} names nothing inside the workspace")
-    plain = translated("/".join(parts).encode("utf-8", "surrogateescape"))
+    plain = glob_to_regex("/".join(parts).encode("utf-8", "surrogateescape"))
     return re.compile(plain + rb"(?:/.*)?", re.DOTALL)
 
 
-def literal_start(pattern: str) -> str:
-    """Return the folders that every match of a glob lies in."""
-    parts = parts_of(pattern)
+def literal_prefix(pattern: str) -> str:
+    """Return the folder that contains every match of a glob."""
+    parts = path_parts(pattern)
     wild = next((n for n, part in enumerate(parts) if set(part) & set("*?[\\")), len(parts))
     return "/".join(parts[: min(wild, len(parts) - 1)])
 
 
-def translated(pattern: bytes) -> bytes:
+def glob_to_regex(pattern: bytes) -> bytes:
     """Return *pattern* as the source of a regular expression."""
-    made: list[bytes] = []
+    parts: list[bytes] = []
     at = 0
     while at < len(pattern):
         piece, at = _next(pattern, at)
         if piece == _NEVER:
             return _NEVER
-        made.append(piece)
-    return b"".join(made)
+        parts.append(piece)
+    return b"".join(parts)
 
 
 def _next(pattern: bytes, at: int) -> tuple[bytes, int]:
@@ -104,7 +104,7 @@ def _stars(pattern: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _bracket(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """Return the class that begins after the bracket at *at*, and where it ends."""
+    """Return the character class that begins after the bracket at *at*, and where it ends."""
     negated = pattern[at : at + 1] in (b"!", b"^") and bool(pattern[at : at + 1])
     at += negated
     members: set[int] = set()

@@ -1,4 +1,4 @@
-"""The bench of the host: the agent's room, its change, and the clean room in which it is graded."""
+"""Workspaces on this host: opened for an agent, read as a change, opened again for grading."""
 
 import os
 import posixpath
@@ -27,30 +27,29 @@ from bakeoff.core.sandbox import (
 )
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Change, Workspace
-from bakeoff.workspaces import archive, pristine
-from bakeoff.workspaces import grading as files
-from bakeoff.workspaces.git import RefCache
-from bakeoff.workspaces.globs import parts_of
+from bakeoff.workspaces import archive, grading, pristine
+from bakeoff.workspaces.globs import path_parts
 from bakeoff.workspaces.grading import WorkspaceFiles
 from bakeoff.workspaces.pristine import Pristine
 from bakeoff.workspaces.protection import Protection
+from bakeoff.workspaces.ref_cache import RefCache
 from bakeoff.workspaces.threads import in_thread
 
-_SPARE = 8
-_SAID = 8  # lines of a set-up command that failed
+_MAX_IDLE = 8
+_ERROR_LINES = 8  # lines of a set-up command that failed
 _ENVIRONMENT = {
-    # whoever the box makes of the agent, git there must not mind whose files these are
+    # git in the box must accept files that belong to another user
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "safe.directory",
     "GIT_CONFIG_VALUE_0": "*",
-    # Python takes kept bytecode for fresh where a file changes twice in a second, as agents do
+    # Python reuses stale bytecode where a file changes twice within a second, as with agents
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
 
 @noun
 class HostWorkspace:
-    """An open box and its files; None where the box brings them all."""
+    """An open box and its files; `files` is None where they all come from an image."""
 
     box: Box
     files: WorkspaceFiles | None
@@ -66,18 +65,18 @@ class HostWorkspace:
 class HostWorkspaces:
     """Sets up workspaces in private folders of this machine, for boxes of one *sandbox*.
 
-    *cache* keeps repositories for later runs; everything else is gone when the bench is closed.
+    *cache* keeps repositories for later runs; everything else is removed by `close`.
     """
 
     def __init__(self, *, sandbox: Sandbox, cache: Path, run: str) -> None:
         self._sandbox = sandbox
         self._cache = cache
         self._run = run
-        self._shelf: RefCache[Pristine] = RefCache(spare=_SPARE, discard=_discard)
+        self._pristine_cache: RefCache[Pristine] = RefCache(max_idle=_MAX_IDLE, discard=_discard)
 
     async def close(self) -> None:
-        """Give back what is held for the whole run."""
-        await self._shelf.close()
+        """Release what is held for the whole run."""
+        await self._pristine_cache.close()
 
     @asynccontextmanager
     async def open(
@@ -89,11 +88,11 @@ class HostWorkspaces:
         mounts: tuple[Mount, ...],
         environment: Mapping[str, str],
     ) -> AsyncIterator[OpenWorkspace]:
-        """Open the agent's room: the files, one commit, set-up done; nothing hidden."""
+        """Open the agent's workspace: the files with one commit, set up, without hidden files."""
         workspace = _workspace(task)
         async with AsyncExitStack() as stack:
-            own = await self._own_files(stack, workspace)
-            spec = await self._spec(workspace, label, own)
+            files = await self._copy_files(stack, workspace)
+            spec = await self._spec(workspace, label, files)
             spec = replace(
                 spec,
                 mounts=(*_shown_mounts(workspace), *mounts),
@@ -101,29 +100,29 @@ class HostWorkspaces:
                 network=workspace.network,
                 environment={**spec.environment, **environment},
             )
-            box = await self._opened(stack, spec)
+            box = await self._open_box(stack, spec)
             await _set_up(box, workspace)
-            if workspace.setup and own is not None:
-                await _check_shared(box, workspace, own)
-                own = await in_thread(files.after_set_up, own)
-            yield HostWorkspace(box=box, files=own)
+            if workspace.setup and files is not None:
+                await _check_shared(box, workspace, files)
+                files = await in_thread(grading.after_set_up, files)
+            yield HostWorkspace(box=box, files=files)
 
     async def change(self, task: Task, workspace: OpenWorkspace) -> Change:
-        """Stop the room's box and return what was changed in it."""
+        """Stop the box of *workspace* and return what was changed in it."""
         await workspace.box.stop()
         if _workspace(task).whole_box:
             packed, gone = await workspace.box.change()
             count = await in_thread(archive.count_files, packed)
             return Change(patch="", files=count + len(gone), archive=packed, gone=gone)
         if not isinstance(workspace, HostWorkspace) or workspace.files is None:
-            raise SandboxError("the room of this change was not opened by this bench")
+            raise SandboxError("this workspace was not opened here, so its change cannot be read")
         if (
             workspace.folder is None
             or workspace.folder.is_symlink()
             or not workspace.folder.is_dir()
         ):
             raise ChangeTooLargeError("the agent removed the folder that it works in")
-        return await in_thread(files.change, workspace.files)
+        return await in_thread(grading.change, workspace.files)
 
     @asynccontextmanager
     async def open_for_grading(
@@ -138,34 +137,36 @@ class HostWorkspaces:
         environment: Mapping[str, str] = MappingProxyType({}),
         read_once: tuple[str, ...] = (),
     ) -> AsyncIterator[GradingWorkspace]:
-        """Open a fresh room with the pristine files, the change, and only then what is hidden."""
+        """Open a fresh workspace: the pristine files, then the change, then the hidden files."""
         workspace, protection = _workspace(task), _protection(task, protected, environment)
         async with AsyncExitStack() as stack:
-            lent = await self._lent(stack, workspace)
-            shown = (*_shown_mounts(workspace), *_hidden_mounts(lent), *mounts)
-            # what a set-up or the verifier of a whole machine installs must be within its reach
+            source = await self._pristine(stack, workspace)
+            shown = (*_shown_mounts(workspace), *_hidden_mounts(source), *mounts)
+            # set-up commands and whole-box verifiers may have to install packages
             network = workspace.network if workspace.setup or workspace.whole_box else False
-            own = await self._own_files(stack, workspace)
-            spec = await self._spec(workspace, label, own)
+            files = await self._copy_files(stack, workspace)
+            spec = await self._spec(workspace, label, files)
             spec = replace(spec, mounts=shown, network=network, grading=True)
-            if own is None:
+            if files is None:
                 spec = replace(spec, mounts=(*shown, *_text_mounts(stack, workspace, texts)))
-                yield await self._whole(stack, workspace, spec, change, protection)
+                yield await self._open_whole_box(stack, workspace, spec, change, protection)
                 return
-            own = replace(own, texts=texts)
+            files = replace(files, texts=texts)
             if not workspace.setup:
-                own = await in_thread(files.prepare_grading, own, change, protection)
-                mounts = await in_thread(files.pinned, own, workspace.root, read_once)
+                files = await in_thread(grading.prepare_grading, files, change, protection)
+                mounts = await in_thread(grading.pinned_mounts, files, workspace.root, read_once)
                 spec = replace(spec, pinned=mounts)
-            box = await self._opened(stack, spec)
+            box = await self._open_box(stack, spec)
             if workspace.setup:
                 await _set_up(box, workspace)
-                await _check_shared(box, workspace, own)
-                own = await in_thread(files.after_set_up, own)
-                own = await in_thread(files.prepare_grading, own, change, protection)
-            yield HostWorkspace(box=box, files=own, undone=own.undone, new_modules=own.new_modules)
+                await _check_shared(box, workspace, files)
+                files = await in_thread(grading.after_set_up, files)
+                files = await in_thread(grading.prepare_grading, files, change, protection)
+            yield HostWorkspace(
+                box=box, files=files, undone=files.undone, new_modules=files.new_modules
+            )
 
-    async def _whole(
+    async def _open_whole_box(
         self,
         stack: AsyncExitStack,
         workspace: Workspace,
@@ -173,43 +174,45 @@ class HostWorkspaces:
         change: Change | None,
         protection: Protection,
     ) -> HostWorkspace:
-        """Return a clean room whose files all come from an image and from the change of a box."""
+        """Return a grading workspace whose files all come from an image and the change of a box."""
         undone: tuple[str, ...] = ()
         if change is not None and change.archive is not None:
             covered = [mount.target for mount in spec.mounts]
             packed, gone, undone = await in_thread(
-                archive.graded, change, workspace, protection, covered
+                archive.filter_for_grading, change, workspace, protection, covered
             )
             spec = replace(spec, archive=packed, gone=gone)
-        box = await self._opened(stack, spec)
+        box = await self._open_box(stack, spec)
         if spec.archive is None:
-            await _set_up(box, workspace)  # else what it made is in the archive
+            await _set_up(box, workspace)  # otherwise its results are in the archive
         return HostWorkspace(box=box, files=None, undone=undone)
 
-    async def _lent(self, stack: AsyncExitStack, workspace: Workspace) -> Pristine:
+    async def _pristine(self, stack: AsyncExitStack, workspace: Workspace) -> Pristine:
         paths = [tree.path for tree in (*workspace.files, *workspace.hidden)]
 
         async def build() -> Pristine:
             return await in_thread(pristine.build, workspace, cache=self._cache)
 
         key = digest([workspace.identity(), paths])
-        return await stack.enter_async_context(self._shelf.lend(key, build))
+        return await stack.enter_async_context(self._pristine_cache.acquire(key, build))
 
-    async def _own_files(
+    async def _copy_files(
         self, stack: AsyncExitStack, workspace: Workspace
     ) -> WorkspaceFiles | None:
-        """Return a private copy of the files; None where the box brings them all."""
+        """Return a private copy of the files; None where they all come from an image."""
         if workspace.whole_box:
             return None
-        lent = await self._lent(stack, workspace)
-        place = scratch.new_folder("room")
-        stack.push_async_callback(_removed, place)
-        return await in_thread(files.furnish, place, lent)
+        source = await self._pristine(stack, workspace)
+        folder = scratch.new_folder("room")
+        stack.push_async_callback(_remove_folder, folder)
+        return await in_thread(grading.copy_pristine, folder, source)
 
-    async def _spec(self, workspace: Workspace, label: str, own: WorkspaceFiles | None) -> BoxSpec:
+    async def _spec(
+        self, workspace: Workspace, label: str, files: WorkspaceFiles | None
+    ) -> BoxSpec:
         return BoxSpec(
             label=f"{self._run} {label}",
-            folder=None if own is None else own.folder,
+            folder=None if files is None else files.folder,
             root=workspace.root,
             workdir=workspace.start,
             image=await self._sandbox.image(workspace.image),
@@ -217,9 +220,9 @@ class HostWorkspaces:
             limits=workspace.limits,
         )
 
-    async def _opened(self, stack: AsyncExitStack, spec: BoxSpec) -> Box:
+    async def _open_box(self, stack: AsyncExitStack, spec: BoxSpec) -> Box:
         box = await self._sandbox.open(spec)
-        stack.push_async_callback(_closed, box)
+        stack.push_async_callback(_close_box, box)
         return box
 
 
@@ -231,23 +234,23 @@ def _workspace(task: Task) -> Workspace:
 
 def _protection(task: Task, more: tuple[str, ...], environment: Mapping[str, str]) -> Protection:
     workspace = _workspace(task)
-    start = "/".join(parts_of(workspace.workdir))
+    start = "/".join(path_parts(workspace.workdir))
     tops = {top.encode() for top in ("", start, "src", f"{start}/src".lstrip("/"))}
-    told = "\n".join(message.content for message in task.messages)
+    prompt = "\n".join(message.content for message in task.messages)
     return Protection(
         patterns=(*workspace.protected, *more),
         tops=tops | set(_python_path(workspace, environment)),
-        asked_for=told,
+        asked_for=prompt,
         trusts_system=workspace.trust_system_changes,
     )
 
 
 def _python_path(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the folders of the workspace that Python is told to import from."""
-    told = {**workspace.environment, **environment}.get("PYTHONPATH", "")
-    for folder in filter(None, told.split(":")):
-        place = posixpath.normpath(posixpath.join(workspace.start, folder))
-        inside = posixpath.relpath(place, workspace.root)
+    python_path = {**workspace.environment, **environment}.get("PYTHONPATH", "")
+    for entry in filter(None, python_path.split(":")):
+        folder = posixpath.normpath(posixpath.join(workspace.start, entry))
+        inside = posixpath.relpath(folder, workspace.root)
         if inside != ".." and not inside.startswith("../"):
             yield os.fsencode("" if inside == "." else inside)
 
@@ -262,19 +265,21 @@ def _text_mounts(
     """Return the mounts of *texts* for a box whose files all come from an image."""
     if not texts:
         return []
-    place = scratch.new_folder("texts")
-    stack.push_async_callback(_removed, place)
+    folder = scratch.new_folder("texts")
+    stack.push_async_callback(_remove_folder, folder)
     mounts = []
     for number, (name, text) in enumerate(texts.items()):
-        file = place / str(number)
+        file = folder / str(number)
         file.write_text(text, encoding="utf-8", errors="surrogateescape")
         file.chmod(0o755)
         mounts.append(Mount(source=str(file), target=posixpath.join(workspace.root, name)))
     return mounts
 
 
-def _hidden_mounts(lent: Pristine) -> tuple[Mount, ...]:
-    return tuple(Mount(source=str(place), target=at) for at, place in files.hidden_elsewhere(lent))
+def _hidden_mounts(source: Pristine) -> tuple[Mount, ...]:
+    return tuple(
+        Mount(source=str(folder), target=at) for at, folder in grading.hidden_outside_root(source)
+    )
 
 
 async def _set_up(box: Box, workspace: Workspace) -> None:
@@ -283,21 +288,18 @@ async def _set_up(box: Box, workspace: Workspace) -> None:
         if ran.code == 0:
             continue
         how = ran.stopped or f"it ended with code {ran.code}"
-        said = " / ".join(for_terminal(ran.output).strip().splitlines()[-_SAID:])
-        raise SandboxError(f"the set-up command {one_line(line)!r} failed ({how}): {said}")
+        output = " / ".join(for_terminal(ran.output).strip().splitlines()[-_ERROR_LINES:])
+        raise SandboxError(f"the set-up command {one_line(line)!r} failed ({how}): {output}")
 
 
-async def _check_shared(box: Box, workspace: Workspace, own: WorkspaceFiles) -> None:
-    """Raise where the box works on a copy of the files.
-
-    What the set-up made would not be seen here, and what is to be graded would not get there.
-    """
-    mark = f".bakeoff-{secrets.token_hex(8)}"
-    (own.folder / mark).touch()
+async def _check_shared(box: Box, workspace: Workspace, files: WorkspaceFiles) -> None:
+    """Raise where the box works on a copy of the files, so that set-up results are not shared."""
+    probe = f".bakeoff-{secrets.token_hex(8)}"
+    (files.folder / probe).touch()
     try:
-        ran = await box.run(Command(argv=("test", "-e", f"{workspace.root}/{mark}"), time_s=60.0))
+        ran = await box.run(Command(argv=("test", "-e", f"{workspace.root}/{probe}"), time_s=60.0))
     finally:
-        (own.folder / mark).unlink(missing_ok=True)
+        (files.folder / probe).unlink(missing_ok=True)
     if ran.code != 0:
         raise SandboxError(
             "this sandbox works on a copy of the files, which set-up commands do not allow; do in "
@@ -305,13 +307,13 @@ async def _check_shared(box: Box, workspace: Workspace, own: WorkspaceFiles) -> 
         )
 
 
-async def _closed(box: Box) -> None:
+async def _close_box(box: Box) -> None:
     await uncancelled(box.close())
 
 
-async def _removed(place: Path) -> None:
-    await in_thread(lambda _: scratch.remove(place))
+async def _remove_folder(folder: Path) -> None:
+    await in_thread(lambda _: scratch.remove(folder))
 
 
-async def _discard(lent: Pristine) -> None:
-    await _removed(lent.folder)
+async def _discard(source: Pristine) -> None:
+    await _remove_folder(source.folder)

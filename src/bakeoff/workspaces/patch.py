@@ -1,4 +1,4 @@
-"""A change as text: the patch between two snapshots, and the files that a patch makes of one."""
+"""Patches: the diff between two snapshots, and the edits that a patch makes."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Change
-from bakeoff.workspaces.git import git, last_words, quoted, run_git
+from bakeoff.workspaces.git import git, last_lines, quoted, run_git
 from bakeoff.workspaces.snapshot import Snapshot, SnapshotEntry
 from bakeoff.workspaces.threads import ThreadWork
 
@@ -27,23 +27,23 @@ _SUBMODULE = b"160000"
 
 
 class Edit(NamedTuple):
-    """A path that a change touches: its mode and content afterwards, None where it is gone."""
+    """A path that a change touches, with its new mode and content; None where it is deleted."""
 
     path: bytes
     mode: bytes
     content: bytes | None
 
 
-def between(work: ThreadWork, before: Snapshot, after: Snapshot, *, git_dir: Path) -> Change:
-    """Return how *after* differs from *before*; both are in *git_dir*."""
+def diff(work: ThreadWork, before: Snapshot, after: Snapshot, *, git_dir: Path) -> Change:
+    """Return the change from *before* to *after*, which are both in *git_dir*."""
     if before.commit == after.commit or before.commit is None or after.commit is None:
         return Change(patch="", left_out=after.left_out)
     (git_dir / "info" / "attributes").write_bytes(_attributes(before, after))
-    said = git(work, git_dir, *_DIFF.split(), before.commit, after.commit)
-    counts, _, patch = said.partition(b"\n\n")
+    output = git(work, git_dir, *_DIFF.split(), before.commit, after.commit)
+    counts, _, patch = output.partition(b"\n\n")
     added, removed = _lines(counts)
     return Change(
-        patch=_HEADER.sub(_unmistakable, patch).decode("utf-8"),
+        patch=_HEADER.sub(_quote_header, patch).decode("utf-8"),
         files=counts.count(b"\n") + 1 if counts else 0,
         added=added,
         removed=removed,
@@ -51,8 +51,8 @@ def between(work: ThreadWork, before: Snapshot, after: Snapshot, *, git_dir: Pat
     )
 
 
-def _unmistakable(header: re.Match[bytes]) -> bytes:
-    """Return a header with its names in quotes: git cannot read each of those with spaces again."""
+def _quote_header(header: re.Match[bytes]) -> bytes:
+    """Quote the names in a header: git cannot parse all names with spaces otherwise."""
     names = header[1]
     half = len(names) // 2
     old, new = names[:half], names[half + 1 :]
@@ -60,7 +60,7 @@ def _unmistakable(header: re.Match[bytes]) -> bytes:
 
 
 def _attributes(before: Snapshot, after: Snapshot) -> bytes:
-    """Return the attributes under which every file that is no text is shown in git's binary form."""
+    """Return git attributes that mark every non-text file as binary."""
     lines = [_NO_DRIVER]
     for path in before.entries.keys() | after.entries.keys():
         old, new = before.entries.get(path), after.entries.get(path)
@@ -80,16 +80,16 @@ def _lines(counts: bytes) -> tuple[int, int]:
     added = removed = 0
     for line in counts.splitlines():
         plus, minus, _ = line.split(b"\t", 2)
-        if plus != b"-":  # of a binary file no lines are counted
+        if plus != b"-":  # git counts no lines of binary files
             added += int(plus)
             removed += int(minus)
     return added, removed
 
 
-def edits(work: ThreadWork, base: Snapshot, patch: str, *, git_dir: Path) -> list[Edit]:
-    """Return what *patch* makes of *base*; SandboxError where it does not fit.
+def parse_edits(work: ThreadWork, base: Snapshot, patch: str, *, git_dir: Path) -> list[Edit]:
+    """Return the edits of *patch* to *base*; SandboxError where it does not apply.
 
-    It is applied to an index only: no file is written, and so none outside of a folder.
+    The patch is applied to an index only, so that no file is written.
     """
     if not patch.strip() or base.commit is None:
         return []
@@ -100,7 +100,7 @@ def edits(work: ThreadWork, base: Snapshot, patch: str, *, git_dir: Path) -> lis
     if applied.returncode:
         raise SandboxError(
             "the change does not fit the files of the task; were they, or what its set-up makes, "
-            f"different when it was taken? git says: {one_line(last_words(applied.stderr), width=600)}"
+            f"different when it was taken? git says: {one_line(last_lines(applied.stderr), width=600)}"
         )
     raw = ("diff-index", "--cached", "-r", "-z", "--no-renames", "--full-index", base.commit)
     touched = list(_touched(git(work, git_dir, *raw, more=index)))
@@ -114,21 +114,21 @@ def edits(work: ThreadWork, base: Snapshot, patch: str, *, git_dir: Path) -> lis
 def _touched(raw: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Yield path, new mode and new blob of each line, such as `:100644 000000 OLD NEW D`, path."""
     fields = raw.split(b"\0")
-    for told, path in zip(fields[::2], fields[1::2], strict=False):
-        _, mode, _, blob, _ = told.split(b" ")
-        if mode != _SUBMODULE:  # a pointer to another repository; there is nothing to write
+    for header, path in zip(fields[::2], fields[1::2], strict=False):
+        _, mode, _, blob, _ = header.split(b" ")
+        if mode != _SUBMODULE:  # a submodule: there is nothing to write
             yield path, mode, blob
 
 
 def _contents(work: ThreadWork, git_dir: Path, blobs: set[bytes]) -> dict[bytes, bytes]:
     if not blobs:
         return {}
-    said = git(work, git_dir, "cat-file", "--batch", stdin=b"".join(b + b"\n" for b in blobs))
+    output = git(work, git_dir, "cat-file", "--batch", stdin=b"".join(b + b"\n" for b in blobs))
     contents = {}
     at = 0
-    while at < len(said):
-        end = said.index(b"\n", at)
-        blob, _, size = said[at:end].split(b" ")
-        contents[blob] = said[end + 1 : end + 1 + int(size)]
+    while at < len(output):
+        end = output.index(b"\n", at)
+        blob, _, size = output[at:end].split(b" ")
+        contents[blob] = output[end + 1 : end + 1 + int(size)]
         at = end + 1 + int(size) + 1
     return contents

@@ -1,4 +1,4 @@
-"""The files of a task before anybody has touched them, made once and copied for every room."""
+"""The pristine files of a task: fetched, checked out, combined once and copied for every trial."""
 
 import os
 import re
@@ -14,98 +14,102 @@ from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.workspace import Tree, Workspace
 from bakeoff.workspaces.folder import Folder
-from bakeoff.workspaces.git import WHEN, git, last_words, make_repository, program
-from bakeoff.workspaces.globs import inside, parts_of, plain_path
-from bakeoff.workspaces.scan import NAME as IGNORE_FILE
+from bakeoff.workspaces.git import COMMIT_DATE, git, last_lines, make_repository, program
+from bakeoff.workspaces.globs import compile_tree_glob, normalize_path, path_parts
+from bakeoff.workspaces.scan import GITIGNORE as IGNORE_FILE
 from bakeoff.workspaces.scan import IgnoreRules, Scan
-from bakeoff.workspaces.snapshot import LINK, NO_CAPS, Snapshot, take
+from bakeoff.workspaces.snapshot import LINK, NO_LIMITS, Snapshot, take_snapshot
 from bakeoff.workspaces.threads import ThreadWork
 
 _TIME_S = 1800.0
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_OWN = (
+_GIT_SETTINGS = (
     "-c core.hooksPath=/dev/null -c core.fsmonitor=false -c fetch.recurseSubmodules=false "
     "-c gc.auto=0 -c maintenance.auto=false -c protocol.ext.allow=never"
 )
-_KEPT = "refs/bakeoff/kept"
+_KEPT_REF = "refs/bakeoff/kept"
 
 
-def fetched(work: ThreadWork, tree: Tree, cache: Path) -> Path:
-    """Return a repository of our own that holds *tree*'s commit."""
+def fetch_repository(work: ThreadWork, tree: Tree, cache: Path) -> Path:
+    """Return a private repository that contains the commit of *tree*."""
     commit = tree.commit or ""
     if not _COMMIT.fullmatch(commit):
         raise SandboxError(f"{tree.path}: {commit!r} is not a commit; give all 40 digits of it")
-    place = cache / f"{digest([tree.path, commit])}.git"
-    if place.is_dir():
-        return place
+    repository = cache / f"{digest([tree.path, commit])}.git"
+    if repository.is_dir():
+        return repository
     cache.mkdir(parents=True, exist_ok=True)
-    _remove_dead(cache)
-    fresh = cache / f"new-{process_identity.mine()}-{secrets.token_hex(4)}"
+    _remove_orphans(cache)
+    partial = cache / f"new-{process_identity.mine()}-{secrets.token_hex(4)}"
     try:
-        make_repository(fresh, sha256=len(commit) == 64)
-        _fetch(work, tree.path, commit, fresh)
+        make_repository(partial, sha256=len(commit) == 64)
+        _fetch(work, tree.path, commit, partial)
         try:
-            fresh.rename(place)
+            partial.rename(repository)
         except OSError:
-            if not place.is_dir():
-                raise  # nobody was faster; something else is wrong
+            if not repository.is_dir():
+                raise  # not lost to another process, so something else is wrong
     finally:
-        scratch.remove(fresh)
-    return place
+        scratch.remove(partial)
+    return repository
 
 
 def _fetch(work: ThreadWork, source: str, commit: str, into: Path) -> None:
-    """Fetch one commit without its history; all of it where the other side gives no single one."""
-    said = _try(work, into, source, f"{commit}:{_KEPT}", options=("--depth=1",))
-    if said is None:
+    """Fetch one commit without its history; everything where the server serves no single commit."""
+    shallow_failure = _try_fetch(
+        work, into, source, f"{commit}:{_KEPT_REF}", options=("--depth=1",)
+    )
+    if shallow_failure is None:
         return
-    every = _try(work, into, source, "+refs/*:refs/fetched/*")
-    if every is not None:
-        raise SandboxError(f"{source} cannot be fetched: {one_line(every or said, width=600)}")
+    full_failure = _try_fetch(work, into, source, "+refs/*:refs/fetched/*")
+    if full_failure is not None:
+        raise SandboxError(
+            f"{source} cannot be fetched: {one_line(full_failure or shallow_failure, width=600)}"
+        )
     try:
-        git(work, into, "update-ref", _KEPT, f"{commit}^{{commit}}")
+        git(work, into, "update-ref", _KEPT_REF, f"{commit}^{{commit}}")
     except SandboxError as error:
         raise SandboxError(f"{source} has no commit {commit}") from error
 
 
-def _try(
+def _try_fetch(
     work: ThreadWork, into: Path, source: str, what: str, *, options: tuple[str, ...] = ()
 ) -> str | None:
-    """Return None where the fetch worked, else what git said.
+    """Return None where the fetch worked, else git's error.
 
-    The user's own settings are heard here, and only here: they say how a server is reached and who
-    asks. `env` takes away what would point git elsewhere.
+    Only here the user's own git configuration applies: it says how to reach and authenticate with
+    a server. `env` removes variables that would point git to another repository.
     """
     clean = ("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE")
     settings = ("GIT_TERMINAL_PROMPT=0", "LC_ALL=C", f"GIT_DIR={into}")
     fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *options)
-    # a source that looks like an option is still a source
+    # a source may look like an option
     argv = (
-        *(*clean, *settings, program(), *_OWN.split()),
+        *(*clean, *settings, program(), *_GIT_SETTINGS.split()),
         *(*fetch, "--end-of-options", source, what),
     )
     done = work.run(argv, time_s=_TIME_S)
-    return None if done.returncode == 0 else last_words(done.stderr)
+    return None if done.returncode == 0 else last_lines(done.stderr)
 
 
-def _remove_dead(cache: Path) -> None:
+def _remove_orphans(cache: Path) -> None:
     for path in cache.glob("new-*"):
-        mark = process_identity.find(path.name)
-        if mark is not None and process_identity.is_dead(mark):
+        owner = process_identity.find(path.name)
+        if owner is not None and process_identity.is_dead(owner):
             scratch.remove(path)
 
 
 def check_out(work: ThreadWork, tree: Tree, repository: Path, into: Path) -> None:
-    """Write the files of *tree* into the new folder *into*, without any of git's own.
+    """Write the files of *tree* into the new folder *into*, without git's own files.
 
-    `sparse` patterns are those of git's sparse checkout, from the top of the repository.
+    `sparse` patterns are those of git's sparse checkout, relative to the repository.
     """
-    aside = into.with_name(f"{into.name}.checkout")
-    git_dir, files = aside / "git", aside / "files"
+    checkout = into.with_name(f"{into.name}.checkout")
+    git_dir, files = checkout / "git", checkout / "files"
     files.mkdir(parents=True)
     try:
-        make_repository(git_dir, borrowing=(repository,), sha256=len(str(tree.commit)) == 64)
-        subdir = "/".join(parts_of(tree.subdir or ""))
+        make_repository(git_dir, alternates=(repository,), sha256=len(str(tree.commit)) == 64)
+        subdir = "/".join(path_parts(tree.subdir or ""))
         patterns = tree.sparse or ((f"/{subdir}/",) if subdir else ())
         more = {"GIT_WORK_TREE": str(files)}
         options = ["-c", "core.bare=false"]
@@ -119,19 +123,19 @@ def check_out(work: ThreadWork, tree: Tree, repository: Path, into: Path) -> Non
             raise SandboxError(f"{tree.path} at {tree.commit}: no folder {subdir!r} is in it")
         chosen.rename(into)
     finally:
-        scratch.remove(aside)
+        scratch.remove(checkout)
 
 
-def bring(work: ThreadWork, tree: Tree, into: Path, *, cache: Path) -> None:
-    """Write the files of *tree* into the new folder *into*; `at` is left to the caller."""
+def materialize(work: ThreadWork, tree: Tree, into: Path, *, cache: Path) -> None:
+    """Write the files of *tree* into the new folder *into*; the caller handles `at`."""
     if tree.commit is not None:
-        check_out(work, tree, fetched(work, tree, cache), into)
+        check_out(work, tree, fetch_repository(work, tree, cache), into)
         return
     source = Path(tree.path)
     if not source.is_dir():
         raise SandboxError(f"{source} is not there any more; the task needs this folder")
     into.mkdir()
-    _lay(work, os.fsencode(source), Folder(into), b"", LEFT_OUT | frozenset(tree.left_out))
+    _overlay(work, os.fsencode(source), Folder(into), b"", LEFT_OUT | frozenset(tree.left_out))
     if tree_digest(into) != tree.digest:
         raise SandboxError(
             f"{source} is not what it was when the plan was made; put it back as it was, or plan "
@@ -139,21 +143,21 @@ def bring(work: ThreadWork, tree: Tree, into: Path, *, cache: Path) -> None:
         )
 
 
-def lay(work: ThreadWork, source: Path, folder: Folder, *, at: str = "") -> None:
-    """Lay the files in *source* over those in *folder*; links are copied as links.
+def overlay(work: ThreadWork, source: Path, folder: Folder, *, at: str = "") -> None:
+    """Copy the files of *source* over those in *folder*, links as links.
 
-    What has the same name is replaced, folders are merged. Git's own folders stay behind.
+    Files are replaced, folders are merged, and git's own folders are skipped.
     """
-    top = os.fsencode(plain_path(at))
+    top = os.fsencode(normalize_path(at))
     if top:
         folder.make_folder(top)
-    _lay(work, os.fsencode(source), folder, top + b"/" if top else b"", LEFT_OUT)
+    _overlay(work, os.fsencode(source), folder, top + b"/" if top else b"", LEFT_OUT)
 
 
-def _lay(
+def _overlay(
     work: ThreadWork, source: bytes, folder: Folder, under: bytes, left_out: frozenset[str]
 ) -> None:
-    work.go_on()
+    work.check_cancelled()
     with os.scandir(source) as listing:
         entries = sorted(listing, key=lambda entry: entry.name)
     for entry in entries:
@@ -164,7 +168,7 @@ def _lay(
             folder.put_link(name, os.readlink(entry.path))  # noqa: PTH115 -- names may be no text
         elif entry.is_dir(follow_symlinks=False):
             folder.make_folder(name)
-            _lay(work, entry.path, folder, name + b"/", left_out)
+            _overlay(work, entry.path, folder, name + b"/", left_out)
         elif entry.is_file(follow_symlinks=False):
             folder.copy_file(name, entry.path)
 
@@ -180,10 +184,10 @@ _AGENTS_CONFIG = """\
 	name = Agent
 	email = agent@localhost
 """
-_NOBODY = {
+_COMMIT_ENVIRONMENT = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "Bakeoff"), ("EMAIL", "bakeoff@localhost"), ("DATE", WHEN))
+    for what, value in (("NAME", "Bakeoff"), ("EMAIL", "bakeoff@localhost"), ("DATE", COMMIT_DATE))
 }
 
 
@@ -191,9 +195,9 @@ _NOBODY = {
 class Pristine:
     """The workspace of a task on the disk of this machine.
 
-    `tree` holds the files, with a `.git` of one commit at the place where the agent starts;
-    `git_dir` holds the same files as `snapshot`, where no agent can reach it. `hidden` are the
-    hidden trees with the folders they were brought to.
+    `tree` holds the files, with a `.git` of one commit in the agent's working directory; `git_dir`
+    holds the same files as `snapshot`, out of every agent's reach. `hidden` are the hidden trees
+    and the folders they are in.
     """
 
     folder: Path
@@ -213,51 +217,53 @@ class Pristine:
 
 
 def build(work: ThreadWork, workspace: Workspace, *, cache: Path) -> Pristine:
-    """Return the workspace in a new folder, which belongs to the caller."""
+    """Build the workspace in a new folder, which belongs to the caller."""
     folder = scratch.new_folder("pristine")
     try:
-        return _built(work, workspace, folder, cache)
+        return _build(work, workspace, folder, cache)
     except BaseException:
         scratch.remove(folder)
         raise
 
 
-def _built(work: ThreadWork, workspace: Workspace, folder: Path, cache: Path) -> Pristine:
+def _build(work: ThreadWork, workspace: Workspace, folder: Path, cache: Path) -> Pristine:
     hidden = tuple(
         (tree, folder / f"hidden-{number}") for number, tree in enumerate(workspace.hidden)
     )
-    for tree, place in hidden:
-        bring(work, tree, place, cache=cache)
+    for tree, hidden_folder in hidden:
+        materialize(work, tree, hidden_folder, cache=cache)
     root = folder / "tree"
     root.mkdir()
     root.chmod(0o755)
-    _lay_files(work, workspace, root, cache)
+    _build_tree(work, workspace, root, cache)
     make_repository(folder / "git")
-    snapshot = take(work, root, since=Snapshot(), git_dir=folder / "git", rules=None, caps=NO_CAPS)
+    snapshot = take_snapshot(
+        work, root, since=Snapshot(), git_dir=folder / "git", rules=None, limits=NO_LIMITS
+    )
     rules = IgnoreRules.of(
         (path.rpartition(b"/")[0], (root / os.fsdecode(path)).read_bytes())
         for path, entry in snapshot.entries.items()
         if path.rpartition(b"/")[2] == IGNORE_FILE and entry.mode != LINK
     )
     if not workspace.whole_box:
-        _give_history(work, folder, snapshot, workspace.workdir)
+        _write_agent_repository(work, folder, snapshot, workspace.workdir)
     return Pristine(folder=folder, snapshot=snapshot, rules=rules, hidden=hidden)
 
 
-def _lay_files(work: ThreadWork, workspace: Workspace, root: Path, cache: Path) -> None:
+def _build_tree(work: ThreadWork, workspace: Workspace, root: Path, cache: Path) -> None:
     folder = Folder(root)
     for number, tree in enumerate(workspace.files):
         if tree.at.startswith("/"):
             raise SandboxError(f"{tree.at!r} is not inside the workspace; only hidden files may be")
-        brought = root.with_name(f"files-{number}")
-        bring(work, tree, brought, cache=cache)
+        source = root.with_name(f"files-{number}")
+        materialize(work, tree, source, cache=cache)
         if number == 0 and not tree.at:
             root.rmdir()
-            brought.rename(root)  # nothing lies there yet
+            source.rename(root)  # it is still empty
             root.chmod(0o755)
         else:
-            lay(work, brought, folder, at=tree.at)
-            scratch.remove(brought)
+            overlay(work, source, folder, at=tree.at)
+            scratch.remove(source)
     if workspace.removed:
         _remove(work, workspace.removed, folder)
     for name, text in workspace.texts.items():
@@ -266,24 +272,26 @@ def _lay_files(work: ThreadWork, workspace: Workspace, root: Path, cache: Path) 
         except ValueError as error:
             raise SandboxError(f"{name!r} is not a path inside the workspace") from error
     if workspace.workdir:
-        folder.make_folder(os.fsencode(plain_path(workspace.workdir)))
+        folder.make_folder(os.fsencode(normalize_path(workspace.workdir)))
 
 
 def _remove(work: ThreadWork, patterns: tuple[str, ...], folder: Folder) -> None:
     try:
-        matchers = [inside(pattern) for pattern in patterns]
+        matchers = [compile_tree_glob(pattern) for pattern in patterns]
     except ValueError as error:
         raise SandboxError(f"files cannot be removed: {error}") from error
-    scan = Scan(folder=folder.path, enters=lambda _: True, go_on=work.go_on)
-    paths = [found.path for found in scan]
+    scan = Scan(folder=folder.path, enters=lambda _: True, check_cancelled=work.check_cancelled)
+    paths = [file.path for file in scan]
     for path in paths:
         if any(matcher.fullmatch(path) for matcher in matchers):
             folder.remove(path)
 
 
-def _give_history(work: ThreadWork, folder: Path, snapshot: Snapshot, workdir: str) -> None:
-    """Put a `.git` with one commit, and nothing that tells of another, where the agent starts."""
-    trusted, start = folder / "git", plain_path(workdir)
+def _write_agent_repository(
+    work: ThreadWork, folder: Path, snapshot: Snapshot, workdir: str
+) -> None:
+    """Write a `.git` with exactly one commit into the agent's working directory."""
+    trusted, start = folder / "git", normalize_path(workdir)
     under = os.fsencode(start) + b"/"
     if not start:
         tree = f"{snapshot.commit}^{{tree}}"
@@ -292,7 +300,7 @@ def _give_history(work: ThreadWork, folder: Path, snapshot: Snapshot, workdir: s
     else:
         tree = git(work, trusted, "mktree").decode().strip()  # an empty one
     message = ("-m", "The task")
-    commit = git(work, trusted, "commit-tree", tree, *message, more=_NOBODY).strip()
+    commit = git(work, trusted, "commit-tree", tree, *message, more=_COMMIT_ENVIRONMENT).strip()
     pack = git(work, trusted, "pack-objects", "--revs", "--stdout", "-q", stdin=commit + b"\n")
     own = folder / "tree" / start / ".git"
     make_repository(own)
@@ -301,10 +309,12 @@ def _give_history(work: ThreadWork, folder: Path, snapshot: Snapshot, workdir: s
     (own / "HEAD").write_text(f"ref: {_BRANCH}\n", encoding="ascii")
     git(work, own, "update-ref", _BRANCH, commit.decode())
     git(work, own, "read-tree", _BRANCH, more={"GIT_INDEX_FILE": str(own / "index")})
-    (own / "config").write_text(_AGENTS_CONFIG, encoding="ascii")  # last: until here it is ours
+    (own / "config").write_text(
+        _AGENTS_CONFIG, encoding="ascii"
+    )  # last: until here our configuration applies
 
 
-def copied(work: ThreadWork, source: Path, into: Path) -> None:
+def copy_folder(work: ThreadWork, source: Path, into: Path) -> None:
     """Copy a folder with everything in it, sharing blocks where the file system can."""
     program = shutil.which("cp") or "/bin/cp"
     sharing = ("--reflink=auto",) if sys.platform == "linux" else ()
@@ -312,4 +322,4 @@ def copied(work: ThreadWork, source: Path, into: Path) -> None:
     into.chmod(0o755)
     done = work.run((program, "-a", *sharing, f"{source}/.", str(into)))
     if done.returncode:
-        raise SandboxError(f"the workspace could not be copied: {last_words(done.stderr)}")
+        raise SandboxError(f"the workspace could not be copied: {last_lines(done.stderr)}")

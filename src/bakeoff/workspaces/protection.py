@@ -1,4 +1,4 @@
-"""What of a change does not reach the grade: the files that decide how tests are run."""
+"""Decides which edits of a change do not reach the grade: those of files that decide how tests run."""
 
 import re
 import sys
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bakeoff.core.errors import SandboxError
-from bakeoff.workspaces.globs import inside, literal_start
+from bakeoff.workspaces.globs import compile_tree_glob, literal_prefix
 from bakeoff.workspaces.patch import Edit
 from bakeoff.workspaces.snapshot import LINK
 
 _NAMES = frozenset(
     {b"conftest.py", b"pytest.ini", b".pytest.ini", b"pytest.toml", b".pytest.toml", b"tox.ini"}
 )
-_STARTED_WITH = frozenset(  # what Python reads as it starts; a .pth only in one of these folders
+_STARTED_WITH = frozenset(  # what Python reads at start-up; a .pth only in one of these folders
     {b"sitecustomize.py", b"usercustomize.py", b"site-packages", b"dist-packages"}
 )
-_ENVIRONMENT = b"pyvenv.cfg"  # lies in every virtual environment
+_ENVIRONMENT = b"pyvenv.cfg"  # in every virtual environment
 _OF_A_PACKAGE = b"__init__.py"
 _ASKED_AT_THE_TOP = re.compile(r"(?<![\w/.])__init__\.py")
 _SECTIONED = {b"setup.cfg": b"[tool:pytest]"}
@@ -36,12 +36,12 @@ _PACKAGE = re.compile(  # a folder, or a link to one or to a module
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """Decides of each edit whether it counts.
+    """Decides for each edit whether it counts.
 
-    `patterns` are globs from the root of the workspace. `tops` are the folders from which modules
-    are imported, so that a new one there can stand in the way of Python's own; `asked_for` is the
-    text of the task: a module whose file it names is what was to be written. With `trusts_system`
-    what Python starts with may be changed, and its modules hidden.
+    `patterns` are globs from the root of the workspace. `tops` are the folders that modules are
+    imported from, where a new module can shadow one of Python's; `asked_for` is the text of the
+    task: a module whose file it names is expected. With `trusts_system`, Python's start-up files may
+    be changed and its modules shadowed.
     """
 
     patterns: Sequence[str] = ()
@@ -52,32 +52,33 @@ class Protection:
     def split(
         self, edits: Iterable[Edit], base: Mapping[bytes, object], read: Callable[[bytes], bytes]
     ) -> tuple[list[Edit], list[bytes]]:
-        """Return the edits that count, and the paths at which everything stays as it was.
+        """Return the edits that count, and the paths that are reverted.
 
-        *base* holds what was there before; *read* returns the content of such a file.
+        *base* holds the original paths; *read* returns the original content of one.
         """
         edits = list(edits)
-        whole = set() if self.trusts_system else self._shadows(edits, base)
+        blocked = set() if self.trusts_system else self._shadows(edits, base)
         if not self.trusts_system:
-            whole |= _environments([*base, *(edit.path for edit in edits)])
-        held = {
+            blocked |= _environments([*base, *(edit.path for edit in edits)])
+        reverted = {
             edit.path
             for edit in edits
-            if self._holds(edit, base, read) or not whole.isdisjoint(_upto(edit.path))
+            if self._is_protected(edit, base, read)
+            or not blocked.isdisjoint(_with_parents(edit.path))
         }
         parents = self._parents_of_protected()
-        kept_files = {path for path in held if path in base}
+        kept_files = {path for path in reverted if path in base}
         kept_folders = {top for path in kept_files for top in _parents(path)}
         for edit in edits:
             path = edit.path
             if edit.content is None:
                 continue
             if path in kept_folders or path in parents or not kept_files.isdisjoint(_parents(path)):
-                held.add(path)  # it can only be there where something protected is not
-        return [edit for edit in edits if edit.path not in held], sorted(held)
+                reverted.add(path)  # it would replace something protected
+        return [edit for edit in edits if edit.path not in reverted], sorted(reverted)
 
     def new_modules(self, edits: Iterable[Edit], base: Mapping[bytes, object]) -> tuple[str, ...]:
-        """Return the modules that *edits* bring and that nobody asked for, by name."""
+        """Return the names of modules that *edits* add and the task does not ask for."""
         if self.trusts_system:
             return ()
         modules = (self._new_module(edit, base) for edit in edits)
@@ -87,7 +88,7 @@ class Protection:
         """Whether one of the patterns matches *path*."""
         return any(pattern.fullmatch(path) for pattern in self._compiled)
 
-    def _holds(
+    def _is_protected(
         self, edit: Edit, base: Mapping[bytes, object], read: Callable[[bytes], bytes]
     ) -> bool:
         if self.covers(edit.path):
@@ -107,22 +108,22 @@ class Protection:
         return False
 
     def _makes_a_package_of_all(self, edit: Edit, base: Mapping[bytes, object]) -> bool:
-        """Whether pytest would take the workspace itself for a package, and import it from above."""
+        """Whether the edit turns the workspace itself into a package, which pytest then imports."""
         folder, _, name = edit.path.rpartition(b"/")
         is_new = edit.content is not None and edit.path not in base
         if not is_new or name != _OF_A_PACKAGE or folder not in self.tops:
             return False
         if folder.rpartition(b"/")[2] == b"src":
-            return False  # not where the tests start
+            return False  # tests do not start there
         return _ASKED_AT_THE_TOP.search(self.asked_for) is None
 
     def _shadows(self, edits: list[Edit], base: Mapping[bytes, object]) -> set[bytes]:
-        """Return the new modules, files or folders, that hide one of Python's or of its tests."""
+        """Return the paths of new modules that shadow the standard library or test tools."""
         modules = (self._new_module(edit, base) for edit in edits)
         return {module[0] for module in modules if module is not None and module[1] in _SHADOWED}
 
     def _new_module(self, edit: Edit, base: Mapping[bytes, object]) -> tuple[bytes, str] | None:
-        """Return path and name of the module that *edit* brings, unless it was to be written."""
+        """Return path and name of the module that *edit* adds, unless the task asks for it."""
         if edit.content is None or edit.path in base:
             return None
         path, is_folder = edit.path, edit.mode == LINK
@@ -133,28 +134,28 @@ class Protection:
         module = (_PACKAGE if is_folder else _MODULE).fullmatch(name)
         if module is None or folder not in self.tops:
             return None
-        called = module[1].decode()
-        return None if f"{called}.py" in self.asked_for else (path, called)
+        module_name = module[1].decode()
+        return None if f"{module_name}.py" in self.asked_for else (path, module_name)
 
     @cached_property
     def _compiled(self) -> list[re.Pattern[bytes]]:
         try:
-            return [inside(pattern) for pattern in self.patterns]
+            return [compile_tree_glob(pattern) for pattern in self.patterns]
         except ValueError as error:
             raise SandboxError(f"a protected path cannot be kept: {error}") from error
 
     def _parents_of_protected(self) -> set[bytes]:
-        starts = (literal_start(pattern).encode() for pattern in self.patterns)
+        starts = (literal_prefix(pattern).encode() for pattern in self.patterns)
         return {top for start in starts if start for top in (start, *_parents(start))}
 
 
 def _environments(paths: Iterable[bytes]) -> set[bytes]:
-    """Return the virtual environments among *paths*, by the file that each of them has."""
-    marks = (path.rpartition(b"/") for path in paths)
-    return {folder for folder, _, name in marks if name == _ENVIRONMENT and folder}
+    """Return the virtual environments among *paths*, by their pyvenv.cfg."""
+    splits = (path.rpartition(b"/") for path in paths)
+    return {folder for folder, _, name in splits if name == _ENVIRONMENT and folder}
 
 
-def _upto(path: bytes) -> list[bytes]:
+def _with_parents(path: bytes) -> list[bytes]:
     return [*_parents(path), path]
 
 

@@ -1,4 +1,4 @@
-"""What a folder holds at one moment, kept as a commit in a repository of our own."""
+"""Snapshots of a folder, stored as commits in a private repository."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bakeoff.core.errors import ChangeTooLargeError
-from bakeoff.workspaces.git import WHEN, WHO, git, quoted
-from bakeoff.workspaces.scan import FoundFile, IgnoreRules, Scan, is_refuse
+from bakeoff.workspaces.git import COMMIT_AUTHOR, COMMIT_DATE, git, quoted
+from bakeoff.workspaces.scan import IgnoreRules, Scan, ScannedFile, is_build_artifact
 from bakeoff.workspaces.threads import ThreadWork
 
 Stamp = tuple[int, int, int, int, int]
 LINK = b"120000"
-_GROWTH = 1 << 20  # a file may be longer than it was a moment ago only where nothing isolates
-_INSTEAD = "so much is not kept. Let a .gitignore of the workspace name what is no part of the work"
+_GROWTH = 1 << 20  # a file can grow between stat and read only in a sandbox that does not isolate
+_ADVICE = "so much is not kept. Let a .gitignore of the workspace name what is no part of the work"
 
 
 class SnapshotEntry(NamedTuple):
-    """A file or link as git knows it; `is_text` where a patch can show it as lines."""
+    """A file or link as git stores it; `is_text` where a patch can show it as text."""
 
     mode: bytes
     blob: str
@@ -28,7 +28,7 @@ class SnapshotEntry(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Every file of a folder. `stamps` tell, without reading it, that a file is still the same."""
+    """Every file of a folder; `stamps` show without reading a file that it has not changed."""
 
     commit: str | None = None
     entries: Mapping[bytes, SnapshotEntry] = field(default_factory=dict)
@@ -37,63 +37,64 @@ class Snapshot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caps:
-    """How much may have changed since the last snapshot; `who` did it."""
+class ChangeLimits:
+    """How much may change from one snapshot to the next; `who` is named in the error."""
 
     who: str
     files: int
     size: int
 
 
-NO_CAPS = Caps(who="the task", files=2_000_000, size=1 << 40)
+NO_LIMITS = ChangeLimits(who="the task", files=2_000_000, size=1 << 40)
 
 
-def take(
+def take_snapshot(
     work: ThreadWork,
     folder: Path,
     *,
     since: Snapshot,
     git_dir: Path,
     rules: IgnoreRules | None,
-    caps: Caps,
+    limits: ChangeLimits,
 ) -> Snapshot:
-    """Return what *folder* holds now; what is new since the last snapshot goes into *git_dir*.
+    """Return a snapshot of *folder*; what is new since the last one is written to *git_dir*.
 
-    New files that *rules* ignore, or that tools leave everywhere, are not part of it; where there
-    are no rules everything is.
+    New files that *rules* ignore, and build artifacts, are left out; without rules everything is in.
     """
-    taking = _Taking(folder=folder, since=since, rules=rules, caps=caps, go_on=work.go_on)
-    settled = _now(git_dir)
+    builder = _SnapshotBuilder(
+        folder=folder, since=since, rules=rules, limits=limits, check_cancelled=work.check_cancelled
+    )
+    cutoff = _filesystem_time(git_dir)
     argv = ("fast-import", "--quiet", "--force", "--done", "--date-format=raw")
-    said = b""
-    changes = taking.stream()
-    first = next(changes)  # most folders are as they were, and then no git is needed
+    output = b""
+    changes = builder.stream()
+    first = next(changes)  # most folders have not changed, and need no git
     if first:
-        said = git(work, git_dir, *argv, stdin=_chain(first, changes))
-    stamps = {path: stamp for path, stamp in taking.stamps.items() if stamp[3] < settled}
+        output = git(work, git_dir, *argv, stdin=_chain(first, changes))
+    stamps = {path: stamp for path, stamp in builder.stamps.items() if stamp[3] < cutoff}
     return Snapshot(
-        commit=said.decode().strip() if first else since.commit,
-        entries=taking.entries,
+        commit=output.decode().strip() if first else since.commit,
+        entries=builder.entries,
         stamps=stamps,
-        left_out=taking.scan.all_left_out,
+        left_out=builder.scan.all_left_out,
     )
 
 
-def restamped(work: ThreadWork, folder: Path, snapshot: Snapshot, *, git_dir: Path) -> Snapshot:
-    """Return *snapshot* as that of a faithful copy of its files in *folder*."""
-    settled = _now(git_dir)
+def restamp(work: ThreadWork, folder: Path, snapshot: Snapshot, *, git_dir: Path) -> Snapshot:
+    """Return *snapshot* with the stamps of an exact copy of its files in *folder*."""
+    cutoff = _filesystem_time(git_dir)
     wanted = snapshot.entries
-    scan = Scan(folder=folder, enters=lambda _: True, go_on=work.go_on)
+    scan = Scan(folder=folder, enters=lambda _: True, check_cancelled=work.check_cancelled)
     stamps = {
-        found.path: found.stamp
-        for found in scan
-        if found.path in wanted and found.status.st_ctime_ns < settled
+        file.path: file.stamp
+        for file in scan
+        if file.path in wanted and file.status.st_ctime_ns < cutoff
     }
     return Snapshot(commit=snapshot.commit, entries=wanted, stamps=stamps)
 
 
-def _now(folder: Path) -> int:
-    """Return the time of the file system, in its own steps: what is older cannot look like new."""
+def _filesystem_time(folder: Path) -> int:
+    """Return the current time of the file system, in its own resolution."""
     mark = folder / "settled"
     mark.unlink(missing_ok=True)
     mark.touch()
@@ -105,8 +106,8 @@ def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-class _Taking:
-    """One walk that compares a folder with a snapshot and says to git what differs."""
+class _SnapshotBuilder:
+    """Compares a folder with a snapshot and writes the differences for git."""
 
     def __init__(
         self,
@@ -114,31 +115,31 @@ class _Taking:
         folder: Path,
         since: Snapshot,
         rules: IgnoreRules | None,
-        caps: Caps,
-        go_on: Callable[[], None],
+        limits: ChangeLimits,
+        check_cancelled: Callable[[], None],
     ) -> None:
         self.entries: dict[bytes, SnapshotEntry] = {}
         self.stamps: dict[bytes, Stamp] = {}
-        self.scan = Scan(folder=folder, enters=self._enters, go_on=go_on)
+        self.scan = Scan(folder=folder, enters=self._enters, check_cancelled=check_cancelled)
         self._since = since
         self._rules = rules
-        self._caps = caps
-        self._go_on = go_on
+        self._limits = limits
+        self._check_cancelled = check_cancelled
         self._known_folders = _folders_of(since.entries)
         self._marks: dict[bytes, int] = {}
         self._changed = 0
         self._size = 0
 
     def stream(self) -> Iterator[bytes]:
-        """Yield what `git fast-import` is to read; an empty piece where there is nothing new."""
-        for found in self.scan:
-            content = self._news(found)
+        """Yield the input of `git fast-import`; one empty chunk where nothing is new."""
+        for file in self.scan:
+            content = self._changed_content(file)
             if content is not None:
-                self._marks[found.path] = mark = len(self._marks) + 2
+                self._marks[file.path] = mark = len(self._marks) + 2
                 yield b"blob\nmark :%d\ndata %d\n" % (mark, len(content))
                 yield content
                 yield b"\n"
-        gone = self._gone()
+        deleted = self._deleted()
         modes = {
             path
             for path, entry in self.entries.items()
@@ -146,11 +147,11 @@ class _Taking:
             and path not in self._marks
             and entry.mode != self._since.entries[path].mode
         }
-        if not (gone or self._marks or modes) and self._since.commit is not None:
+        if not (deleted or self._marks or modes) and self._since.commit is not None:
             yield b""
             return
-        yield self._head()
-        for path in gone:
+        yield self._commit_header()
+        for path in deleted:
             yield b"D %s\n" % quoted(path)
         for path, mark in self._marks.items():
             yield b"M %s :%d %s\n" % (self.entries[path].mode, mark, quoted(path))
@@ -159,52 +160,52 @@ class _Taking:
             yield b"M %s %s %s\n" % (entry.mode, entry.blob.encode(), quoted(path))
         yield b"\nget-mark :1\ndone\n"
 
-    def _head(self) -> bytes:
-        who = f"{WHO} {WHEN}"
+    def _commit_header(self) -> bytes:
+        who = f"{COMMIT_AUTHOR} {COMMIT_DATE}"
         before = f"from {self._since.commit}\n" if self._since.commit else ""
         return (
             f"commit refs/bakeoff/snapshot\nmark :1\nauthor {who}\ncommitter {who}\n"
             f"data 6\nfiles\n{before}"
         ).encode()
 
-    def _news(self, found: FoundFile) -> bytes | None:
-        """Note *found*; return its content where that is not what it was."""
-        path, before = found.path, self._since.entries.get(found.path)
+    def _changed_content(self, file: ScannedFile) -> bytes | None:
+        """Record *file*; return its content where it has changed."""
+        path, before = file.path, self._since.entries.get(file.path)
         if before is None and self._is_ignored(path):
             self._note_ignored(path)
             return None
-        if before is not None and self._since.stamps.get(path) == found.stamp:
-            self._keep(found, before)
+        if before is not None and self._since.stamps.get(path) == file.stamp:
+            self._record(file, before)
             return None
-        size = found.status.st_size
+        size = file.status.st_size
         if before is None or before.size != size:
             self._check(size)
         try:
-            content = found.content(size + _GROWTH)
+            content = file.content(size + _GROWTH)
         except PermissionError:
             self.scan.leave_out(path, "it cannot be read")
             self.scan.unread.append(path)
             return None
         is_text = _is_text(content)
-        if found.is_link and not is_text:
+        if file.is_link and not is_text:
             self.scan.leave_out(path, "a link whose goal is no text")
             return None
-        entry = SnapshotEntry(found.mode, _blob(content), len(content), is_text)
-        self._keep(found, entry)
+        entry = SnapshotEntry(file.mode, _blob(content), len(content), is_text)
+        self._record(file, entry)
         if before is not None and before.blob == entry.blob:
             return None
         self._count(len(content))
         return content
 
-    def _keep(self, found: FoundFile, entry: SnapshotEntry) -> None:
-        self.entries[found.path] = (
-            entry if entry.mode == found.mode else entry._replace(mode=found.mode)
+    def _record(self, file: ScannedFile, entry: SnapshotEntry) -> None:
+        self.entries[file.path] = (
+            entry if entry.mode == file.mode else entry._replace(mode=file.mode)
         )
-        self.stamps[found.path] = found.stamp
+        self.stamps[file.path] = file.stamp
 
-    def _gone(self) -> list[bytes]:
-        """Return what is there no more; what could not be read is taken to be as it was."""
-        gone = []
+    def _deleted(self) -> list[bytes]:
+        """Return deleted paths; what could not be read counts as unchanged."""
+        deleted = []
         unread = tuple(self.scan.unread)
         for path, entry in self._since.entries.items():
             if path in self.entries:
@@ -213,8 +214,8 @@ class _Taking:
                 self.entries[path] = entry
                 continue
             self._count(entry.size)
-            gone.append(path)
-        return gone
+            deleted.append(path)
+        return deleted
 
     def _enters(self, path: bytes) -> bool:
         if path in self._known_folders or not self._is_ignored(path, is_folder=True):
@@ -223,15 +224,15 @@ class _Taking:
         return False
 
     def _note_ignored(self, path: bytes) -> None:
-        refuse = is_refuse(path.rstrip(b"/"))
+        refuse = is_build_artifact(path.rstrip(b"/"))
         self.scan.ignore(path, "tools leave it" if refuse else "a .gitignore names it")
 
     def _is_ignored(self, path: bytes, *, is_folder: bool = False) -> bool:
         if self._rules is None or path in self._since.entries or path in self._known_folders:
             return False
-        if is_refuse(path) or self._rules.ignores(path, is_folder=is_folder):
+        if is_build_artifact(path) or self._rules.ignores(path, is_folder=is_folder):
             return True
-        # a folder that is ignored is entered only for files that were there before
+        # an ignored folder is scanned only for files of the last snapshot
         parent = path.rpartition(b"/")[0]
         while parent in self._known_folders:
             if self._rules.ignores(parent, is_folder=True):
@@ -245,15 +246,15 @@ class _Taking:
         self._size += size
 
     def _check(self, more: int) -> None:
-        self._go_on()
-        caps = self._caps
-        if self._changed > caps.files:
+        self._check_cancelled()
+        limits = self._limits
+        if self._changed > limits.files:
             raise ChangeTooLargeError(
-                f"{caps.who} changed more than {caps.files:,} files; {_INSTEAD}"
+                f"{limits.who} changed more than {limits.files:,} files; {_ADVICE}"
             )
-        if self._size + more > caps.size:
+        if self._size + more > limits.size:
             raise ChangeTooLargeError(
-                f"{caps.who} changed files of more than {caps.size / 1e6:,.0f} MB; {_INSTEAD}"
+                f"{limits.who} changed files of more than {limits.size / 1e6:,.0f} MB; {_ADVICE}"
             )
 
 

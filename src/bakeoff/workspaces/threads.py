@@ -1,4 +1,4 @@
-"""Work that blocks, done in a thread that ends soon after it is not wanted any more."""
+"""Runs blocking work in a thread that ends soon after it is cancelled."""
 
 import asyncio
 import os
@@ -17,27 +17,27 @@ T = TypeVar("T")
 _TIME_S = 300.0
 
 
-class UnwantedError(Exception):
-    """The work goes on for nobody."""
+class WorkCancelledError(Exception):
+    """The work was cancelled."""
 
 
 class ThreadWork:
-    """What blocking work asks whether it is still wanted, and has its programs run by."""
+    """The handle with which blocking work checks for cancellation and runs programs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._unwanted = False
+        self._cancelled = False
         self._running: subprocess.Popen[bytes] | None = None
 
-    def go_on(self) -> None:
-        """Raise where the work is not wanted any more."""
-        if self._unwanted:
-            raise UnwantedError
+    def check_cancelled(self) -> None:
+        """Raise WorkCancelledError where the work was cancelled."""
+        if self._cancelled:
+            raise WorkCancelledError
 
-    def end(self) -> None:
-        """Let the work end, and the program that it waits for."""
+    def cancel(self) -> None:
+        """Cancel the work, and kill the program that it waits for."""
         with self._lock:
-            self._unwanted = True
+            self._cancelled = True
             if self._running is not None:
                 _kill(self._running)
 
@@ -49,13 +49,13 @@ class ThreadWork:
         env: Mapping[str, str] | None = None,
         time_s: float = _TIME_S,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program to its end; its output is kept in memory.
+        """Run a program and return its output.
 
-        Where *stdin* comes piece by piece, the program may print little before the last one.
+        Where *stdin* is an iterable, the program must print little before it has read all of it.
         """
         with self._lock:
-            self.go_on()
-            # a group of its own: git starts others, and they must end with it
+            self.check_cancelled()
+            # its own process group: git starts other programs, which must end with it
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
@@ -84,43 +84,43 @@ class ThreadWork:
                 with suppress(BrokenPipeError):
                     if pipe is not None:
                         pipe.close()
-        self.go_on()
+        self.check_cancelled()
         return subprocess.CompletedProcess(argv, process.returncode, output, errors)
 
 
-def _feed(process: subprocess.Popen[bytes], pieces: Iterable[bytes]) -> None:
+def _feed(process: subprocess.Popen[bytes], chunks: Iterable[bytes]) -> None:
     assert process.stdin is not None  # noqa: S101 -- it was asked for
     try:
-        for piece in pieces:
-            process.stdin.write(piece)
+        for chunk in chunks:
+            process.stdin.write(chunk)
     except BrokenPipeError:
-        return  # how it ended tells why
+        return  # its exit code and output say why
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
-        with suppress(ProcessLookupError):  # whoever waits for it was faster
+        with suppress(ProcessLookupError):  # it has already been waited for
             os.killpg(process.pid, signal.SIGKILL)
 
 
 async def in_thread(
     function: Callable[Concatenate[ThreadWork, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Return what *function* returns; where this is cancelled, wait until the thread has ended.
+    """Run *function* in a thread; on cancellation, wait until the thread has ended.
 
-    So whoever cleans up afterwards can be sure that nobody still writes there.
+    Clean-up after it can rely on nothing being written any more.
     """
     work = ThreadWork()
     running = asyncio.ensure_future(asyncio.to_thread(function, work, *args, **kwargs))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        work.end()
-        await uncancelled(_over(running))
+        work.cancel()
+        await uncancelled(_wait_done(running))
         if not running.cancelled():
-            running.exception()  # looked at, so that nobody warns of it
+            running.exception()  # retrieved, so that asyncio does not warn
         raise
 
 
-async def _over(running: asyncio.Future[T]) -> None:
+async def _wait_done(running: asyncio.Future[T]) -> None:
     await asyncio.wait({running})

@@ -1,11 +1,11 @@
-"""The shelf: made once, shared, never taken away from somebody who uses it."""
+"""The reference-counted cache: made once, shared, never discarded while in use."""
 
 import asyncio
 import random
 
 import pytest
 
-from bakeoff.workspaces.git import RefCache
+from bakeoff.workspaces.ref_cache import RefCache
 
 
 class Things:
@@ -29,10 +29,10 @@ class Things:
 def test_a_thing_is_made_once_for_all_who_want_it_at_once() -> None:
     async def run() -> None:
         things = Things()
-        shelf = RefCache[int](spare=1, discard=things.discard)
+        cache = RefCache[int](max_idle=1, discard=things.discard)
 
         async def use() -> int:
-            async with shelf.lend("a", lambda: things.make("a")) as thing:
+            async with cache.acquire("a", lambda: things.make("a")) as thing:
                 await asyncio.sleep(0)
                 return thing
 
@@ -40,7 +40,7 @@ def test_a_thing_is_made_once_for_all_who_want_it_at_once() -> None:
             tasks = [group.create_task(use()) for _ in range(20)]
         assert {task.result() for task in tasks} == {1}
         assert things.made == ["a"]
-        await shelf.close()
+        await cache.close()
         assert things.there == set()
 
     asyncio.run(run())
@@ -52,10 +52,10 @@ def test_nothing_is_discarded_while_it_is_used_and_all_of_it_in_the_end(seed: in
 
     async def run() -> None:
         things = Things()
-        shelf = RefCache[int](spare=2, discard=things.discard)
+        cache = RefCache[int](max_idle=2, discard=things.discard)
 
         async def use(name: str) -> None:
-            async with shelf.lend(name, lambda: things.make(name)) as thing:
+            async with cache.acquire(name, lambda: things.make(name)) as thing:
                 for _ in range(dice.randrange(6)):
                     assert thing in things.there
                     await asyncio.sleep(0)
@@ -76,7 +76,7 @@ def test_nothing_is_discarded_while_it_is_used_and_all_of_it_in_the_end(seed: in
                 if dice.random() < 0.3:
                     await asyncio.sleep(0)
         assert len(things.there) <= 2
-        await shelf.close()
+        await cache.close()
         assert things.there == set()
 
     asyncio.run(run())
@@ -85,16 +85,16 @@ def test_nothing_is_discarded_while_it_is_used_and_all_of_it_in_the_end(seed: in
 def test_what_could_not_be_made_is_made_anew_by_the_next() -> None:
     async def run() -> None:
         things = Things()
-        shelf = RefCache[int](spare=1, discard=things.discard)
+        cache = RefCache[int](max_idle=1, discard=things.discard)
 
         async def fail() -> int:
             raise OSError("no disk")
 
         with pytest.raises(OSError, match="no disk"):
-            async with shelf.lend("a", fail):
+            async with cache.acquire("a", fail):
                 pass
-        async with shelf.lend("a", lambda: things.make("a")) as thing:
+        async with cache.acquire("a", lambda: things.make("a")) as thing:
             assert thing == 1
-        await shelf.close()
+        await cache.close()
 
     asyncio.run(run())
