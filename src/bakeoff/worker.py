@@ -17,7 +17,7 @@ from queue import SimpleQueue
 
 from bakeoff import registry
 from bakeoff._lib.tracebacks import traceback_text
-from bakeoff.agents.function import outcome_of
+from bakeoff.agents.function import to_outcome
 from bakeoff.core.errors import ProviderError, ScorerError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import Context
@@ -199,7 +199,7 @@ def _solved(call: Call, order: Solve, line: _Line) -> Left | Broke:
     )
     try:
         answer = call(order.task, context)
-        return Left(outcome_of(asyncio.run(_awaited(answer)) if isawaitable(answer) else answer))
+        return Left(to_outcome(asyncio.run(_awaited(answer)) if isawaitable(answer) else answer))
     except Exception as error:  # noqa: BLE001 -- the run is told
         traceback.print_exc()
         return _broke(error)

@@ -138,7 +138,7 @@ def test_another_message_runs_it_again_in_the_same_room(folder: Path, llm: Scrip
 
     async def twice(trial: TrialRoom) -> Outcome:
         await agent.solve(repair_task("one"), trial.context)
-        return await agent.go_on(repair_task("one"), trial.context, "two")
+        return await agent.resume(repair_task("one"), trial.context, "two")
 
     in_room(folder, llm, twice)
     assert (folder / "said.txt").read_text() == "one\ntwo\n"

@@ -143,7 +143,7 @@ def test_an_agent_that_takes_another_way_makes_the_rest_worthless(tmp_path: Path
             answer = await context.model.complete(Request(messages=task.messages))
             return Outcome(answer=f"{self._word} {answer.text}")
 
-        async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
+        async def resume(self, task: Task, context: Context, message: str) -> Outcome:
             return await self.solve(task, context)
 
     first = scene(tmp_path, agent=["a", DOWN])

@@ -984,12 +984,12 @@ def test_a_script_without_logging_sees_progress_on_standard_error(bench: Bench) 
 
 
 def test_progress_can_be_read_from_another_thread_while_tests_run(bench: Bench) -> None:
-    asked_b, go_on = threading.Event(), threading.Event()
+    asked_b, resume = threading.Event(), threading.Event()
 
     def hold(asked: Asked) -> Reply:
         if asked.prompt == "ask b":
             asked_b.set()
-            go_on.wait(5)
+            resume.wait(5)
         return chat("ok") if asked.prompt != "ask c" else Reply(status=400)
 
     bench.answering(hold)
@@ -1001,7 +1001,7 @@ def test_progress_can_be_read_from_another_thread_while_tests_run(bench: Bench) 
     during = runner.get_progress()
     with pytest.raises(UsageError, match="already"):
         runner.execute_single_test("a")
-    go_on.set()
+    resume.set()
     worker.join()
     assert (during.total_tests, during.completed_tests, during.current_test) == (3, 1, "b")
     assert during.average_execution_time > 0

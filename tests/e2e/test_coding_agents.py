@@ -146,7 +146,7 @@ def test_it_goes_on_with_its_session_when_it_is_told_something(
 ) -> None:
     async def then_more(agent: NamedProgram, trial: TrialRoom) -> Outcome:
         await agent.solve(repair_task(), trial.context)
-        return await agent.go_on(repair_task(), trial.context, "--and thank you")
+        return await agent.resume(repair_task(), trial.context, "--and thank you")
 
     played = play(kind, bubblewrap(), tmp_path, use=then_more)
     played.check()

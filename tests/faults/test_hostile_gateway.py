@@ -220,10 +220,10 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 @pytest.mark.parametrize("asker", ASKERS, ids=lambda a: a.name)
 def test_one_question_too_many_is_told_to_come_back(asker: Asker, tmp_path: Path) -> None:
     async def main() -> None:
-        go_on = asyncio.Event()
+        resume = asyncio.Event()
 
         async def slowly(_: Request) -> str:
-            await go_on.wait()
+            await resume.wait()
             return "yes"
 
         async with opened(tmp_path, slowly, RequestBounds(requests=3)) as (_, token, session):
@@ -235,7 +235,7 @@ def test_one_question_too_many_is_told_to_come_back(asker: Asker, tmp_path: Path
                 assert "3 requests of this trial are under way" in json.dumps(told)
                 assert headers["Retry-After"] == "1"
                 assert "x-should-retry" not in headers
-                go_on.set()
+                resume.set()
             assert [task.result()[0] for task in three] == [200, 200, 200]
             assert (await ask(session, token, asker))[0] == 200  # the room is given back
 
@@ -262,12 +262,12 @@ def test_a_question_whose_program_went_takes_up_room_until_the_model_hears_of_it
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
-        go_on = asyncio.Event()
+        resume = asyncio.Event()
 
         async def deaf(_: Request) -> str:
-            while not go_on.is_set():
+            while not resume.is_set():
                 try:
-                    await go_on.wait()
+                    await resume.wait()
                 except asyncio.CancelledError:
                     continue
             return "yes"
@@ -278,7 +278,7 @@ def test_a_question_whose_program_went_takes_up_room_until_the_model_hears_of_it
                     async with asyncio.timeout(0.2):
                         await ask(session, token, ASKERS[0])
             assert (await ask(session, token, ASKERS[0]))[0] == 429
-            go_on.set()
+            resume.set()
             await asyncio.sleep(0.1)
             assert (await ask(session, token, ASKERS[0]))[0] == 200
 

@@ -33,7 +33,9 @@ mkdir -p "$at" || exit
 trap 'rm -rf "$at"' EXIT
 tar -xf - -C "$at" || exit
 if command -v bash >/dev/null; then bash "$at/$1" </dev/null; else sh "$at/$1" </dev/null; fi"""
-_HARBORS_PLACE = "/solution"  # where the scripts of whole boxes look for what lies beside them
+_HARBOR_SOLUTION_FOLDER = (
+    "/solution"  # where the scripts of whole boxes look for what lies beside them
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ def _command(reference: Reference, workspace: Workspace) -> Command:
     """Return what applies *reference*; paths in it are relative to the root, or to `at`."""
     path = Path(reference.path)
     if reference.kind == "script":
-        beside = _HARBORS_PLACE if workspace.whole_box else ""
+        beside = _HARBOR_SOLUTION_FOLDER if workspace.whole_box else ""
         return Command(
             argv=("sh", "-c", _SCRIPT, "sh", path.name, beside),
             cwd=workspace.start,
@@ -76,8 +78,8 @@ def _command(reference: Reference, workspace: Workspace) -> Command:
     script, stdin = (
         (_PATCH, path.read_bytes()) if reference.kind == "patch" else (_FILES, _archive(path))
     )
-    place = f"{workspace.root}/{reference.at}".rstrip("/") or "/"
-    return Command(argv=("sh", "-c", script), cwd=place, stdin=stdin)
+    cwd = f"{workspace.root}/{reference.at}".rstrip("/") or "/"
+    return Command(argv=("sh", "-c", script), cwd=cwd, stdin=stdin)
 
 
 def _archive(folder: Path) -> bytes:

@@ -10,7 +10,9 @@ from bakeoff.core.task import Message, Task
 SYSTEM = "system"
 
 
-def prompted(messages: tuple[Message, ...], system_prompt: str | None) -> tuple[Message, ...]:
+def with_system_prompt(
+    messages: tuple[Message, ...], system_prompt: str | None
+) -> tuple[Message, ...]:
     """Return *messages* with *system_prompt* first; some endpoints take one system message only."""
     if not system_prompt:
         return messages
@@ -38,7 +40,7 @@ class Direct:
         """Ask once."""
         completion = await context.model.complete(
             Request(
-                messages=prompted(task.messages, self.system_prompt),
+                messages=with_system_prompt(task.messages, self.system_prompt),
                 parameters=task.parameters,
                 api_type=task.api_type,
                 rollout=context.rollout,

@@ -28,13 +28,13 @@ class FunctionAgent:
         """Let the function solve the task."""
         call = partial(self._function, task, context.model, **self._settings)
         # a coroutine function only makes its coroutine; called here, it costs no thread
-        answer = await called_aside(call) if blocks(self._function) else call()
+        answer = await called_aside(call) if is_blocking(self._function) else call()
         if inspect.isawaitable(answer):
             answer = await answer
-        return outcome_of(answer)
+        return to_outcome(answer)
 
 
-def outcome_of(answer: object) -> Outcome:
+def to_outcome(answer: object) -> Outcome:
     """Return what a function left, which may be just the answer."""
     if isinstance(answer, Outcome):
         return answer
@@ -43,7 +43,7 @@ def outcome_of(answer: object) -> Outcome:
     raise AgentError(f"it returned {type(answer).__name__}; return a str or an Outcome")
 
 
-def blocks(agent: object) -> bool:
+def is_blocking(agent: object) -> bool:
     """Whether *agent*, a function or an object that solves, is not async."""
     function = getattr(agent, "solve", agent)
     called = getattr(function, "__call__", None)  # noqa: B004 -- an object may be called too

@@ -21,9 +21,9 @@ from bakeoff.core.ports import Context
 from bakeoff.core.sandbox import Box, Command, OpenWorkspace
 from bakeoff.core.task import Message, Task
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _BUSY_S = 0.2
-_PLACE = "\x1e"  # a line of the box's own that says where the shell went
+_CWD_MARKER = "\x1e"  # a line of the box's own that says where the shell went
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,9 @@ class Human:
 
     async def solve(self, task: Task, context: Context) -> Outcome:
         """Show the task and wait until the person is done."""
-        return await self.go_on(task, context, instruction_of(task))
+        return await self.resume(task, context, instruction_of(task))
 
-    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
+    async def resume(self, task: Task, context: Context, message: str) -> Outcome:
         """Show what there is to say, and let the person work on."""
         workspace = workspace_of(task, "human")
         if context.workspace is None:
@@ -72,20 +72,20 @@ class _Terminal:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._left = b""
+        self._pending = b""
 
     def write(self, text: str) -> None:
         os.write(self._fd, text.encode("utf-8", errors="replace"))
 
     async def line(self) -> str | None:
         """Return the next line that is typed; None at its end (Ctrl-D)."""
-        while b"\n" not in self._left:
+        while b"\n" not in self._pending:
             await self._readable()
-            piece = os.read(self._fd, 4096)
-            if not piece:
+            chunk = os.read(self._fd, 4096)
+            if not chunk:
                 return None
-            self._left += piece
-        line, _, self._left = self._left.partition(b"\n")
+            self._pending += chunk
+        line, _, self._pending = self._pending.partition(b"\n")
         return line.decode("utf-8", errors="replace")
 
     async def _readable(self) -> None:
@@ -127,15 +127,17 @@ async def _locked(fd: int) -> None:
             return
 
 
-async def _wait_for_folder(terminal: _Terminal, room: OpenWorkspace) -> None:
-    if room.folder is None:
+async def _wait_for_folder(terminal: _Terminal, workspace: OpenWorkspace) -> None:
+    if workspace.folder is None:
         raise UsageError("agent 'human': this box has no folder to be changed; use its shell")
-    mark = Path(f"{room.folder}.done")
-    terminal.write(f"Change the files in {room.folder}\nThen press Enter, or make {mark}\n")
+    done_file = Path(f"{workspace.folder}.done")
+    terminal.write(
+        f"Change the files in {workspace.folder}\nThen press Enter, or make {done_file}\n"
+    )
     entered = asyncio.ensure_future(terminal.line())
     try:
-        while not entered.done() and not _taken_away(mark):
-            await asyncio.wait({entered}, timeout=_LOOK_S)
+        while not entered.done() and not _remove_if_there(done_file):
+            await asyncio.wait({entered}, timeout=_POLL_S)
         if entered.done():
             entered.result()  # a terminal that is gone did not press Enter
     finally:
@@ -143,10 +145,10 @@ async def _wait_for_folder(terminal: _Terminal, room: OpenWorkspace) -> None:
         await asyncio.wait({entered})  # it must let go of the terminal before that is closed
 
 
-def _taken_away(mark: Path) -> bool:
+def _remove_if_there(done_file: Path) -> bool:
     """Whether there was such a file; it is gone then."""
     try:
-        mark.unlink()
+        done_file.unlink()
     except FileNotFoundError:
         return False
     return True
@@ -155,9 +157,9 @@ def _taken_away(mark: Path) -> bool:
 async def _shell(terminal: _Terminal, box: Box, start: str, journal: Journal) -> None:
     """Run line after line in the box until `exit` or Ctrl-D."""
     terminal.write("A shell in the box; `exit` when you are done.\n")
-    place = start
+    cwd = start
     while True:
-        terminal.write(f"{place} $ ")
+        terminal.write(f"{cwd} $ ")
         line = await terminal.line()
         if line is None or line.strip() in {"exit", "logout"}:
             return
@@ -165,11 +167,11 @@ async def _shell(terminal: _Terminal, box: Box, start: str, journal: Journal) ->
             continue
         journal.say(Message(role="user", content=line))
         # the trap outlives an `exit` in the line, so that the place is told in any case
-        script = f'cd {shlex.quote(place)}; trap \'printf "{_PLACE}%s" "$PWD"\' EXIT; {line}\n'
+        script = f'cd {shlex.quote(cwd)}; trap \'printf "{_CWD_MARKER}%s" "$PWD"\' EXIT; {line}\n'
         ran = await box.run(Command(argv=("sh", "-c", script), cwd=start))
-        said, _, there = ran.output.rpartition(_PLACE)
-        said, place = (said, there.strip()) if there.startswith("/") else (ran.output, place)
+        output, _, new_cwd = ran.output.rpartition(_CWD_MARKER)
+        output, cwd = (output, new_cwd.strip()) if new_cwd.startswith("/") else (ran.output, cwd)
         ended = "" if ran.code == 0 else f"[{ran.stopped or f'exit {ran.code}'}]\n"
-        shown = f"{said}{'' if not said or said.endswith(chr(10)) else chr(10)}{ended}"
+        shown = f"{output}{'' if not output or output.endswith(chr(10)) else chr(10)}{ended}"
         journal.print(f"$ {line}\n{shown}")
         terminal.write(for_terminal(shown))

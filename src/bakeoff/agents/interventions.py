@@ -16,7 +16,7 @@ from bakeoff.core.sandbox import Command
 from bakeoff.core.task import Message, Task
 
 _CHECK_S = 300.0
-_MOST_OUTPUT = 8_000
+_MAX_OUTPUT = 8_000
 _SYSTEM = """\
 You are the person who gave a coding agent the task below. It stopped before the task was done: it \
 asks something, or the check fails. Answer it in a few sentences: what you want, what you see, what to \
@@ -24,13 +24,13 @@ do next. You cannot write the code for it. Decide what the task leaves open; do 
 
 
 @runtime_checkable
-class GoesOn(Protocol):
+class ResumableAgent(Protocol):
     """An agent that can be told something after it stopped."""
 
     async def solve(self, task: Task, context: Context) -> Outcome:
         """Work from the start."""
 
-    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
+    async def resume(self, task: Task, context: Context, message: str) -> Outcome:
         """Work on in the same room, with what was said."""
 
 
@@ -38,31 +38,31 @@ class GoesOn(Protocol):
 class WithInterventions:
     """Lets *agent* work, and has the instructor step in, at most `interventions` times."""
 
-    agent: GoesOn
+    agent: ResumableAgent
     interventions: int
 
     async def solve(self, task: Task, context: Context) -> Outcome:
         """Work until the agent is done or nobody steps in any more."""
-        left = await self.agent.solve(task, context)
+        outcome = await self.agent.solve(task, context)
         for _ in range(self.interventions):
-            why = await _reason_to_step_in(task, context, left)
+            why = await _intervention_reason(task, context, outcome)
             if why is None:
                 break
-            message = await _advice(task, context, left, why)
+            message = await _advice(task, context, outcome, why)
             if context.journal is not None:
                 context.journal.interventions += 1
-            left = await self.agent.go_on(task, context, message)
-        return left
+            outcome = await self.agent.resume(task, context, message)
+        return outcome
 
 
-def attended(agent: Agent, interventions: int) -> Agent:
+def add_interventions(agent: Agent, interventions: int) -> Agent:
     """Return *agent* with the instructor at its side, if it is one that can be told something."""
-    if interventions and isinstance(agent, GoesOn):
+    if interventions and isinstance(agent, ResumableAgent):
         return WithInterventions(agent=agent, interventions=interventions)
     return agent
 
 
-async def _reason_to_step_in(task: Task, context: Context, left: Outcome) -> str | None:
+async def _intervention_reason(task: Task, context: Context, outcome: Outcome) -> str | None:
     """Return what the instructor is told of the stop; None where the agent seems to be done."""
     workspace = task.workspace
     if workspace is not None and workspace.check is not None and context.workspace is not None:
@@ -71,23 +71,23 @@ async def _reason_to_step_in(task: Task, context: Context, left: Outcome) -> str
                 argv=("sh", "-c", workspace.check),
                 cwd=workspace.start,
                 time_s=_CHECK_S,
-                most_output=_MOST_OUTPUT,
+                most_output=_MAX_OUTPUT,
             )
         )
         if ran.code != 0:
             how = f"exit code {ran.code}" if ran.stopped is None else ran.stopped
             return f"The check `{workspace.check}` fails ({how}):\n{ran.output}"
-    return "The agent asks you something." if left.answer.rstrip().endswith("?") else None
+    return "The agent asks you something." if outcome.answer.rstrip().endswith("?") else None
 
 
-async def _advice(task: Task, context: Context, left: Outcome, why: str) -> str:
-    told = instruction_of(task)
-    asked = f"The task:\n{told}\n\nWhat the agent said last:\n{left.answer}\n\n{why}"
+async def _advice(task: Task, context: Context, outcome: Outcome, why: str) -> str:
+    instruction = instruction_of(task)
+    question = f"The task:\n{instruction}\n\nWhat the agent said last:\n{outcome.answer}\n\n{why}"
     answer = await context.roles["instructor"].complete(
         Request(
             messages=(
                 Message(role="system", content=_SYSTEM),
-                Message(role="user", content=well_formed(asked)),
+                Message(role="user", content=well_formed(question)),
             ),
             rollout=context.rollout,
         )

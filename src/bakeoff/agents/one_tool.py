@@ -16,7 +16,7 @@ from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.ports import Context
 from bakeoff.core.task import Message, Task, ToolCall
 
-Look = Callable[[str], Awaitable[str]]
+RunTool = Callable[[str], Awaitable[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,16 +40,16 @@ class OneTool:
     fenced: re.Pattern[str]
     nudge: str | None = None
 
-    def prompted(self, system_prompt: str | None) -> "OneTool":
+    def with_system_prompt(self, system_prompt: str | None) -> "OneTool":
         """Return the same tool, told of behind a system prompt of somebody's own."""
         if not system_prompt:
             return self
         return replace(self, system=f"{system_prompt}\n\n{self.system}")
 
     async def use(
-        self, task: Task, context: Context, journal: Journal, look: Look, *, steps: int
+        self, task: Task, context: Context, journal: Journal, run_tool: RunTool, *, steps: int
     ) -> LoopEnded:
-        """Let the model use the tool at most *steps* times; *look* runs a text and says what came."""
+        """Let the model use the tool at most *steps* times; *run_tool* runs a text and says what came."""
         last: Completion | None = None
         tools: tuple[Tool, ...] = (self.tool,)
         for _ in range(steps):
@@ -69,25 +69,25 @@ class OneTool:
                 tool_calls=last.tool_calls,
             )
             journal.say(reply)
-            if looked := await self._obey(reply, look):
-                journal.say(*looked)
+            if results := await self._run_calls(reply, run_tool):
+                journal.say(*results)
             elif self.nudge is None or len(journal.messages) > 1:
                 return LoopEnded(last=last, why=last.stop_reason)
             else:
                 journal.say(Message(role="user", content=self.nudge))
         return LoopEnded(last=last, why=f"{steps} steps are spent")
 
-    async def _obey(self, reply: Message, look: Look) -> list[Message]:
+    async def _run_calls(self, reply: Message, run_tool: RunTool) -> list[Message]:
         """Return what came of every text in *reply*; nothing where there was none."""
         written = self.fenced.search(reply.content)
         if not reply.tool_calls and written is not None:
-            return [Message(role="user", content=await look(written[1]))]
-        looked = []
+            return [Message(role="user", content=await run_tool(written[1]))]
+        results = []
         for call in reply.tool_calls:
             text = self._text(call)
-            seen = self._misused() if text is None else await look(text)
-            looked.append(Message(role="tool", content=seen, tool_call_id=call.id))
-        return looked
+            output = self._usage_hint() if text is None else await run_tool(text)
+            results.append(Message(role="tool", content=output, tool_call_id=call.id))
+        return results
 
     def _text(self, call: ToolCall) -> str | None:
         try:
@@ -99,7 +99,7 @@ class OneTool:
             return None
         return well_formed(text)  # no system starts a program with half a character in its words
 
-    def _misused(self) -> str:
+    def _usage_hint(self) -> str:
         return f"There is one tool, `{self.tool.name}`, and it takes one text: `{self.argument}`."
 
     def _request(

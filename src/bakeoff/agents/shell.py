@@ -55,7 +55,7 @@ class Shell:
         """Work on *task* from the start."""
         return await self._work(task, context)
 
-    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
+    async def resume(self, task: Task, context: Context, message: str) -> Outcome:
         """Work on after somebody said something; what was done is in the journal."""
         if context.journal is not None:
             context.journal.say(Message(role="user", content=message))
@@ -66,9 +66,9 @@ class Shell:
         if context.workspace is None or context.journal is None:
             raise SandboxError("agent 'shell' was given no box to work in")
         journal = context.journal
-        look = partial(self._look, context.workspace.box, workspace.start, journal)
-        ended = await _COMMANDS.prompted(self.system_prompt).use(
-            task, context, journal, look, steps=self.steps
+        run_tool = partial(self._run_command, context.workspace.box, workspace.start, journal)
+        ended = await _COMMANDS.with_system_prompt(self.system_prompt).use(
+            task, context, journal, run_tool, steps=self.steps
         )
         return Outcome(
             answer=next((m.content for m in reversed(journal.messages) if m.content), ""),
@@ -78,7 +78,7 @@ class Shell:
             interventions=journal.interventions,
         )
 
-    async def _look(self, box: Box, start: str, journal: Journal, command: str) -> str:
+    async def _run_command(self, box: Box, start: str, journal: Journal, command: str) -> str:
         ran = await box.run(
             Command(
                 argv=("sh", "-c", command),
@@ -88,6 +88,6 @@ class Shell:
             )
         )
         how = f"exit code {ran.code}" if ran.stopped is None else f"stopped: {ran.stopped}"
-        seen = well_formed(f"{how}\n{ran.output}".rstrip())
-        journal.print(f"$ {command.strip()}\n{seen}\n")
-        return seen
+        output = well_formed(f"{how}\n{ran.output}".rstrip())
+        journal.print(f"$ {command.strip()}\n{output}\n")
+        return output

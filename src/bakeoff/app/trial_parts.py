@@ -13,8 +13,8 @@ from bakeoff._lib.redact import Redactor
 from bakeoff._lib.suggest import near
 from bakeoff.agents.dialogue.agent import InDialogue
 from bakeoff.agents.direct import Direct
-from bakeoff.agents.function import BlockingAgent, FunctionAgent, blocks
-from bakeoff.agents.interventions import WithInterventions, attended
+from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking
+from bakeoff.agents.interventions import WithInterventions, add_interventions
 from bakeoff.app.agent_specs import check_tasks
 from bakeoff.app.known_secrets import learn_agent, learn_literals, refuse_redacted_agent
 from bakeoff.app.local_models import check_roles, served, warm_up
@@ -140,7 +140,7 @@ class Parts:
             function = _function(built, what)
             check_call(function, spec.settings, gets=("task", "model"), what=what)
             agent = FunctionAgent(function, spec.settings)
-        if spec.name not in self.own and blocks(built):
+        if spec.name not in self.own and is_blocking(built):
             return BlockingAgent(_WORKER, self._begin(spec))
         return agent
 
@@ -239,7 +239,7 @@ def _attended(agent: Agent, conditions: Conditions, roles: Collection[str]) -> A
             "limits.interventions needs somebody who steps in: say which model with "
             f"[roles.instructor] in the run file{_misnamed(INSTRUCTOR, roles)}"
         )
-    return attended(agent, interventions)
+    return add_interventions(agent, interventions)
 
 
 def _nobody(_: Request) -> str:

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from bakeoff._lib.sanitize import for_terminal, well_formed
 from bakeoff.agents.dialogue.checkpoints import ConversationCheckpoint
 from bakeoff.agents.dialogue.roles import WRAP_UP, Roles
-from bakeoff.agents.interventions import GoesOn
+from bakeoff.agents.interventions import ResumableAgent
 from bakeoff.core.dialogue import AGENT, INSTRUCTOR, SUPERVISOR, Dialogue, Turn
 from bakeoff.core.errors import AgentError, LimitReached
 from bakeoff.core.journal import Journal
@@ -25,26 +25,30 @@ from bakeoff.core.ports import Agent, Context, Model
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
 
+OPENING, WRAPPING_UP = "opening", "wrap-up"
+ENDED = "the instructor ended the conversation"
+ALL_TOLD = "all shards are told"
+
 
 @runtime_checkable
-class Leaves(Protocol):
+class HoldsResources(Protocol):
     """An agent that holds something in its room for as long as the conversation goes on."""
 
-    async def leave(self, context: Context) -> None:
+    async def release(self, context: Context) -> None:
         """Give it back."""
 
 
-class _Taped:
+class _CheckpointedModel:
     """The candidate's model in one turn; what it answers is saved."""
 
-    def __init__(self, tape: ConversationCheckpoint, model: Model, turn: int) -> None:
-        self._tape = tape
+    def __init__(self, checkpoint: ConversationCheckpoint, model: Model, turn: int) -> None:
+        self._checkpoint = checkpoint
         self._model = model
         self._turn = turn
 
     async def complete(self, request: Request) -> Completion:
         """Answer from the tape, else ask."""
-        return await self._tape.ask(AGENT, self._turn, self._model, request)
+        return await self._checkpoint.ask(AGENT, self._turn, self._model, request)
 
 
 class DialogueCandidate:
@@ -54,7 +58,7 @@ class DialogueCandidate:
     """
 
     def __init__(
-        self, agent: Agent, task: Task, context: Context, tape: ConversationCheckpoint
+        self, agent: Agent, task: Task, context: Context, checkpoint: ConversationCheckpoint
     ) -> None:
         self._agent = agent
         self._task = _shown(task)
@@ -63,48 +67,55 @@ class DialogueCandidate:
         self._context = replace(
             context, roles={}, workspaces=None, checkpoint=None, journal=self._journal
         )
-        self._tape = tape
-        self._talk: list[Message] = []
-        self._begun: Task | None = None
-        self.left: Outcome | None = None
+        self._checkpoint = checkpoint
+        self._conversation: list[Message] = []
+        self._first_task: Task | None = None
+        self.last_outcome: Outcome | None = None
 
     async def answer(self, message: str, turn: int) -> str:
         """Return what the agent says to *message*."""
-        said = Message(role="user", content=well_formed(message))
-        self._talk.append(said)
-        context = replace(self._context, model=_Taped(self._tape, self._model, turn))
-        if not isinstance(self._agent, GoesOn):
-            self.left = await self._anew(said.content, context, turn)
-        elif self._begun is None:
-            self._begun = replace(self._task, messages=(*self._task.messages, said))
-            self.left = await self._agent.solve(self._begun, context)
+        user_message = Message(role="user", content=well_formed(message))
+        self._conversation.append(user_message)
+        context = replace(
+            self._context, model=_CheckpointedModel(self._checkpoint, self._model, turn)
+        )
+        if not isinstance(self._agent, ResumableAgent):
+            self.last_outcome = await self._solve_again(user_message.content, context, turn)
+        elif self._first_task is None:
+            self._first_task = replace(self._task, messages=(*self._task.messages, user_message))
+            self.last_outcome = await self._agent.solve(self._first_task, context)
         else:
-            self.left = await self._agent.go_on(self._begun, context, said.content)
-        reply = well_formed(self.left.answer)
-        self._talk.append(Message(role="assistant", content=reply))
+            self.last_outcome = await self._agent.resume(
+                self._first_task, context, user_message.content
+            )
+        reply = well_formed(self.last_outcome.answer)
+        self._conversation.append(Message(role="assistant", content=reply))
         return reply
 
-    async def _anew(self, message: str, context: Context, turn: int) -> Outcome:
+    async def _solve_again(self, message: str, context: Context, turn: int) -> Outcome:
         """Return what an agent leaves that is given the whole conversation; once without a room."""
-        if context.workspace is None and (before := self._tape.replied(turn, message)) is not None:
-            return before
-        whole = replace(self._task, messages=(*self._task.messages, *self._talk))
-        left = await self._agent.solve(whole, context)
+        if (
+            context.workspace is None
+            and (saved := self._checkpoint.replied(turn, message)) is not None
+        ):
+            return saved
+        whole = replace(self._task, messages=(*self._task.messages, *self._conversation))
+        outcome = await self._agent.solve(whole, context)
         if context.workspace is None:
-            await self._tape.save_reply(turn, message, left)
-        return left
+            await self._checkpoint.save_reply(turn, message, outcome)
+        return outcome
 
     def transcript(self) -> tuple[Message, ...]:
         """Return what was said to the agent, by it, and by its tools where it told them."""
         own = self._journal.messages
-        if self._begun is None or self._context.model_access is not None or not own:
-            return tuple(self._talk)
-        return (self._talk[0], *own)
+        if self._first_task is None or self._context.model_access is not None or not own:
+            return tuple(self._conversation)
+        return (self._conversation[0], *own)
 
-    async def leave(self) -> None:
+    async def release(self) -> None:
         """Let the agent give back what it holds."""
-        if isinstance(self._agent, Leaves):
-            await self._agent.leave(self._context)
+        if isinstance(self._agent, HoldsResources):
+            await self._agent.release(self._context)
 
 
 def _shown(task: Task) -> Task:
@@ -114,6 +125,133 @@ def _shown(task: Task) -> Task:
         workspace = replace(workspace, hidden=(), protected=(), reference=None)
     return replace(task, dialogue=None, target=None, scorers=(), metadata={}, workspace=workspace)
 
+
+@dataclass(frozen=True, kw_only=True)
+class InDialogue:
+    """Has the roles of a task talk to *agent* until they are done or the turns are spent."""
+
+    agent: Agent
+
+    async def solve(self, task: Task, context: Context) -> Outcome:
+        """Hold the conversation, or go on with one that was cut off."""
+        if task.dialogue is None:
+            return await self.agent.solve(task, context)
+        context = context if context.journal is not None else replace(context, journal=Journal())
+        checkpoint = ConversationCheckpoint(context.checkpoint)
+        candidate = DialogueCandidate(self.agent, task, context, checkpoint)
+        try:
+            return await _Conversation(task.dialogue, context, candidate, checkpoint).hold()
+        finally:
+            await candidate.release()
+
+
+class _Conversation:
+    """One dialogue on its way."""
+
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        context: Context,
+        candidate: DialogueCandidate,
+        checkpoint: ConversationCheckpoint,
+    ) -> None:
+        if INSTRUCTOR not in context.roles:
+            raise AgentError("a dialogue needs somebody who leads it: give [roles.instructor]")
+        watched = dialogue.mode == "user"
+        self._dialogue = dialogue
+        self._candidate = candidate
+        self._journal = context.journal or Journal()
+        self._roles = Roles(
+            dialogue=dialogue,
+            instructor=context.roles[INSTRUCTOR],
+            supervisor=context.roles.get(SUPERVISOR) if watched else None,
+            checkpoint=checkpoint,
+            rollout=context.rollout,
+        )
+        self._turns: list[Turn] = []
+        self._unanswered: tuple[Turn, ...] = ()  # the turn that is not answered yet
+        self._shards = dict(enumerate(dialogue.shards, start=1))
+
+    async def hold(self) -> Outcome:
+        """Return what the agent left when the conversation was over."""
+        follow_up: str | None = None
+        self._journal.left = self._outcome
+        for number in range(1, self._dialogue.max_turns + 1):
+            turn = audited(self._dialogue, self._turns, await self._next(number, follow_up))
+            follow_up = turn.follow_up
+            self._journal.print(_line(turn.number, turn.speaker, turn.message, *turn.marks))
+            self._journal.turn(number, over=False)
+            self._unanswered = (turn,)
+            reply = await self._candidate.answer(turn.message, number)
+            self._journal.print(_line(number, AGENT, reply))
+            self._journal.turn(number, over=True)
+            self._turns.append(replace(turn, reply=reply))
+            self._unanswered = ()
+            if turn.end and follow_up is None:
+                return self._outcome(ALL_TOLD if turn.speaker == WRAPPING_UP else ENDED)
+        raise LimitReached(f"{self._dialogue.max_turns} turns are spent")
+
+    async def _next(self, number: int, follow_up: str | None) -> Turn:
+        """Return the next message to the agent, as the rules have it."""
+        dialogue, turns = self._dialogue, self._turns
+        if follow_up is not None:
+            return Turn(number=number, speaker=SUPERVISOR, message=follow_up)
+        if number == 1 and dialogue.opening is not None:
+            return Turn(number=number, speaker=OPENING, message=dialogue.opening)
+        if dialogue.mode == "shard_user" and not self._shards:
+            return Turn(number=number, speaker=WRAPPING_UP, message=WRAP_UP, end=True)
+        instruction = await self._roles.instruct(turns, self._shards)
+        verdict = await self._roles.check(turns, instruction.message)
+        for shard in instruction.shards:
+            del self._shards[shard]
+        return Turn(
+            number=number,
+            speaker=INSTRUCTOR,
+            message=instruction.message,
+            end=instruction.end,
+            shards=instruction.shards,
+            contradictory=verdict.contradictory,
+            follow_up=verdict.follow_up,
+        )
+
+    def _outcome(self, why: str | None = None) -> Outcome:
+        turns, outcome = [*self._turns, *self._unanswered], self._candidate.last_outcome
+        notes: dict[str, Json] = {"turns": [_turn_note(turn) for turn in turns], "ended": why}
+        notes["marks"] = {
+            mark: numbers
+            for mark in AUDIT_MARKS
+            if (numbers := [turn.number for turn in turns if mark in turn.marks])
+        }
+        replies = [turn.reply for turn in self._turns]
+        return Outcome(
+            answer="\n\n".join(replies if self._dialogue.answer == "all" else replies[-1:]),
+            transcript=self._candidate.transcript(),
+            stop_reason=why,
+            model=outcome.model if outcome else None,
+            notes={**(outcome.notes if outcome else {}), "dialogue": notes},
+            log=self._journal.log,
+            interventions=sum(turn.speaker == SUPERVISOR for turn in turns),
+        )
+
+
+def _turn_note(turn: Turn) -> dict[str, Json]:
+    """Return *turn* as a note; the words themselves are in the transcript."""
+    return {
+        "turn": turn.number,
+        "speaker": turn.speaker,
+        "end": turn.end,
+        "shards": list(turn.shards),
+        "contradictory": turn.contradictory,
+        "marks": list(turn.marks),
+    }
+
+
+def _line(number: int, who: str, text: str, *marks: str) -> str:
+    marked = f" [{', '.join(marks)}]" if marks else ""
+    return f"turn {number} {who}{marked}: {for_terminal(text)}\n"
+
+
+# --- the audit of the roles ------------------------------------------------------------------------
 
 _WORD = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|[;:\n]+")
@@ -155,29 +293,29 @@ def _phrases_in(text: str) -> Iterator[str]:
                 yield f" {' '.join(words[start : start + size])} "
 
 
-def spoken(*texts: str) -> str:
+def searchable(*texts: str) -> str:
     """Return *texts* such that a phrase can be looked for in them."""
     return " | ".join(f" {' '.join(_words(text))} " for text in texts)
 
 
 def figures(*texts: str) -> set[str]:
     """Return the numbers in *texts*; a small one with the word for what it counts."""
-    found = set()
+    figures_found = set()
     for text in texts:
         for word, after in pairwise([*_words(text), ""]):
             if not word[0].isdigit():
                 continue
             if not word.isdecimal() or int(word) > _IN_ANY_TEXT:
-                found.add(word)
+                figures_found.add(word)
             elif len(after) >= _LONG and after not in _EMPTY:
-                found.add(f"{word} {after[:_STEM]}")
-    return found
+                figures_found.add(f"{word} {after[:_STEM]}")
+    return figures_found
 
 
-def share(text: str, said: str) -> float:
-    """Return how much of the words with a meaning in *text* is in *said*, by their stems."""
-    wanted = _stems(text)
-    return len(wanted & _stems(said)) / len(wanted) if wanted else 1.0
+def share(text: str, other: str) -> float:
+    """Return how much of the words with a meaning in *text* is in *other*, by their stems."""
+    stems = _stems(text)
+    return len(stems & _stems(other)) / len(stems) if stems else 1.0
 
 
 def is_asking(reply: str, answer: str) -> bool:
@@ -211,18 +349,18 @@ def _stems(text: str) -> set[str]:
 
 LEAKED, ENDED_EARLY = "leaked", "ended early"
 CONTRADICTED, OVERRULED, WITHHELD = "contradicted", "overruled", "withheld"
-MARKS = (LEAKED, ENDED_EARLY, CONTRADICTED, OVERRULED, WITHHELD)
+AUDIT_MARKS = (LEAKED, ENDED_EARLY, CONTRADICTED, OVERRULED, WITHHELD)
 
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(\S.*)$", re.MULTILINE)
-_RAISED, _TOLD = 0.34, 0.3  # the share of the words that must have been said
+_MIN_RAISED_SHARE, _MIN_TOLD_SHARE = 0.34, 0.3  # the share of the words that must have been said
 
 
 def audited(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Turn:
     """Return *turn*, the next after *before*, with what there is to mark."""
-    return replace(turn, marks=tuple(_marks(dialogue, before, turn)))
+    return replace(turn, marks=tuple(_audit_marks(dialogue, before, turn)))
 
 
-def _marks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Iterator[str]:
+def _audit_marks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Iterator[str]:
     if turn.speaker == SUPERVISOR:
         yield OVERRULED
     if turn.speaker != INSTRUCTOR:
@@ -233,162 +371,34 @@ def _marks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Iterator[s
         yield LEAKED
     if turn.end and _is_early(dialogue, before, turn):
         yield ENDED_EARLY
-    told = [dialogue.shards[number - 1] for number in turn.shards]
-    if any(share(shard, turn.message) < _TOLD for shard in told):
+    told_shards = [dialogue.shards[number - 1] for number in turn.shards]
+    if any(share(shard, turn.message) < _MIN_TOLD_SHARE for shard in told_shards):
         yield WITHHELD
 
 
 def _leaks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
     """Whether the message has a phrase or a figure of what was to be kept."""
-    told = {number for one in (*before, turn) for number in one.shards}
+    told_shards = {number for earlier in (*before, turn) for number in earlier.shards}
     if dialogue.mode == "shard_user":
-        secret = [s for n, s in enumerate(dialogue.shards, start=1) if n not in told]
+        secret = [s for n, s in enumerate(dialogue.shards, start=1) if n not in told_shards]
     else:
         secret = [dialogue.reference]
-    known = [dialogue.objective, dialogue.knowledge, dialogue.opening or "", *_said(before)]
-    known += [dialogue.shards[number - 1] for number in told]
+    known = [dialogue.objective, dialogue.knowledge, dialogue.opening or "", *_texts_of(before)]
+    known += [dialogue.shards[number - 1] for number in told_shards]
     if (figures(*secret) - figures(*known)) & figures(turn.message):
         return True
-    heard, message = spoken(*known), spoken(turn.message)
-    return any(phrase in message and phrase not in heard for phrase in phrases(secret))
+    known_text, message = searchable(*known), searchable(turn.message)
+    return any(phrase in message and phrase not in known_text for phrase in phrases(secret))
 
 
 def _is_early(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
     if before and is_asking(before[-1].reply, turn.message):
         return True
-    said = "\n".join((turn.message, *_said(before)))
-    return any(share(item, said) < _RAISED for item in _ITEM.findall(dialogue.objective))
+    conversation = "\n".join((turn.message, *_texts_of(before)))
+    return any(
+        share(item, conversation) < _MIN_RAISED_SHARE for item in _ITEM.findall(dialogue.objective)
+    )
 
 
-def _said(turns: Sequence[Turn]) -> list[str]:
+def _texts_of(turns: Sequence[Turn]) -> list[str]:
     return [text for turn in turns for text in (turn.message, turn.reply)]
-
-
-OPENING, WRAPPING_UP = "opening", "wrap-up"
-ENDED = "the instructor ended the conversation"
-ALL_TOLD = "all shards are told"
-
-
-@dataclass(frozen=True, kw_only=True)
-class InDialogue:
-    """Has the roles of a task talk to *agent* until they are done or the turns are spent."""
-
-    agent: Agent
-
-    async def solve(self, task: Task, context: Context) -> Outcome:
-        """Hold the conversation, or go on with one that was cut off."""
-        if task.dialogue is None:
-            return await self.agent.solve(task, context)
-        context = context if context.journal is not None else replace(context, journal=Journal())
-        tape = ConversationCheckpoint(context.checkpoint)
-        candidate = DialogueCandidate(self.agent, task, context, tape)
-        try:
-            return await _Conversation(task.dialogue, context, candidate, tape).held()
-        finally:
-            await candidate.leave()
-
-
-class _Conversation:
-    """One dialogue on its way."""
-
-    def __init__(
-        self,
-        dialogue: Dialogue,
-        context: Context,
-        candidate: DialogueCandidate,
-        tape: ConversationCheckpoint,
-    ) -> None:
-        if INSTRUCTOR not in context.roles:
-            raise AgentError("a dialogue needs somebody who leads it: give [roles.instructor]")
-        watched = dialogue.mode == "user"
-        self._dialogue = dialogue
-        self._candidate = candidate
-        self._journal = context.journal or Journal()
-        self._roles = Roles(
-            dialogue=dialogue,
-            instructor=context.roles[INSTRUCTOR],
-            supervisor=context.roles.get(SUPERVISOR) if watched else None,
-            tape=tape,
-            rollout=context.rollout,
-        )
-        self._turns: list[Turn] = []
-        self._open: tuple[Turn, ...] = ()  # the turn that is not answered yet
-        self._shards = dict(enumerate(dialogue.shards, start=1))
-
-    async def held(self) -> Outcome:
-        """Return what the agent left when the conversation was over."""
-        follow_up: str | None = None
-        self._journal.left = self._outcome
-        for number in range(1, self._dialogue.max_turns + 1):
-            turn = audited(self._dialogue, self._turns, await self._next(number, follow_up))
-            follow_up = turn.follow_up
-            self._journal.print(_line(turn.number, turn.speaker, turn.message, *turn.marks))
-            self._journal.turn(number, over=False)
-            self._open = (turn,)
-            reply = await self._candidate.answer(turn.message, number)
-            self._journal.print(_line(number, AGENT, reply))
-            self._journal.turn(number, over=True)
-            self._turns.append(replace(turn, reply=reply))
-            self._open = ()
-            if turn.end and follow_up is None:
-                return self._outcome(ALL_TOLD if turn.speaker == WRAPPING_UP else ENDED)
-        raise LimitReached(f"{self._dialogue.max_turns} turns are spent")
-
-    async def _next(self, number: int, follow_up: str | None) -> Turn:
-        """Return the next message to the agent, as the rules have it."""
-        dialogue, turns = self._dialogue, self._turns
-        if follow_up is not None:
-            return Turn(number=number, speaker=SUPERVISOR, message=follow_up)
-        if number == 1 and dialogue.opening is not None:
-            return Turn(number=number, speaker=OPENING, message=dialogue.opening)
-        if dialogue.mode == "shard_user" and not self._shards:
-            return Turn(number=number, speaker=WRAPPING_UP, message=WRAP_UP, end=True)
-        said = await self._roles.instruct(turns, self._shards)
-        verdict = await self._roles.check(turns, said.message)
-        for told in said.shards:
-            del self._shards[told]
-        return Turn(
-            number=number,
-            speaker=INSTRUCTOR,
-            message=said.message,
-            end=said.end,
-            shards=said.shards,
-            contradictory=verdict.contradictory,
-            follow_up=verdict.follow_up,
-        )
-
-    def _outcome(self, why: str | None = None) -> Outcome:
-        turns, left = [*self._turns, *self._open], self._candidate.left
-        notes: dict[str, Json] = {"turns": [_told(turn) for turn in turns], "ended": why}
-        notes["marks"] = {
-            mark: found
-            for mark in MARKS
-            if (found := [turn.number for turn in turns if mark in turn.marks])
-        }
-        replies = [turn.reply for turn in self._turns]
-        return Outcome(
-            answer="\n\n".join(replies if self._dialogue.answer == "all" else replies[-1:]),
-            transcript=self._candidate.transcript(),
-            stop_reason=why,
-            model=left.model if left else None,
-            notes={**(left.notes if left else {}), "dialogue": notes},
-            log=self._journal.log,
-            interventions=sum(turn.speaker == SUPERVISOR for turn in turns),
-        )
-
-
-def _told(turn: Turn) -> dict[str, Json]:
-    """Return *turn* as a note; the words themselves are in the transcript."""
-    return {
-        "turn": turn.number,
-        "speaker": turn.speaker,
-        "end": turn.end,
-        "shards": list(turn.shards),
-        "contradictory": turn.contradictory,
-        "marks": list(turn.marks),
-    }
-
-
-def _line(number: int, who: str, text: str, *marks: str) -> str:
-    marked = f" [{', '.join(marks)}]" if marks else ""
-    return f"turn {number} {who}{marked}: {for_terminal(text)}\n"

@@ -21,7 +21,7 @@ from bakeoff.core.task import Message
 from bakeoff.core.values import Json
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _SavedExchange(msgspec.Struct, frozen=True):
     """One answer on the tape, and enough of the question to know it again.
 
     Of its messages only those are kept that the party was not told before: the first `kept` are
@@ -44,29 +44,29 @@ class ConversationCheckpoint:
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:
         self._checkpoint = checkpoint
-        found = checkpoint.recorded() if checkpoint else ()
-        self._recorded = [msgspec.convert(entry, _Said) for entry in found]
+        entries = checkpoint.recorded() if checkpoint else ()
+        self._recorded = [msgspec.convert(entry, _SavedExchange) for entry in entries]
         self._at = 0
         self._before: dict[str, tuple[Message, ...]] = {}
 
     async def ask(self, party: str, turn: int, model: Model, request: Request) -> Completion:
         """Return what *party* answered when it was asked this before; else ask it, and save it."""
-        asked = _fingerprint(party, request)
+        fingerprint = _fingerprint(party, request)
         before = self._before.get(party, ())
         self._before[party] = request.messages
         if self._at < len(self._recorded):
-            said = self._recorded[self._at]
-            if (said.party, said.turn, said.asked) == (party, turn, asked):
+            saved = self._recorded[self._at]
+            if (saved.party, saved.turn, saved.asked) == (party, turn, fingerprint):
                 self._at += 1
-                return said.completion
+                return saved.completion
             del self._recorded[self._at :]
         completion = replace(await model.complete(request), raw=None)
-        kept = _in_common(before, request.messages)
+        kept = _common_prefix(before, request.messages)
         await self._save(
-            _Said(
+            _SavedExchange(
                 party=party,
                 turn=turn,
-                asked=asked,
+                asked=fingerprint,
                 kept=kept,
                 messages=list(request.messages[kept:]),
                 completion=completion,
@@ -77,36 +77,36 @@ class ConversationCheckpoint:
     def replied(self, turn: int, message: str) -> Outcome | None:
         """Return what the agent replied to *message* before; what it asked for that is passed over."""
         for at in range(self._at, len(self._recorded)):
-            said = self._recorded[at]
-            if (said.party, said.turn) != (AGENT, turn):
+            saved = self._recorded[at]
+            if (saved.party, saved.turn) != (AGENT, turn):
                 return None
-            if said.reply:
-                if said.asked != digest(message):
+            if saved.reply:
+                if saved.asked != digest(message):
                     return None
                 self._at = at + 1
-                left = said.completion
-                return Outcome(answer=left.text, model=left.model, notes=said.notes)
+                completion = saved.completion
+                return Outcome(answer=completion.text, model=completion.model, notes=saved.notes)
         return None
 
-    async def save_reply(self, turn: int, message: str, left: Outcome) -> None:
+    async def save_reply(self, turn: int, message: str, outcome: Outcome) -> None:
         """Save what the agent replied to *message*."""
         del self._recorded[self._at :]
         await self._save(
-            _Said(
+            _SavedExchange(
                 party=AGENT,
                 turn=turn,
                 asked=digest(message),
                 kept=0,
                 messages=[Message(role="user", content=message)],
-                completion=Completion(text=left.answer, model=left.model),
+                completion=Completion(text=outcome.answer, model=outcome.model),
                 reply=True,
-                notes=dict(left.notes),
+                notes=dict(outcome.notes),
             )
         )
 
-    async def _save(self, said: _Said) -> None:
+    async def _save(self, saved: _SavedExchange) -> None:
         if self._checkpoint is not None:
-            plain = _encodable(msgspec.to_builtins(said, enc_hook=str))
+            plain = _encodable(msgspec.to_builtins(saved, enc_hook=str))
             await self._checkpoint.add(plain, at=self._at)
             self._at += 1
 
@@ -114,33 +114,33 @@ class ConversationCheckpoint:
 def exchanges(entries: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
     """Return the saved *entries* as who was asked what in full, and what came back."""
     before: dict[str, list[Message]] = {}
-    told: list[dict[str, Json]] = []
+    listed: list[dict[str, Json]] = []
     for entry in entries:
-        said = msgspec.convert(entry, _Said)
-        if said.reply:
-            if not _is_told(said, told[-1] if told else {}):
-                told.append(_exchange(said, said.messages))
+        saved = msgspec.convert(entry, _SavedExchange)
+        if saved.reply:
+            if not _repeats_answer(saved, listed[-1] if listed else {}):
+                listed.append(_exchange(saved, saved.messages))
             continue
-        messages = [*before.get(said.party, [])[: said.kept], *said.messages]
-        before[said.party] = messages
-        told.append(_exchange(said, messages))
-    return told
+        messages = [*before.get(saved.party, [])[: saved.kept], *saved.messages]
+        before[saved.party] = messages
+        listed.append(_exchange(saved, messages))
+    return listed
 
 
-def _exchange(said: _Said, messages: Sequence[Message]) -> dict[str, Json]:
+def _exchange(saved: _SavedExchange, messages: Sequence[Message]) -> dict[str, Json]:
     return {
-        "party": said.party,
-        "turn": said.turn,
+        "party": saved.party,
+        "turn": saved.turn,
         "messages": [message.wire() for message in messages],
-        "answer": said.completion.text,
-        "tool_calls": [msgspec.to_builtins(call) for call in said.completion.tool_calls],
+        "answer": saved.completion.text,
+        "tool_calls": [msgspec.to_builtins(call) for call in saved.completion.tool_calls],
     }
 
 
-def _is_told(reply: _Said, last: Mapping[str, Json]) -> bool:
+def _repeats_answer(reply: _SavedExchange, last: Mapping[str, Json]) -> bool:
     """Whether a reply is just what the agent's model answered last."""
-    told = (last.get("party"), last.get("turn"), last.get("answer"))
-    return told == (AGENT, reply.turn, reply.completion.text)
+    answered = (last.get("party"), last.get("turn"), last.get("answer"))
+    return answered == (AGENT, reply.turn, reply.completion.text)
 
 
 def _fingerprint(party: str, request: Request) -> str:
@@ -154,7 +154,7 @@ def _fingerprint(party: str, request: Request) -> str:
     return digest([well_formed(message.content) for message in request.messages])
 
 
-def _in_common(a: tuple[Message, ...], b: tuple[Message, ...]) -> int:
+def _common_prefix(a: tuple[Message, ...], b: tuple[Message, ...]) -> int:
     for number, (old, new) in enumerate(zip(a, b, strict=False)):
         if old != new:
             return number

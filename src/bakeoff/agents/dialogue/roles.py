@@ -78,7 +78,7 @@ REMINDER = "I could not read that: {why}. Leave the thought out this time, and b
 def instructor_prompt(dialogue: Dialogue) -> str:
     """Return the instructor's part: how to play it, and all that it knows."""
     ours = _INSTRUCTOR if dialogue.mode == "user" else _SHARD_USER
-    prompt = _with(dialogue.instructor_prompt or ours, _CONTEXT, _facts(dialogue))
+    prompt = _insert(dialogue.instructor_prompt or ours, _CONTEXT, _facts(dialogue))
     return f"{prompt}\n\n{instructor_form(dialogue)}"
 
 
@@ -91,7 +91,7 @@ def supervisor_prompt(dialogue: Dialogue) -> str:
     """Return the supervisor's part: how to play it, and its reference."""
     reference = dialogue.supervision or dialogue.reference or _facts(dialogue)
     titled = f"**Reference**\n{reference}"
-    prompt = _with(dialogue.supervisor_prompt or _SUPERVISOR, _REFERENCE, titled)
+    prompt = _insert(dialogue.supervisor_prompt or _SUPERVISOR, _REFERENCE, titled)
     return f"{prompt}\n\n{_SUPERVISOR_FORM}"
 
 
@@ -100,7 +100,7 @@ def supervisor_form() -> str:
     return _SUPERVISOR_FORM
 
 
-def _with(prompt: str, field: str, text: str) -> str:
+def _insert(prompt: str, field: str, text: str) -> str:
     """Return *prompt* with *text* where it wants it, else behind it."""
     return prompt.replace(field, text) if field in prompt else f"{prompt}\n\n{text}"
 
@@ -114,7 +114,7 @@ def _facts(dialogue: Dialogue) -> str:
     )
 
 
-MOST_SHARDS = 3
+MAX_SHARDS = 3
 
 Answer = Mapping[str, Json]
 
@@ -135,31 +135,31 @@ def json_object(text: str) -> dict[str, Json]:
         start = at
         while start >= 0:
             try:
-                found, _ = decoder.raw_decode(attempt, start)
+                value, _ = decoder.raw_decode(attempt, start)
             except (ValueError, RecursionError):
-                found = None
-            if isinstance(found, dict):
-                return found
+                value = None
+            if isinstance(value, dict):
+                return value
             start = attempt.find("{", start + 1)
     raise FormError("there is no JSON object in it")
 
 
 def _closed(text: str, at: int) -> str:
     """Return *text* with the strings, lists and objects closed that are open at its end."""
-    open_ones: list[str] = []
+    closers: list[str] = []
     quoted = escaped = False
-    for sign in text[at:]:
+    for char in text[at:]:
         if quoted:
-            quoted = escaped or sign != '"'
-            escaped = sign == "\\" and not escaped
-        elif sign == '"':
+            quoted = escaped or char != '"'
+            escaped = char == "\\" and not escaped
+        elif char == '"':
             quoted = True
-        elif sign in "{[":
-            open_ones.append("}" if sign == "{" else "]")
-        elif sign in "}]" and open_ones:
-            open_ones.pop()
+        elif char in "{[":
+            closers.append("}" if char == "{" else "]")
+        elif char in "}]" and closers:
+            closers.pop()
     rest = text.rstrip("\\") if escaped else text
-    return rest + ('"' if quoted else "") + "".join(reversed(open_ones))
+    return rest + ('"' if quoted else "") + "".join(reversed(closers))
 
 
 def text_of(answer: Answer, key: str) -> str:
@@ -185,7 +185,7 @@ def shards_of(answer: Answer, open_shards: Mapping[int, str]) -> tuple[int, ...]
     value = answer.get("shards")
     numbers = value if isinstance(value, list) else [value]
     chosen = tuple(dict.fromkeys(n for n in numbers if isinstance(n, int) and n in open_shards))
-    if not chosen or len(chosen) > MOST_SHARDS or len(chosen) < len(set(map(str, numbers))):
+    if not chosen or len(chosen) > MAX_SHARDS or len(chosen) < len(set(map(str, numbers))):
         left = ", ".join(map(str, open_shards))
         raise FormError(f"'shards' must name one to three of the shards that are left: {left}")
     return chosen
@@ -194,7 +194,7 @@ def shards_of(answer: Answer, open_shards: Mapping[int, str]) -> tuple[int, ...]
 T = TypeVar("T")
 
 _LONG = "user_response"
-_WORDS_OF_REFUSAL = ("response_format", "json_schema", "schema", "format", "grammar", "structured")
+_REFUSAL_WORDS = ("response_format", "json_schema", "schema", "format", "grammar", "structured")
 
 
 @noun
@@ -232,15 +232,15 @@ class _Question(Generic[T]):
 class Roles:
     """The live roles of one dialogue; without a supervisor nobody watches the instructor.
 
-    `speak_freely` are the roles whose endpoint knows no structured output.
+    `without_schema` are the roles whose endpoint knows no structured output.
     """
 
     dialogue: Dialogue
     instructor: Model
     supervisor: Model | None
-    tape: ConversationCheckpoint
+    checkpoint: ConversationCheckpoint
     rollout: int = 0
-    speak_freely: set[str] = field(default_factory=set)
+    without_schema: set[str] = field(default_factory=set)
 
     async def instruct(self, turns: Sequence[Turn], open_shards: Mapping[int, str]) -> Instruction:
         """Ask the instructor for its next message."""
@@ -257,9 +257,9 @@ class Roles:
                 role=INSTRUCTOR,
                 model=self.instructor,
                 turn=len(turns) + 1,
-                messages=_talk_with_instructor(self.dialogue, turns, open_shards),
+                messages=_instructor_messages(self.dialogue, turns, open_shards),
                 form=instructor_form(self.dialogue),
-                schema=_shard_schema(open_shards) if sharded else _SAYS,
+                schema=_shard_schema(open_shards) if sharded else _INSTRUCTION_SCHEMA,
                 read=read,
                 read_again=read,
             )
@@ -292,9 +292,9 @@ class Roles:
                 role=SUPERVISOR,
                 model=self.supervisor,
                 turn=len(turns) + 1,
-                messages=_talk_with_supervisor(self.dialogue, turns, message),
+                messages=_supervisor_messages(self.dialogue, turns, message),
                 form=supervisor_form(),
-                schema=_WATCHES,
+                schema=_VERDICT_SCHEMA,
                 read=read,
                 read_again=read_again,
             )
@@ -318,7 +318,7 @@ class Roles:
         shorter = replace(
             request,
             messages=(*question.messages, *again),
-            schema=_thoughtless(question.schema),
+            schema=_without_thought(question.schema),
         )
         second = await self._complete(question, shorter)
         try:
@@ -331,7 +331,7 @@ class Roles:
 
     async def _complete(self, question: _Question[T], request: Request) -> str:
         """Return what a role says; its endpoint is not the candidate's, nor are its faults."""
-        if question.role in self.speak_freely:
+        if question.role in self.without_schema:
             request = replace(request, schema=None)
         try:
             return (await self._answer(question, request)).text
@@ -342,34 +342,36 @@ class Roles:
 
     async def _answer(self, question: _Question[T], request: Request) -> Completion:
         try:
-            return await self.tape.ask(question.role, question.turn, question.model, request)
+            return await self.checkpoint.ask(question.role, question.turn, question.model, request)
         except ProviderError as error:
             if request.schema is None or not _refuses_schemas(error):
                 raise
-        self.speak_freely.add(question.role)
+        self.without_schema.add(question.role)
         plain = replace(request, schema=None)
-        return await self.tape.ask(question.role, question.turn, question.model, plain)
+        return await self.checkpoint.ask(question.role, question.turn, question.model, plain)
 
 
-def _talk_with_instructor(
+def _instructor_messages(
     dialogue: Dialogue, turns: Sequence[Turn], open_shards: Mapping[int, str]
 ) -> tuple[Message, ...]:
     """Return the conversation from the instructor's side, in which the agent is the other one."""
-    told = [Message(role="system", content=instructor_prompt(dialogue))]
+    messages = [Message(role="system", content=instructor_prompt(dialogue))]
     if dialogue.mode == "user":
-        told.append(Message(role="user", content=BEGIN))
+        messages.append(Message(role="user", content=BEGIN))
         for turn in turns:
-            said = json.dumps({"user_response": turn.message, "end": turn.end}, ensure_ascii=False)
-            told.append(Message(role="assistant", content=said))
-            told.append(Message(role="user", content=turn.reply or NOTHING))
-        return tuple(told)
+            instruction = json.dumps(
+                {"user_response": turn.message, "end": turn.end}, ensure_ascii=False
+            )
+            messages.append(Message(role="assistant", content=instruction))
+            messages.append(Message(role="user", content=turn.reply or NOTHING))
+        return tuple(messages)
     shards = "\n".join(f"{number}. {shard}" for number, shard in open_shards.items())
     last = _conversation(turns[-1:]) or "(Nothing was said yet.)"
     content = f"The conversation so far ended with:\n{last}\n\nThe shards that are left:\n{shards}"
-    return (*told, Message(role="user", content=content))
+    return (*messages, Message(role="user", content=content))
 
 
-def _talk_with_supervisor(
+def _supervisor_messages(
     dialogue: Dialogue, turns: Sequence[Turn], message: str
 ) -> tuple[Message, ...]:
     before = _conversation(turns) or "(Nothing was said yet.)"
@@ -388,8 +390,8 @@ def _conversation(turns: Sequence[Turn]) -> str:
 
 def _refuses_schemas(error: ProviderError) -> bool:
     """Whether an endpoint says that it knows no structured output."""
-    said = str(error).lower()
-    return not error.transient and any(word in said for word in _WORDS_OF_REFUSAL)
+    text = str(error).lower()
+    return not error.transient and any(word in text for word in _REFUSAL_WORDS)
 
 
 def _object(**properties: Json) -> dict[str, Json]:
@@ -401,29 +403,29 @@ def _object(**properties: Json) -> dict[str, Json]:
     }
 
 
-_SAYS = _object(
+_INSTRUCTION_SCHEMA = _object(
     thought={"type": "string"}, user_response={"type": "string"}, end={"type": "boolean"}
 )
-_WATCHES = _object(
+_VERDICT_SCHEMA = _object(
     thought={"type": "string"},
     contradictory={"type": "boolean"},
     follow_up_instruction={"type": ["string", "null"]},
 )
 
 
-def _thoughtless(schema: Mapping[str, Json]) -> dict[str, Json]:
+def _without_thought(schema: Mapping[str, Json]) -> dict[str, Json]:
     """Return *schema* without thoughts, and with what can be long at the end."""
     properties = schema["properties"]
-    told = properties if isinstance(properties, Mapping) else {}
-    rest = {key: value for key, value in told.items() if key not in ("thought", _LONG)}
-    return _object(**rest, **({_LONG: told[_LONG]} if _LONG in told else {}))
+    known = properties if isinstance(properties, Mapping) else {}
+    rest = {key: value for key, value in known.items() if key not in ("thought", _LONG)}
+    return _object(**rest, **({_LONG: known[_LONG]} if _LONG in known else {}))
 
 
 def _shard_schema(open_shards: Mapping[int, str]) -> dict[str, Json]:
     numbers: dict[str, Json] = {"type": "integer", "enum": list(open_shards)}
-    most = min(MOST_SHARDS, len(open_shards))
+    limit = min(MAX_SHARDS, len(open_shards))
     return _object(
         thought={"type": "string"},
         user_response={"type": "string"},
-        shards={"type": "array", "items": numbers, "minItems": 1, "maxItems": most},
+        shards={"type": "array", "items": numbers, "minItems": 1, "maxItems": limit},
     )

@@ -29,7 +29,7 @@ class AgentProgram:
     `first` are the arguments for the instruction, `again` those for a further message in the same
     session; None where it keeps none, and the message is then an instruction of its own. `files`
     are written under the home. `native` is where a package that starts with a script keeps the real
-    program; `litter` is what it leaves in the folder of the task, which is nobody's work.
+    program; `temporary_files` is what it leaves in the folder of the task, which is nobody's work.
     """
 
     name: str
@@ -42,7 +42,7 @@ class AgentProgram:
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     native: str | None = None
-    litter: tuple[str, ...] = ()
+    temporary_files: tuple[str, ...] = ()
     final: Final | None = None
 
 
@@ -282,7 +282,7 @@ AIDER = AgentProgram(
         "OPENAI_API_KEY": "{token}",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     },
-    litter=(".aider.tags.cache.v*",),
+    temporary_files=(".aider.tags.cache.v*",),
 )
 
 MINI_SWE_AGENT = AgentProgram(

@@ -31,53 +31,55 @@ _PYTHON = re.compile(r"(?:^#!|^'''exec' )\s*[\"']?(/[^\s\"']*python[\w.]*)", re.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Installed:
+class InstalledProgram:
     """A program that is there: the words that start it in a box, which needs the mounts for it."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     mounts: tuple[Mount, ...]
     version: str | None
 
 
-def find(program: AgentProgram, executable: str | None = None) -> Installed:
+def find_installed(program: AgentProgram, executable: str | None = None) -> InstalledProgram:
     """Return where *program* is; a usage error with its install command where it is not."""
-    found = shutil.which(executable or program.executable)
-    if found is None:
+    located = shutil.which(executable or program.executable)
+    if located is None:
         missing = f"agent {program.name!r} is not installed; install it with: {program.install}"
         if executable is not None:
             missing = f"agent {program.name!r}: there is no program {executable!r}"
         raise UsageError(missing)
-    path = Path(found).resolve()
+    path = Path(located).resolve()
     modules = _outermost(path, "node_modules")
     version = _version(program, path)
     if modules is not None and program.native and (native := _native(modules, program.native)):
         return _under(native.parent.parent, native, version)
-    opening = _opening(path)
-    if opening.startswith("#!") and "node" in opening.partition("\n")[0]:
+    head = _file_head(path)
+    if head.startswith("#!") and "node" in head.partition("\n")[0]:
         return _with_node(program, modules or _package(path), path, version)
-    if interpreter := _PYTHON.search(opening):
+    if interpreter := _PYTHON.search(head):
         return _with_python(program, path, Path(interpreter[1]), version)
     return _under(modules or path, path, version)
 
 
-def _under(folder: Path, program: Path, version: str | None) -> Installed:
+def _under(folder: Path, program: Path, version: str | None) -> InstalledProgram:
     """A program that needs nothing but its folder, or itself."""
     inside = program.relative_to(folder).as_posix() if program != folder else ""
-    return Installed(
-        words=(f"{_AGENT}/{inside}".rstrip("/"),),
+    return InstalledProgram(
+        argv=(f"{_AGENT}/{inside}".rstrip("/"),),
         mounts=(Mount(source=str(folder), target=_AGENT),),
         version=version,
     )
 
 
-def _with_node(program: AgentProgram, folder: Path, script: Path, version: str | None) -> Installed:
+def _with_node(
+    program: AgentProgram, folder: Path, script: Path, version: str | None
+) -> InstalledProgram:
     node = shutil.which("node")
     if node is None:
         raise UsageError(f"agent {program.name!r} needs node, which is not installed")
     node = str(Path(node).resolve())
     plain = _under(folder, script, version)
-    return Installed(
-        words=(_NODE, *plain.words),
+    return InstalledProgram(
+        argv=(_NODE, *plain.argv),
         mounts=(Mount(source=node, target=_NODE), *plain.mounts),
         version=version,
     )
@@ -85,7 +87,7 @@ def _with_node(program: AgentProgram, folder: Path, script: Path, version: str |
 
 def _with_python(
     program: AgentProgram, script: Path, python: Path, version: str | None
-) -> Installed:
+) -> InstalledProgram:
     homes = _homes(python)
     if not any(script.is_relative_to(home) for home in homes):
         raise UsageError(
@@ -97,8 +99,8 @@ def _with_python(
         for home in sorted(homes)
         if not home.is_relative_to(_SYSTEM) and not homes & set(home.parents)
     )
-    words = (str(python), str(script))
-    return Installed(words=words, mounts=mounts, version=version)
+    argv = (str(python), str(script))
+    return InstalledProgram(argv=argv, mounts=mounts, version=version)
 
 
 def _homes(python: Path) -> set[Path]:
@@ -123,13 +125,13 @@ def _package(path: Path) -> Path:
 
 def _native(modules: Path, pattern: str) -> Path | None:
     """Return the real program of a package, wherever the package manager put its other half."""
-    for where in (pattern, f"*/node_modules/{pattern}", f"*/*/node_modules/{pattern}"):
-        if found := sorted(modules.glob(where)):
-            return found[0]
+    for location in (pattern, f"*/node_modules/{pattern}", f"*/*/node_modules/{pattern}"):
+        if matches := sorted(modules.glob(location)):
+            return matches[0]
     return None
 
 
-def _opening(path: Path) -> str:
+def _file_head(path: Path) -> str:
     with path.open("rb") as file:
         return file.read(1024).decode("utf-8", errors="replace")
 
@@ -143,7 +145,7 @@ def _version(program: AgentProgram, path: Path) -> str | None:
     stem = program.package.replace("-", "_")
     for folder in path.parent.parent.glob(f"lib/python3*/site-packages/{stem}-*.dist-info"):
         return folder.name.removesuffix(".dist-info").removeprefix(f"{stem}-")
-    return _asked(path)
+    return _reported_version(path)
 
 
 def _manifest(path: Path) -> dict[str, object]:
@@ -155,9 +157,9 @@ def _manifest(path: Path) -> dict[str, object]:
     return stated if isinstance(stated, dict) else {}
 
 
-def _asked(path: Path) -> str | None:
+def _reported_version(path: Path) -> str | None:
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             [path, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -166,8 +168,8 @@ def _asked(path: Path) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(said.stdout.decode("utf-8", errors="replace"))
-    return found[0] if found else None
+    match = _VERSION.search(completed.stdout.decode("utf-8", errors="replace"))
+    return match[0] if match else None
 
 
 _SHELL_ONLY = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
@@ -200,16 +202,16 @@ class CommandAgent:
     needs_gateway: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self._words:
+        if not self._argv:
             raise UsageError("agent 'command': `command` is empty; it is the program to run")
-        if isinstance(self.command, str) and _SHELL_ONLY & set(self._words):
+        if isinstance(self.command, str) and _SHELL_ONLY & set(self._argv):
             raise UsageError(
                 f"agent 'command': {self.command!r} needs a shell; "
                 'write command = ["sh", "-c", "..."], with "$BAKEOFF_INSTRUCTION_FILE" in it'
             )
 
     @property
-    def _words(self) -> tuple[str, ...]:
+    def _argv(self) -> tuple[str, ...]:
         if not isinstance(self.command, str):
             return self.command
         try:
@@ -233,13 +235,13 @@ class CommandAgent:
 
     async def solve(self, task: Task, context: Context) -> Outcome:
         """Run the program once."""
-        return await self.go_on(task, context, instruction_of(task))
+        return await self.resume(task, context, instruction_of(task))
 
-    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
+    async def resume(self, task: Task, context: Context, message: str) -> Outcome:
         """Run it again in the same room, with another instruction."""
         call = ProgramCall(
             name="command",
-            argv=self._words,
+            argv=self._argv,
             instruction=message,
             environment={**_GATEWAY, **self.environment},
             asks=False,
@@ -258,8 +260,8 @@ class NamedProgram:
     needs_gateway: ClassVar[bool] = True
 
     @cached_property
-    def _installed(self) -> Installed:
-        return find(self.program, self.executable)
+    def _installed(self) -> InstalledProgram:
+        return find_installed(self.program, self.executable)
 
     def mounts(self) -> tuple[Mount, ...]:
         """Return what the box is to be shown of the host; a usage error where it is missing."""
@@ -277,12 +279,12 @@ class NamedProgram:
         """Give it the task."""
         return await self._run(self.program.first, instruction_of(task), task, context)
 
-    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
+    async def resume(self, task: Task, context: Context, message: str) -> Outcome:
         """Go on with its session; where it keeps none, begin one that knows the task."""
         if self.program.again is not None:
             return await self._run(self.program.again, message, task, context)
-        told = f"{instruction_of(task)}\n\n{message}"
-        return await self._run(self.program.first, told, task, context)
+        instruction = f"{instruction_of(task)}\n\n{message}"
+        return await self._run(self.program.first, instruction, task, context)
 
     async def _run(
         self, arguments: tuple[str, ...], instruction: str, task: Task, context: Context
@@ -290,18 +292,18 @@ class NamedProgram:
         program = self.program
         call = ProgramCall(
             name=program.name,
-            argv=(*self._installed.words, *_placed(arguments, self.args)),
+            argv=(*self._installed.argv, *_insert_arguments(arguments, self.args)),
             instruction=instruction,
             environment={**program.environment, **self.environment},
             files=program.files,
-            litter=program.litter,
+            temporary_files=program.temporary_files,
             final=program.final,
             version=self.version(),
         )
         return await run(call, task, context)
 
 
-def _placed(arguments: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+def _insert_arguments(arguments: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     """Return *more* before the last argument, which some programs want to be the last."""
     return (*arguments[:-1], *more, *arguments[-1:])
 

@@ -26,7 +26,7 @@ _FIELD = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
 
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Return *text* with each `{field}` replaced; any other brace is left as it is."""
-    return _FIELD.sub(lambda found: values[found[1]], text)
+    return _FIELD.sub(lambda match: values[match[1]], text)
 
 
 def fill_all(texts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class ProgramCall:
     instruction: str
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
-    litter: tuple[str, ...] = ()
+    temporary_files: tuple[str, ...] = ()
     final: Final | None = None
     version: str | None = None
     asks: bool = True
@@ -96,29 +96,29 @@ async def run(call: ProgramCall, task: Task, context: Context) -> Outcome:
     workspace = workspace_of(task, call.name)
     if context.workspace is None:
         raise SandboxError(f"agent {call.name!r} was given no box to work in")
-    box, door, journal = context.workspace.box, context.model_access, context.journal or Journal()
-    if door is None or box.gateway_url is None:
+    box, access, journal = context.workspace.box, context.model_access, context.journal or Journal()
+    if access is None or box.gateway_url is None:
         raise SandboxError(f"agent {call.name!r} needs the model gateway, and this box has none")
-    values = {"gateway": box.gateway_url, "token": door.token, "model": MODEL}
+    values = {"gateway": box.gateway_url, "token": access.token, "model": MODEL}
     values |= {"instruction": well_formed(call.instruction)}
     values |= {"home": await _write(box, _INSTRUCTION, values["instruction"])}
     values |= {"instruction_file": f"{values['home']}/{_INSTRUCTION}"}
     for path, text in call.files.items():
         await _write(box, path, fill(text, values))
-    said_before = len(journal.messages)
+    messages_before = len(journal.messages)
     ran = await box.run(
         Command(
             argv=fill_all(call.argv, values),
             cwd=workspace.start,
             environment={name: fill(text, values) for name, text in call.environment.items()},
             stdin=values["instruction"].encode(),
-            on_output=_printing(journal),
+            on_output=_log_listener(journal),
         )
     )
-    await _sweep(box, call.litter, workspace.start)
-    answered = any(m.role == "assistant" for m in journal.messages[said_before:])
-    _judge(call, ran, door, answered=answered)
-    return _outcome(call, ran, door, journal)
+    await _remove_files(box, call.temporary_files, workspace.start)
+    answered = any(m.role == "assistant" for m in journal.messages[messages_before:])
+    _check_end(call, ran, access, answered=answered)
+    return _outcome(call, ran, access, journal)
 
 
 async def _write(box: Box, path: str, text: str) -> str:
@@ -128,29 +128,33 @@ async def _write(box: Box, path: str, text: str) -> str:
     written = Command(argv=("sh", "-c", script), cwd="/", stdin=text.encode(), time_s=_WRITE_S)
     ran = await box.run(written)
     if ran.code != 0:
-        said = ran.stopped or ran.output.strip() or f"exit {ran.code}"
-        raise SandboxError(f"{path} cannot be written in the home of the box: {said}")
+        reason = ran.stopped or ran.output.strip() or f"exit {ran.code}"
+        raise SandboxError(f"{path} cannot be written in the home of the box: {reason}")
     return ran.output.strip()
 
 
-async def _sweep(box: Box, litter: tuple[str, ...], start: str) -> None:
-    if litter:  # patterns of our own, so the shell may read them
-        await box.run(Command(argv=("sh", "-c", f"rm -rf -- {' '.join(litter)}"), cwd=start))
+async def _remove_files(box: Box, temporary_files: tuple[str, ...], start: str) -> None:
+    if temporary_files:  # patterns of our own, so the shell may read them
+        await box.run(
+            Command(argv=("sh", "-c", f"rm -rf -- {' '.join(temporary_files)}"), cwd=start)
+        )
 
 
-def _printing(journal: Journal) -> Callable[[bytes], None]:
+def _log_listener(journal: Journal) -> Callable[[bytes], None]:
     """Return a listener that writes bytes into the log; a character may come in two pieces."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return lambda piece: journal.print(decoder.decode(piece))
 
 
-def _judge(call: ProgramCall, ran: CommandResult, door: ModelAccess, *, answered: bool) -> None:
+def _check_end(
+    call: ProgramCall, ran: CommandResult, access: ModelAccess, *, answered: bool
+) -> None:
     """Raise where the end of the program says nothing about the candidate.
 
     A program that could not ask its model did not get its chance, whatever its exit code. One that
     was answered and then failed had it, unless it failed because the endpoint went away.
     """
-    fault, failed = door.fault, ran.code != 0
+    fault, failed = access.fault, ran.code != 0
     if isinstance(fault, TrialError) and failed and (fault.transient or not answered):
         raise fault
     if answered or not (failed or call.asks):
@@ -161,13 +165,15 @@ def _judge(call: ProgramCall, ran: CommandResult, door: ModelAccess, *, answered
     raise AgentError(f"{call.name} {how}; the end of its log:\n{_last_lines(ran.output)}")
 
 
-def _outcome(call: ProgramCall, ran: CommandResult, door: ModelAccess, journal: Journal) -> Outcome:
+def _outcome(
+    call: ProgramCall, ran: CommandResult, access: ModelAccess, journal: Journal
+) -> Outcome:
     answer = final_message(ran.output, call.final) if call.final else None
     if answer is None:
-        spoken = (m.content for m in reversed(journal.messages) if m.role == "assistant")
-        answer = next((text for text in spoken if text), "")
+        replies = (m.content for m in reversed(journal.messages) if m.role == "assistant")
+        answer = next((text for text in replies if text), "")
     notes = {"exit_code": ran.code, "version": call.version}
-    unanswered = {} if door.fault is None else {"last_question": str(door.fault)}
+    unanswered = {} if access.fault is None else {"last_question": str(access.fault)}
     return Outcome(
         answer=well_formed(answer),
         transcript=tuple(journal.messages),

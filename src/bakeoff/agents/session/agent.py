@@ -24,8 +24,8 @@ from bakeoff.core.task import Message, Task
 _DRIVER = Path(__file__).with_name("driver.py")
 _GRACE_S = 5.0  # for the driver to interrupt a cell by itself, and to tell so
 _WRITE_S = 60.0
-_KEPT = 100_000  # of what the driver prints: it is heard as it comes
-_MOST_LINE = 4_000_000
+_MAX_DRIVER_OUTPUT = 100_000  # of what the driver prints: it is heard as it comes
+_MAX_LINE = 4_000_000
 _NO_PYTHON = (126, 127)
 
 
@@ -95,41 +95,41 @@ class _Driver:
         self._start = start
         self._settings = settings
         self._first = first
-        self._word = secrets.token_hex(16)
+        self._token = secrets.token_hex(16)
         self._folder = f"~/.bakeoff-session/{secrets.token_hex(6)}"
         self._number = 0
-        self._heard = bytearray()
+        self._buffer = bytearray()
         self._cells: asyncio.Queue[Mapping[str, object]] = asyncio.Queue()
         self._running = asyncio.ensure_future(self._box.run(self._command()))
 
     def _command(self) -> Command:
-        told = json.dumps(
+        limits = json.dumps(
             {"cell_s": self._settings.cell_s, "most_output": self._settings.most_output}
         )
         source = _DRIVER.read_text(encoding="utf-8")
-        words = ("-u", "-c", source, self._word, self._folder, told)
+        arguments = ("-u", "-c", source, self._token, self._folder, limits)
         return Command(
-            argv=(self._settings.python, *words),
+            argv=(self._settings.python, *arguments),
             cwd=self._start,
-            on_output=self._hear,
-            most_output=_KEPT,
+            on_output=self._on_output,
+            most_output=_MAX_DRIVER_OUTPUT,
         )
 
-    def _hear(self, piece: bytes) -> None:
-        self._heard += piece
-        *lines, rest = bytes(self._heard).split(b"\n")
-        self._heard = bytearray(rest[-_MOST_LINE:])
+    def _on_output(self, chunk: bytes) -> None:
+        self._buffer += chunk
+        *lines, rest = bytes(self._buffer).split(b"\n")
+        self._buffer = bytearray(rest[-_MAX_LINE:])
         for line in lines:
-            _, word, told = line.partition(self._word.encode())
-            if word:
+            _, separator, record = line.partition(self._token.encode())
+            if separator:
                 try:
-                    self._cells.put_nowait(json.loads(told))
+                    self._cells.put_nowait(json.loads(record))
                 except ValueError:
                     continue  # a cell wrote into what the driver prints: its own loss
 
     async def run(self, code: str) -> Cell:
         self._number += 1
-        await self._hand_over(code)
+        await self._write_cell(code)
         waiting = asyncio.ensure_future(self._cells.get())
         try:
             await asyncio.wait(
@@ -148,11 +148,11 @@ class _Driver:
             "the session was ended"
         )
 
-    async def _hand_over(self, code: str) -> None:
+    async def _write_cell(self, code: str) -> None:
         """Write the cell where the driver looks for it, whole or not at all."""
-        place = shlex.quote(self._folder.removeprefix("~/"))
+        folder = shlex.quote(self._folder.removeprefix("~/"))
         script = (
-            f'cd "$HOME" && mkdir -p {place} && cd {place} '
+            f'cd "$HOME" && mkdir -p {folder} && cd {folder} '
             f"&& cat > part && mv part {self._number}.py"
         )
         written = Command(
@@ -162,8 +162,8 @@ class _Driver:
         )
         ran = await self._box.run(written)
         if ran.code != 0:
-            said = ran.stopped or ran.output.strip() or f"exit {ran.code}"
-            raise _SessionEndedError(f"the session cannot be reached: {said}")
+            reason = ran.stopped or ran.output.strip() or f"exit {ran.code}"
+            raise _SessionEndedError(f"the session cannot be reached: {reason}")
 
     def _ended(self, ran: CommandResult) -> _SessionEndedError:
         if ran.code in _NO_PYTHON and self._number == 1 and self._first:
@@ -180,8 +180,8 @@ class _Driver:
             self._running.exception()  # it is over, however it ended
 
 
-def _cell(told: Mapping[str, object]) -> Cell:
-    output, error = told.get("output"), told.get("error")
+def _cell(record: Mapping[str, object]) -> Cell:
+    output, error = record.get("output"), record.get("error")
     return Cell(
         output=output if isinstance(output, str) else "",
         error=error if isinstance(error, str) else None,
@@ -229,13 +229,13 @@ class CodeSessionAgent:
         """Answer the first message."""
         return await self._answer(task, context)
 
-    async def go_on(self, task: Task, context: Context, message: str) -> Outcome:
+    async def resume(self, task: Task, context: Context, message: str) -> Outcome:
         """Answer another message, in the same session."""
         if context.journal is not None:
             context.journal.say(Message(role="user", content=message))
         return await self._answer(task, context)
 
-    async def leave(self, context: Context) -> None:
+    async def release(self, context: Context) -> None:
         """End the session."""
         session = self._sessions.pop(context.journal, None) if context.journal is not None else None
         if session is not None:
@@ -244,11 +244,11 @@ class CodeSessionAgent:
     async def _answer(self, task: Task, context: Context) -> Outcome:
         session, journal = self._session(task, context)
 
-        async def look(code: str) -> str:
+        async def run_tool(code: str) -> str:
             return (await session.run(code)).shown()
 
-        ended = await _CODE.prompted(self.system_prompt).use(
-            task, context, journal, look, steps=self.steps
+        ended = await _CODE.with_system_prompt(self.system_prompt).use(
+            task, context, journal, run_tool, steps=self.steps
         )
         return Outcome(
             answer=ended.last.text if ended.last else "",

@@ -35,22 +35,22 @@ def _shown(head: bytes, left_out: int, tail: bytes) -> str:
     return head.decode(errors="replace") + mark + tail.decode(errors="replace")
 
 
-def _cut(data: bytes, most: int) -> str:
+def _cut(data: bytes, max_bytes: int) -> str:
     """Return the first and the last part of *data*, if it is too long."""
-    if len(data) <= most:
+    if len(data) <= max_bytes:
         return _shown(data, 0, b"")
-    half = most // 2
+    half = max_bytes // 2
     return _shown(data[:half], len(data) - 2 * half, data[-half:])
 
 
-def _captured(path: str, most: int) -> str:
+def _captured(path: str, max_bytes: int) -> str:
     """Return what was printed, cut in the same way, however much of it there is."""
     with Path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        if size <= most:
+        if size <= max_bytes:
             return _shown(file.read(), 0, b"")
-        half = most // 2
+        half = max_bytes // 2
         head = file.read(half)
         file.seek(-half, os.SEEK_END)
         return _shown(head, size - 2 * half, file.read(half))
@@ -88,10 +88,10 @@ def _run_cell(
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     os.close(handle)
-    wrong: str | None = "interrupted: it took too long"
+    error_text: str | None = "interrupted: it took too long"
     signal.setitimer(signal.ITIMER_REAL, settings["cell_s"])
     try:
-        wrong = _execute(source, f"<cell {number}>", namespace)
+        error_text = _execute(source, f"<cell {number}>", namespace)
     except CellTimeoutError:
         pass
     finally:
@@ -103,25 +103,25 @@ def _run_cell(
         os.dup2(kept_err, 2)
         os.close(kept_out)
         os.close(kept_err)
-    most = int(settings["most_output"])
-    output = _captured(path, most)
+    max_bytes = int(settings["most_output"])
+    output = _captured(path, max_bytes)
     Path(path).unlink(missing_ok=True)
-    if wrong is not None:
-        wrong = _cut(wrong.encode(errors="replace"), most)
-    return {"cell": number, "output": output, "error": wrong}
+    if error_text is not None:
+        error_text = _cut(error_text.encode(errors="replace"), max_bytes)
+    return {"cell": number, "output": output, "error": error_text}
 
 
 def _next_cell(folder: Path, number: int) -> str:
-    path, looked = folder / f"{number}.py", 0
+    path, polls = folder / f"{number}.py", 0
     while not path.exists():
-        looked += 1
-        time.sleep(_POLL_S if looked < _PATIENCE else _SLOW_POLL_S)
+        polls += 1
+        time.sleep(_POLL_S if polls < _PATIENCE else _SLOW_POLL_S)
     return path.read_text(encoding="utf-8", errors="replace")
 
 
 def main() -> None:
     """Run cells until the box is stopped."""
-    word, folder = sys.argv[1], Path(os.path.expanduser(sys.argv[2]))  # noqa: PTH111 -- `~` is the box's
+    token, folder = sys.argv[1], Path(os.path.expanduser(sys.argv[2]))  # noqa: PTH111 -- `~` is the box's
     settings = json.loads(sys.argv[3])
     out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     signal.signal(signal.SIGALRM, _on_alarm)
@@ -133,8 +133,8 @@ def main() -> None:
     while True:
         number += 1
         source = _next_cell(folder, number)
-        told = _run_cell(source, number, namespace, settings)
-        out.write(f"{word}{json.dumps(told)}\n")
+        result = _run_cell(source, number, namespace, settings)
+        out.write(f"{token}{json.dumps(result)}\n")
         out.flush()
 
 
