@@ -117,7 +117,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "roles": "supporting models by role, such as `judge` or `instructor`",
         "sandbox": "where the commands of workspace tasks run: a name, or a table",
         "endpoints": "limits of whole endpoints: by URL, or by provider for each of its addresses",
-        "adaptive": "end when the candidates are told apart, see `[adaptive]`; an empty table will do",
+        "adaptive": "end when the candidates are separated, see `[adaptive]`; an empty table will do",
         "give_up_after_s": "how long an endpoint that is down is waited for, in seconds; no trial faults meanwhile",
         "keep_going": "go on where every request to an endpoint fails alike, as with a wrong key",
         "trust": "suites, task folders and dialogues named here may run Python of their own (`module:attr`), with your rights",

@@ -75,7 +75,7 @@ def test_the_pair_of_a_run_is_measured_and_nothing_is_assumed(pilot: Pilots) -> 
     assert "between two candidates" in text
     assert f"measured in {run.id}: one and other, on 10 tasks with 4 rollouts" in text
     assert "tasks differ no more than rollouts do" in text
-    assert "likely: where the number lies in 95 of 100 pilots; 10 tasks" in text
+    assert "likely: the range of 95 out of 100 pilots; 10 tasks" in text
     assert "assumed" not in text
 
 
@@ -117,7 +117,7 @@ def test_one_rollout_says_nothing_about_more(pilot: Pilots) -> None:
     assert [size.rollouts for size in plan.sizes] == [1]
     assert (plan.fewest_tasks, plan.rollouts_at_hand) == (None, None)
     assert "no task was repeated" in told(plan)
-    assert "so many rollouts are not enough" in told(plan)
+    assert "that many rollouts are not enough" in told(plan)
 
 
 def test_of_one_candidate_alone_only_what_it_cannot_tell_is_assumed(pilot: Pilots) -> None:
@@ -140,8 +140,8 @@ def test_without_a_run_all_is_assumed_and_said() -> None:
     assert all(size.likely is None for size in plan.sizes)
     harder = bakeoff.power(0.05, score=0.9, candidates=5, alpha=0.01, power=0.95)
     assert all(more.tasks > few.tasks for more, few in zip(harder.sizes, plan.sizes, strict=True))
-    assert "of 95 % to see it" in told(harder)
-    assert "of 1 % to be fooled, by any of 10 pairs" in told(harder)
+    assert "of 95 % to detect it" in told(harder)
+    assert "of 1 % for a false positive in any of 10 pairs" in told(harder)
 
 
 def test_few_tasks_are_said_to_be_too_few(pilot: Pilots) -> None:
@@ -211,9 +211,9 @@ def test_what_a_run_does_not_have_is_refused(
 
 def test_a_run_that_shows_no_spread_is_no_pilot(pilot: Pilots) -> None:
     for marks, why in ((["1"], "one shared task"), (["1", "1"], "all 2 differences are equal")):
-        with pytest.raises(UsageError, match=f"spread of a difference: {why}"):
+        with pytest.raises(UsageError, match=f"variance of a difference: {why}"):
             bakeoff.power(0.1, run=pilot(one=marks, other=marks))
-    with pytest.raises(UsageError, match="one tells nothing about the spread"):
+    with pytest.raises(UsageError, match="one says nothing about the variance"):
         bakeoff.power(0.1, run=pilot(one=["11", "11"]))
     with pytest.raises(UsageError, match="has one candidate: there is no pair to choose"):
         bakeoff.power(0.1, run=pilot(one=A), pair=("one", "other"))

@@ -206,7 +206,7 @@ def test_a_run_of_which_nothing_is_recorded_has_a_report(tmp_path: Path) -> None
     run = write_run(tmp_path / "r1", bench(), lambda _: None)
     for path in bakeoff.report(run, formats=FORMS):
         assert path.stat().st_size
-    assert "Nobody can be compared." in words(read(run / "report.html"))
+    assert "No candidates can be compared." in words(read(run / "report.html"))
 
 
 def test_a_run_that_goes_on_says_that_it_was_still_running(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_a_large_run_shows_the_tasks_that_tell_most_and_says_so(tmp_path: Path) 
     assert grid.count("<tr>") == 1 + 5
     assert {"t0007", "t0011"} <= set(re.findall(r"t\d{4}", grid))
     assert "5 of 12 tasks, those on which the candidates differ most" in words(page)
-    assert "2 tasks that tell most, 2 rollouts of each" in words(page)
+    assert "2 tasks, the most informative, 2 rollouts of each" in words(page)
     told = re.findall(r"said of (t\d+@\w+#\d)", page)
     assert sorted(told) == sorted(
         f"{t}@{c}#{r}" for t in ("t0007", "t0011") for c in ("good", "bad") for r in (0, 1)
@@ -421,7 +421,9 @@ def test_a_page_that_is_long_enough_says_where_the_rest_is(
     page = read(path)
     assert page.count("</div></details>") >= 12, "each task has its place"
     assert 5 <= page.count("word " * 1_000) <= 7
-    assert f"long enough; any other trial: bakeoff show r1 TASK --output {tmp_path}" in words(page)
+    assert f"at its size limit; any other trial: bakeoff show r1 TASK --output {tmp_path}" in words(
+        page
+    )
 
 
 def test_the_memory_of_a_report_does_not_grow_with_the_number_of_trials(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_it_ends_when_it_is_sure_and_says_what_was_not_needed(suite: Path, tmp_p
         ended = run(suite, server, "--adaptive", "--parallel", "4")
         asked = len(server.requests)
         assert ended.code == 0, ended.err
-        assert "it ends when the candidates are told apart; 240 trials at most" in ended.err
+        assert "it ends when the candidates are separated; 240 trials at most" in ended.err
         assert asked < TASKS
         assert f"240 planned = {asked} scored + {240 - asked} not needed" in ended.out
         assert "verdict: good is better than bad" in ended.out
@@ -118,7 +118,7 @@ def test_a_plan_says_that_it_may_end_early(suite: Path) -> None:
     ended = bakeoff(*words, "--precision", "0.1", "--dry-run", folder=suite.parent)
     assert ended.code == 0, ended.err
     assert (
-        "it ends when the candidates are told apart, or their difference known to within 0.1; "
+        "it ends when the candidates are separated, or their difference known to within 0.1; "
         "240 trials at most" in ended.out
     )
     told = json.loads(bakeoff(*words, "--adaptive", "--dry-run", "--json", folder=suite.parent).out)

@@ -172,7 +172,7 @@ def test_where_nobody_solved_it_there_is_nobody_to_rank_and_no_cost_to_draw(tmp_
         podiums = page.evaluate("document.querySelectorAll('.podium').length")
         tiles = page.evaluate("[...document.querySelectorAll('.tile')].map(e => e.innerText)")
     assert podiums == 0
-    assert "Nobody to rank: no model is known to have solved the task." in text
+    assert "Nothing to rank: no model is known to have solved the task." in text
     assert "grey: did not solve the task" in text
     assert "No chart of cost: no price is known" in text
     assert [tile.split("\n") for tile in tiles[:4]] == [
@@ -185,7 +185,7 @@ def test_one_rollout_is_said_to_be_a_single_observation(tmp_path: Path) -> None:
     write_report(batch)
     with opened(batch.folder / "comparison_report.html") as page:
         text = page.evaluate("document.body.innerText")
-    assert "every place in a ranking is a single observation" in text
+    assert "every rank is a single observation" in text
     assert "A single observation: another run may put them in another order." in text
 
 
@@ -196,4 +196,4 @@ def test_what_nobody_checked_is_never_shown_as_a_success(tmp_path: Path) -> None
         text = page.evaluate("document.body.innerText")
         chips = page.evaluate("[...document.querySelectorAll('.chip')].map(e => e.innerText)")
     assert set(chips) == {"unchecked"}
-    assert "Nobody to rank: no model is known to have solved the task." in text
+    assert "Nothing to rank: no model is known to have solved the task." in text

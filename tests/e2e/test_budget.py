@@ -127,7 +127,7 @@ def test_the_cap_holds_with_64_in_flight_faults_and_a_judge_and_a_resume_finishe
         assert (known.tokens, known.unsure_usd) == (biller.tokens, 0.0)
         assert biller.cost_usd > 0.43, "what there was, was used"
         assert server.peak_in_flight > 8
-        assert "billed in all, with roles, retries and failed attempts: $0.4" in ended.out
+        assert "billed in total, including roles, retries and failed attempts: $0.4" in ended.out
         assert "stopped at the budget ($0.4" in ended.err
         assert "cancelled" in ended.out
 

@@ -277,4 +277,4 @@ def test_an_agent_benchmark_shows_the_conversation(place: Place) -> None:
         quiet(page, path)
     assert results.name in head
     assert "this is message 1" in text
-    assert "Nobody can be compared." in text
+    assert "No candidates can be compared." in text

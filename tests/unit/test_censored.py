@@ -85,7 +85,7 @@ def test_what_cannot_be_estimated_is_none_with_a_reason() -> None:
     none_solved = time_to_solve(cut(LIMIT, LIMIT), horizon_s=LIMIT)
     assert (none_solved.median_s, none_solved.restricted_mean_s) == (None, LIMIT)
     assert none_solved.interval is None
-    assert "no spread" in (none_solved.reason or "")
+    assert "no variance" in (none_solved.reason or "")
 
 
 @given(watched, st.randoms())

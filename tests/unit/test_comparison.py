@@ -90,7 +90,7 @@ def test_a_broken_rollout_is_counted_apart_from_those_that_failed(tmp_path: Path
     assert (data["successful"], data["failed"], data["broken"]) == (0, 2, 1)
     assert data["notes"] == [
         "Broken, which says nothing about the model: ollama/a (1 of 3 rollouts), ollama/b (3 of 3 "
-        "rollouts). Resume the batch to try again.",
+        "rollouts). Resume the batch to retry.",
         "Not run yet: ollama/c (2 of 3 rollouts). Resume the batch to run the rest.",
     ]
 
@@ -105,7 +105,7 @@ def test_a_success_that_was_stopped_at_the_limit_is_said_in_every_form(tmp_path:
         },
     )
     comparison = write_report(batch)
-    reason = "the time limit of 120 s ran out; what was done by then passes the check"
+    reason = "the time limit of 120 s ran out; the work done by then passes the check"
     results = {r["model"]: r for r in as_json(comparison)["results"]}
     assert [(r["status"], r["rollouts_timed_out"], r["error"]) for r in results.values()] == [
         ("2 of 2 solved, 2 of them stopped at limit", 2, reason),

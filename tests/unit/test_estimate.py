@@ -118,7 +118,7 @@ def test_one_task_gives_a_mean_but_no_interval_and_a_reason(scores: list[float])
     assert result.mean == pytest.approx(sum(scores) / len(scores))
     assert result.se is None
     assert result.interval is None
-    assert result.reason == "one task: no spread between tasks to measure"
+    assert result.reason == "one task: no variance between tasks to measure"
 
 
 def test_a_saturated_suite_falls_back_to_wilson_over_tasks_not_rollouts() -> None:
@@ -135,7 +135,10 @@ def test_a_saturated_suite_with_one_rollout_keeps_wilson_and_has_no_standard_err
     result = estimate(graded(["0"] * 10))
     assert result.interval == wilson(0, 10)
     assert result.se is None
-    assert result.reason == "all 10 task means are equal: no spread to take a standard error from"
+    assert (
+        result.reason
+        == "all 10 task means are equal: no variance to estimate a standard error from"
+    )
 
 
 def test_equal_binary_means_between_the_ends_also_fall_back_to_wilson_over_tasks() -> None:

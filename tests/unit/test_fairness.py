@@ -1,4 +1,4 @@
-"""Candidates that were not asked alike: said where it is a mistake, silent where it is the question."""
+"""Candidates that were not run under the same conditions: said where it is a mistake, silent where it is the question."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ def notes(*candidates: Candidate, of_task: Mapping[str, Json] | None = None) -> 
 
 def test_a_temperature_that_only_one_model_has_is_said() -> None:
     assert notes(asked("a", temperature=0), asked("b", temperature=0), asked("c")) == [
-        "not asked alike: temperature is 0 (a, b), not set (c); a difference may come from that"
+        "not run under the same conditions: temperature is 0 (a, b), not set (c); a difference may come from that"
     ]
 
 
@@ -64,7 +64,7 @@ def test_agents_with_unequal_time_are_said_and_many_names_are_cut() -> None:
     many = [replace(asked(f"m{n}"), agent=AgentSpec(name="shell")) for n in range(5)]
     fast = replace(asked("x"), agent=AgentSpec(name="codex", time_s=60))
     assert notes(*many, fast) == [
-        "not asked alike: the time limit is not set (m0, m1, m2 and 2 more), 60 s (x); "
+        "not run under the same conditions: the time limit is not set (m0, m1, m2 and 2 more), 60 s (x); "
         "a difference may come from that"
     ]
 
@@ -76,6 +76,6 @@ def test_a_script_is_asked_nothing() -> None:
 
 def test_a_summary_has_it_among_its_notes() -> None:
     given = plan(task(), candidates=[asked("a", top_p=0.9), asked("b")])
-    assert [note for note in summarize(given, []).notes if "alike" in note] == [
-        "not asked alike: top_p is 0.9 (a), not set (b); a difference may come from that"
+    assert [note for note in summarize(given, []).notes if "same conditions" in note] == [
+        "not run under the same conditions: top_p is 0.9 (a), not set (b); a difference may come from that"
     ]

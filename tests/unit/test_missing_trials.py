@@ -92,7 +92,7 @@ def test_a_verdict_that_faults_could_turn_is_withheld_and_says_so() -> None:
     assert (pair.better, pair.withheld, pair.faults) == (None, True, 16)
     assert pair.worst_difference == pytest.approx((14 - 16) / 30)
     assert pair.worst_p_holm == 1.0
-    assert pair.verdict == "no decision (the 16 faulted trials could turn it)"
+    assert pair.verdict == "no decision (the 16 faulted trials could reverse it)"
     assert [(one.best, one.worst) for one in found.ranks] == [(1, 2), (1, 2)]
 
 
@@ -185,7 +185,7 @@ def test_a_place_in_a_ranking_that_lost_rollouts_could_turn_is_open() -> None:
     fast, slow = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], [3.0, 3.1, 3.2, 3.3, 3.4, 3.5]
     assert _ranked(fast, slow, lost=0) == (True, False, None)
     assert _ranked(fast, slow, lost=3) == (
-        False, True, "the rollouts that faulted could turn the order",
+        False, True, "the rollouts that faulted could change the order",
     )  # fmt: skip
 
 

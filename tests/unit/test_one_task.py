@@ -50,7 +50,7 @@ def test_models_are_compared_over_the_rollouts_of_their_one_task() -> None:
     assert pair.p == permutation_p(good, bad) == pytest.approx(2 / 252)
     assert pair.difference == pytest.approx(0.94 - 0.08)
     assert (pair.better, pair.verdict) == ("good", "good is better on this task")
-    assert pair.reason == "one task: its rollouts say nothing of other tasks"
+    assert pair.reason == "one task: its rollouts say nothing about other tasks"
 
 
 def test_every_view_says_that_it_holds_for_this_task_only() -> None:
@@ -65,10 +65,10 @@ def test_every_view_says_that_it_holds_for_this_task_only() -> None:
         "p by permutation of rollouts, exact, for 1 pair"
     ]
     told = answer(summary)
-    assert told.told == "good is better than bad on this task, by 1.000."
+    assert told.text == "good is better than bad on this task, by 1.000."
     assert told.why == (
         "Over the rollouts of this one task good − bad is +1.000; p = 0.002 by permutation of "
-        "rollouts, exact. It says nothing of other tasks."
+        "rollouts, exact. It says nothing about other tasks."
     )
 
 

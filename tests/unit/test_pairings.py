@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.run_spec import Pairing, RunSpec
 from bakeoff.core.task import Task
-from bakeoff.planning.expand import expand, told_apart
+from bakeoff.planning.expand import expand, with_distinct_ids
 from support.plans import task
 
 
@@ -40,11 +40,11 @@ def test_only_what_is_paired_is_planned() -> None:
 def test_different_tasks_with_one_id_are_told_apart_and_the_first_keeps_it() -> None:
     one, other, third = task("a"), task("a", prompt="else"), task("a", prompt="third")
     pairings = (_pairing(one, "x"), _pairing(other, "x"), _pairing(one, "y"), _pairing(third, "y"))
-    ids = [p.task.id for p in told_apart(pairings)]
+    ids = [p.task.id for p in with_distinct_ids(pairings)]
     assert ids[0] == ids[2] == "a"
     assert len({*ids}) == 3
-    assert told_apart(told_apart(pairings)) == told_apart(pairings)
-    assert [p.task.id for p in told_apart((*pairings, _pairing(task("z"), "x")))][:4] == ids
+    assert with_distinct_ids(with_distinct_ids(pairings)) == with_distinct_ids(pairings)
+    assert [p.task.id for p in with_distinct_ids((*pairings, _pairing(task("z"), "x")))][:4] == ids
 
 
 def test_an_agent_without_a_model_is_one_candidate_whatever_model_is_beside_it() -> None:

@@ -61,7 +61,7 @@ def test_two_are_a_row_a_verdict_and_what_it_was_told_by() -> None:
     assert "A is better" in row_of(text, "new")
     assert "[0.674, 1.000]" in row_of(text, "old")
     assert "on 10 shared tasks; interval by paired t; p by McNemar, exact, for 1 pair" in text
-    assert "of 10 tasks, everybody passes 0 and nobody passes 1" in text
+    assert "of 10 tasks, 0 are passed by all candidates and 1 by none" in text
     assert "verdict: new is better than old, by 0.900" in text
     assert "ranks" not in text  # of two, the verdict says it
 
@@ -77,7 +77,7 @@ def test_what_is_undecided_says_what_is_missing() -> None:
     text = told(compared(a="1" * 5 + "0" * 15, b="0" * 20))
     assert "needs about" in " ".join(text.split())
     assert "verdict: no decision between a and b (needs about" in text
-    assert "an interval without 0 is not yet a decision" in text
+    assert "an interval without 0 does not decide by itself" in text
 
 
 @pytest.mark.parametrize("many", [2, 5, 6, 15])
@@ -98,7 +98,7 @@ def test_of_many_those_next_to_each_other_in_rank_are_shown_from_the_top() -> No
     text = told(ladder(8), width=160)
     rows = [line.split()[0] for line in text.splitlines() if line.startswith(" model_")]
     assert rows[:4] == ["model_06", "model_07", "model_05", "model_06"]
-    assert "ranks that the data leave open: model_07 1, model_06 2, model_05 3" in text
+    assert "ranks consistent with the data: model_07 1, model_06 2, model_05 3" in text
     assert "verdict: model_07 is the best of 8" in text
 
 
@@ -112,7 +112,7 @@ def test_who_may_be_the_best_is_named() -> None:
 def test_missing_scores_and_pairs_without_a_test_are_told() -> None:
     text = told(compared(a="1111x1", b="00x000", c="xxxxxx"), width=120)
     assert "2 pairs not compared: no task has a score of both" in text
-    assert "left out, because only one of the two has a score: up to 5 tasks" in text
+    assert "excluded, because only one of the two has a score: up to 5 tasks" in text
 
 
 def test_where_nothing_can_be_compared_there_is_no_table_and_no_verdict() -> None:

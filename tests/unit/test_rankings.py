@@ -88,7 +88,7 @@ def test_with_one_value_it_is_an_order_and_no_ranking() -> None:
 def test_three_rollouts_of_two_candidates_cannot_decide_and_it_says_so() -> None:
     found = rank(measured(a=[1, 2, 3], b=[1001, 1002, 1003]))
     assert found.duels[0].p == pytest.approx(2 / 20)
-    assert "so few rollouts" in (found.reason or "")
+    assert "this few rollouts" in (found.reason or "")
 
 
 def test_a_tie_goes_to_the_faster() -> None:
@@ -100,9 +100,9 @@ def test_a_tie_goes_to_the_faster() -> None:
 
 
 def test_nobody_and_one_alone_are_rankings_too() -> None:
-    assert rank([]).reason == "nobody is in it"
+    assert rank([]).reason == "no model is ranked"
     alone = rank(measured(a=[1.0, 2.0]))
-    assert (alone.reason, alone.placed[0].rank) == ("nobody to compare with", 1)
+    assert (alone.reason, alone.placed[0].rank) == ("nothing to compare with", 1)
 
 
 @given(st.lists(values, min_size=1, max_size=5), st.randoms())

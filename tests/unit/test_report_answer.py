@@ -1,4 +1,4 @@
-"""The answer of a run in words, and which tasks tell most."""
+"""The answer of a run in words, and which tasks are most informative."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import pytest
 
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
-from bakeoff.reports.selection import telling
+from bakeoff.reports.selection import informativeness
 from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.decision import Headline, answer
 from bakeoff.reports.wording.summary import in_order, shared_reasons
@@ -32,33 +32,34 @@ def told(given: Plan, rows: Sequence[TrialRow]) -> Headline:
 
 def test_one_candidate_is_told_with_its_score_and_interval() -> None:
     found = told(bench("solo"), scores("solo", 30))
-    assert found.told == "solo scores 0.750, between 0.598 and 0.858 at 95 %."
+    assert found.text == "solo scores 0.750, between 0.598 and 0.858 at 95 %."
     assert found.why == "On 40 tasks; interval by wilson, for other tasks like these."
     assert not found.decided
 
 
 def test_one_task_has_a_score_and_the_reason_why_there_is_no_interval() -> None:
     found = told(bench("solo", count=1), scores("solo", 1, of=1))
-    assert found.told == "solo scores 1.000 on 1 task."
-    assert found.why == "One task: no spread between tasks to measure."
+    assert found.text == "solo scores 1.000 on 1 task."
+    assert found.why == "One task: no variance between tasks to measure."
 
 
 def test_what_nobody_checked_has_no_score_and_a_way_to_get_one() -> None:
     found = told(bench("solo", count=2), [row("t0000", None, candidate_id="solo")])
-    assert found.told == "solo has no score."
-    assert "add what is expected, or a scorer" in found.why
+    assert found.text == "solo has no score."
+    assert "add expected answers or a scorer" in found.why
 
 
 def test_nothing_recorded_is_no_score_and_no_crash() -> None:
-    assert told(bench("solo"), []).told == "solo has no score."
+    assert told(bench("solo"), []).text == "solo has no score."
     assert told(bench("a", "b", "c"), []) == Headline(
-        told="Nobody can be compared.", why="No two candidates have two scored tasks in common."
+        text="No candidates can be compared.",
+        why="No two candidates have two scored tasks in common.",
     )
 
 
 def test_a_decision_names_the_better_one_as_it_is_written() -> None:
     found = told(bench("good", "bad"), [*scores("good", 38), *scores("bad", 10)])
-    assert found.told == "good is better than bad, by 0.700."
+    assert found.text == "good is better than bad, by 0.700."
     assert found.why.startswith("On 40 shared tasks good − bad is +0.700, between +0.5")
     assert found.why.endswith("; p < 0.001 by McNemar, exact.")
     assert found.decided
@@ -66,21 +67,21 @@ def test_a_decision_names_the_better_one_as_it_is_written() -> None:
 
 def test_where_nothing_is_sure_it_is_said_what_is_missing() -> None:
     found = told(bench("one", "other"), [*scores("one", 21), *scores("other", 20)])
-    assert found.told.startswith("No decision between one and other (needs about")
+    assert found.text.startswith("No decision between one and other (needs about")
     assert not found.decided
 
 
 def test_the_best_of_many_is_told_with_its_lead_over_the_next() -> None:
     rows = [*scores("low", 2), *scores("top", 40), *scores("mid", 20)]
     found = told(bench("low", "mid", "top"), rows)
-    assert found.told == "top is the best of 3."
+    assert found.text == "top is the best of 3."
     assert found.why.startswith("top is ahead of mid, the next, by 0.500, p < 0.001. 3 of 3 pairs")
 
 
 def test_an_open_race_is_no_decision_although_some_pairs_are_told_apart() -> None:
     rows = [*scores("low", 2), *scores("one", 39), *scores("two", 38)]
     found = told(bench("low", "one", "two"), rows)
-    assert found.told == "No decision: the best is one of one, two."
+    assert found.text == "No decision: the best is one of one, two."
     assert not found.decided
 
 
@@ -129,8 +130,8 @@ def test_who_stands_behind_for_its_faults_alone_is_not_said_to_be_behind() -> No
     assert "good and broken, the next, have the same score on the 18 tasks they share" in why
     turned = lettered(good="0" + "1" * 21 + "0" * 18, broken="1" * 19 + "x" * 21, low="0" * 40)
     assert (
-        "On the 19 tasks they share, broken is ahead of good by 0.053, p = 1.000; it stands "
-        "behind good because faulted trials count as 0 in the order" in answer(turned).why
+        "On the 19 tasks they share, broken is ahead of good by 0.053, p = 1.000; it ranks "
+        "below good because faulted trials count as 0 in the ranking" in answer(turned).why
     )
 
 
@@ -149,7 +150,9 @@ def test_a_difference_that_is_small_but_sure_is_not_written_as_nothing() -> None
 
 def test_a_verdict_that_faults_could_turn_is_told_with_what_it_would_come_to() -> None:
     found = answer(lettered(good="1" * 14 + "x" * 16, bad="0" * 14 + "1" * 16))
-    assert found.told == ("No decision between good and bad (the 16 faulted trials could turn it).")
+    assert found.text == (
+        "No decision between good and bad (the 16 faulted trials could reverse it)."
+    )
     assert found.why.endswith("With these counted against good it would be −0.067.")
     assert not found.decided
 
@@ -163,7 +166,7 @@ def test_what_holds_for_several_candidates_is_said_once() -> None:
     ]
     lines = list(shared_reasons(summarize(bench("a", "b", "c"), rows)))
     assert lines[:2] == ["a, b: interval by wilson, 40 tasks", "c: interval by wilson, 39 tasks"]
-    assert lines[-1].startswith("c: with what is missing")
+    assert lines[-1].startswith("c: counting what is missing")
 
 
 def cell(mean: float | None, *, recorded: int = 1, faulted: int = 0) -> TaskSummary:
@@ -177,7 +180,7 @@ def test_tasks_that_separate_tell_most_then_those_that_broke_then_those_that_fai
     )  # fmt: skip
     nothing = [cell(None, recorded=0)]
     given = [nothing, right, wrong, broke, apart]
-    assert sorted(given, key=telling) == [apart, broke, wrong, right, nothing]
+    assert sorted(given, key=informativeness) == [apart, broke, wrong, right, nothing]
 
 
 def test_figures_are_written_alike_wherever_they_stand() -> None:

@@ -151,7 +151,7 @@ def test_the_marks_of_a_run_are_counted_and_the_failures_they_touch_are_named() 
     assert [t.trial for t in told.touched] == ["wrong@m#0", "long@m#0"]
     assert told.touched_share == pytest.approx(2 / 3)
     assert told.in_words() == (
-        "roles: 3 of 4 conversations have turns in which a role did not play its part (leaked 3, "
+        "roles: 3 of 4 conversations have turns in which a role failed (leaked 3, "
         "ended early 1, contradicted 1); of 3 failures they touch 2: wrong@m#0, long@m#0"
     )
     assert role_fidelity([]).touched_share is None

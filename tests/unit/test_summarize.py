@@ -285,7 +285,7 @@ def test_what_puts_a_result_in_doubt_is_a_warning_and_what_explains_it_is_not() 
     summary = summarize(_planned("a", "b"), rows)
     assert summary.warnings == (
         "m: 1 of 2 trials that ran faulted (over 2 %)",
-        "m: 1 answer read with its prompt cut: the context is too small",
+        "m: 1 answer read with its prompt truncated: the context is too small",
     )
     assert set(summary.warnings) < set(summary.notes)
 

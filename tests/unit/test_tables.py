@@ -98,4 +98,4 @@ def test_what_holds_for_several_candidates_is_printed_once() -> None:
 def test_where_nobody_can_be_compared_the_last_line_says_why() -> None:
     given = plan(*(task(f"t{n}") for n in range(3)), candidates=[candidate("a"), candidate("b")])
     text = shown(summarize(given, [], run="r"), 120)
-    assert text.rstrip().splitlines()[-1] == "verdict so far: nobody can be compared"
+    assert text.rstrip().splitlines()[-1] == "verdict so far: no candidates can be compared"

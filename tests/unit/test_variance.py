@@ -177,7 +177,7 @@ def test_a_person_is_told_whether_more_rollouts_would_help() -> None:
         "twice the rollouts would shrink the error by 7 %, twice the tasks by 29 %"
     )
     alike = split(*marks("1111", "0000", "1111", "0000", "1110"))
-    assert more_rollouts(alike) == "more rollouts would hardly help: it is the tasks that differ"
+    assert more_rollouts(alike) == "more rollouts would hardly help: the variance is between tasks"
     noise = split(*marks("10", "01", "10", "01"))
     assert more_rollouts(noise) == (
         "twice the rollouts would shrink the error by 29 %, twice the tasks by 29 %"

@@ -190,7 +190,7 @@ async def _execute(
 def ends_when(rule: Adaptive, trials: int) -> str:
     """Return in words when an adaptive run of at most so many *trials* ends."""
     known = f", or their difference known to within {rule.precision:g}" if rule.precision else ""
-    return f"it ends when the candidates are told apart{known}; {trials:,} trials at most"
+    return f"it ends when the candidates are separated{known}; {trials:,} trials at most"
 
 
 def _until(prepared: PreparedRun, folder: Path) -> AdaptiveSelection | None:

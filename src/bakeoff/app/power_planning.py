@@ -1,4 +1,4 @@
-"""How large a run must be to tell two candidates apart."""
+"""How large a run must be to separate two candidates."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -11,7 +11,7 @@ from bakeoff.app.comparing import RunComparison
 from bakeoff.cli.options import add_json, add_output, new_parser, two
 from bakeoff.cli.printing import print_json
 from bakeoff.cli.views.tables import console, cost, figures, named_table, print_table, seconds
-from bakeoff.reports.comparison import moved, told_apart, verdict
+from bakeoff.reports.comparison import comparison_notes, moved, verdict
 from bakeoff.reports.wording.phrases import UNKNOWN, counted
 from bakeoff.stats.between_runs import Contrast
 from bakeoff.stats.summary import CandidateSummary
@@ -23,7 +23,7 @@ def print_comparison(found: RunComparison) -> None:
     title = f"{found.before} → {found.after}: {counted(found.tasks, 'shared task')}"
     out.print(Text(one_line(title, width=500), style="bold"))
     print_table(_scores(found.contrasts), out)
-    for line in told_apart(
+    for line in comparison_notes(
         found.contrasts, only_before=found.only_before, only_after=found.only_after
     ):
         out.print(Text(line, style="dim"))

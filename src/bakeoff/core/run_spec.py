@@ -13,7 +13,7 @@ from bakeoff.core.workspace import SandboxSpec
 
 @noun
 class Adaptive:
-    """Run until the candidates are told apart.
+    """Run until the candidates are separated.
 
     Two of them are compared task by task until it is sure who is better or, with a `precision`,
     until their difference is known to within it. Tasks come in an order drawn from `seed`.

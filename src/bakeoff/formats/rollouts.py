@@ -37,7 +37,7 @@ from bakeoff.formats.run_file import (
 from bakeoff.formats.text.convert import KeyPath, convert, dotted
 from bakeoff.formats.text.entries import Endpoints, endpoint_limits
 from bakeoff.formats.text.toml import line_of, read_toml, with_overrides
-from bakeoff.planning.expand import told_apart
+from bakeoff.planning.expand import with_distinct_ids
 
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -106,7 +106,7 @@ def _read_rollouts(
         changed = with_overrides(data, overrides)
         file = convert(changed, RolloutsFile, source="--set", line_of=lambda _: None)
     reader = _Reader(path=path, text=text, file=file)
-    pairings = told_apart(tuple(reader.pairings()))
+    pairings = with_distinct_ids(tuple(reader.pairings()))
     conditions = conditions_of(file.limits, file.roles)
     tasks = {pairing.task.digest: pairing.task for pairing in pairings}
     return RunSpec(

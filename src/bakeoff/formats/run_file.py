@@ -106,7 +106,7 @@ class BudgetTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class AdaptiveTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A run that ends when its candidates are told apart, or their difference is known so well."""
+    """A run that ends when its candidates are separated, or their difference is known precisely enough."""
 
     precision: Annotated[float, Meta(gt=0, lt=1)] | None = None
     seed: int = 0

@@ -29,7 +29,7 @@ def ordered(plan: Plan, adaptive: Adaptive | None = None) -> Plan:
     )
 
 
-def told_apart(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
+def with_distinct_ids(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
     """Return *pairings* with another id for every different task that has the id of an earlier one.
 
     The first keeps its id, so that what is appended to a file renames nothing.
@@ -74,7 +74,7 @@ def expand(brief: RunSpec) -> Plan:
 
 def _blocks(brief: RunSpec) -> tuple[Block, ...]:
     if brief.pairings:
-        pairings = told_apart(brief.pairings)
+        pairings = with_distinct_ids(brief.pairings)
         return blocks(pairings, _candidates(seats(pairings)))
     pairs = (
         (agent, model)
@@ -97,7 +97,7 @@ def _candidates(given: Iterable[tuple[AgentSpec, ModelSpec]]) -> tuple[Candidate
             )
     uses = Counter(c.id for c in pairs.values())
     return tuple(
-        c if uses[c.id] == 1 else Candidate(id=_told_apart(c), model=c.model, agent=c.agent)
+        c if uses[c.id] == 1 else Candidate(id=_distinct_id(c), model=c.model, agent=c.agent)
         for c in pairs.values()
     )
 
@@ -111,7 +111,7 @@ def _label(agent: AgentSpec, model: ModelSpec) -> str:
     return f"{agent.label or agent.name}+{name}"
 
 
-def _told_apart(candidate: Candidate) -> str:
+def _distinct_id(candidate: Candidate) -> str:
     """Return an id for one of several candidates with the same label."""
     differs = {**candidate.model.parameters, **candidate.agent.environment}
     what = ",".join(f"{k}={v}" for k, v in sorted(differs.items()) if v is not None)

@@ -1,4 +1,4 @@
-"""What a trial in a workspace left, as files: a view of the ledger that a person can open."""
+"""The artifacts of a trial in a workspace as files: patch, transcript, logs and figures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ ARTIFACTS = "artifacts"
 
 
 def artifacts_folder(run: Path, trial: str, attempt: int) -> Path:
-    """Return where the files of an attempt are."""
+    """Return the folder with the artifacts of an attempt."""
     return run / ARTIFACTS / safe_name(trial) / str(attempt)
 
 
@@ -38,7 +38,7 @@ def write_artifacts(run: Path, trial: Trial, attempt: Attempt, redactor: Redacto
 
 
 def files_of(task: Task, attempt: Attempt) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each file that *attempt* at *task* leaves."""
+    """Yield the name and text of each artifact of *attempt*."""
     outcome = attempt.outcome
     if outcome is not None and outcome.change is not None:
         yield from patch_files(task, outcome.change.patch)
@@ -55,7 +55,7 @@ def files_of(task: Task, attempt: Attempt) -> Iterator[tuple[str, str]]:
 
 
 def patch_files(task: Task, patch: str) -> Iterator[tuple[str, str]]:
-    """Yield a change as files: what `git apply` takes in the repository, and the rest if any."""
+    """Yield a change as patch files: one for `git apply` in the repository, one for the rest if any."""
     parts = repository_patch(task.workspace, patch)
     yield "diff.patch", parts.inside
     if parts.outside:
@@ -63,7 +63,7 @@ def patch_files(task: Task, patch: str) -> Iterator[tuple[str, str]]:
 
 
 def _figures(attempt: Attempt) -> dict[str, Json]:
-    """Return what of an attempt can be counted."""
+    """Return the figures of an attempt."""
     change = attempt.outcome.change if attempt.outcome else None
     usage = attempt.spent.usage
     return {

@@ -1,4 +1,4 @@
-"""A comparison of models on one task: everything that its reports show, and its plain forms."""
+"""A batch comparison of models on one task, and its JSON and CSV forms; a comparison of two runs in words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,7 +29,7 @@ _MORE_COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Competitor:
-    """One model: what it is, how it did, and what it left. `served` is what its server says of it."""
+    """One model with its figures and evidence; `served` is the metadata its server reports."""
 
     model: str
     display_name: str
@@ -39,18 +39,18 @@ class Competitor:
 
     @property
     def status(self) -> str:
-        """What came of it, in a word or two."""
+        """The outcome in one or two words."""
         return phrases.status(self.figures.rollouts, planned=self.figures.planned)
 
     @property
     def error(self) -> str | None:
-        """Why it did not solve the task or did not finish: the first reason of its rollouts."""
+        """Why it did not solve the task or did not finish: the first error of its rollouts."""
         return next((left.error for left in self.evidence if left.error), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What was equal for all models."""
+    """The settings shared by all models."""
 
     agent: str
     sandbox: str | None
@@ -63,7 +63,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A batch, as far as it has come."""
+    """A batch with its results so far."""
 
     batch_id: str
     task: str
@@ -77,7 +77,7 @@ class Comparison:
     result: HeadToHead
 
     def named(self, candidate: str) -> str:
-        """Return what a person calls *candidate*."""
+        """Return the display name of *candidate*."""
         names = {c.figures.candidate: c.display_name for c in self.competitors}
         return names.get(candidate, candidate)
 
@@ -87,16 +87,16 @@ class Comparison:
 
 
 def in_order(comparison: Comparison) -> list[Competitor]:
-    """Return the models as a reader wants them: who solved the task first, the fast before the slow.
+    """Return the models that solved the task first, and fast ones before slow ones.
 
-    Those that solved it and were still at work when they were stopped come after those that finished.
+    Models that solved it but were stopped at the limit come after those that finished.
     """
 
-    def place(one: Competitor) -> tuple[bool, bool, bool, float]:
-        figures, seconds = one.figures, one.figures.means.seconds.value
+    def sort_key(competitor: Competitor) -> tuple[bool, bool, bool, float]:
+        figures, seconds = competitor.figures, competitor.figures.means.seconds.value
         return not figures.success, not figures.finished, seconds is None, seconds or 0.0
 
-    return sorted(comparison.competitors, key=place)
+    return sorted(comparison.competitors, key=sort_key)
 
 
 def as_json(comparison: Comparison) -> dict[str, Json]:
@@ -131,7 +131,7 @@ def as_json(comparison: Comparison) -> dict[str, Json]:
 
 
 def _first(ranking: Ranking | None, models: Mapping[str, str]) -> str | None:
-    """Return who is first, which may be chance; None where nobody is ranked."""
+    """Return the first in a ranking, possibly by chance; None if there is no ranking."""
     if ranking is None or not ranking.placed:
         return None
     first = ranking.placed[0].candidate
@@ -154,15 +154,15 @@ def _places(ranking: Ranking | None, models: Mapping[str, str]) -> list[Json] | 
     )
 
 
-def result_as_json(task: str, one: Competitor) -> dict[str, Json]:
-    """Return what is kept of one model in a file of its own, and in the report."""
-    figures, means = one.figures, one.figures.means
-    first = one.evidence[0].started_at if one.evidence else None
+def result_as_json(task: str, competitor: Competitor) -> dict[str, Json]:
+    """Return the result of one model, for its own file and for the report."""
+    figures, means = competitor.figures, competitor.figures.means
+    first = competitor.evidence[0].started_at if competitor.evidence else None
     data: dict[str, Json] = {
-        "model": one.model,
+        "model": competitor.model,
         "task": task,
         "success": figures.success,
-        "error": one.error,
+        "error": competitor.error,
         "completion_time": means.seconds.value,
         "prompts_sent": _plain(means.prompts),
         "human_interventions": _plain(means.interventions),
@@ -170,8 +170,8 @@ def result_as_json(task: str, one: Competitor) -> dict[str, Json]:
         "lines_added": _plain(means.added),
         "lines_removed": _plain(means.removed),
         "timestamp": first,
-        "display_name": one.display_name,
-        "status": one.status,
+        "display_name": competitor.display_name,
+        "status": competitor.status,
         "tokens": _plain(means.tokens),
         "cost_usd": means.cost_usd.value,
         "rollouts_planned": figures.planned,
@@ -180,25 +180,26 @@ def result_as_json(task: str, one: Competitor) -> dict[str, Json]:
         "success_rate": figures.rate,
         "success_interval": None if figures.rate_interval is None else asdict(figures.rate_interval),
         "time_to_solve": None if figures.to_solve is None else asdict(figures.to_solve),
-        "served": dict(one.served),
+        "served": dict(competitor.served),
     }  # fmt: skip
     data["rollouts"] = [
-        _rollout(shot, left) for shot, left in zip(figures.rollouts, one.evidence, strict=True)
+        _rollout(rollout, evidence)
+        for rollout, evidence in zip(figures.rollouts, competitor.evidence, strict=True)
     ]
     return data
 
 
-def _rollout(shot: RolloutFigures, left: Evidence) -> dict[str, Json]:
+def _rollout(rollout: RolloutFigures, evidence: Evidence) -> dict[str, Json]:
     return {
-        **asdict(shot),
-        "verdict": shot.verdict.value,
-        "error": left.error,
-        "timestamp": left.started_at,
-        "seconds_by_phase": dict(left.phases),
-        "answer": left.answer,
+        **asdict(rollout),
+        "verdict": rollout.verdict.value,
+        "error": evidence.error,
+        "timestamp": evidence.started_at,
+        "seconds_by_phase": dict(evidence.phases),
+        "answer": evidence.answer,
         "checks": [
             {"scorer": c.scorer, "value": c.value, "explanation": c.explanation}
-            for c in left.checks
+            for c in evidence.checks
         ],
     }
 
@@ -211,15 +212,15 @@ def _plain(mean: Mean) -> Json:
 
 
 def as_csv(comparison: Comparison) -> str:
-    """Return a line for each model; no cell is a formula to a spreadsheet."""
+    """Return one line per model; cells are escaped so that no spreadsheet reads a formula."""
     rows = ((*COLUMNS, *_MORE_COLUMNS), *_rows(comparison))
     return "".join(csv_cells.line(row) for row in rows)
 
 
 def _rows(comparison: Comparison) -> Iterator[Sequence[Json]]:
-    for one in comparison.competitors:
-        data = result_as_json(comparison.task, one)
-        data["rollouts"] = len(one.figures.rollouts)
+    for competitor in comparison.competitors:
+        data = result_as_json(comparison.task, competitor)
+        data["rollouts"] = len(competitor.figures.rollouts)
         yield [data[name] for name in (*COLUMNS, *_MORE_COLUMNS)]
 
 
@@ -227,51 +228,51 @@ _MOST_TASKS = 8
 
 
 def run_comparison_json(comparison: object) -> Json:
-    """Return it as plain data; what is unknown is null."""
+    """Return a comparison of two runs as plain data; unknown values are null."""
     data: Json = msgspec.to_builtins(comparison)
     return data
 
 
-def told_apart(
+def comparison_notes(
     contrasts: Sequence[Contrast], *, only_before: int, only_after: int
 ) -> Iterator[str]:
-    """Yield by what they were compared, and what could not be."""
-    tested = [one.pair for one in contrasts if one.pair.p is not None]
+    """Yield the methods of the comparison and what it excludes."""
+    tested = [contrast.pair for contrast in contrasts if contrast.pair.p is not None]
     if tested:
         yield methods(tested)
     if any(pair.detectable is not None for pair in tested):
-        yield "MDE: the least difference that so many tasks show with a chance of 80 %"
-    if any(one.pair.withheld for one in contrasts):
-        yield "a verdict has to hold with each faulted trial counted against the one ahead"
-    if left_out := max((one.pair.left_out for one in contrasts), default=0):
-        yield f"left out, because only one of the two has a score: {counted(left_out, 'task')}"
+        yield "MDE: the smallest difference that this many tasks show with 80 % power"
+    if any(contrast.pair.withheld for contrast in contrasts):
+        yield "a verdict must hold with every faulted trial counted against the leader"
+    if left_out := max((contrast.pair.left_out for contrast in contrasts), default=0):
+        yield f"excluded, because only one of the two has a score: {counted(left_out, 'task')}"
     if only_before or only_after:
         yield f"tasks only in the run before: {only_before}; only in the run after: {only_after}"
 
 
-def moved(one: Contrast) -> Iterator[str]:
+def moved(contrast: Contrast) -> Iterator[str]:
     """Yield the tasks on which a candidate did worse, then those on which it did better."""
-    name = one_line(one.after)
-    worse = [task for task in one.moved if task.after < task.before]
-    better = [task for task in reversed(one.moved) if task.after > task.before]
+    name = one_line(contrast.after)
+    worse = [task for task in contrast.moved if task.after < task.before]
+    better = [task for task in reversed(contrast.moved) if task.after > task.before]
     for word, tasks in (("worse", worse), ("better", better)):
         if tasks:
             yield f"{name}: {word} on {counted(len(tasks), 'task')}: {_named(tasks)}"
-    if not one.moved and one.pair.tasks:
-        yield f"{name}: the same score on each of {counted(one.pair.tasks, 'task')}"
+    if not contrast.moved and contrast.pair.tasks:
+        yield f"{name}: the same score on each of {counted(contrast.pair.tasks, 'task')}"
 
 
 def _named(tasks: Sequence[Moved]) -> str:
-    told = [f"{one_line(t.task)} {t.before:.2f} → {t.after:.2f}" for t in tasks[:_MOST_TASKS]]
-    more = len(tasks) - len(told)
-    return ", ".join(told) + (f", and {more} more (--json has all)" if more else "")
+    shown = [f"{one_line(t.task)} {t.before:.2f} → {t.after:.2f}" for t in tasks[:_MOST_TASKS]]
+    more = len(tasks) - len(shown)
+    return ", ".join(shown) + (f", and {more} more (--json has all)" if more else "")
 
 
-def verdict(one: Contrast) -> str:
-    """Return what became of a candidate, as a person says it."""
-    pair = one.pair
+def verdict(contrast: Contrast) -> str:
+    """Return whether a candidate became better or worse."""
+    pair = contrast.pair
     if pair.better is None:
         return pair.verdict
     by = amount(pair.difference or 0.0)
     where = " on this task" if pair.unit == ROLLOUT else ""
-    return f"{'worse' if one.worse else 'better'} than before{where}, by {by}"
+    return f"{'worse' if contrast.worse else 'better'} than before{where}, by {by}"

@@ -1,4 +1,4 @@
-"""A run as CSV: a line for each planned trial, for a spreadsheet or a notebook."""
+"""A run as CSV with one line per planned trial, for a spreadsheet or a notebook."""
 
 import csv
 import io
@@ -13,19 +13,19 @@ from bakeoff.reports.wording.findings import Findings
 
 _FORMULA = frozenset("=+-@|%\N{MINUS SIGN}")
 _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Mn", "Me", "Zl", "Zp", "Zs"})
-_LONGEST_cells = 2_000
+_LONGEST_CELL = 2_000
 
 
-def line(values: Sequence[Json], *, longest: int = _LONGEST_cells) -> str:
-    """Return *values* as one line; a text that is longer than *longest* is cut."""
+def line(values: Sequence[Json], *, longest: int = _LONGEST_CELL) -> str:
+    """Return *values* as one line; texts longer than *longest* are truncated."""
     out = io.StringIO()
     cells = [cell(value, longest=longest) for value in values]
     csv.writer(out, lineterminator="\n").writerow(cells)
     return out.getvalue()
 
 
-def cell(value: Json, *, longest: int = _LONGEST_cells) -> str:
-    """Return *value* as text; what is unknown is empty, and a text is on one line."""
+def cell(value: Json, *, longest: int = _LONGEST_CELL) -> str:
+    """Return *value* as single-line text; an unknown value is empty."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -37,9 +37,9 @@ def cell(value: Json, *, longest: int = _LONGEST_cells) -> str:
 
 
 def _is_formula(text: str) -> bool:
-    """Whether a spreadsheet might take *text* for a formula: by the first character that is seen.
+    """Whether a spreadsheet might read *text* as a formula, judged by its first visible character.
 
-    Full-width and small signs are read as the plain ones, and what is not seen may be skipped.
+    Full-width and small signs count as the plain ones; invisible characters are skipped.
     """
     if text[:1].isalnum():
         return False
@@ -55,11 +55,11 @@ COLUMNS = (
 
 
 TEXTS = ("question", "expected", "answer")
-_LONGEST = 32_000  # a cell of a spreadsheet takes 32,767 characters
+_LONGEST_TEXT = 32_000  # a cell of a spreadsheet takes 32,767 characters
 
 
 def render(findings: Findings) -> Iterator[str]:
-    """Yield line by line; no cell is a formula to a spreadsheet."""
+    """Yield the lines; cells are escaped so that no spreadsheet reads a formula."""
     asked = _asked(findings)
     yield _line([*COLUMNS, *(TEXTS if findings.with_text else ())])
     for row, answer in rows_with_answers(findings):
@@ -72,14 +72,14 @@ def render(findings: Findings) -> Iterator[str]:
 
 
 def _asked(findings: Findings) -> Mapping[str, tuple[str, str | None]]:
-    """Return question and expected answer by task; nothing where texts are not wanted."""
+    """Return question and expected answer by task; empty if the report has no texts."""
     if not findings.with_text:
         return {}
     return {task.id: (question(task), expected(task)) for task in findings.tasks}
 
 
 def _line(values: Sequence[Json]) -> str:
-    return line(values, longest=_LONGEST)
+    return line(values, longest=_LONGEST_TEXT)
 
 
 def _values(row: TrialRow) -> list[str | float | bool | None]:

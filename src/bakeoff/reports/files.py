@@ -1,4 +1,4 @@
-"""The summary as a file in the run's folder."""
+"""The summary file of a run, and the texts that several reports share: questions and answers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def write_summary(folder: Path, summary: Summary) -> None:
 
 
 def question(task: Task) -> str:
-    """Return what *task* asks: its one message as it is, several with who says them."""
+    """Return the prompt of *task*; several messages are prefixed with their roles."""
     if not task.messages:
         return task.prompt or ""
     if len(task.messages) == 1:
@@ -44,18 +44,18 @@ def question(task: Task) -> str:
 
 
 def expected(task: Task) -> str | None:
-    """Return the target of *task* as text; None where it has none."""
+    """Return the target of *task* as text; None if it has none."""
     if task.target is None or isinstance(task.target, str):
         return task.target
     return msgspec.json.encode(task.target).decode()
 
 
 def rows_with_answers(findings: Findings) -> Iterator[tuple[TrialRow, str | None]]:
-    """Yield each recorded trial with its answer; None where it has none, or texts are not wanted."""
+    """Yield each recorded trial with its answer; None if it has none or the report has no texts."""
     if not findings.with_text:
         yield from ((row, None) for row in findings.trials.rows())
         return
-    records = findings.trials.records()  # in the same order; one that cannot be read is not there
+    records = findings.trials.records()  # in the same order; unreadable ones are skipped
     record = next(records, None)
     for row in findings.trials.rows():
         answer = None

@@ -1,4 +1,4 @@
-"""The forms that a report of a run comes in, and how they become files."""
+"""The formats of a run report, and how they are written to files."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ _FORMS: dict[str, tuple[str, Callable[[Findings], Iterator[str]]]] = {
 
 
 def check(formats: Iterable[str]) -> tuple[str, ...]:
-    """Return *formats*, each once; one that there is not is the user's mistake."""
+    """Return *formats* without duplicates; raise `UsageError` for an unknown one."""
     chosen = tuple(dict.fromkeys(formats))
     for name in chosen:
         if name not in _FORMS:

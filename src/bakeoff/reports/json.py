@@ -11,14 +11,14 @@ from bakeoff.reports.wording.findings import Findings
 
 def render(findings: Findings) -> Iterator[str]:
     """Yield one object, part by part; what is unknown is null."""
-    found = answer(findings.summary)
+    headline = answer(findings.summary)
     head = {
         "run": findings.called,
         "made_at": findings.made_at,
         "running": findings.running,
         "standing": findings.standing,
         "manifest": findings.manifest,
-        "answer": {"text": found.told, "why": found.why, "decided": found.decided},
+        "answer": {"text": headline.text, "why": headline.why, "decided": headline.decided},
         "summary": findings.summary,
     }
     yield "{\n"

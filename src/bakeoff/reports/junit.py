@@ -1,6 +1,6 @@
-"""A run as JUnit's XML, which build servers show: a suite for each candidate, a case for each trial.
+"""A run as JUnit XML for build servers: a test suite per candidate, a test case per trial.
 
-A trial that did not pass is a failure, one that broke an error; what was not checked, not run or
+A trial that did not pass is a failure, a faulted one an error; one that was not checked, not run or
 cancelled is skipped, never a success.
 """
 
@@ -30,9 +30,9 @@ def render(findings: Findings) -> Iterator[str]:
     """Yield the file part by part."""
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     counts = _counts(findings)
-    yield f"<testsuites{_attributes(name=findings.called, **_told(sum(counts.values(), Counter())))}>\n"
+    yield f"<testsuites{_attributes(name=findings.called, **_count_attributes(sum(counts.values(), Counter())))}>\n"
     for candidate in findings.candidates:
-        yield f" <testsuite{_attributes(name=candidate, **_told(counts[candidate]))}>\n"
+        yield f" <testsuite{_attributes(name=candidate, **_count_attributes(counts[candidate]))}>\n"
         for record in findings.trials.records(candidate=candidate):
             yield _case(record, with_text=findings.with_text)
         for trial in findings.missing(candidate):
@@ -43,18 +43,18 @@ def render(findings: Findings) -> Iterator[str]:
 
 
 def _counts(findings: Findings) -> dict[str, Counter[str]]:
-    """Return for each candidate how many elements of each kind its suite has."""
+    """Return the number of elements of each kind by candidate."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in findings.candidates}
     for row in findings.trials.rows():
         counts[row.candidate_id][_kind(row)] += 1
-    for one in findings.summary.candidates:
-        buckets = one.total.buckets
-        counts[one.candidate]["skipped"] += buckets.not_run + buckets.not_needed
+    for candidate in findings.summary.candidates:
+        buckets = candidate.total.buckets
+        counts[candidate.candidate]["skipped"] += buckets.not_run + buckets.not_needed
     return counts
 
 
 def _kind(row: TrialRow) -> str:
-    """Return which element a row comes to: the same as its record does."""
+    """Return the element kind of a row; it matches that of its record."""
     if row.status == Status.FAULTED:
         return "error"
     if row.passed:
@@ -63,7 +63,7 @@ def _kind(row: TrialRow) -> str:
     return "failure" if is_known and row.status != Status.CANCELLED else "skipped"
 
 
-def _told(count: Counter[str]) -> dict[str, object]:
+def _count_attributes(count: Counter[str]) -> dict[str, object]:
     return {
         "tests": count.total(),
         "failures": count["failure"],
@@ -73,11 +73,11 @@ def _told(count: Counter[str]) -> dict[str, object]:
 
 
 def _case(record: TrialRecord, *, with_text: bool) -> str:
-    found = verdict(record.attempt)
+    result = verdict(record.attempt)
     inside = ""
-    if (element := _ELEMENTS.get(found)) is not None:
-        error = (error_of(record.attempt) if with_text else None) or found.value
-        attributes = _attributes(message=one_line(error, width=300), type=found.value)
+    if (element := _ELEMENTS.get(result)) is not None:
+        error = (error_of(record.attempt) if with_text else None) or result.value
+        attributes = _attributes(message=one_line(error, width=300), type=result.value)
         outcome = record.attempt.outcome if with_text else None
         answer = outcome.answer if outcome else ""
         inside = f"<{element}{attributes}>{_text(clipped(answer, _LONGEST))}</{element}>"

@@ -1,4 +1,4 @@
-"""A run as Markdown: the answer and the tables, to paste into a pull request or a note."""
+"""A run as Markdown, to paste into a pull request or a note."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,12 +18,12 @@ _BAR = 20
 
 
 def cell(text: object, *, width: int = 200) -> str:
-    """Return *text* as one cell of a table, every mark of it inert."""
+    """Return *text* as a table cell with all markup escaped."""
     return _MARKUP.sub(r"\\\1", one_line(str(text), width=width))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table line by line; its cells must be inert already."""
+    """Return the lines of a table; its cells must be escaped already."""
     return [
         f"| {' | '.join(head)} |",
         f"|{'|'.join('---' for _ in head)}|",
@@ -32,7 +32,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def fenced(text: str, language: str = "") -> list[str]:
-    """Return *text* in a block that it cannot end by itself."""
+    """Return *text* in a code block whose fence does not occur in the text."""
     longest = max((len(found) for found in _BACKTICKS.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return [f"{fence}{language}", for_terminal(text).rstrip("\n"), fence]
@@ -57,12 +57,11 @@ def count(value: int | None) -> str:
 
 
 _MOST_PAIRS = 20
-_WIDE_pairs = 500
 
 
-def pairs_section(found: Pairwise) -> Iterator[str]:
-    """Yield who differs from whom, by how much and how surely, line by line."""
-    shown = decision.worth_showing(found, most=_MOST_PAIRS)
+def pairs_section(pairwise: Pairwise) -> Iterator[str]:
+    """Yield the section with the pairwise differences."""
+    shown = decision.worth_showing(pairwise, most=_MOST_PAIRS)
     if shown:
         yield "## Differences"
         yield ""
@@ -70,7 +69,7 @@ def pairs_section(found: Pairwise) -> Iterator[str]:
             ("A", "B", "A − B", "95 %", "p (Holm)", "MDE", "verdict"), map(_pair, shown)
         )
         yield ""
-    yield from (f"- {cell(line, width=_WIDE_pairs)}" for line in decision.remarks(found, shown))
+    yield from (f"- {cell(line, width=_WIDE)}" for line in decision.remarks(pairwise, shown))
     yield ""
 
 
@@ -96,24 +95,24 @@ def render(findings: Findings) -> Iterator[str]:
 
 
 def _lines(findings: Findings) -> Iterator[str]:
-    summary, found = findings.summary, answer(findings.summary)
+    summary, headline = findings.summary, answer(findings.summary)
     yield f"# {cell(findings.manifest.name or findings.called)}"
     yield ""
     if findings.standing:
         yield f"> {cell(findings.standing, width=_WIDE)}"
         yield ""
-    yield f"**{cell(found.told, width=_WIDE)}** {cell(found.why, width=_WIDE)}"
+    yield f"**{cell(headline.text, width=_WIDE)}** {cell(headline.why, width=_WIDE)}"
     yield ""
     yield from _scores(summary)
     if summary.pairwise is not None:
         yield from pairs_section(summary.pairwise)
-    if any(len(one.total.passes) > 1 for one in summary.candidates):
+    if any(len(candidate.total.passes) > 1 for candidate in summary.candidates):
         yield from _passes(summary_words.in_order(summary), summary.pass_rule)
-    if any(len(one.categories) > 1 for one in summary.candidates):
+    if any(len(candidate.categories) > 1 for candidate in summary.candidates):
         yield from _categories(summary_words.in_order(summary))
     yield from _speed(summary_words.in_order(summary))
-    told = (*summary_words.shared_reasons(summary), *summary.notes)
-    yield from _listed([summary_words.conservation(summary.buckets), *told])
+    notes = (*summary_words.shared_reasons(summary), *summary.notes)
+    yield from _listed([summary_words.conservation(summary.buckets), *notes])
 
 
 def _listed(lines: Sequence[str]) -> Iterator[str]:
@@ -134,12 +133,15 @@ def _score(group: Group) -> list[str]:
     ]
 
 
-def _name(one: CandidateSummary) -> str:
-    return cell(one.candidate) + (" (scripted)" if one.scripted else "")
+def _name(candidate: CandidateSummary) -> str:
+    return cell(candidate.candidate) + (" (scripted)" if candidate.scripted else "")
 
 
 def _scores(summary: Summary) -> Iterator[str]:
-    rows = ([_name(one), *_score(one.total)] for one in summary_words.in_order(summary))
+    rows = (
+        [_name(candidate), *_score(candidate.total)]
+        for candidate in summary_words.in_order(summary)
+    )
     yield from table(("candidate", *_SCORE), rows)
     yield ""
     for line in summary_words.order(summary):
@@ -153,27 +155,29 @@ def _passes(candidates: Sequence[CandidateSummary], rule: str) -> Iterator[str]:
     if rule:
         yield phrases.sentence(rule)
         yield ""
-    ks = sorted({rate.k for one in candidates for rate in one.total.passes})
+    ks = sorted({rate.k for candidate in candidates for rate in candidate.total.passes})
     rows = []
-    for one in candidates:
-        rates = {rate.k: rate for rate in one.total.passes}
+    for candidate in candidates:
+        rates = {rate.k: rate for rate in candidate.total.passes}
         known = (rates.get(k) for k in ks)
-        told = (
+        cells = (
             f"{phrases.score(r.pass_at)} / {phrases.score(r.pass_hat)}" if r else phrases.UNKNOWN
             for r in known
         )
-        rows.append([_name(one), *told])
+        rows.append([_name(candidate), *cells])
     yield from table(("candidate", *(f"k = {k}" for k in ks)), rows)
     yield ""
 
 
 def _categories(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
-    groups = [(g.category or "", one, g) for one in candidates for g in one.categories]
+    groups = [
+        (g.category or "", candidate, g) for candidate in candidates for g in candidate.categories
+    ]
     yield "## By category"
     yield ""
     rows = (
-        [cell(name), _name(one), f"{group.score.tasks:,}", *_score(group)]
-        for name, one, group in sorted(groups, key=lambda group: group[0])[:_MOST_GROUPS]
+        [cell(name), _name(candidate), f"{group.score.tasks:,}", *_score(group)]
+        for name, candidate, group in sorted(groups, key=lambda group: group[0])[:_MOST_GROUPS]
     )
     yield from table(("category", "candidate", "tasks", *_SCORE), rows)
     yield ""
@@ -184,14 +188,14 @@ def _speed(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
     yield ""
     rows = (
         [
-            _name(one),
-            phrases.seconds(one.total.latency.p50_s),
-            phrases.seconds(one.total.latency.p95_s),
-            phrases.number(one.total.tokens.input),
-            phrases.number(one.total.tokens.output),
-            phrases.dollars(one.total.tokens.cost_usd),
+            _name(candidate),
+            phrases.seconds(candidate.total.latency.p50_s),
+            phrases.seconds(candidate.total.latency.p95_s),
+            phrases.number(candidate.total.tokens.input),
+            phrases.number(candidate.total.tokens.output),
+            phrases.dollars(candidate.total.tokens.cost_usd),
         ]
-        for one in candidates
+        for candidate in candidates
     )
     head = ("candidate", "latency p50", "p95", "tokens in", "tokens out", "cost")
     yield from table(head, rows)

@@ -1,7 +1,7 @@
-"""What a page has room for: of many tasks, those that tell most.
+"""Selects the most informative tasks for a page.
 
-All tasks are in the figures. A row of the grid and a trial told in full cost a browser far more
-than a figure, so both are limited by number, whatever the size of the run.
+All tasks are in the figures. Grid rows and trials shown in full cost a browser far more
+than figures, so both are limited by number, whatever the size of the run.
 """
 
 from collections.abc import Collection
@@ -12,8 +12,8 @@ from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.by_task import TaskSummary
 
 
-def telling(cells: Collection[TaskSummary]) -> tuple[float, ...]:
-    """Return what to sort tasks by, from what the candidates did on one; the least comes first."""
+def informativeness(cells: Collection[TaskSummary]) -> tuple[float, ...]:
+    """Return the sort key of a task from its results; the most informative task has the smallest."""
     means = [cell.mean for cell in cells if cell.mean is not None]
     return (
         not any(cell.recorded for cell in cells),
@@ -24,7 +24,7 @@ def telling(cells: Collection[TaskSummary]) -> tuple[float, ...]:
 
 
 def _spread(means: Collection[float]) -> float:
-    """Return how far the best and the worst mean on a task lie apart."""
+    """Return the difference between the best and the worst mean."""
     return max(means) - min(means) if means else 0.0
 
 
@@ -36,10 +36,10 @@ MOST_TRIALS_OF_A_TASK = 200
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSelection:
-    """The tasks of the grid, those of them that are told in full, and how many rollouts of these."""
+    """The tasks of the grid, those shown in full, and how many rollouts of each."""
 
     rows: tuple[Task, ...]
-    told: tuple[Task, ...]
+    detailed: tuple[Task, ...]
     rollouts: int
 
 
@@ -50,17 +50,17 @@ def select(findings: Findings) -> ReportSelection:
     rollouts = min(planned, max(MOST_TRIALS_OF_A_TASK // candidates, 1))
     rows = max(min(MOST_ROWS, MOST_CELLS // candidates), 1)
     return ReportSelection(
-        rows=_most_telling(findings, rows),
-        told=_most_telling(findings, max(MOST_TRIALS // (candidates * rollouts), 1)),
+        rows=_most_informative(findings, rows),
+        detailed=_most_informative(findings, max(MOST_TRIALS // (candidates * rollouts), 1)),
         rollouts=rollouts,
     )
 
 
-def _most_telling(findings: Findings, most: int) -> tuple[Task, ...]:
+def _most_informative(findings: Findings, most: int) -> tuple[Task, ...]:
     if len(findings.tasks) <= most:
         return findings.tasks
     by_worth = sorted(
-        findings.tasks, key=lambda task: telling(findings.cells.get(task.id, {}).values())
+        findings.tasks, key=lambda task: informativeness(findings.cells.get(task.id, {}).values())
     )
     chosen = {task.id for task in by_worth[:most]}
     return tuple(task for task in findings.tasks if task.id in chosen)

@@ -143,7 +143,7 @@ def _reason(rollouts: int, se: float | None) -> str | None:
     if rollouts == 1:
         return "one rollout: a single observation"
     if se is None:
-        return f"all {rollouts} rollouts took the same: no spread to take a standard error from"
+        return f"all {rollouts} rollouts took equally long: no variance to estimate a standard error from"
     return None
 
 

@@ -200,9 +200,9 @@ def standard_error(means: Sequence[float], mean: float, *, scale: float) -> floa
 
 def _reason(tasks: int, se: float | None) -> str | None:
     if tasks == 1:
-        return "one task: no spread between tasks to measure"
+        return "one task: no variance between tasks to measure"
     if se is None:
-        return f"all {tasks} task means are equal: no spread to take a standard error from"
+        return f"all {tasks} task means are equal: no variance to estimate a standard error from"
     return None
 
 

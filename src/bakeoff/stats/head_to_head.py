@@ -399,8 +399,8 @@ def _notes(contenders: Sequence[Contender], names: Mapping[str, str]) -> Iterato
     rollouts = [r for one in contenders for r in one.rollouts]
     if rollouts and all(one.planned == 1 for one in contenders):
         yield (
-            "One rollout per model: every result and every place in a ranking is a single "
-            "observation. Run with --rollouts 5 or more to learn what of it is chance."
+            "One rollout per model: every result and every rank is a single "
+            "observation. Run with --rollouts 5 or more to learn how much of it is chance."
         )
     if unchecked := sum(r.verdict is Verdict.UNCHECKED for r in rollouts):
         yield (
@@ -409,13 +409,11 @@ def _notes(contenders: Sequence[Contender], names: Mapping[str, str]) -> Iterato
         )
     if stopped := _counted(contenders, names, lambda o: _how_many(o, Verdict.SUCCESS_AT_LIMIT)):
         yield (
-            f"Stopped at the limit, with work that passes: {stopped}. What it would have taken to "
-            "finish is not known, so it is not ranked among those that finished."
+            f"Stopped at the limit, with work that passes: {stopped}. How long finishing would "
+            "have taken is unknown, so it is not ranked among those that finished."
         )
     if broken := _counted(contenders, names, lambda one: _how_many(one, Verdict.ERROR)):
-        yield (
-            f"Broken, which says nothing about the model: {broken}. Resume the batch to try again."
-        )
+        yield (f"Broken, which says nothing about the model: {broken}. Resume the batch to retry.")
     if missing := _counted(contenders, names, _not_run):
         yield f"Not run yet: {missing}. Resume the batch to run the rest."
 

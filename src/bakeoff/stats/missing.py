@@ -38,8 +38,6 @@ def is_checked(task: Task) -> bool:
 def could_turn(faults: int) -> str:
     """Return why a verdict is withheld, where *faults* trials of the two faulted."""
     if not faults:
-        return "faulted trials of the other candidates could turn it"
+        return "faulted trials of the other candidates could reverse it"
     one = faults == 1
-    return (
-        f"the {'' if one else f'{faults:,} '}faulted {'trial' if one else 'trials'} could turn it"
-    )
+    return f"the {'' if one else f'{faults:,} '}faulted {'trial' if one else 'trials'} could reverse it"

@@ -63,7 +63,7 @@ def unlike(plan: Plan) -> Iterator[str]:
 def _sentence(setting: str, given: _Given) -> Iterator[str]:
     if given.unequal:
         told = ", ".join(f"{value} ({_few(who)})" for value, who in given.by_value.items())
-        yield f"not asked alike: {setting} is {told}; a difference may come from that"
+        yield f"not run under the same conditions: {setting} is {told}; a difference may come from that"
 
 
 def _few(names: list[str]) -> str:
@@ -84,11 +84,11 @@ def _told(value: Json) -> str:
 _MANY_FAULTS = 0.02
 _MOST_NAMES = 5
 _FLAGS = {
-    "truncated": "read with its prompt cut: the context is too small",
-    "cached": "out of the cache, not asked",
+    "truncated": "read with its prompt truncated: the context is too small",
+    "cached": "from the cache, not requested",
     "seed_ignored": "given without its seed: the API takes none",
     "empty": "without a word",
-    "usage_unreadable": "with token counts that are no numbers: their usage is unknown",
+    "usage_unreadable": "with token counts that are not numbers: their usage is unknown",
 }
 _DOUBTFUL = frozenset({"truncated"})
 

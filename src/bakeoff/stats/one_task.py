@@ -1,6 +1,6 @@
 """Candidates of a run with one task, compared over its rollouts.
 
-Without other tasks there is no spread between tasks to measure. But rollouts of one task are
+Without other tasks there is no variance between tasks to measure. But rollouts of one task are
 independent repetitions of it, so a permutation test says whether two candidates differ *on this
 task*; of other tasks it says nothing.
 """
@@ -65,7 +65,7 @@ def _compared(first: Rollouts, second: Rollouts) -> Pair:
             pair,
             test=f"permutation of rollouts, {'exact' if exact else 'sampled'}",
             p=permutation_p(first.scores, second.scores),
-            reason="one task: its rollouts say nothing of other tasks",
+            reason="one task: its rollouts say nothing about other tasks",
         ),
         first,
         second,

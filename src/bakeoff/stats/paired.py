@@ -178,7 +178,7 @@ def _sampled(sizes: _Sizes, seen: float) -> int:
 
 
 NO_DECISION = "no decision"
-ONE_SHARED_TASK = "one shared task: no spread between tasks to measure"
+ONE_SHARED_TASK = "one shared task: no variance between tasks to measure"
 _ROUNDING = 1e-12
 
 
@@ -333,7 +333,7 @@ def _spread(pair: Pair, differences: Sequence[float], mean: float, *, level: flo
     n = len(differences)
     se = standard_error(differences, mean, scale=1.0)
     if se is None:
-        why = f"all {n} differences are equal: no spread to take a standard error from"
+        why = f"all {n} differences are equal: no variance to estimate a standard error from"
         return replace(pair, difference=mean, reason=why)
     half = student.quantile(0.5 + level / 2, n - 1) * se
     low, high = max(mean - half, -1.0), min(mean + half, 1.0)

@@ -1,7 +1,7 @@
 """All candidates of a run, two by two, and the ranks that the decisions leave open.
 
 A candidate's rank is that of its mean score, among those that have one. Where trials faulted, it is
-that of the score that is sure: each fault counted as 0, so that nobody gains a place by faults, and
+that of the score that is sure: each fault counted as 0, so that faults never improve a rank, and
 the order is that of all verdicts on the same tasks. Its range goes from 1 +
 those that are surely better to n - those that are surely worse, as in `rankings`.
 """

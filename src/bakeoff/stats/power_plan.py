@@ -125,8 +125,8 @@ def _planned(wish: Wish, spread: Spread, *, of_pilot: float | None = None) -> Po
 
 def _why_not_all(spread: Spread) -> str:
     if spread.rollouts is None:
-        return "one of the two was repeated less often: what its rollouts add is unknown"
-    return "no task was repeated: what more rollouts would buy is unknown"
+        return "one of the two was repeated less often: the benefit of its rollouts is unknown"
+    return "no task was repeated: the benefit of more rollouts is unknown"
 
 
 def _worst(summary: Summary, chosen: Sequence[str] | None) -> tuple[Pair, Spread]:
@@ -138,7 +138,7 @@ def _worst(summary: Summary, chosen: Sequence[str] | None) -> tuple[Pair, Spread
     known = [(pair, spread) for pair in pairs if (spread := measured(pair, splits)) is not None]
     if not known:
         raise UsageError(
-            f"{summary.run} tells nothing about the spread of a difference: "
+            f"{summary.run} says nothing about the variance of a difference: "
             f"{'; '.join(dict.fromkeys(map(_why_no_spread, pairs)))}; take another run as the pilot"
         )
     return max(known, key=lambda one: one[1].observed or 0.0)
@@ -168,7 +168,7 @@ def _of_one(only: CandidateSummary, assumed: Assumed) -> tuple[Spread, dict[str,
     split, score = only.variance, only.total.score
     if score.se is None:
         raise UsageError(
-            f"{only.candidate} tells nothing about the spread: {score.reason}; take another run "
+            f"{only.candidate} says nothing about the variance: {score.reason}; take another run "
             "as the pilot"
         )
     used = {"correlation": assumed.correlation}

@@ -4,7 +4,7 @@ Less is better. The order is that of the means; a tie goes to whoever has the sm
 Every two candidates are compared by a permutation test of the difference of their means: exact
 where the ways to deal out the values can be counted, else by seeded shuffles. The p values are
 adjusted after Holm. A candidate's range goes from 1 + those that are surely better to n - those
-that are surely worse; where the data separate nobody, that is everywhere.
+that are surely worse; where the data do not separate the models, that is everywhere.
 
 Rollouts that faulted have no value. A pair is decided only where it would also be with each of
 them counted against the one that is ahead: as `most` for it, as 0 for the other (see `missing`).
@@ -220,19 +220,19 @@ def _worst_p(ahead: Measured, behind: Measured) -> float:
 
 def _reason(ordered: Sequence[Measured], duels: Sequence[Duel], *, single: bool) -> str | None:
     if len(ordered) < 2:
-        return "nobody to compare with" if ordered else "nobody is in it"
+        return "nothing to compare with" if ordered else "no model is ranked"
     if len({one.mean for one in ordered}) == 1:
-        return "all are equal: the order is that of speed"
+        return "all are equal: ordered by speed"
     if single:
         return "a single observation: another run may put them in another order"
     if any(duel.decided for duel in duels):
         return None
     if any(duel.withheld for duel in duels):
-        return "the rollouts that faulted could turn the order"
+        return "the rollouts that faulted could change the order"
     least = _least_p(ordered) * len(duels)
     if least >= 0.05:
-        return "so few rollouts cannot separate anybody, however far apart they are"
-    return "the data separate nobody"
+        return "this few rollouts cannot separate the models, however far apart they are"
+    return "the data do not separate the models"
 
 
 def _least_p(ordered: Sequence[Measured]) -> float:

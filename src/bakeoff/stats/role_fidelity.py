@@ -16,7 +16,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Touched:
-    """A failure in which a role did not play its part; `marks` says in which turns."""
+    """A failure in which a role failed; `marks` says in which turns."""
 
     trial: str
     marks: Mapping[str, Sequence[int]]
@@ -45,7 +45,7 @@ class RoleFidelity:
         counts = ", ".join(f"{mark} {count}" for mark, count in self.marks.items())
         line = (
             f"roles: {self.marked_conversations} of {self.conversations} conversations have turns in "
-            f"which a role did not play its part ({counts})"
+            f"which a role failed ({counts})"
         )
         if not self.touched:
             return line

@@ -67,7 +67,7 @@ def split_variance(tasks: Iterable[Repeated]) -> VarianceSplit:
     rollouts = len(seen) / math.fsum(1 / task.n for task in seen)
     repeats = sum(task.n - 1 for task in seen)
     if not repeats:
-        why = "one rollout of each task: noise and differences between tasks cannot be told apart"
+        why = "one rollout of each task: noise and differences between tasks cannot be separated"
         return VarianceSplit(tasks=len(seen), rollouts=rollouts, reason=why)
     # less than this is rounding
     least = _ROUNDING * max(task.squares / task.n for task in seen)
@@ -75,11 +75,11 @@ def split_variance(tasks: Iterable[Repeated]) -> VarianceSplit:
     within = apart if apart > least else 0.0
     known = VarianceSplit(tasks=len(seen), rollouts=rollouts, within=within)
     if len(seen) == 1:
-        return replace(known, reason="one task: no spread between tasks to measure")
+        return replace(known, reason="one task: no variance between tasks to measure")
     of_means = _variance([task.total / task.n for task in seen])
     between = of_means - within / rollouts
     if max(within, abs(between)) <= least:
-        return replace(known, between=0.0, reason="all scores are equal: no spread to take apart")
+        return replace(known, between=0.0, reason="all scores are equal: no variance to split")
     return _foreseen(
         replace(known, between=between if between > least else 0.0, clipped=between < -least),
         of_means=of_means,

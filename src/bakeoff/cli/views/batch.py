@@ -29,7 +29,7 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord
 from bakeoff.reports.comparison import Comparison, Competitor, in_order
 from bakeoff.reports.wording import phrases
-from bakeoff.reports.wording.phrases import Told
+from bakeoff.reports.wording.phrases import Formatter
 from bakeoff.stats.head_to_head import RolloutFigures, Verdict, figures, shared_verdict
 from bakeoff.stats.rankings import Ranking
 
@@ -260,7 +260,7 @@ def _in_short(comparison: Comparison) -> str:
     )
 
 
-def _rankings(comparison: Comparison, *, verbose: bool) -> Iterator[tuple[str, Ranking, Told]]:
+def _rankings(comparison: Comparison, *, verbose: bool) -> Iterator[tuple[str, Ranking, Formatter]]:
     result = comparison.result
     yield "Fastest", result.fastest, phrases.seconds
     yield "Most Efficient, by prompts", result.most_efficient, phrases.number
@@ -314,7 +314,7 @@ def _print_ranking(
     comparison: Comparison,
     title: str,
     ranking: Ranking,
-    told: Told,
+    told: Formatter,
 ) -> None:
     if not ranking.placed:
         return

@@ -188,7 +188,7 @@ def print_verdict(summary: Summary, *, out: Console | None = None) -> None:
     """Print in a line what the run says: who is better, or how good the one candidate is."""
     out = out or console()
     so_far = " so far" if summary.buckets.not_run or summary.buckets.cancelled else ""
-    found, text = summary.pairwise, answer(summary).told.removesuffix(".")
+    found, text = summary.pairwise, answer(summary).text.removesuffix(".")
     if found is not None:
         tested = any(pair.p is not None for pair in found.pairs)
         text = verdict(found) if tested else f"{text[0].lower()}{text[1:]}"

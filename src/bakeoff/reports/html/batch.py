@@ -1,4 +1,4 @@
-"""A comparison as one HTML file: no script, no request to anywhere, all foreign text as text."""
+"""A batch comparison as one self-contained HTML file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -7,16 +7,18 @@ from bakeoff.reports.comparison import Comparison, Competitor, in_order
 from bakeoff.reports.html.figures import Bar, bar_chart
 from bakeoff.reports.html.page import Column, Tile, header, listed, notes, page, table, tiles
 from bakeoff.reports.html.text import chip, code, esc
-from bakeoff.reports.html.trials import evidence
+from bakeoff.reports.html.trials import evidence_html
 from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.findings import Evidence
-from bakeoff.reports.wording.phrases import Told
+from bakeoff.reports.wording.phrases import Formatter
 from bakeoff.stats.censored import TimeToSolve
 from bakeoff.stats.head_to_head import Mean, Means, RolloutFigures
 from bakeoff.stats.rankings import Placed, Ranking
 
 _MOST_EVIDENCE = 20_000_000
-_ELSEWHERE = '<p class="quiet">More is in the folder run/artifacts: this page is long enough.</p>'
+_ELSEWHERE = (
+    '<p class="quiet">This page is at its size limit; the rest is in the folder run/artifacts.</p>'
+)
 _SERVED = {
     "digest": "Digest",
     "quantization": "Quantisation",
@@ -31,7 +33,7 @@ without either the result is unchecked. Time is the agent's own, without set-up 
 are requests made to the model, interventions are messages that the instructor had to add after the first. \
 A model counts as successful where more than half of its rollouts solved the task. \
 Work that passes though its agent was stopped at the limit is a success, and is not ranked among \
-those that finished: nobody knows what finishing would have taken. \
+those that finished: it is unknown how long finishing would have taken. \
 Rankings compare every two models with a permutation test over rollouts, adjusted after Holm; a rank \
 range is what the data leave open at 95 %, whatever a rollout that broke would have taken. The mean time to solve is the area under a Kaplan-Meier \
 curve up to the time limit: what was not solved or not finished is censored there, what broke at the \
@@ -40,43 +42,45 @@ All of it holds for this one task."""
 
 
 def model_details(comparison: Comparison) -> str:
-    """Return a part to open for each model, with as much of what it left as a browser can bear."""
-    shown, room = [], _MOST_EVIDENCE
-    for number, one in enumerate(in_order(comparison), start=1):
+    """Return an expandable section per model, with evidence up to the size limit."""
+    shown, remaining = [], _MOST_EVIDENCE
+    for number, competitor in enumerate(in_order(comparison), start=1):
         rollouts = []
-        for took, left in zip(one.figures.rollouts, one.evidence, strict=True):
-            alone = one.figures.planned == 1
-            told = _rollout(took, left, alone=alone) if room > 0 else _ELSEWHERE
-            room -= len(told)
-            rollouts.append(told)
-        shown.append(_model(one, anchor(number), "".join(dict.fromkeys(rollouts))))
+        for rollout, evidence in zip(competitor.figures.rollouts, competitor.evidence, strict=True):
+            alone = competitor.figures.planned == 1
+            html = _rollout(rollout, evidence, alone=alone) if remaining > 0 else _ELSEWHERE
+            remaining -= len(html)
+            rollouts.append(html)
+        shown.append(_model(competitor, anchor(number), "".join(dict.fromkeys(rollouts))))
     return f"<h2>Models</h2>{''.join(shown)}"
 
 
 def anchor(number: int) -> str:
-    """Return where on the page the model with this *number*, in the order of a reader, is told of."""
+    """Return the element id of the section of the model with this *number*."""
     return f"model-{number}"
 
 
-def _model(one: Competitor, at: str, rollouts: str) -> str:
-    means = one.figures.means
-    took = [phrases.seconds(means.seconds.value)] if means.seconds.value is not None else []
+def _model(competitor: Competitor, element_id: str, rollouts: str) -> str:
+    means = competitor.figures.means
+    totals = [phrases.seconds(means.seconds.value)] if means.seconds.value is not None else []
     if means.prompts.value is not None:
-        took.append(f"{phrases.number(means.prompts.value)} prompts")
+        totals.append(f"{phrases.number(means.prompts.value)} prompts")
     nothing = '<p class="quiet">It has not been run yet.</p>'
     return (
-        f'<details class="card model"><summary><h3>{esc(one.display_name)}</h3>'
-        f"{chip(one.status, one.figures.rollouts)}"
-        f'<span class="quiet">{esc(" · ".join(took))}</span></summary>'
-        f'<div class="inside" id="{at}">{_facts(one)}{rollouts or nothing}</div></details>'
+        f'<details class="card model"><summary><h3>{esc(competitor.display_name)}</h3>'
+        f"{chip(competitor.status, competitor.figures.rollouts)}"
+        f'<span class="quiet">{esc(" · ".join(totals))}</span></summary>'
+        f'<div class="inside" id="{element_id}">{_facts(competitor)}{rollouts or nothing}</div></details>'
     )
 
 
-def _facts(one: Competitor) -> str:
-    pairs = [("Model", one.model)]
-    pairs += [(told, _served(name, one.served.get(name))) for name, told in _SERVED.items()]
-    if one.figures.to_solve is not None:
-        pairs.append(("Time to solve", _to_solve(one.figures.to_solve)))
+def _facts(competitor: Competitor) -> str:
+    pairs = [("Model", competitor.model)]
+    pairs += [
+        (label, _served(name, competitor.served.get(name))) for name, label in _SERVED.items()
+    ]
+    if competitor.figures.to_solve is not None:
+        pairs.append(("Time to solve", _to_solve(competitor.figures.to_solve)))
     return listed(pairs)
 
 
@@ -88,41 +92,43 @@ def _served(name: str, value: Json) -> str:
     return phrases.number(value) if isinstance(value, int | float) else str(value)
 
 
-def _to_solve(found: TimeToSolve) -> str:
-    """Return what is known of the time to solve, in a sentence."""
-    told = f"solved and finished in {found.solved} of {phrases.counted(found.rollouts, 'rollout')}"
-    if found.restricted_mean_s is None:
-        return told
-    told += f"; mean up to {phrases.seconds(found.horizon_s)}: {phrases.seconds(found.restricted_mean_s)}"
-    if found.interval is not None:
-        low, high = phrases.seconds(found.interval.low), phrases.seconds(found.interval.high)
-        told += f" (95 %: {low} to {high}, {found.interval.method})"
-    if found.median_s is not None:
-        told += f"; median {phrases.seconds(found.median_s)}"
-    return f"{told}; PAR2 {phrases.seconds(found.par2_s)}"
+def _to_solve(time: TimeToSolve) -> str:
+    """Return the time to solve in one sentence."""
+    text = f"solved and finished in {time.solved} of {phrases.counted(time.rollouts, 'rollout')}"
+    if time.restricted_mean_s is None:
+        return text
+    text += (
+        f"; mean up to {phrases.seconds(time.horizon_s)}: {phrases.seconds(time.restricted_mean_s)}"
+    )
+    if time.interval is not None:
+        low, high = phrases.seconds(time.interval.low), phrases.seconds(time.interval.high)
+        text += f" (95 %: {low} to {high}, {time.interval.method})"
+    if time.median_s is not None:
+        text += f"; median {phrases.seconds(time.median_s)}"
+    return f"{text}; PAR2 {phrases.seconds(time.par2_s)}"
 
 
-def _rollout(took: RolloutFigures, left: Evidence, *, alone: bool) -> str:
-    shown = evidence(left, alone=alone)
+def _rollout(rollout: RolloutFigures, evidence: Evidence, *, alone: bool) -> str:
+    shown = evidence_html(evidence, alone=alone)
     if alone:
         return f'<div class="rollout">{shown}</div>'
-    time = f'<span class="quiet">{esc(phrases.seconds(took.seconds))}</span>'
-    told = chip(took.verdict.value, [took])
+    time = f'<span class="quiet">{esc(phrases.seconds(rollout.seconds))}</span>'
+    verdict = chip(rollout.verdict.value, [rollout])
     return (
-        f'<details class="rollout"><summary>Rollout {took.rollout + 1} {told} {time}</summary>'
+        f'<details class="rollout"><summary>Rollout {rollout.rollout + 1} {verdict} {time}</summary>'
         f"{shown}</details>"
     )
 
 
 def about(comparison: Comparison) -> str:
-    """Return the machine, the task and how the figures were got."""
-    machine = listed([(name, _told(value)) for name, value in _machine(comparison.machine)])
+    """Return the machine, the method and the task."""
+    machine = listed([(name, _as_text(value)) for name, value in _machine(comparison.machine)])
     return (
         '<h2>How it was measured</h2><div class="two">'
         f'<div class="card about"><h3>Machine</h3>{machine}</div>'
         f'<div class="card method"><h3>Method</h3><p>{esc(_METHOD)}</p></div></div>'
         '<h2>The task</h2><details class="card model"><summary>'
-        f"<h3>What every model was told</h3></summary>"
+        f"<h3>The instruction given to every model</h3></summary>"
         f'<div class="inside">{code(comparison.instruction, 60_000)}</div></details>'
     )
 
@@ -139,14 +145,14 @@ _MACHINE = {
 
 
 def _machine(machine: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
-    for name, told in _MACHINE.items():
+    for name, label in _MACHINE.items():
         value = machine.get(name)
         if name == "memory_bytes" and isinstance(value, int | float):
             value = phrases.megabytes(value)
-        yield told, value
+        yield label, value
 
 
-def _told(value: Json) -> str:
+def _as_text(value: Json) -> str:
     return "" if value is None else str(value)
 
 
@@ -207,35 +213,41 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-_REASON = 90  # characters; all of it is with the model below
+_REASON = 90  # characters; the section of the model has the whole text
 
 
 def _results(comparison: Comparison) -> str:
-    rows = [_row(one, n) for n, one in enumerate(in_order(comparison), start=1)]
+    rows = [
+        _row(competitor, number) for number, competitor in enumerate(in_order(comparison), start=1)
+    ]
     return f"<h2>Results</h2>{table(_COLUMNS, rows)}"
 
 
-def _row(one: Competitor, number: int) -> list[str]:
-    figures, means = one.figures, one.figures.means
+def _row(competitor: Competitor, number: int) -> list[str]:
+    figures, means = competitor.figures, competitor.figures.means
     several = figures.planned > 1
     rate = ""
     if several and figures.rate is not None:
         rate = f"{phrases.share(figures.rate)} ({phrases.share_range(figures.rate_interval)})"
-    own = "" if one.display_name == one.model else f"<small>{esc(one.model)}</small>"
+    own = (
+        ""
+        if competitor.display_name == competitor.model
+        else f"<small>{esc(competitor.model)}</small>"
+    )
     lines = (
         phrases.UNKNOWN
         if means.added.value is None
         else f'<span class="plus">+{phrases.number(means.added.value)}</span> '
         f'<span class="minus">−{phrases.number(means.removed.value)}</span>'
     )
-    told = chip(one.status, figures.rollouts)
+    result = chip(competitor.status, figures.rollouts)
     notes = f"<small>{esc(rate)}</small>" if rate else ""
-    if one.error and not figures.finished:
-        why = phrases.shortened(one.error, _REASON)
+    if competitor.error and not figures.finished:
+        why = phrases.shortened(competitor.error, _REASON)
         notes += f'<small class="reason">{esc(why)}</small>'
     return [
-        f'<a href="#{anchor(number)}">{esc(one.display_name)}</a>{own}',
-        f'<span class="result">{told}{notes}</span>',
+        f'<a href="#{anchor(number)}">{esc(competitor.display_name)}</a>{own}',
+        f'<span class="result">{result}{notes}</span>',
         phrases.seconds(means.seconds.value),
         phrases.number(means.prompts.value),
         phrases.number(means.interventions.value),
@@ -252,7 +264,7 @@ def _row(one: Competitor, number: int) -> list[str]:
 def _podiums(comparison: Comparison) -> str:
     result = comparison.result
     if not result.successful and result.to_solve is None:
-        nobody = "Nobody to rank: no model is known to have solved the task."
+        nobody = "Nothing to rank: no model is known to have solved the task."
         return f'<h2>Rankings</h2><p class="quiet">{nobody}</p>'
     cards = [
         _podium(comparison, "Fastest", "time until done, among those that solved it and finished",
@@ -272,11 +284,13 @@ def _podiums(comparison: Comparison) -> str:
     return f'<h2>Rankings</h2><section class="podiums{four}">{"".join(cards)}</section>'
 
 
-def _podium(comparison: Comparison, title: str, what: str, ranking: Ranking, told: Told) -> str:
+def _podium(
+    comparison: Comparison, title: str, what: str, ranking: Ranking, formatter: Formatter
+) -> str:
     items = "".join(
         f'<li><span class="{_medal(comparison, place)}">{place.rank}</span>'
         f'<span class="name">{esc(comparison.named(place.candidate))}</span>'
-        f'<span class="figure">{esc(_figure(comparison, place, told))}</span>'
+        f'<span class="figure">{esc(_figure(comparison, place, formatter))}</span>'
         f"{_range(place.best, place.worst)}</li>"
         for place in ranking.placed
     )
@@ -297,15 +311,15 @@ def _medal(comparison: Comparison, place: Placed) -> str:
     return f"medal m{place.rank}" if comparison.solved(place.candidate) else "medal"
 
 
-def _figure(comparison: Comparison, place: Placed, told: Told) -> str:
-    return told(place.value) if comparison.solved(place.candidate) else phrases.NOT_SOLVED
+def _figure(comparison: Comparison, place: Placed, formatter: Formatter) -> str:
+    return formatter(place.value) if comparison.solved(place.candidate) else phrases.NOT_SOLVED
 
 
 def _range(best: int | None, worst: int | None) -> str:
-    told = phrases.rank_range(best, worst)
-    if not told:
+    ranks = phrases.rank_range(best, worst)
+    if not ranks:
         return ""
-    could = f"rank {told} at 95 %" if best == worst else f"could be rank {told}"
+    could = f"rank {ranks} at 95 %" if best == worst else f"could be rank {ranks}"
     return f'<span class="range">{esc(could)}</span>'
 
 
@@ -334,48 +348,48 @@ _UNPRICED = (
 
 def _legend(shown: Sequence[Competitor]) -> str:
     several = any(c.figures.planned > 1 for c in shown)
-    told = (
+    text = (
         "Bars are means with 95 % intervals, dots are rollouts" if several else "One rollout each"
     )
     unsolved = any(c.figures.success is False for c in shown)
-    return f"{told}; grey: did not solve the task." if unsolved else f"{told}."
+    return f"{text}; grey: did not solve the task." if unsolved else f"{text}."
 
 
 def _figures(shown: Sequence[Competitor]) -> Iterator[str]:
-    kinds: list[tuple[str, str, Callable[[Means], Mean], Told]] = [
+    kinds: list[tuple[str, str, Callable[[Means], Mean], Formatter]] = [
         ("Time", "of the agent", lambda m: m.seconds, phrases.seconds),
         ("Prompts", "sent to the model", lambda m: m.prompts, phrases.number),
         ("Tokens", "in and out", lambda m: m.tokens, phrases.number),
         ("Cost", "per rollout", lambda m: m.cost_usd, phrases.dollars),
     ]
-    for title, note, taken, told in kinds:
+    for title, note, taken, formatter in kinds:
         means = [(c, taken(c.figures.means)) for c in shown]
         if title == "Cost" and all(mean.value is None for _, mean in means):
-            continue  # no price is known: there is nothing to draw
-        yield bar_chart(title, note, [_bar(c, mean, told(mean.value)) for c, mean in means])
+            continue  # no price is known
+        yield bar_chart(title, note, [_bar(c, mean, formatter(mean.value)) for c, mean in means])
 
 
-def _bar(one: Competitor, mean: Mean, told: str) -> Bar:
+def _bar(competitor: Competitor, mean: Mean, text: str) -> Bar:
     interval = mean.interval
     return Bar(
-        label=one.display_name,
+        label=competitor.display_name,
         value=mean.value,
-        told=told,
+        text=text,
         low=interval.low if interval else None,
         high=interval.high if interval else None,
         dots=mean.values if len(mean.values) > 1 else (),
-        kind="plain" if one.figures.success is not False else "unsolved",
+        kind="plain" if competitor.figures.success is not False else "unsolved",
     )
 
 
-def _rate(one: Competitor) -> Bar:
-    figures = one.figures
-    told = one.status if figures.rate is None else f"{figures.passed} of {figures.decided}"
+def _rate(competitor: Competitor) -> Bar:
+    figures = competitor.figures
+    text = competitor.status if figures.rate is None else f"{figures.passed} of {figures.decided}"
     interval = figures.rate_interval
     return Bar(
-        label=one.display_name,
+        label=competitor.display_name,
         value=figures.rate,
-        told=told,
+        text=text,
         low=interval.low if interval else None,
         high=interval.high if interval else None,
         kind="success",

@@ -1,4 +1,4 @@
-"""The figures of a run on its page: scores, differences, pass@k, categories, time and cost."""
+"""The charts and tables of a run page: scores, differences, pass@k, categories, time and cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Bar:
 
     label: str
     value: float | None
-    told: str
+    text: str
     low: float | None = None
     high: float | None = None
     dots: tuple[float, ...] = ()
@@ -36,23 +36,23 @@ def bar_chart(title: str, note: str, bars: Sequence[Bar], *, most: float | None 
     """Return a figure with a bar for each of *bars*; *most* is the end of the axis."""
     end = most or _end(bars)
     rows = "".join(_row(bar, number * _ROW, end) for number, bar in enumerate(bars))
-    told = "; ".join(f"{bar.label}: {bar.told}" for bar in bars)
+    description = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
     return (
         f'<figure class="chart"><figcaption><b>{esc(title)}</b><span>{esc(note)}</span></figcaption>'
-        f'<svg role="img" aria-label="{esc(f"{title}. {told}")}" width="100%" '
+        f'<svg role="img" aria-label="{esc(f"{title}. {description}")}" width="100%" '
         f'height="{len(bars) * _ROW}">{rows}</svg></figure>'
     )
 
 
 def _end(bars: Sequence[Bar]) -> float:
-    """Return where the axis ends: at the largest thing that is drawn."""
+    """Return the end of the axis: the largest value drawn."""
     drawn = [value for bar in bars for value in (bar.value, bar.high, *bar.dots) if value]
     return max(drawn, default=1.0)
 
 
 def strip(bar: Bar, *, most: float = 1.0) -> str:
     """Return one bar alone, for a cell of a table, from 0 to *most*."""
-    return _alone(f"{bar.label}: {bar.told}", _drawn(bar, 5, most))
+    return _alone(f"{bar.label}: {bar.text}", _drawn(bar, 5, most))
 
 
 def around_zero(value: float, low: float | None, high: float | None, *, most: float) -> str:
@@ -63,20 +63,20 @@ def around_zero(value: float, low: float | None, high: float | None, *, most: fl
         f'<line class="zero" x1="50%" x2="50%" y1="0" y2="{_STRIP}"/>',
     ]
     if low is not None and high is not None:
-        parts.append(_whisker(_beside(low, most), _beside(high, most), middle))
-    parts.append(f'<circle class="point" cx="{_beside(value, most)}" cy="{middle}" r="4.5"/>')
+        parts.append(_whisker(_at_signed(low, most), _at_signed(high, most), middle))
+    parts.append(f'<circle class="point" cx="{_at_signed(value, most)}" cy="{middle}" r="4.5"/>')
     return _alone(f"difference {value:+.3f}", "".join(parts))
 
 
-def _alone(told: str, drawn: str) -> str:
-    return f'<svg role="img" aria-label="{esc(told)}" width="100%" height="{_STRIP}">{drawn}</svg>'
+def _alone(description: str, drawn: str) -> str:
+    return f'<svg role="img" aria-label="{esc(description)}" width="100%" height="{_STRIP}">{drawn}</svg>'
 
 
 def _row(bar: Bar, top: int, end: float) -> str:
     label = bar.label if len(bar.label) <= _LONGEST_LABEL else f"{bar.label[:_LONGEST_LABEL]}…"
     return (
         f'<text class="label" x="0" y="{top + 14}">{esc(label)}</text>'
-        f'<text class="value" x="100%" y="{top + 14}" text-anchor="end">{esc(bar.told)}</text>'
+        f'<text class="value" x="100%" y="{top + 14}" text-anchor="end">{esc(bar.text)}</text>'
         f"{_drawn(bar, top + _BAR_TOP, end)}"
     )
 
@@ -107,12 +107,12 @@ def _whisker(low: str, high: str, middle: int) -> str:
 
 
 def _at(value: float, end: float) -> str:
-    """Return how far along the axis *value* is; never beyond its ends."""
+    """Return the position of *value* on the axis in per cent, clamped to its ends."""
     return f"{min(max(value / end, 0.0), 1.0) * 100:.2f}%"
 
 
-def _beside(value: float, most: float) -> str:
-    """Return how far along an axis that goes both ways *value* is."""
+def _at_signed(value: float, most: float) -> str:
+    """Return the position of *value* on an axis from -*most* to *most*."""
     return _at(value + most, 2 * most)
 
 
@@ -123,13 +123,13 @@ _MOST_REMARKS = 8
 
 
 def figures(summary: Summary) -> Iterator[str]:
-    """Yield each table that there is something for."""
+    """Yield each table that has data."""
     yield from _scores(summary)
     if summary.pairwise is not None:
         yield from _differences(summary.pairwise)
-    if any(len(one.total.passes) > 1 for one in summary.candidates):
+    if any(len(candidate.total.passes) > 1 for candidate in summary.candidates):
         yield from _passes(summary_words.in_order(summary), summary.pass_rule)
-    if any(len(one.categories) > 1 for one in summary.candidates):
+    if any(len(candidate.categories) > 1 for candidate in summary.candidates):
         yield from _categories(summary_words.in_order(summary))
     yield from _speed(summary)
 
@@ -142,32 +142,32 @@ _TRUST = (Column("Passed"), Column("Coverage"), Column("Faults"))
 
 def _scores(summary: Summary) -> Iterator[str]:
     placed = summary.pairwise.ranks if summary.pairwise else ()
-    ranks = {one.candidate: one for one in placed}
+    ranks = {candidate.candidate: candidate for candidate in placed}
     ranked = [Column("Rank")] if len(placed) > 2 and placed[0].best is not None else []
     columns = (Column("Candidate"), *ranked, *_SCORE, *_TRUST)
     yield "<h2>Scores</h2>"
     rows = (
-        [_name(one), *([_rank(ranks.get(one.candidate))] if ranked else []), *_score(one.total),
-         *_trust(one.total)]
-        for one in summary_words.in_order(summary)
+        [_name(candidate), *([_rank(ranks.get(candidate.candidate))] if ranked else []), *_score(candidate.total),
+         *_trust(candidate.total)]
+        for candidate in summary_words.in_order(summary)
     )  # fmt: skip
     yield table(columns, rows)
-    told = list(summary_words.shared_reasons(summary))
+    reasons = list(summary_words.shared_reasons(summary))
     more = (
-        f"{len(told) - _MOST_REMARKS:,} more lines: bakeoff summarize"
-        if told[_MOST_REMARKS:]
+        f"{len(reasons) - _MOST_REMARKS:,} more lines: bakeoff summarize"
+        if reasons[_MOST_REMARKS:]
         else ""
     )
     ordered = map(phrases.sentence, summary_words.order(summary))
-    yield remarks([phrases.sentence(summary.pass_rule), *ordered, *told[:_MOST_REMARKS], more])
+    yield remarks([phrases.sentence(summary.pass_rule), *ordered, *reasons[:_MOST_REMARKS], more])
 
 
 def _rank(placed: Placed | None) -> str:
     return phrases.rank_range(placed.best, placed.worst) if placed else phrases.UNKNOWN
 
 
-def _name(one: CandidateSummary) -> str:
-    return named(one.candidate) + ("<small>scripted</small>" if one.scripted else "")
+def _name(candidate: CandidateSummary) -> str:
+    return named(candidate.candidate) + ("<small>scripted</small>" if candidate.scripted else "")
 
 
 def _score(group: Group) -> list[str]:
@@ -175,7 +175,7 @@ def _score(group: Group) -> list[str]:
     bar = Bar(
         label="score",
         value=score.mean,
-        told=phrases.score(score.mean),
+        text=phrases.score(score.mean),
         low=score.interval.low if score.interval else None,
         high=score.interval.high if score.interval else None,
     )
@@ -198,8 +198,8 @@ _PAIR = (
 )
 
 
-def _differences(found: Pairwise) -> Iterator[str]:
-    shown = decision.worth_showing(found, most=_MOST_PAIRS)
+def _differences(pairwise: Pairwise) -> Iterator[str]:
+    shown = decision.worth_showing(pairwise, most=_MOST_PAIRS)
     yield "<h2>Differences</h2>"
     if shown:
         ends = [abs(end) for p in shown if p.interval for end in (p.interval.low, p.interval.high)]
@@ -209,7 +209,7 @@ def _differences(found: Pairwise) -> Iterator[str]:
         columns = (*_PAIR, *seen, Column("Verdict", "left words"))
         yield table(columns, ([*_pair(pair, most, planned=planned)] for pair in shown))
     yield remarks(
-        phrases.sentence(line) for line in decision.remarks(found, shown, with_ranks=False)
+        phrases.sentence(line) for line in decision.remarks(pairwise, shown, with_ranks=False)
     )
 
 
@@ -223,21 +223,24 @@ def _pair(pair: Pair, most: float, *, planned: bool) -> Iterator[str]:
     if planned:
         yield phrases.score(pair.detectable)
     kind = "mixed" if pair.better is None else "success"
-    told = NO_DECISION if pair.better is None else decision.in_short(pair)
+    verdict = NO_DECISION if pair.better is None else decision.in_short(pair)
     small = f"<small>{named(pair.undecided)}</small>" if pair.undecided else ""
-    yield f'<span><span class="chip {kind}">{named(told)}</span>{small}</span>'
+    yield f'<span><span class="chip {kind}">{named(verdict)}</span>{small}</span>'
 
 
 # --- pass@k, categories -----------------------------------------------------------------------
 
 
 def _passes(candidates: Sequence[CandidateSummary], rule: str) -> Iterator[str]:
-    ks = sorted({rate.k for one in candidates for rate in one.total.passes})
-    # the first ones and the last: what is between can be guessed, or read as JSON
+    ks = sorted({rate.k for candidate in candidates for rate in candidate.total.passes})
+    # the first ones and the last; the others are in the JSON report
     ks = ks if len(ks) <= _MOST_KS else [*ks[: _MOST_KS - 1], ks[-1]]
     yield "<h2>pass@k and pass^k</h2>"
     columns = (Column("Candidate"), *(Column(f"k = {k}") for k in ks))
-    yield table(columns, ([_name(one), *_rates(one.total.passes, ks)] for one in candidates))
+    yield table(
+        columns,
+        ([_name(candidate), *_rates(candidate.total.passes, ks)] for candidate in candidates),
+    )
     about = "At least one of k rollouts passes; below it: all of k do."
     yield remarks([about, phrases.sentence(rule)])
 
@@ -251,14 +254,16 @@ def _rates(passes: Sequence[PassRates], ks: Sequence[int]) -> Iterator[str]:
 
 
 def _categories(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
-    groups = [(g.category or "", one, g) for one in candidates for g in one.categories]
+    groups = [
+        (g.category or "", candidate, g) for candidate in candidates for g in candidate.categories
+    ]
     shown = sorted(groups, key=lambda group: group[0])[:_MOST_GROUPS]
     yield "<h2>By category</h2>"
     columns = (Column("Category"), Column("Tasks"), *_SCORE, *_TRUST)
     rows = (
-        [f"{named(name)}<small>{named(one.candidate)}</small>", f"{group.score.tasks:,}",
+        [f"{named(name)}<small>{named(candidate.candidate)}</small>", f"{group.score.tasks:,}",
          *_score(group), *_trust(group)]
-        for name, one, group in shown
+        for name, candidate, group in shown
     )  # fmt: skip
     yield table(columns, rows)
     if len(groups) > len(shown):
@@ -276,10 +281,14 @@ _SPEED = (
 def _speed(summary: Summary) -> Iterator[str]:
     yield "<h2>Time, tokens and cost</h2>"
     yield table(
-        _SPEED, ([_name(one), *_took(one.total)] for one in summary_words.in_order(summary))
+        _SPEED,
+        (
+            [_name(candidate), *_took(candidate.total)]
+            for candidate in summary_words.in_order(summary)
+        ),
     )
-    told = "Latency is that of a request to the model, without queues and scoring."
-    yield remarks([told, phrases.sentence(summary_words.billed(summary.billed))])
+    explanation = "Latency is that of a request to the model, without queues and scoring."
+    yield remarks([explanation, phrases.sentence(summary_words.billed(summary.billed))])
 
 
 def _took(group: Group) -> list[str]:

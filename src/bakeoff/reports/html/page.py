@@ -1,7 +1,7 @@
-"""What every page is made of: its frame, tiles, notes, tables, lists and parts to open.
+"""The building blocks of every page: frame, tiles, notes, tables, lists and expandable sections.
 
-A page is one file: no script, no request to anywhere, and all foreign text as text. Whoever gives
-these blocks a text gives it as it is; whoever gives them HTML says so in the name.
+A page is one file without scripts or external requests, and untrusted text is escaped. Parameters
+take plain text unless their name ends in `_html`.
 """
 
 import base64
@@ -265,7 +265,7 @@ def page(title: str, body_html: Iterable[str]) -> Iterator[str]:
 
 
 def _policy() -> str:
-    """Return what the page may load: its own style sheet, and nothing else at all."""
+    """Return the content security policy: the page may load only its own style sheet."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
@@ -274,7 +274,7 @@ def _policy() -> str:
 
 
 def header(kind: str, name: str, title: str, facts: Iterable[str]) -> str:
-    """Return the head of a page: what it is, of which run, and what was equal for everybody."""
+    """Return the header of a page: its kind, name, title and facts."""
     items = "".join(f"<li>{esc(fact)}</li>" for fact in facts if fact)
     return (
         f'<header><div class="eyebrow"><span>{esc(kind)}</span> · {esc(name)}</div>'
@@ -284,7 +284,7 @@ def header(kind: str, name: str, title: str, facts: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure in large print; `kind` is its colour: good, bad or neither."""
+    """One large figure; `kind` is its colour: good, bad or neither."""
 
     figure: str
     what: str
@@ -300,14 +300,14 @@ def tiles(shown: Iterable[Tile]) -> str:
     return f'<section class="tiles" aria-label="Summary">{items}</section>'
 
 
-def notes(told: Iterable[str]) -> str:
-    """Return what a reader should know before the figures, a line for each."""
-    items = "".join(f"<li>{esc(note)}</li>" for note in told)
+def notes(lines: Iterable[str]) -> str:
+    """Return notes as a list."""
+    items = "".join(f"<li>{esc(note)}</li>" for note in lines)
     return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def named(name: str, *, width: int = 120) -> str:
-    """Return a name that somebody else chose, on one line."""
+    """Return an untrusted name, escaped and on one line."""
     return esc(one_line(name, width=width))
 
 
@@ -317,16 +317,16 @@ def quiet(text: str) -> str:
 
 
 def remarks(lines: Iterable[str]) -> str:
-    """Return what explains the figures above it, in small print, a line for each."""
+    """Return remarks on the figures above in small print, one per line."""
     shown = "".join(quiet(line) for line in lines if line)
     return f'<div class="remarks">{shown}</div>' if shown else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column with its head; on a phone, where a row is a card, the head stands at each cell.
+    """A table column; on a phone, where a row is a card, its head is repeated in each cell.
 
-    `kind` says what is in it: figures, or words (`left`), or a drawing (`wide`).
+    `kind` is its content: figures (empty), words (`left`) or a drawing (`wide`).
     """
 
     head: str
@@ -362,16 +362,16 @@ def _class(kind: str) -> str:
 
 
 def listed(pairs: Iterable[tuple[str, str]], *, mono: Iterable[str] = ("Digest",)) -> str:
-    """Return names and what they are; what is empty is left out, what is *mono* is no prose."""
+    """Return names and values, without empty values; names in *mono* are set in monospace."""
     items = "".join(
-        f"<dt>{esc(name)}</dt><dd{' class=mono' if name in mono else ''}>{esc(told)}</dd>"
-        for name, told in pairs
-        if told
+        f"<dt>{esc(name)}</dt><dd{' class=mono' if name in mono else ''}>{esc(value)}</dd>"
+        for name, value in pairs
+        if value
     )
     return f"<dl>{items}</dl>"
 
 
 def opening(title: str, inside_html: str, *, is_open: bool = False) -> str:
-    """Return a part that opens."""
+    """Return an expandable section."""
     shown = " open" if is_open else ""
     return f"<details{shown}><summary>{esc(title)}</summary>{inside_html}</details>"

@@ -1,4 +1,4 @@
-"""A run as one HTML file: the answer first, then the figures, the tasks, the trials, the settings."""
+"""A run as one HTML file: headline, figures, tasks, trials, settings."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -32,13 +32,13 @@ from bakeoff.reports.wording.summary import conservation
 
 
 def top(findings: Findings) -> Iterator[str]:
-    """Yield what a reader sees first."""
-    found = answer(findings.summary)
-    kind = "decided" if found.decided else "open"
+    """Yield the top of the page: headline, tiles and notes."""
+    headline = answer(findings.summary)
+    kind = "decided" if headline.decided else "open"
     so_far = "So far: " if findings.standing else ""
     yield (
         f'<section class="card answer {kind}" aria-label="The answer">'
-        f"<p>{esc(so_far + found.told)}</p><small>{esc(found.why)}</small></section>"
+        f"<p>{esc(so_far + headline.text)}</p><small>{esc(headline.why)}</small></section>"
     )
     yield notes([findings.standing] if findings.standing else [])
     yield tiles(_figures(findings))
@@ -63,7 +63,7 @@ def _figures(findings: Findings) -> Iterator[Tile]:
     if buckets.not_needed:
         yield Tile(f"{buckets.not_needed:,}", "not needed", "good")
     if summary.billed.cost_usd is not None:
-        yield Tile(phrases.dollars(summary.billed.cost_usd), "billed in all")
+        yield Tile(phrases.dollars(summary.billed.cost_usd), "billed in total")
 
 
 _MOST_CANDIDATES = 100
@@ -74,18 +74,18 @@ tasks, for other tasks like these. Candidates are compared on the tasks they sha
 test, adjusted after Holm for the number of pairs. What broke is missing, not a zero: coverage says how much \
 of what could be scored was, and each planned trial is in exactly one bucket."""
 _ADAPTIVE = """\
- The run was to end when its candidates were told apart; its intervals and p-values hold at every look, and \
+ The run was to end once its candidates were separated; its intervals and p-values hold at every interim look, and \
 what was not needed was never run."""
 
 
 def settings(findings: Findings) -> Iterator[str]:
-    """Yield what was the same for everybody, each candidate, and the method."""
+    """Yield the shared settings, the method and each candidate."""
     manifest = findings.manifest
-    told = listed(_equal_for_all(manifest), mono=("Plan", "Command"))
+    shared = listed(_equal_for_all(manifest), mono=("Plan", "Command"))
     method = _METHOD + (_ADAPTIVE if manifest.adaptive else "")
     yield (
         '<h2>How it was measured</h2><div class="two">'
-        f'<div class="card about"><h3>Settings</h3>{told}</div>'
+        f'<div class="card about"><h3>Settings</h3>{shared}</div>'
         f'<div class="card method"><h3>Method</h3><p>{esc(method)}</p></div></div>'
     )
     for candidate in manifest.candidates[:_MOST_CANDIDATES]:
@@ -114,23 +114,23 @@ def _equal_for_all(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _limits(limits: Limits) -> str:
-    told = {k: v for k, v in msgspec.to_builtins(limits).items() if v}
+    values = {k: v for k, v in msgspec.to_builtins(limits).items() if v}
     for name in ("time_s", "scoring_s"):
-        if name in told:
-            told[name.removesuffix("_s")] = phrases.duration(told.pop(name))
-    return _plain(told)
+        if name in values:
+            values[name.removesuffix("_s")] = phrases.duration(values.pop(name))
+    return _plain(values)
 
 
 def _budget(manifest: Manifest) -> str:
     cap = manifest.cap
-    told = [phrases.dollars(cap.cost_usd)] if cap.cost_usd is not None else []
-    told += [f"{cap.tokens:,} tokens"] if cap.tokens is not None else []
-    return ", ".join(told)
+    caps = [phrases.dollars(cap.cost_usd)] if cap.cost_usd is not None else []
+    caps += [f"{cap.tokens:,} tokens"] if cap.tokens is not None else []
+    return ", ".join(caps)
 
 
 def _candidate(candidate: Candidate, served: Mapping[str, Json]) -> str:
     model, agent = candidate.model, candidate.agent
-    told = listed(
+    facts = listed(
         [
             ("Model", model.full_name),
             ("Address", _address(model)),
@@ -143,30 +143,30 @@ def _candidate(candidate: Candidate, served: Mapping[str, Json]) -> str:
     )
     return (
         f'<details class="card model"><summary><h3>{named(candidate.id)}</h3></summary>'
-        f'<div class="inside">{told}</div></details>'
+        f'<div class="inside">{facts}</div></details>'
     )
 
 
 def _address(model: ModelSpec) -> str:
-    said_by = f" ({model.base_url_from})" if model.base_url and model.base_url_from else ""
-    return f"{model.base_url or ''}{said_by}"
+    source = f" ({model.base_url_from})" if model.base_url and model.base_url_from else ""
+    return f"{model.base_url or ''}{source}"
 
 
 def _plain(value: Json) -> str:
-    """Return settings as a person would write them: `temperature 0, seed 7`."""
+    """Return settings as text: `temperature 0, seed 7`."""
     if isinstance(value, Mapping):
-        told = ", ".join(
+        text = ", ".join(
             f"{key} {_plain(inner)}" for key, inner in value.items() if inner is not None
         )
     elif isinstance(value, list | tuple):
-        told = ", ".join(map(_plain, value))
+        text = ", ".join(map(_plain, value))
     else:
-        told = "" if value is None else str(value)
-    return clipped(told, _LONGEST)
+        text = "" if value is None else str(value)
+    return clipped(text, _LONGEST)
 
 
 def render(findings: Findings) -> Iterator[str]:
-    """Yield the whole page, part by part: no more than one task of it is ever in memory."""
+    """Yield the page in parts; at most one task is in memory at a time."""
     name = findings.manifest.name or findings.called
     return page(f"{name}: {findings.called}", _body(findings, name))
 
@@ -177,8 +177,8 @@ def _body(findings: Findings, name: str) -> Iterator[str]:
     yield from figures(findings.summary)
     shown = select(findings)
     if not findings.with_text:
-        shown = replace(shown, told=())
-    if len(findings.candidates) > 1 or len(shown.rows) > len(shown.told):
+        shown = replace(shown, detailed=())
+    if len(findings.candidates) > 1 or len(shown.rows) > len(shown.detailed):
         yield from grid(findings, shown)
     if findings.with_text:
         yield from trials(findings, shown)

@@ -1,4 +1,4 @@
-"""Text from outside on a page: always text, never markup, never longer than a browser can bear."""
+"""Untrusted text on a page: escaped and limited in length."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -31,31 +31,31 @@ _DIFF = (
 
 
 def esc(text: str) -> str:
-    """Return *text* as HTML that shows it: no tag, no control character, no change of direction."""
+    """Return *text* escaped for HTML, without control or direction characters."""
     return escape(for_terminal(text), quote=True)
 
 
-def chip(told: str, rollouts: Sequence[RolloutFigures]) -> str:
-    """Return what is *told* of a model, or of one rollout of it, in the colour of its verdict."""
+def chip(text: str, rollouts: Sequence[RolloutFigures]) -> str:
+    """Return *text* as a chip in the colour of the verdict of *rollouts*."""
     verdict = shared_verdict(rollouts)
     kind = verdict.name.lower().replace("_", "-") if verdict else "mixed" if rollouts else "not-run"
-    return f'<span class="chip {kind}">{esc(told)}</span>'
+    return f'<span class="chip {kind}">{esc(text)}</span>'
 
 
 def clipped(text: str, most: int) -> str:
-    """Return *text*, or its beginning and end with a word on what is missing between them."""
+    """Return *text*, or its beginning and end around a note on what is omitted."""
     if len(text) <= most:
         return text
     half = most // 2
-    return f"{text[:half]}\n[... {len(text) - most:,} characters are left out here ...]\n{text[-half:]}"
+    return f"{text[:half]}\n[... {len(text) - most:,} characters omitted ...]\n{text[-half:]}"
 
 
 def diff(patch: str) -> str:
-    """Return a patch with its lines coloured by what they do."""
+    """Return a patch with coloured lines."""
     lines = patch[:_MOST_PATCH].splitlines()
     shown = "".join(_diff_line(line) for line in lines[:_MOST_PATCH_LINES])
     if len(lines) > _MOST_PATCH_LINES or len(patch) > _MOST_PATCH:
-        shown += '<span class="meta">[... it goes on: see diff.patch ...]</span>\n'
+        shown += '<span class="meta">[... truncated: see diff.patch ...]</span>\n'
     return f'<pre class="diff" tabindex="0">{shown}</pre>'
 
 
@@ -71,7 +71,7 @@ def code(text: str, most: int = _MOST_MESSAGE) -> str:
 
 
 def conversation(messages: Sequence[Message]) -> str:
-    """Return a transcript: who said what, and which tools were called."""
+    """Return a transcript with roles, messages and tool calls."""
     shown: list[str] = []
     length = 0
     for message in messages[:_MOST_MESSAGES]:
@@ -80,7 +80,7 @@ def conversation(messages: Sequence[Message]) -> str:
         if length > _MOST_TALK:
             break
     if left := len(messages) - len(shown):
-        shown.append(f'<p class="quiet">{left:,} messages more: see transcript.jsonl</p>')
+        shown.append(f'<p class="quiet">{left:,} more messages: see transcript.jsonl</p>')
     return f'<div class="talk">{"".join(shown)}</div>'
 
 
@@ -104,7 +104,7 @@ def _parts(message: Message) -> Iterator[str]:
 
 
 def _arguments(call: ToolCall) -> str:
-    """Return what a tool was called with; a single text, such as a command, as it would be typed."""
+    """Return the arguments of a tool call; a single text, such as a command, unquoted."""
     try:
         given = json.loads(call.arguments)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The trials of the tasks that tell most, in full: what was asked, said, changed and checked."""
+"""The task grid and the trials of the most informative tasks in full."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -17,36 +17,38 @@ _SHORT = 2  # messages that need no click
 _LONG = 4_000
 
 
-def evidence(left: Evidence, *, alone: bool) -> str:
-    """Return all of it; the changes of a rollout that is *alone* are open."""
-    return "".join(_parts(left, alone=alone))
+def evidence_html(evidence: Evidence, *, alone: bool) -> str:
+    """Return the evidence as HTML; the changes are expanded if the rollout is *alone*."""
+    return "".join(_parts(evidence, alone=alone))
 
 
-def _parts(left: Evidence, *, alone: bool) -> Iterator[str]:
-    if left.phases:
-        yield quiet(" · ".join(f"{name} {phrases.seconds(s)}" for name, s in left.phases.items()))
-    if left.error:
-        yield f'<p class="fault">{esc(clipped(left.error, _LONG))}</p>'
-    for check in left.checks:
+def _parts(evidence: Evidence, *, alone: bool) -> Iterator[str]:
+    if evidence.phases:
+        yield quiet(
+            " · ".join(f"{name} {phrases.seconds(s)}" for name, s in evidence.phases.items())
+        )
+    if evidence.error:
+        yield f'<p class="fault">{esc(clipped(evidence.error, _LONG))}</p>'
+    for check in evidence.checks:
         yield _check(check)
-    if left.patch:
-        yield opening("Changes", diff(left.patch), is_open=alone)
-    elif left.patch is not None:
+    if evidence.patch:
+        yield opening("Changes", diff(evidence.patch), is_open=alone)
+    elif evidence.patch is not None:
         yield quiet("Nothing was changed.")
-    if left.left_out:
-        yield quiet(clipped(f"Not in the patch: {', '.join(left.left_out)}", _LONG))
-    if left.transcript:
-        yield _transcript(left)
-    elif left.answer:
-        yield code(left.answer)
+    if evidence.left_out:
+        yield quiet(clipped(f"Not in the patch: {', '.join(evidence.left_out)}", _LONG))
+    if evidence.transcript:
+        yield _transcript(evidence)
+    elif evidence.answer:
+        yield code(evidence.answer)
 
 
-def _transcript(left: Evidence) -> str:
-    many = len(left.transcript)
-    said = conversation(left.transcript)
-    if many <= _SHORT and left.patch is None:
-        return said
-    return opening(f"Transcript ({phrases.counted(many, 'message')})", said)
+def _transcript(evidence: Evidence) -> str:
+    many = len(evidence.transcript)
+    messages = conversation(evidence.transcript)
+    if many <= _SHORT and evidence.patch is None:
+        return messages
+    return opening(f"Transcript ({phrases.counted(many, 'message')})", messages)
 
 
 def _check(check: Check) -> str:
@@ -59,63 +61,68 @@ _LONGEST_ID = 80
 
 
 def grid(findings: Findings, shown: ReportSelection) -> Iterator[str]:
-    """Yield a row for each task there is room for; those told in full are links to it."""
+    """Yield the grid of tasks; tasks shown in full are links."""
     yield "<h2>Tasks</h2>"
     yield quiet(_how_many(findings, shown))
     columns = (Column("Task", "name"), *(Column(name, "cell") for name in findings.candidates))
-    told = {task.id: number for number, task in enumerate(shown.told)}
-    yield from framed(columns, _rows(findings, shown, columns, told), kind="grid")
+    numbers = {task.id: number for number, task in enumerate(shown.detailed)}
+    yield from framed(columns, _rows(findings, shown, columns, numbers), kind="grid")
 
 
 def _how_many(findings: Findings, shown: ReportSelection) -> str:
     many = len(findings.tasks)
-    told = "The mean of each task, and how many of its scored rollouts passed"
+    text = "The mean of each task, and how many of its scored rollouts passed"
     if len(shown.rows) == many:
-        return f"{told}: {phrases.counted(many, 'task')}, in the order of the plan."
+        return f"{text}: {phrases.counted(many, 'task')}, in the order of the plan."
     return (
-        f"{told}: {len(shown.rows):,} of {many:,} tasks, those on which the candidates differ most, "
-        "then those that broke. All are in the figures and in the other forms."
+        f"{text}: {len(shown.rows):,} of {many:,} tasks, those on which the candidates differ most, "
+        "then those that broke. All are in the figures and in the other formats."
     )
 
 
 def anchor(number: int) -> str:
-    """Return where on the page the task with this *number* is told in full."""
+    """Return the element id of the task with this *number*."""
     return f"task-{number}"
 
 
 def _rows(
-    findings: Findings, shown: ReportSelection, columns: tuple[Column, ...], told: Mapping[str, int]
+    findings: Findings,
+    shown: ReportSelection,
+    columns: tuple[Column, ...],
+    numbers: Mapping[str, int],
 ) -> Iterator[str]:
     nothing: Mapping[str, TaskSummary] = {}
     for task in shown.rows:
-        mine = findings.cells.get(task.id, nothing)
+        cells = findings.cells.get(task.id, nothing)
         name = named(task.id, width=_LONGEST_ID)
-        if task.id in told and any(cell.recorded for cell in mine.values()):
-            name = f'<a href="#{anchor(told[task.id])}">{name}</a>'
-        cells = [cell(mine.get(c), findings.why_missing(c)) for c in findings.candidates]
-        yield row(columns, [name, *cells])
+        if task.id in numbers and any(cell.recorded for cell in cells.values()):
+            name = f'<a href="#{anchor(numbers[task.id])}">{name}</a>'
+        marks = [cell(cells.get(c), findings.why_missing(c)) for c in findings.candidates]
+        yield row(columns, [name, *marks])
 
 
-def cell(one: TaskSummary | None, missing: str) -> str:
-    """Return what came of a task for one candidate; *missing* says why there may be nothing."""
-    if one is None:
+def cell(summary: TaskSummary | None, missing: str) -> str:
+    """Return the result of a task for one candidate; *missing* is the reason if there is none."""
+    if summary is None:
         return f'<span class="mark none">{phrases.UNKNOWN}</span>'
-    if one.mean is None:
-        kind, told = _without_a_score(one, missing)
-        return f'<span class="mark {kind}">{esc(told)}</span>'
-    several = f" <small>{one.passed} of {one.scored}</small>" if one.scored > 1 else ""
-    broke = f" <small>{phrases.counted(one.faulted, 'fault')}</small>" if one.faulted else ""
-    return f'<span class="mark {_shade(one.mean)}">{one.mean:.2f}{several}{broke}</span>'
+    if summary.mean is None:
+        kind, text = _without_a_score(summary, missing)
+        return f'<span class="mark {kind}">{esc(text)}</span>'
+    several = f" <small>{summary.passed} of {summary.scored}</small>" if summary.scored > 1 else ""
+    broke = (
+        f" <small>{phrases.counted(summary.faulted, 'fault')}</small>" if summary.faulted else ""
+    )
+    return f'<span class="mark {_shade(summary.mean)}">{summary.mean:.2f}{several}{broke}</span>'
 
 
-def _without_a_score(one: TaskSummary, missing: str) -> tuple[str, str]:
-    if one.faulted:
+def _without_a_score(summary: TaskSummary, missing: str) -> tuple[str, str]:
+    if summary.faulted:
         return "broken", "fault"
-    return "none", "no score" if one.recorded else missing
+    return "none", "no score" if summary.recorded else missing
 
 
 def _shade(mean: float) -> str:
-    """Return the colour of a score: all, most, some or nothing of it."""
+    """Return the style class of a score: all, most, some or zero."""
     if mean >= 1:
         return "all"
     return "most" if mean >= 0.5 else "some" if mean > 0 else "zero"
@@ -126,39 +133,37 @@ _MOST_CHIPS = 8
 
 
 def trials(findings: Findings, shown: ReportSelection) -> Iterator[str]:
-    """Yield a part to open for each task, until the page is long enough."""
+    """Yield an expandable section per task, up to the size limit of the page."""
     yield "<h2>Trials</h2>"
     yield quiet(_how_much(findings, shown))
-    told = {task.id: (number, task) for number, task in enumerate(shown.told)}
-    records = findings.trials.records(tasks=list(told), rollouts=shown.rollouts)
-    room, alone = _MOST_EVIDENCE, len(findings.candidates) * findings.plan.rollouts == 1
-    for task_id, mine in groupby(records, key=lambda record: record.task_id):
-        number, task = told[task_id]
+    tasks = {task.id: (number, task) for number, task in enumerate(shown.detailed)}
+    records = findings.trials.records(tasks=list(tasks), rollouts=shown.rollouts)
+    remaining, alone = _MOST_EVIDENCE, len(findings.candidates) * findings.plan.rollouts == 1
+    for task_id, task_records in groupby(records, key=lambda record: record.task_id):
+        number, task = tasks[task_id]
         yield f'{_head(findings, task)}<div class="inside" id="{anchor(number)}">'
-        for said in _said(task, mine, alone=alone):
-            if room <= 0:
-                yield quiet(f"This page is long enough; {_how_to_see(findings)}")
+        for html in _trial_parts(task, task_records, alone=alone):
+            if remaining <= 0:
+                yield quiet(f"This page is at its size limit; {_how_to_see(findings)}")
                 break
-            room -= len(said)
-            yield said
+            remaining -= len(html)
+            yield html
         yield "</div></details>"
 
 
-def _said(task: Task, records: Iterable[TrialRecord], *, alone: bool) -> Iterator[str]:
+def _trial_parts(task: Task, records: Iterable[TrialRecord], *, alone: bool) -> Iterator[str]:
     yield _asked(task)
     for record in records:
         yield _trial(record, alone=alone)
 
 
 def _how_much(findings: Findings, shown: ReportSelection) -> str:
-    if len(shown.told) == len(findings.tasks) and shown.rollouts == findings.plan.rollouts:
-        return "Every trial with what was said, changed and checked."
+    if len(shown.detailed) == len(findings.tasks) and shown.rollouts == findings.plan.rollouts:
+        return "Every trial with its transcript, changes and checks."
     first = (
         f", {shown.rollouts} rollouts of each" if shown.rollouts < findings.plan.rollouts else ""
     )
-    return (
-        f"{phrases.counted(len(shown.told), 'task')} that tell most{first}; {_how_to_see(findings)}"
-    )
+    return f"{phrases.counted(len(shown.detailed), 'task')}, the most informative{first}; {_how_to_see(findings)}"
 
 
 def _how_to_see(findings: Findings) -> str:
@@ -185,20 +190,20 @@ def _asked(task: Task) -> str:
 
 
 def _trial(record: TrialRecord, *, alone: bool) -> str:
-    took = figures(record.rollout, record.attempt)
+    rollout = figures(record.rollout, record.attempt)
     return (
         f'<details class="rollout"{" open" if alone else ""}><summary>{named(record.candidate_id)} '
-        f"<small>{_which(took)}</small> {chip(took.verdict.value, [took])} "
-        f'<span class="quiet">{esc(_in_short(took))}</span></summary>'
-        f"{evidence(evidence_of(record), alone=alone)}</details>"
+        f"<small>{_which(rollout)}</small> {chip(rollout.verdict.value, [rollout])} "
+        f'<span class="quiet">{esc(_in_short(rollout))}</span></summary>'
+        f"{evidence_html(evidence_of(record), alone=alone)}</details>"
     )
 
 
-def _which(took: RolloutFigures) -> str:
-    again = f", attempt {took.attempts}" if took.attempts > 1 else ""
-    return f"rollout {took.rollout}{again}"
+def _which(rollout: RolloutFigures) -> str:
+    again = f", attempt {rollout.attempts}" if rollout.attempts > 1 else ""
+    return f"rollout {rollout.rollout}{again}"
 
 
-def _in_short(took: RolloutFigures) -> str:
-    score = "" if took.score is None else f"score {took.score:.2f} · "
-    return score + phrases.seconds(took.seconds)
+def _in_short(rollout: RolloutFigures) -> str:
+    score = "" if rollout.score is None else f"score {rollout.score:.2f} · "
+    return score + phrases.seconds(rollout.seconds)

@@ -1,1 +1,1 @@
-"""Results in words, shared by every report."""
+"""Results in words, shared by all reports."""

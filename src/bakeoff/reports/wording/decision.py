@@ -1,4 +1,4 @@
-"""Candidates compared two by two, in words: who is better, as far as it shows, and by what."""
+"""Pairwise comparisons of candidates in words: which one is better, by how much and how surely."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff.reports.wording.phrases import (
-    Told,
+    Formatter,
     amount,
     counted,
     difference,
@@ -25,53 +25,53 @@ from bakeoff.stats.summary import Group, Summary
 _MOST_RANKS = 10
 
 
-def worth_showing(found: Pairwise, *, most: int = 10) -> list[Pair]:
-    """Return the pairs that are worth a row: all, or of many those next to each other in rank."""
-    tested = [pair for pair in found.pairs if pair.p is not None]
+def worth_showing(pairwise: Pairwise, *, most: int = 10) -> list[Pair]:
+    """Return the pairs to show: all of them or, when there are many, those adjacent in rank."""
+    tested = [pair for pair in pairwise.pairs if pair.p is not None]
     if len(tested) <= most:
         return tested
-    rank = {one.candidate: one.rank for one in found.ranks}
+    rank = {ranked.candidate: ranked.rank for ranked in pairwise.ranks}
     near = [pair for pair in tested if abs(rank[pair.first] - rank[pair.second]) == 1]
     return sorted(near, key=lambda pair: rank[pair.first] + rank[pair.second])[:most]
 
 
-def remarks(found: Pairwise, shown: Sequence[Pair], *, with_ranks: bool = True) -> Iterator[str]:
-    """Yield what a reader of the pairs that are *shown* should know of them, line by line.
+def remarks(pairwise: Pairwise, shown: Sequence[Pair], *, with_ranks: bool = True) -> Iterator[str]:
+    """Yield the remarks that belong below a table of the *shown* pairs.
 
-    Where the ranks have a column of their own, it is without them.
+    The ranges of ranks are left out when the table has a column for them.
     """
-    tested = [pair for pair in found.pairs if pair.p is not None]
+    tested = [pair for pair in pairwise.pairs if pair.p is not None]
     if len(tested) > len(shown):
         more = counted(len(tested) - len(shown), "more pair")
         yield f"{more} in summary.json; these are the ones next to each other in rank"
     if tested:
         yield methods(tested)
     if any(pair.detectable is not None for pair in tested):
-        yield "MDE: the least difference that so many tasks show with a chance of 80 %"
+        yield "MDE: the smallest difference that this many tasks show with 80 % power"
     if any(_only_the_interval_decides(pair) for pair in shown):
-        yield "an interval without 0 is not yet a decision: p is that of a stricter test"
-    for reason, many in Counter(p.reason for p in found.pairs if p.p is None).items():
+        yield "an interval without 0 does not decide by itself: p comes from a stricter test"
+    for reason, many in Counter(p.reason for p in pairwise.pairs if p.p is None).items():
         yield f"{counted(many, 'pair')} not compared: {reason}"
-    yield from _missing(found)
-    if tested and not _one_task(tested) and (found.passed_by_all or found.passed_by_none):
+    yield from _missing(pairwise)
+    if tested and not _one_task(tested) and (pairwise.passed_by_all or pairwise.passed_by_none):
         yield (
-            f"of {counted(found.tasks, 'task')}, everybody passes {found.passed_by_all} and "
-            f"nobody passes {found.passed_by_none}: they separate no one"
+            f"of {counted(pairwise.tasks, 'task')}, {pairwise.passed_by_all} are passed by all candidates "
+            f"and {pairwise.passed_by_none} by none: they separate none"
         )
-    if with_ranks and tested and len(found.ranks) > 2:
-        yield f"ranks that the data leave open: {_ranks(found)}"
+    if with_ranks and tested and len(pairwise.ranks) > 2:
+        yield f"ranks consistent with the data: {_ranks(pairwise)}"
 
 
-def _missing(found: Pairwise) -> Iterator[str]:
-    """Yield what faults and missing scores have to do with the verdicts."""
-    if any(pair.withheld for pair in found.pairs):
+def _missing(pairwise: Pairwise) -> Iterator[str]:
+    """Yield how faults and missing scores affect the verdicts."""
+    if any(pair.withheld for pair in pairwise.pairs):
         yield (
-            "a verdict has to hold with each faulted trial counted against the one ahead; "
-            "resume the run to try those again"
+            "a verdict must hold with every faulted trial counted against the leader; "
+            "resume the run to retry them"
         )
-    if most := max((pair.left_out for pair in found.pairs), default=0):
-        few = "" if len(found.pairs) == 1 else "up to "
-        yield f"left out, because only one of the two has a score: {few}{counted(most, 'task')}"
+    if most := max((pair.left_out for pair in pairwise.pairs), default=0):
+        few = "" if len(pairwise.pairs) == 1 else "up to "
+        yield f"excluded, because only one of the two has a score: {few}{counted(most, 'task')}"
 
 
 def _only_the_interval_decides(pair: Pair) -> bool:
@@ -81,7 +81,7 @@ def _only_the_interval_decides(pair: Pair) -> bool:
 
 
 def methods(tested: Sequence[Pair]) -> str:
-    """Return on how many tasks pairs that were *tested* were compared, and by which tests."""
+    """Return the number of tasks, the tests and the intervals behind the *tested* pairs."""
     if _one_task(tested):
         tests = " or ".join(dict.fromkeys(str(pair.test) for pair in tested))
         pairs = counted(len(tested), "pair")
@@ -99,20 +99,20 @@ def methods(tested: Sequence[Pair]) -> str:
     return f"on {tasks}; {by if interval else f'p by {tests}'}, for {counted(len(tested), 'pair')}"
 
 
-def _ranks(found: Pairwise) -> str:
-    told = [
-        f"{one_line(one.candidate)} {rank_range(one.best, one.worst)}"
-        for one in found.ranks[:_MOST_RANKS]
+def _ranks(pairwise: Pairwise) -> str:
+    shown = [
+        f"{one_line(ranked.candidate)} {rank_range(ranked.best, ranked.worst)}"
+        for ranked in pairwise.ranks[:_MOST_RANKS]
     ]
-    more = len(found.ranks) - len(told)
-    return ", ".join(told) + (f", and {more} more in summary.json" if more else "")
+    more = len(pairwise.ranks) - len(shown)
+    return ", ".join(shown) + (f", and {more} more in summary.json" if more else "")
 
 
 def in_short(pair: Pair) -> str:
-    """Return the verdict on a pair where a table calls them A and B."""
+    """Return the verdict on a pair whose columns are called A and B."""
     if pair.better is None:
         return pair.verdict
-    return f"{'A' if pair.better == pair.first else 'B'} is better{_where([pair])}"
+    return f"{'A' if pair.better == pair.first else 'B'} is better{_scope([pair])}"
 
 
 def _one_task(pairs: Sequence[Pair]) -> bool:
@@ -120,78 +120,80 @@ def _one_task(pairs: Sequence[Pair]) -> bool:
     return any(pair.unit == ROLLOUT for pair in pairs)
 
 
-def _where(pairs: Sequence[Pair]) -> str:
+def _scope(pairs: Sequence[Pair]) -> str:
     """Return what a verdict on *pairs* is limited to."""
     return " on this task" if _one_task(pairs) else ""
 
 
-def is_decided(found: Pairwise) -> bool:
-    """Whether somebody was found to be better than all others."""
-    if len(found.pairs) == 1:
-        return found.pairs[0].better is not None
-    return found.ranks[0].worst == 1
+def is_decided(pairwise: Pairwise) -> bool:
+    """Whether one candidate is better than all others."""
+    if len(pairwise.pairs) == 1:
+        return pairwise.pairs[0].better is not None
+    return pairwise.ranks[0].worst == 1
 
 
-def verdict(found: Pairwise) -> str:
-    """Return who is better, or that it is open, as a person says it."""
-    if len(found.pairs) == 1:
-        return _of_two(found.pairs[0])
-    first, many = found.ranks[0], len(found.ranks)
-    if is_decided(found):
-        return f"{one_line(first.candidate)} is the best of {many}{_where(found.pairs)}"
-    may = [one_line(one.candidate) for one in found.ranks if one.best == 1]
-    if len(may) == many or len(may) > _MOST_RANKS:
-        return f"{NO_DECISION}: any of {len(may)} may be the best{_where(found.pairs)}"
-    return f"{NO_DECISION}: the best{_where(found.pairs)} is one of {', '.join(may)}"
+def verdict(pairwise: Pairwise) -> str:
+    """Return which candidate is better, or that there is no decision."""
+    if len(pairwise.pairs) == 1:
+        return _pair_verdict(pairwise.pairs[0])
+    first, many = pairwise.ranks[0], len(pairwise.ranks)
+    if is_decided(pairwise):
+        return f"{one_line(first.candidate)} is the best of {many}{_scope(pairwise.pairs)}"
+    names = [one_line(ranked.candidate) for ranked in pairwise.ranks if ranked.best == 1]
+    if len(names) == many or len(names) > _MOST_RANKS:
+        return f"{NO_DECISION}: any of {len(names)} may be the best{_scope(pairwise.pairs)}"
+    return f"{NO_DECISION}: the best{_scope(pairwise.pairs)} is one of {', '.join(names)}"
 
 
-def _of_two(pair: Pair) -> str:
+def _pair_verdict(pair: Pair) -> str:
     names = one_line(pair.first), one_line(pair.second)
     if pair.better is None:
         return f"{NO_DECISION} between {names[0]} and {names[1]} ({pair.undecided})"
     better, worse = names if pair.better == pair.first else names[::-1]
-    return f"{better} is better than {worse}{_where([pair])}, by {amount(pair.difference or 0.0)}"
+    return f"{better} is better than {worse}{_scope([pair])}, by {amount(pair.difference or 0.0)}"
 
 
-_UNCHECKED = "There are answers, but nothing checks them: add what is expected, or a scorer."
+_UNCHECKED = "There are answers, but nothing checks them: add expected answers or a scorer."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
-    """A sentence, what it rests on, and whether somebody was found to be better."""
+    """The result in one sentence, its evidence, and whether there is a decision."""
 
-    told: str
+    text: str
     why: str
     decided: bool = False
 
 
 def answer(summary: Summary) -> Headline:
-    """Return what *summary* says, as a person would put it first."""
+    """Return the headline of *summary*."""
     if summary.pairwise is None:
-        return _of_one(summary)
-    found = summary.pairwise
-    if all(pair.p is None for pair in found.pairs):
-        return _of_none(summary, found)
-    told, decided = verdict(found), is_decided(found)
+        return _single_candidate_headline(summary)
+    pairwise = summary.pairwise
+    if all(pair.p is None for pair in pairwise.pairs):
+        return _no_comparison_headline(summary, pairwise)
+    text, decided = verdict(pairwise), is_decided(pairwise)
     return Headline(
-        told=f"{told}." if decided else sentence(told),  # a name stays as it is written
-        why=_of_a_pair(found.pairs[0]) if len(found.pairs) == 1 else _of_many(found),
+        text=f"{text}." if decided else sentence(text),  # a name stays as it is written
+        why=_pair_evidence(pairwise.pairs[0])
+        if len(pairwise.pairs) == 1
+        else _many_evidence(pairwise),
         decided=decided,
     )
 
 
-def _of_one(summary: Summary) -> Headline:
+def _single_candidate_headline(summary: Summary) -> Headline:
     if not summary.candidates:
-        return Headline(told="Nothing was planned.", why="")
-    (one,) = summary.candidates
-    name, mine = one_line(one.candidate), one.total.score
-    if mine.mean is None:
-        return Headline(told=f"{name} has no score.", why=_without_a_score(one.total))
-    told, of = f"{name} scores {score(mine.mean)}", counted(mine.tasks, "task")
-    if mine.interval is None:
-        return Headline(told=f"{told} on {of}.", why=sentence(mine.reason))
-    why = f"On {of}; interval by {mine.interval.method}, for other tasks like these."
-    return Headline(told=f"{told}, {_between(mine.interval)}.", why=why)
+        return Headline(text="Nothing was planned.", why="")
+    (candidate,) = summary.candidates
+    name, estimate = one_line(candidate.candidate), candidate.total.score
+    if estimate.mean is None:
+        return Headline(text=f"{name} has no score.", why=_without_a_score(candidate.total))
+    text, tasks = f"{name} scores {score(estimate.mean)}", counted(estimate.tasks, "task")
+    if estimate.interval is None:
+        return Headline(text=f"{text} on {tasks}.", why=sentence(estimate.reason))
+    why = f"On {tasks}; interval by {estimate.interval.method}, for other tasks like these."
+    return Headline(text=f"{text}, {_between(estimate.interval)}.", why=why)
 
 
 def _without_a_score(group: Group) -> str:
@@ -200,13 +202,13 @@ def _without_a_score(group: Group) -> str:
     return sentence(group.score.reason)
 
 
-def _of_none(summary: Summary, found: Pairwise) -> Headline:
-    reason = sentence(found.reason or found.pairs[0].reason)
+def _no_comparison_headline(summary: Summary, pairwise: Pairwise) -> Headline:
+    reason = sentence(pairwise.reason or pairwise.pairs[0].reason)
     why = reason if summary.buckets.scored or not summary.buckets.unchecked else _UNCHECKED
-    return Headline(told="Nobody can be compared.", why=why)
+    return Headline(text="No candidates can be compared.", why=why)
 
 
-def _of_a_pair(pair: Pair) -> str:
+def _pair_evidence(pair: Pair) -> str:
     one_task = pair.unit == ROLLOUT
     where = (
         "Over the rollouts of this one task"
@@ -222,23 +224,21 @@ def _of_a_pair(pair: Pair) -> str:
         ahead = pair.first if (pair.difference or 0.0) > 0 else pair.second
         worst = difference(pair.worst_difference)
         text += f" With these counted against {one_line(ahead)} it would be {worst}."
-    return f"{text} It says nothing of other tasks." if one_task else text
+    return f"{text} It says nothing about other tasks." if one_task else text
 
 
-def _of_many(found: Pairwise) -> str:
-    decided = sum(pair.better is not None for pair in found.pairs)
-    apart = (
-        f"{decided} of {counted(len(found.pairs), 'pair')} told apart, adjusted for their number"
-    )
-    return f"{_of_the_first_two(found)}{apart}."
+def _many_evidence(pairwise: Pairwise) -> str:
+    decided = sum(pair.better is not None for pair in pairwise.pairs)
+    distinguished = f"{decided} of {counted(len(pairwise.pairs), 'pair')} separated, adjusted for multiple comparisons"
+    return f"{_lead_over_next(pairwise)}{distinguished}."
 
 
-def _of_the_first_two(found: Pairwise) -> str:
-    """Return how the first and the next differ on the tasks they share, where that was tested."""
-    if len(found.ranks) < 2:
+def _lead_over_next(pairwise: Pairwise) -> str:
+    """Return how the first two candidates differ on their shared tasks, if that was tested."""
+    if len(pairwise.ranks) < 2:
         return ""
-    first, second = (one.candidate for one in found.ranks[:2])
-    pair = next((p for p in found.pairs if {p.first, p.second} == {first, second}), None)
+    first, second = (ranked.candidate for ranked in pairwise.ranks[:2])
+    pair = next((p for p in pairwise.pairs if {p.first, p.second} == {first, second}), None)
     if pair is None or pair.p_holm is None:
         return ""
     by = (pair.difference or 0.0) * (1 if pair.first == first else -1)
@@ -250,16 +250,16 @@ def _of_the_first_two(found: Pairwise) -> str:
     if not by:
         return f"{names[0]} and {names[1]}, the next, have the same score {shared}. "
     behind = f"{shared}, {names[1]} is ahead of {names[0]} by {amount(by)}, p {p}"
-    return f"{sentence(behind).removesuffix('.')}; it stands behind {names[0]} because {_order(found)}. "
+    return f"{sentence(behind).removesuffix('.')}; it ranks below {names[0]} because {_ranking_reason(pairwise)}. "
 
 
-def _order(found: Pairwise) -> str:
-    """Return why one may stand behind another that it is ahead of on the tasks they share."""
-    if found.ordered_by == BY_SCORE:
-        return "not all did the same tasks, and the order is that of the whole score"
-    return "faulted trials count as 0 in the order"
+def _ranking_reason(pairwise: Pairwise) -> str:
+    """Return why a candidate can rank below one that it beats on the shared tasks."""
+    if pairwise.ordered_by == BY_SCORE:
+        return "not all candidates ran the same tasks, and the ranking uses the overall score"
+    return "faulted trials count as 0 in the ranking"
 
 
-def _between(found: Interval, told: Told = score) -> str:
-    level = f"{found.level:.0%}".replace("%", " %")
-    return f"between {told(found.low)} and {told(found.high)} at {level}"
+def _between(interval: Interval, formatter: Formatter = score) -> str:
+    level = f"{interval.level:.0%}".replace("%", " %")
+    return f"between {formatter(interval.low)} and {formatter(interval.high)} at {level}"

@@ -1,4 +1,4 @@
-"""A run as its reports see it: what it says, what it promised, and how its trials are read."""
+"""The input of every report: summary, manifest, plan, and access to the recorded trials."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +18,7 @@ from bakeoff.stats.summary import Summary
 
 
 class Trials(Protocol):
-    """What is recorded of a run, as often as somebody wants to read it."""
+    """The recorded trials of a run; they can be read repeatedly."""
 
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body."""
@@ -30,16 +30,16 @@ class Trials(Protocol):
         candidate: str | None = None,
         rollouts: int | None = None,
     ) -> Iterator[TrialRecord]:
-        """Yield each recorded trial, or just those of a part; those of *tasks* task by task."""
+        """Yield each recorded trial, optionally filtered; trials of *tasks* come task by task."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
     """Everything that a report is made from.
 
-    `called` is the name of the run to a person, `run` and `output` are how a command finds it;
-    `made_at` is when it was looked at, `running` that somebody was still writing to it then. A report
-    `with_text` holds what was asked, expected and answered.
+        `called` is the name of the run to a person, `run` and `output` are how a command finds it;
+    `made_at` is when the ledger was read, `running` whether the run was still active then. A report
+    `with_text` contains prompts, expected answers and answers.
     """
 
     summary: Summary
@@ -66,46 +66,48 @@ class Findings:
 
     @cached_property
     def cells(self) -> Mapping[str, Mapping[str, TaskSummary]]:
-        """What is known by task and candidate; the plan need not pair every two of them."""
-        found: dict[str, dict[str, TaskSummary]] = {}
+        """The task summaries by task and candidate; a plan need not contain every combination."""
+        cells: dict[str, dict[str, TaskSummary]] = {}
         for cell in self.by_task:
-            found.setdefault(cell.task, {})[cell.candidate] = cell
-        return found
+            cells.setdefault(cell.task, {})[cell.candidate] = cell
+        return cells
 
     @cached_property
     def settled(self) -> frozenset[str]:
-        """Those whose missing trials an adaptive run did not need."""
+        """The candidates whose missing trials an adaptive run did not need."""
         return frozenset(
-            one.candidate for one in self.summary.candidates if one.total.buckets.not_needed
+            candidate.candidate
+            for candidate in self.summary.candidates
+            if candidate.total.buckets.not_needed
         )
 
     @property
     def standing(self) -> str | None:
-        """Why this is not all that was planned; None where it is."""
+        """Why the run is incomplete; None if it is complete."""
         buckets = self.summary.buckets
         missing = buckets.not_run + buckets.cancelled
-        told = f"{missing:,} of {counted(buckets.planned, 'trial')}"
+        share = f"{missing:,} of {counted(buckets.planned, 'trial')}"
         if self.running:
-            return f"It was still running at {moment(self.made_at)}: {told} were missing then."
+            return f"It was still running at {moment(self.made_at)}: {share} were missing then."
         if missing:
-            return f"It is not finished: {told} are missing. Resume it to run just those."
+            return f"It is not finished: {share} are missing. Resume it to run just those."
         return None
 
     def command(self, verb: str, *words: str) -> str:
-        """Return what to type to do something else with this run."""
+        """Return the shell command that runs *verb* on this run."""
         where = () if self.output is None else ("--output", self.output)
         return shlex.join(["bakeoff", verb, self.run, *words, *where])
 
     def missing(self, candidate: str | None = None) -> Iterator[Trial]:
-        """Yield each planned trial that nothing is recorded of."""
+        """Yield each planned trial that has no record."""
         seen = self._recorded(candidate)
         for trial in self.plan:
-            mine = seen.get(trial.candidate.id)
-            if mine is not None and not mine[self._place(trial.task.id, trial.rollout)]:
+            recorded = seen.get(trial.candidate.id)
+            if recorded is not None and not recorded[self._place(trial.task.id, trial.rollout)]:
                 yield trial
 
     def _recorded(self, candidate: str | None) -> dict[str, bytearray]:
-        """Return a byte for each trial that the plan may have: whether something is recorded."""
+        """Return one byte per possible trial and candidate: 1 if it is recorded."""
         names = self.candidates if candidate is None else (candidate,)
         seen = {name: bytearray(len(self.tasks) * self.plan.rollouts) for name in names}
         for row in self.trials.rows():
@@ -121,13 +123,13 @@ class Findings:
         return {task.id: number for number, task in enumerate(self.tasks)}
 
     def why_missing(self, candidate: str) -> str:
-        """Return what to say of a trial of *candidate* that nothing is recorded of."""
+        """Return why a trial of *candidate* has no record."""
         return "not needed" if candidate in self.settled else "not run"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What one scorer said, and what its tests printed."""
+    """The result of one scorer and the output of its tests."""
 
     scorer: str
     value: float
@@ -137,7 +139,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A rollout: what was said and changed, how it was checked, and why it is no whole success."""
+    """The evidence of one rollout: transcript, changes, checks and the reason for a failure."""
 
     started_at: str
     error: str | None = None
@@ -150,7 +152,7 @@ class Evidence:
 
 
 def evidence_of(record: TrialRecord) -> Evidence:
-    """Return what the attempt that counts left."""
+    """Return the evidence of the final attempt."""
     attempt, outcome = record.attempt, record.attempt.outcome
     change = outcome.change if outcome else None
     return Evidence(
@@ -181,14 +183,14 @@ def _check(score: Score) -> Check:
 
 
 def error_of(attempt: Attempt) -> str | None:
-    """Return why *attempt* is no success, or stopped at a limit; None where there is nothing to say."""
-    found = verdict(attempt)
+    """Return why *attempt* failed or stopped at a limit; None if it did neither."""
+    result = verdict(attempt)
     if attempt.fault is not None:
         return f"{attempt.fault.boundary}: {attempt.fault.message}"
-    if found.limited:
+    if result.limited:
         reason = (attempt.outcome.stop_reason if attempt.outcome else None) or "a limit ran out"
-        return f"{reason}; what was done by then passes the check" if found.solved else reason
-    if found is Verdict.FAILED:
-        told = [s.explanation for s in attempt.scores if s.explanation and s.value < 1]
-        return "the check failed" + (f": {told[0]}" if told else "")
-    return "it was stopped before it was done" if found is Verdict.CANCELLED else None
+        return f"{reason}; the work done by then passes the check" if result.solved else reason
+    if result is Verdict.FAILED:
+        explanations = [s.explanation for s in attempt.scores if s.explanation and s.value < 1]
+        return "the check failed" + (f": {explanations[0]}" if explanations else "")
+    return "it was stopped before it finished" if result is Verdict.CANCELLED else None

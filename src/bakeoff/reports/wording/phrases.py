@@ -1,11 +1,11 @@
-"""Figures as a person reads them; what is unknown is a dash."""
+"""Formats numbers for people; an unknown value is a dash."""
 
 from collections.abc import Callable, Sequence
 
 from bakeoff.stats.estimate import Interval
 from bakeoff.stats.head_to_head import RolloutFigures, Verdict
 
-Told = Callable[[float | None], str]  # how one kind of figure is written
+Formatter = Callable[[float | None], str]  # formats one kind of figure
 
 UNKNOWN = "–"
 NOT_SOLVED = "not solved"
@@ -31,7 +31,7 @@ def seconds(value: float | None) -> str:
 
 
 def duration(value: float) -> str:
-    """Return a duration in whole seconds, for what goes on: `59 s`, `2 min 05 s`, `1 h 10 min`."""
+    """Return a duration in whole seconds, for progress: `59 s`, `2 min 05 s`, `1 h 10 min`."""
     return f"{round(value)} s" if round(value) < 60 else seconds(value)
 
 
@@ -74,7 +74,7 @@ def share_range(interval: Interval | None) -> str:
 
 
 def rank_range(best: int | None, worst: int | None) -> str:
-    """Return the ranks that somebody may have: `1`, `1–3`, or nothing where that is unknown."""
+    """Return a range of ranks: `1`, `1–3`, or an empty text if it is unknown."""
     if best is None or worst is None:
         return ""
     return str(best) if best == worst else f"{best}–{worst}"
@@ -96,9 +96,9 @@ def difference(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:+.3f}".replace("-", "−")
 
 
-def interval(found: Interval | None, told: Told = score) -> str:
-    """Return an interval of scores, or of what is *told* otherwise: `0.351 to 0.721`."""
-    return UNKNOWN if found is None else f"{told(found.low)} to {told(found.high)}"
+def interval(bounds: Interval | None, formatter: Formatter = score) -> str:
+    """Return an interval as text: `0.351 to 0.721`."""
+    return UNKNOWN if bounds is None else f"{formatter(bounds.low)} to {formatter(bounds.high)}"
 
 
 def p_value(value: float | None, *, alone: bool = True) -> str:
@@ -130,9 +130,9 @@ def counted(value: int, noun: str) -> str:
 
 
 def status(rollouts: Sequence[RolloutFigures], *, planned: int) -> str:
-    """Return what came of a model: `timed out`; of several rollouts `2 of 3 solved, 1 broken`.
+    """Return the status of a model: `timed out`; for several rollouts `2 of 3 solved, 1 broken`.
 
-    Of several that were solved, it also says how many of those were stopped at the limit.
+    For several rollouts it includes how many solved ones were stopped at the limit.
     """
     if not rollouts:
         return "not run"
@@ -142,7 +142,7 @@ def status(rollouts: Sequence[RolloutFigures], *, planned: int) -> str:
     parts = [f"{sum(known)} of {len(known)} solved"] if known else []
     if stopped := sum(r.verdict is Verdict.SUCCESS_AT_LIMIT for r in rollouts):
         parts.append(f"{stopped} of them stopped at limit")
-    for verdict, told in _OTHERWISE.items():
+    for verdict, word in _OTHERWISE.items():
         if many := sum(r.verdict is verdict for r in rollouts):
-            parts.append(f"{many} {told}")
+            parts.append(f"{many} {word}")
     return ", ".join(parts)

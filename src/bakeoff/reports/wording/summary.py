@@ -1,4 +1,4 @@
-"""What a summary says beside its figures, in lines: what is missing, what it cost, how it is known."""
+"""The remarks of a summary: missing trials, cost, and how each score was computed."""
 
 from collections.abc import Iterator
 
@@ -14,14 +14,14 @@ _TWICE_THE_TASKS = 0.5**0.5  # of the standard error is left, whatever it comes 
 
 
 def more_rollouts(split: VarianceSplit) -> str | None:
-    """Return what more rollouts would do to the standard error; None where that is not known."""
+    """Return the effect of more rollouts on the standard error; None if it is unknown."""
     if split.icc is None or split.rollouts is None:
         return None
     now = split.se(tasks=split.tasks, rollouts=split.rollouts)
     if now is None or split.se_twice_rollouts is None:
         return None
     if split.se_any_rollouts is not None and 1 - split.se_any_rollouts / now < _HARDLY:
-        return "more rollouts would hardly help: it is the tasks that differ"
+        return "more rollouts would hardly help: the variance is between tasks"
     return (
         f"twice the rollouts would shrink the error by {_by(split.se_twice_rollouts / now)}, "
         f"twice the tasks by {_by(_TWICE_THE_TASKS)}"
@@ -36,81 +36,81 @@ _MOST_NAMES = 5
 
 
 def in_order(summary: Summary) -> list[CandidateSummary]:
-    """Return the candidates from the first in rank to the last; who has no rank comes at the end."""
-    placed = summary.pairwise.ranks if summary.pairwise else ()
-    rank = {one.candidate: one.rank for one in placed}
+    """Return the candidates by rank; those without a rank come last."""
+    ranked = summary.pairwise.ranks if summary.pairwise else ()
+    rank = {candidate.candidate: candidate.rank for candidate in ranked}
     last = len(summary.candidates) + 1
-    return sorted(summary.candidates, key=lambda one: rank.get(one.candidate, last))
+    return sorted(summary.candidates, key=lambda candidate: rank.get(candidate.candidate, last))
 
 
 def order(summary: Summary) -> Iterator[str]:
-    """Yield what the order of the rows is that of, where it is not that of the scores."""
-    found = summary.pairwise
-    if found is not None and found.ordered_by != BY_SCORE:
-        yield f"rows are in the order of the {found.ordered_by}: nobody gains a place by faults"
+    """Yield what the rows are sorted by, if it is not the score."""
+    pairwise = summary.pairwise
+    if pairwise is not None and pairwise.ordered_by != BY_SCORE:
+        yield f"rows are in the order of the {pairwise.ordered_by}: faults never improve a rank"
 
 
 def conservation(buckets: Buckets) -> str:
-    """Return where every planned trial is: `24 planned = 20 scored + 4 not run`."""
-    told = " + ".join(f"{n} {name}" for name, n in in_buckets(buckets) if n or name == "scored")
-    return f"{buckets.planned} planned = {told}"
+    """Return the bucket counts of all planned trials: `24 planned = 20 scored + 4 not run`."""
+    parts = " + ".join(f"{n} {name}" for name, n in in_buckets(buckets) if n or name == "scored")
+    return f"{buckets.planned} planned = {parts}"
 
 
 def in_buckets(buckets: Buckets) -> list[tuple[str, int]]:
-    """Return the name of each bucket as people write it, and how many trials are in it."""
+    """Return the display name and the number of trials of each bucket."""
     return [(name.replace("_", " "), getattr(buckets, name)) for name in Buckets.__slots__]
 
 
 def billed(bill: Bill) -> str | None:
-    """Return what the whole run cost, where anything is known of it."""
+    """Return the total cost of the run; None if nothing is known about it."""
     if bill.cost_usd is None and not bill.unsure_usd:
         return None
-    told = f"billed in all, with roles, retries and failed attempts: ${bill.cost_usd or 0.0:.4f}"
+    text = f"billed in total, including roles, retries and failed attempts: ${bill.cost_usd or 0.0:.4f}"
     if bill.unsure_usd:
-        told += f", and at most ${bill.unsure_usd:.4f} for answers of unknown cost"
+        text += f", and at most ${bill.unsure_usd:.4f} for answers of unknown cost"
     if bill.unpriced:
-        told += f"; the cost of {counted(bill.unpriced, 'request')} is unknown"
-    return told
+        text += f"; the cost of {counted(bill.unpriced, 'request')} is unknown"
+    return text
 
 
 def reasons(summary: Summary) -> Iterator[str]:
-    """Yield for each candidate how its score is known, and what it could be with what is missing."""
-    for one in summary.candidates:
-        for told in _reasons(one):
-            yield f"{one_line(one.candidate)}: {told}"
+    """Yield for each candidate how its score was computed, and its bounds if trials are missing."""
+    for candidate in summary.candidates:
+        for reason in _reasons(candidate):
+            yield f"{one_line(candidate.candidate)}: {reason}"
 
 
 def shared_reasons(summary: Summary) -> Iterator[str]:
-    """Yield the same, but what holds for several candidates only once."""
-    found: dict[str, list[str]] = {}
-    for one in summary.candidates:
-        for told in _reasons(one):
-            found.setdefault(told, []).append(one_line(one.candidate))
-    for told, names in found.items():
+    """Yield the same reasons, with candidates that share a reason grouped."""
+    candidates_by_reason: dict[str, list[str]] = {}
+    for candidate in summary.candidates:
+        for reason in _reasons(candidate):
+            candidates_by_reason.setdefault(reason, []).append(one_line(candidate.candidate))
+    for reason, names in candidates_by_reason.items():
         if len(names) == len(summary.candidates):
-            yield told
+            yield reason
         elif len(names) <= _MOST_NAMES:
-            yield f"{', '.join(names)}: {told}"
+            yield f"{', '.join(names)}: {reason}"
         else:
-            yield f"{counted(len(names), 'candidate')}: {told}"
+            yield f"{counted(len(names), 'candidate')}: {reason}"
 
 
-def _reasons(one: CandidateSummary) -> Iterator[str]:
-    score = one.total.score
+def _reasons(candidate: CandidateSummary) -> Iterator[str]:
+    score = candidate.total.score
     if score.interval is not None:
         yield f"interval by {score.interval.method}, {counted(score.tasks, 'task')}"
     elif score.reason:
         yield score.reason
-    if bounds := open_bounds(one):
+    if bounds := open_bounds(candidate):
         yield (
-            f"with what is missing, the mean of trials lies "
+            f"counting what is missing, the mean of trials lies "
             f"between {bounds[0]:.3f} and {bounds[1]:.3f}"
         )
-    if more := more_rollouts(one.variance):
+    if more := more_rollouts(candidate.variance):
         yield more
 
 
-def open_bounds(one: CandidateSummary) -> tuple[float, float] | None:
-    """Return where the mean would lie if all that is missing were there; None where nothing is."""
-    group = one.total
+def open_bounds(candidate: CandidateSummary) -> tuple[float, float] | None:
+    """Return the bounds of the mean if trials are missing; None otherwise."""
+    group = candidate.total
     return group.score_bounds if group.coverage < 1 and group.score.mean is not None else None
