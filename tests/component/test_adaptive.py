@@ -31,7 +31,7 @@ class Chances:
         self._fails = fails
         self.asked: list[str] = []
 
-    def rig(self, trial: Trial) -> TrialParts:
+    def parts_for(self, trial: Trial) -> TrialParts:
         def answer(_: Request) -> str:
             self.asked.append(trial.name)
             if trial.name == self._fails:
@@ -39,7 +39,7 @@ class Chances:
             right = Random(trial.name).random() < CHANCES[trial.candidate.id]
             return "right" if right else "wrong"
 
-        return _judged(answer).rig(trial)
+        return _judged(answer).parts_for(trial)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -67,7 +67,7 @@ def carry_out(
     store, stop, ended = store or MemoryStore(), Stop(), [0]
     store.freeze(given)
     until = AdaptiveSelection(given, rule)
-    until.recall(store.rows())
+    until.restore(store.rows())
 
     def tell(event: Event) -> None:
         ended[0] += type(event).__name__ == "TrialEnded"
@@ -79,11 +79,11 @@ def carry_out(
         run_plan(
             given,
             store=store,
-            rigs=rigs,
+            parts_source=rigs,
             executor=LocalExecutor(parallel),
             stop=stop,
-            tell=tell,
-            until=until,
+            emit=tell,
+            selection=until,
         )
     )
     return store

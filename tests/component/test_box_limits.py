@@ -70,7 +70,7 @@ def test_the_group_of_a_dead_owner_is_reaped_and_that_of_a_living_one_is_not(
         dead.kill()
     lines = cgroups.reap()
     assert any(f"-{dead.pid}-" in line and "1 processes" in line for line in lines)
-    assert not any(process_identity.mine() in line for line in lines)
+    assert not any(process_identity.current() in line for line in lines)
     assert all(path.exists() for path in mine.folders.values())
     mine.remove()
 

@@ -67,7 +67,7 @@ def test_each_turn_is_told_as_an_event_whatever_the_agent_says() -> None:
         if isinstance(event, TurnStarted | TurnEnded):
             turns.append(event)
 
-    asyncio.run(run_attempt(scene.trial(), scene.rig(), number=1, tell=listen))
+    asyncio.run(run_attempt(scene.trial(), scene.parts_for(), number=1, emit=listen))
     assert [(type(turn), turn.number) for turn in turns] == [
         (TurnStarted, 1),
         (TurnEnded, 1),
@@ -290,7 +290,7 @@ def test_limits_cut_a_dialogue_and_what_was_said_stays(limits: Limits) -> None:
         limits=limits,
     )
     priced = Tariff(price=Price(input=1.0, output=1.0))  # of a million tokens; an answer has 12
-    rig = replace(scene.rig(), tariff=priced)
+    rig = replace(scene.parts_for(), tariff=priced)
     attempt = asyncio.run(run_attempt(scene.trial(), rig, number=1))
     assert attempt.status is Status.LIMITED
     assert [text for _, text in said(attempt)] == ["More.", "a", "More.", "b", "More."]

@@ -72,7 +72,7 @@ def test_an_attempt_that_was_killed_is_booked_with_the_one_that_goes_on(tmp_path
     budget = Budget()
     tab = AttemptBill(budget)
     # the same number: nobody wrote down that the first one ended
-    attempt = asyncio.run(run_attempt(again.trial(), again.rig(), number=1, tab=tab))
+    attempt = asyncio.run(run_attempt(again.trial(), again.parts_for(), number=1, attempt_bill=tab))
     assert attempt.bill.tokens == broken.bill.tokens + 12 * 4
     assert attempt.spent.requests == 3
 
@@ -189,7 +189,7 @@ def test_what_a_conversation_costs_is_kept_for_every_party(tmp_path: Path) -> No
     priced = Tariff(price=Price(input=1.0, output=1.0))
 
     def play(given: Scene, number: int) -> Attempt:
-        rig = replace(given.rig(), tariff=priced, role_tariffs={"instructor": priced})
+        rig = replace(given.parts_for(), tariff=priced, role_tariffs={"instructor": priced})
         return asyncio.run(run_attempt(given.trial(), rig, number=number))
 
     play(scene(tmp_path, agent=["a", DOWN]), 1)

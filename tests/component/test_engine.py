@@ -49,10 +49,10 @@ def carry_out(
     work = run_plan(
         given,
         store=store,
-        rigs=rigs,
+        parts_source=rigs,
         executor=LocalExecutor(parallel),
         stop=stop or Stop(),
-        tell=tell,
+        emit=tell,
     )
     asyncio.run(work)
     return store, events
@@ -459,8 +459,8 @@ class TestRuns:
             given = plan(*tasks(10), rollouts=rollouts)
             store = Forgetful()
             work = run_plan(
-                given, store=store, rigs=workshop(), executor=LocalExecutor(4), stop=Stop(),
-                tell=also,
+                given, store=store, parts_source=workshop(), executor=LocalExecutor(4), stop=Stop(),
+                emit=also,
             )  # fmt: skip
             asyncio.run(work)
             return most - before

@@ -307,7 +307,7 @@ def test_the_end_of_the_budget_refuses_every_trial_that_asks(tmp_path: Path) -> 
         budget = Budget(Cap(tokens=10))
         tariff = Tariff()
         async with opened(tmp_path) as (_, admit):
-            meter = Meter(FunctionModel(echo), tariff=tariff, tab=AttemptBill(budget))
+            meter = Meter(FunctionModel(echo), tariff=tariff, attempt_bill=AttemptBill(budget))
             door, program = admit(meter)
             body = {"max_tokens": 9000, "messages": [{"role": "user", "content": "hi"}]}
             status, data = await program.post("/v1/messages", body)

@@ -199,7 +199,7 @@ def test_the_box_that_is_asked_for_has_the_limits_and_marks_of_its_spec(
     assert first["block_network"]
     assert not second["block_network"]
     assert second["memory"] is None
-    assert first["tags"]["owner"] == process_identity.mine()
+    assert first["tags"]["owner"] == process_identity.current()
     assert first["tags"]["label"] == "run-1-trial-2"
 
 

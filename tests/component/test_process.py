@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from bakeoff._lib.process import Child, Ended, Program, run
+from bakeoff._lib.process import Child, ProcessResult, Program, run
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 Runs = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -148,7 +148,7 @@ def test_output_is_heard_as_it_comes_and_kept_within_its_room(loop_run: Runs) ->
 
 
 def test_a_flood_of_output_does_not_keep_the_loop_from_other_work(loop_run: Runs) -> None:
-    async def flood() -> tuple[int, Ended]:
+    async def flood() -> tuple[int, ProcessResult]:
         turns = 0
         task = asyncio.create_task(run(shell("exec yes"), time_s=1.0))
         while not task.done():
@@ -177,7 +177,7 @@ def test_an_error_of_the_listener_ends_the_program_and_is_raised(loop_run: Runs)
 
 
 def test_the_first_reason_to_kill_is_the_one_that_is_told(loop_run: Runs) -> None:
-    async def kill() -> Ended:
+    async def kill() -> ProcessResult:
         child = Child(shell("sleep 60"))
         child.kill("the disk")
         child.kill("something else")

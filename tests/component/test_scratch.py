@@ -28,7 +28,7 @@ def test_a_folder_is_private_and_says_whose_it_is() -> None:
     folder = scratch.new_folder("x")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
-    assert process_identity.find(folder.name) == process_identity.mine()
+    assert process_identity.find(folder.name) == process_identity.current()
     assert folder not in scratch.dead()
     scratch.remove(folder)
     assert not folder.exists()

@@ -335,7 +335,7 @@ def test_a_stopped_box_can_be_stopped_and_closed_again(backend: Backend, folder:
 
 def test_a_closed_box_leaves_nothing_but_its_folder(backend: Backend, folder: Path) -> None:
     token = new_token()
-    mine = process_identity.mine()
+    mine = process_identity.current()
     before = set(folders_with(mine))
 
     async def work(box: Box) -> None:
@@ -350,7 +350,7 @@ def test_a_closed_box_leaves_nothing_but_its_folder(backend: Backend, folder: Pa
 
 
 def test_thirty_boxes_at_once_each_have_their_own_and_leave_nothing(backend: Backend) -> None:
-    mine, token = process_identity.mine(), new_token()
+    mine, token = process_identity.current(), new_token()
     before = set(folders_with(mine))
     folders = [scratch.new_folder("contract") for _ in range(30)]
 

@@ -70,7 +70,7 @@ def suffered(
 ) -> CommandResult:
     """Run a hostile command and see that it ends in time and that nothing of it is left."""
     token = new_token()
-    mine = process_identity.mine()
+    mine = process_identity.current()
     folders = set(folders_with(mine))
 
     async def run() -> CommandResult:

@@ -26,7 +26,7 @@ async def main(name: str, count: int, token: str) -> None:
             command = Command(argv=("sh", "-c", script), on_output=partial(_heard, up))
             group.create_task(box.run(command))
             await up.wait()
-        print(process_identity.mine(), flush=True)
+        print(process_identity.current(), flush=True)
 
 
 if __name__ == "__main__":

@@ -198,7 +198,9 @@ def _home(name: str) -> Path:
             mark = process_identity.find(left.name)
             if mark is not None and process_identity.is_dead(mark):
                 _END[name](left)
-    return Path(tempfile.mkdtemp(prefix=f"bakeoff-{name}-{process_identity.mine()}-", dir="/tmp"))
+    return Path(
+        tempfile.mkdtemp(prefix=f"bakeoff-{name}-{process_identity.current()}-", dir="/tmp")
+    )
 
 
 def _client(**more: str) -> dict[str, str]:

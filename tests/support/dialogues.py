@@ -13,7 +13,7 @@ from bakeoff.core.checkpoint import Checkpoints
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Agent, TrialParts, WorkspaceSite
+from bakeoff.core.ports import Agent, TrialParts, WorkspaceAccess
 from bakeoff.core.record import Attempt
 from bakeoff.core.task import Task
 from bakeoff.engine.trial import run_attempt
@@ -70,7 +70,7 @@ class Scene:
     dialogue: Dialogue = field(default_factory=lambda: Dialogue(objective="get it done"))
     limits: Limits = field(default_factory=Limits)
     task: Task | None = None
-    site: WorkspaceSite | None = None
+    site: WorkspaceAccess | None = None
     checkpoints: Checkpoints | None = None
 
     def trial(self) -> Trial:
@@ -81,7 +81,7 @@ class Scene:
             task=task, candidate=Candidate(id="m", model=spec), conditions=conditions, rollout=0
         )
 
-    def rig(self) -> TrialParts:
+    def parts_for(self) -> TrialParts:
         roles = {"instructor": FunctionModel(self.instructor)}
         if self.supervisor is not None:
             roles["supervisor"] = FunctionModel(self.supervisor)
@@ -90,12 +90,12 @@ class Scene:
             model=FunctionModel(self.agent_model),
             scorers=(),
             roles=roles,
-            site=self.site,
+            workspace_access=self.site,
             checkpoints=self.checkpoints,
         )
 
     def play(self, number: int = 1) -> Attempt:
-        return asyncio.run(run_attempt(self.trial(), self.rig(), number=number))
+        return asyncio.run(run_attempt(self.trial(), self.parts_for(), number=number))
 
 
 def said(attempt: Attempt) -> list[tuple[str, str]]:

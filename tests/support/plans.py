@@ -86,7 +86,7 @@ class Workshop:
     scorers: Mapping[str, Scorer] = field(default_factory=dict)
     roles: Mapping[str, Model] = field(default_factory=dict)
 
-    def rig(self, trial: Trial) -> TrialParts:
+    def parts_for(self, trial: Trial) -> TrialParts:
         return TrialParts(
             agent=self.agent,
             model=self.model,

@@ -92,7 +92,7 @@ def test_the_cap_is_never_passed_whatever_comes_back_and_in_whatever_order(
         endpoint = Endpoint(script, random.Random(seed), on_every_step=check)
 
         async def ask(most: int) -> None:
-            meter = Meter(FunctionModel(endpoint), tariff=TARIFF, tab=AttemptBill(budget))
+            meter = Meter(FunctionModel(endpoint), tariff=TARIFF, attempt_bill=AttemptBill(budget))
             with suppress(ProviderError, BudgetReached):
                 await meter.complete(request(most))
 
@@ -124,7 +124,9 @@ def test_the_cap_on_tokens_is_never_passed_either(sizes: list[int], cap: int) ->
 
         async def ask(most: int) -> None:
             with suppress(BudgetReached):
-                await Meter(FunctionModel(answer), tab=AttemptBill(budget)).complete(request(most))
+                await Meter(FunctionModel(answer), attempt_bill=AttemptBill(budget)).complete(
+                    request(most)
+                )
 
         async with asyncio.TaskGroup() as group:
             for most in sizes:
@@ -143,7 +145,9 @@ def ask_once(
 ) -> tuple[AttemptBill, BaseException | None]:
     tab = AttemptBill(budget or Budget())
     try:
-        asyncio.run(Meter(FunctionModel(answer), tariff=tariff, tab=tab).complete(request(most)))
+        asyncio.run(
+            Meter(FunctionModel(answer), tariff=tariff, attempt_bill=tab).complete(request(most))
+        )
     except (ProviderError, BudgetReached) as error:
         return tab, error
     return tab, None
@@ -156,26 +160,26 @@ def told(cost: float | None = None, read: int | None = 10, written: int | None =
 class TestBooking:
     def test_an_answer_is_booked_with_what_the_provider_says(self) -> None:
         tab, _ = ask_once(lambda _: told(cost=0.25))
-        assert tab.bill == Bill(cost_usd=0.25, tokens=30)
+        assert tab.total == Bill(cost_usd=0.25, tokens=30)
 
     def test_else_with_what_the_price_says(self) -> None:
         tab, _ = ask_once(lambda _: told())
-        assert tab.bill == Bill(cost_usd=20 / 1e6, tokens=30)
+        assert tab.total == Bill(cost_usd=20 / 1e6, tokens=30)
 
     def test_an_answer_of_unknown_cost_is_booked_as_the_most_it_can_be(self) -> None:
         tab, _ = ask_once(lambda _: Completion(text=""))
-        assert tab.bill.cost_usd is None
-        assert tab.bill.unsure_usd == pytest.approx(1000 * TOKEN)
-        assert tab.bill.unsure_tokens > 1000
-        assert tab.bill.tokens == 0
+        assert tab.total.cost_usd is None
+        assert tab.total.unsure_usd == pytest.approx(1000 * TOKEN)
+        assert tab.total.unsure_tokens > 1000
+        assert tab.total.tokens == 0
 
     def test_without_a_price_a_request_is_counted_as_unpriced_and_not_as_free(self) -> None:
         tab, _ = ask_once(lambda _: told(), tariff=Tariff())
-        assert tab.bill == Bill(cost_usd=None, tokens=30, unpriced=1)
+        assert tab.total == Bill(cost_usd=None, tokens=30, unpriced=1)
 
     def test_a_local_model_is_on_no_bill_but_its_tokens_count(self) -> None:
         tab, _ = ask_once(lambda _: told(), tariff=Tariff(billed=False))
-        assert tab.bill == Bill(tokens=30)
+        assert tab.total == Bill(tokens=30)
 
     def test_an_answer_that_was_kept_from_before_costs_nothing(self) -> None:
         kept = Completion(
@@ -183,7 +187,7 @@ class TestBooking:
         )
         budget = Budget(Cap(cost_usd=1.0))
         tab, _ = ask_once(lambda _: kept, budget=budget)
-        assert tab.bill == budget.spent == Bill()
+        assert tab.total == budget.spent == Bill()
 
     @pytest.mark.parametrize(("billable", "unsure"), [(False, 0.0), (True, 1000 * TOKEN)])
     def test_a_fault_costs_nothing_unless_the_endpoint_had_begun(
@@ -195,7 +199,7 @@ class TestBooking:
         budget = Budget(Cap(cost_usd=1.0))
         tab, error = ask_once(fail, budget=budget)
         assert isinstance(error, ProviderError)
-        assert tab.bill.most_usd == budget.spent.most_usd == pytest.approx(unsure)
+        assert tab.total.most_usd == budget.spent.most_usd == pytest.approx(unsure)
 
     def test_a_request_that_is_cut_may_be_billed(self) -> None:
         async def hang(_: Request) -> None:
@@ -203,13 +207,13 @@ class TestBooking:
 
         async def run() -> AttemptBill:
             tab = AttemptBill(Budget(Cap(cost_usd=1.0)))
-            meter = Meter(FunctionModel(hang), tariff=TARIFF, tab=tab)
+            meter = Meter(FunctionModel(hang), tariff=TARIFF, attempt_bill=tab)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(meter.complete(request(1000)), 0.01)
             return tab
 
         tab = asyncio.run(run())
-        assert tab.bill.unsure_usd == tab.budget.spent.unsure_usd == pytest.approx(1000 * TOKEN)
+        assert tab.total.unsure_usd == tab.budget.spent.unsure_usd == pytest.approx(1000 * TOKEN)
 
     def test_bills_add_up_and_unknown_costs_stay_unknown(self) -> None:
         a, b = Bill(cost_usd=1.0, tokens=5), Bill(unsure_usd=2.0, unsure_tokens=7, unpriced=1)
@@ -225,7 +229,7 @@ class TestRefusals:
         assert isinstance(error, BudgetReached)
         assert budget.reached
         assert tab.refused is error
-        assert tab.bill == Bill(), "nothing was sent"
+        assert tab.total == Bill(), "nothing was sent"
         assert "are spent, and the next request may cost $0.0010" in str(error)
 
     def test_sums_that_are_exactly_the_cap_are_let_through(self) -> None:
@@ -249,7 +253,9 @@ class TestRefusals:
             budget = Budget(Cap(cost_usd=3500 * TOKEN))
             async with asyncio.TaskGroup() as group:
                 for _ in range(50):
-                    meter = Meter(FunctionModel(answer), tariff=TARIFF, tab=AttemptBill(budget))
+                    meter = Meter(
+                        FunctionModel(answer), tariff=TARIFF, attempt_bill=AttemptBill(budget)
+                    )
                     group.create_task(meter.complete(request(1000)))
             return budget
 
@@ -263,13 +269,13 @@ class TestRefusals:
             budget = Budget(Cap(cost_usd=1000 * TOKEN))
             await budget.hold(Bound(usd=1000 * TOKEN, tokens=None))
             tab = AttemptBill(budget)
-            meter = Meter(FunctionModel(lambda _: told()), tariff=TARIFF, tab=tab)
+            meter = Meter(FunctionModel(lambda _: told()), tariff=TARIFF, attempt_bill=tab)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(meter.complete(request(1000)), 0.01)
             return tab, meter.trouble
 
         tab, trouble = asyncio.run(run())
-        assert tab.bill == Bill()
+        assert tab.total == Bill()
         assert trouble == "the budget of the run was held by other requests"
 
     def test_a_try_after_a_lost_one_needs_a_place_of_its_own(self) -> None:
@@ -283,7 +289,7 @@ class TestRefusals:
         tight = Budget(Cap(cost_usd=1999 * TOKEN))
         tab, error = ask_once(lose, budget=tight)
         assert isinstance(error, BudgetReached)
-        assert tab.bill.most_usd == tight.spent.most_usd == pytest.approx(1000 * TOKEN)
+        assert tab.total.most_usd == tight.spent.most_usd == pytest.approx(1000 * TOKEN)
 
     def test_a_bound_that_is_unknown_is_never_let_through(self) -> None:
         with pytest.raises(UsageError, match="max_tokens"):
@@ -323,10 +329,10 @@ class TestRuns:
         work = run_plan(
             given,
             store=store,
-            rigs=rigs,
+            parts_source=rigs,
             executor=LocalExecutor(1),
             stop=stop,
-            tell=lambda _: None,
+            emit=lambda _: None,
             budget=budget,
         )
         asyncio.run(work)
@@ -390,10 +396,10 @@ class TestRuns:
             work = run_plan(
                 given,
                 store=store,
-                rigs=priced(workshop(hang)),
+                parts_source=priced(workshop(hang)),
                 executor=LocalExecutor(1),
                 stop=Stop(),
-                tell=lambda _: None,
+                emit=lambda _: None,
             )
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(work, 0.05)
@@ -410,8 +416,8 @@ def priced(rigs: Workshop) -> Workshop:
     """The same rigs, with a price for everybody."""
 
     class Priced(Workshop):
-        def rig(self, trial: Trial) -> TrialParts:
+        def parts_for(self, trial: Trial) -> TrialParts:
             roles = dict.fromkeys(rigs.roles, TARIFF)
-            return replace(rigs.rig(trial), tariff=TARIFF, role_tariffs=roles)
+            return replace(rigs.parts_for(trial), tariff=TARIFF, role_tariffs=roles)
 
     return Priced(model=rigs.model)

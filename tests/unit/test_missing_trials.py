@@ -155,8 +155,8 @@ def _heard(first: str, second: str, rule: Adaptive) -> Iterator[bool]:
         for name, told in letters.items():
             letter = told[int(drawn.id[1:])]
             score = None if letter == "x" else float(letter)
-            until.hear(name, drawn.id, score, faulted=letter == "x")
-        yield until.wanting
+            until.record(name, drawn.id, score, faulted=letter == "x")
+        yield until.undecided
 
 
 def test_an_adaptive_run_goes_on_while_faults_could_turn_its_verdict() -> None:

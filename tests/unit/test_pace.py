@@ -10,7 +10,11 @@ from dataclasses import dataclass
 import pytest
 
 from bakeoff.models.limits.rate import RateLimit, RequestSpacing
-from bakeoff.models.limits.rate_limit_headers import RateLimitHeaders, allowances, seconds
+from bakeoff.models.limits.rate_limit_headers import (
+    RateLimitHeaders,
+    parse_rate_limit_headers,
+    seconds,
+)
 
 RATE = 20.0
 
@@ -216,7 +220,7 @@ def test_openais_headers_are_read() -> None:
         "x-ratelimit-remaining-tokens": "89000",
         "x-ratelimit-reset-tokens": "667ms",
     }
-    requests, tokens = allowances(headers)
+    requests, tokens = parse_rate_limit_headers(headers)
     assert requests == RateLimitHeaders(unit="requests", limit=600, remaining=10, reset_s=59)
     assert requests.low
     assert requests.rate == 10
@@ -229,7 +233,7 @@ def test_anthropics_headers_are_read() -> None:
         "anthropic-ratelimit-requests-remaining": "0",
         "anthropic-ratelimit-requests-reset": "2099-01-01T00:00:00Z",
     }
-    (requests,) = allowances(headers)
+    (requests,) = parse_rate_limit_headers(headers)
     assert requests.low
     assert requests.reset_s > 1e9
 
@@ -261,4 +265,4 @@ def test_headers_that_make_no_sense_are_left_alone(left: str) -> None:
         "x-ratelimit-remaining-requests": left,
         "x-ratelimit-reset-requests": "1s",
     }
-    assert not list(allowances(headers))
+    assert not list(parse_rate_limit_headers(headers))

@@ -13,27 +13,27 @@ from types import TracebackType
 from weakref import WeakKeyDictionary
 
 
-class _Watch:
+class _DeadlineTimer:
     """The open deadlines of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = 0.0
+        self._fires_at = 0.0
         self.open: set[until] = set()
 
     def add(self, deadline: "until", when: float) -> None:
         self.open.add(deadline)
-        if self._timer is None or when < self._rings_at:
+        if self._timer is None or when < self._fires_at:
             self._set(when)
 
     def _set(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._ring)
-        self._rings_at = when  # uvloop's handle of a moment that has passed does not know it
+        self._timer = self._loop.call_at(when, self._fire)
+        self._fires_at = when  # uvloop's handle of a moment that has passed does not know it
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         now = self._loop.time()
         for deadline in [d for d in self.open if d.when <= now]:
@@ -43,13 +43,13 @@ class _Watch:
             self._set(when)
 
 
-_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+_timers: WeakKeyDictionary[asyncio.AbstractEventLoop, _DeadlineTimer] = WeakKeyDictionary()
 
 
 class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
     """Raises TimeoutError where the block is not done by *when*, a moment of the loop's clock."""
 
-    __slots__ = ("_before", "_expired", "_left_s", "_task", "_watch", "when")
+    __slots__ = ("_before", "_expired", "_left_s", "_task", "_timer", "when")
 
     def __init__(self, when: float) -> None:
         self.when = when
@@ -61,11 +61,11 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
             raise RuntimeError("a deadline needs a task that it can cut short")
         self._task, self._before = task, task.cancelling()
         loop = asyncio.get_running_loop()
-        watch = _watches.get(loop)
-        if watch is None:
-            watch = _watches[loop] = _Watch(loop)
-        self._watch = watch
-        watch.add(self, self.when)
+        timer = _timers.get(loop)
+        if timer is None:
+            timer = _timers[loop] = _DeadlineTimer(loop)
+        self._timer = timer
+        timer.add(self, self.when)
         return self
 
     def __exit__(
@@ -75,11 +75,11 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
         trace: TracebackType | None,
     ) -> None:
         if not self._expired:
-            self._watch.open.discard(self)
+            self._timer.open.discard(self)
         elif self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
-    def is_of(self, task: "asyncio.Task[object] | None") -> bool:
+    def belongs_to(self, task: "asyncio.Task[object] | None") -> bool:
         """Whether it would cut *task* short."""
         return self._task is task
 
@@ -91,8 +91,8 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
     def resume(self) -> None:
         """Go on with the time that was left; called as often as `pause`."""
         self.when = asyncio.get_running_loop().time() + self._left_s
-        if self in self._watch.open:
-            self._watch.add(self, self.when)
+        if self in self._timer.open:
+            self._timer.add(self, self.when)
 
     def expire(self) -> None:
         """Cut the block short; called by the watch."""
@@ -111,10 +111,10 @@ def within(seconds: float | None) -> "until | nullcontext[None]":
 
 
 @contextmanager
-def uncounted() -> Iterator[None]:
+def paused_deadlines() -> Iterator[None]:
     """Let the deadlines of this task stand still meanwhile: it waits for what is not its doing."""
-    watch, task = _watches.get(asyncio.get_running_loop()), asyncio.current_task()
-    standing = [d for d in watch.open if d.is_of(task)] if watch is not None else []
+    timer, task = _timers.get(asyncio.get_running_loop()), asyncio.current_task()
+    standing = [d for d in timer.open if d.belongs_to(task)] if timer is not None else []
     for deadline in standing:
         deadline.pause()
     try:

@@ -17,14 +17,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import IO
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 
 _MARK = "\n[... {left_out:,} bytes left out ...]\n"
 _ROOM_FOR_MARK = 64
 _WORTH_A_MARK = 4 * _ROOM_FOR_MARK
 
 
-class Kept:
+class BoundedOutput:
     """Takes pieces of output and keeps *most* bytes: as many of the first as of the last."""
 
     def __init__(self, most: int) -> None:
@@ -73,7 +73,7 @@ class NotEndedError(Exception):
     """A process was killed and is still there."""
 
 
-@noun
+@value_object
 class Program:
     """What to start; nothing of our environment or open files goes with it but what is named here.
 
@@ -91,8 +91,8 @@ class Program:
     keeps_children: bool = False
 
 
-@noun
-class Ended:
+@value_object
+class ProcessResult:
     """How a program ended: `code` as a shell would say it, or None where it was `stopped`."""
 
     code: int | None
@@ -102,7 +102,7 @@ class Ended:
     truncated: bool = False
 
 
-async def run(program: Program, *, time_s: float | None = None) -> Ended:
+async def run(program: Program, *, time_s: float | None = None) -> ProcessResult:
     """Run *program* to its end, which comes after *time_s* at the latest."""
     return await Child(program).end(time_s=time_s)
 
@@ -116,9 +116,9 @@ class Child:
     def __init__(self, program: Program) -> None:
         self._loop = asyncio.get_running_loop()
         self._program = program
-        self._kept = Kept(program.most_output)
+        self._bounded = BoundedOutput(program.most_output)
         self._stopped: str | None = None
-        self._unheard: Exception | None = None
+        self._listener_error: Exception | None = None
         self._pieces = 0
         self._started = time.monotonic()
         self._exit: asyncio.Future[None] = self._loop.create_future()
@@ -143,7 +143,7 @@ class Child:
         self._loop.add_reader(self._out, self._read)
         self._pidfd = _pidfd(self._process.pid)
         if self._pidfd is None:
-            self._look()
+            self._poll_exit()
         else:
             self._loop.add_reader(self._pidfd, self._exited)
 
@@ -158,7 +158,7 @@ class Child:
             self._stopped = why
         self._kill_group()
 
-    async def end(self, *, time_s: float | None = None) -> Ended:
+    async def end(self, *, time_s: float | None = None) -> ProcessResult:
         """Wait until the program has ended, and return how; nothing of its group is left then.
 
         Where the wait is cancelled, everything is killed before the cancellation goes on.
@@ -171,16 +171,16 @@ class Child:
             self.kill("it was cancelled")
             raise
         finally:
-            await uncancelled(self._finish())
-        if self._unheard is not None:
-            raise self._unheard
+            await run_to_completion(self._finish())
+        if self._listener_error is not None:
+            raise self._listener_error
         code = self._process.returncode
-        return Ended(
+        return ProcessResult(
             code=None if self._stopped else code if code >= 0 else 128 - code,
-            output=self._kept.text(),
+            output=self._bounded.text(),
             elapsed_s=time.monotonic() - self._started,
             stopped=self._stopped,
-            truncated=self._kept.truncated,
+            truncated=self._bounded.truncated,
         )
 
     async def _finish(self) -> None:
@@ -216,12 +216,12 @@ class Child:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def _look(self) -> None:
+    def _poll_exit(self) -> None:
         """Where the kernel cannot tell of an exit (macOS), look from time to time."""
         if self._process.poll() is not None:
             self._exited()
         else:
-            self._poll = self._loop.call_later(_POLL_S, self._look)
+            self._poll = self._loop.call_later(_POLL_S, self._poll_exit)
 
     def _exited(self) -> None:
         if self._pidfd is not None:
@@ -241,8 +241,8 @@ class Child:
             self._stop_reading()
             return
         self._pieces += 1
-        self._kept.add(piece)
-        self._tell(piece)
+        self._bounded.add(piece)
+        self._notify(piece)
         if self._pieces > _FREE_PIECES and not self._silent.done():
             self._loop.remove_reader(self._out)
             self._again = self._loop.call_later(_FLOOD_PAUSE_S, self._read_on)
@@ -252,13 +252,13 @@ class Child:
             self._loop.add_reader(self._out, self._read)
             self._read()
 
-    def _tell(self, piece: bytes) -> None:
+    def _notify(self, piece: bytes) -> None:
         if self._program.on_output is None:
             return
         try:
             self._program.on_output(piece)
         except Exception as error:  # noqa: BLE001 -- whoever waits for the end shall get it
-            self._unheard = error
+            self._listener_error = error
             self._stop_reading()
             self.kill("its output could not be heard")
 
@@ -268,7 +268,7 @@ class Child:
             self._silent.set_result(None)
 
 
-async def uncancelled(work: Coroutine[object, object, None]) -> None:
+async def run_to_completion(work: Coroutine[object, object, None]) -> None:
     """Await *work* to its end, also where the wait for it is cancelled, and only then go on."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from bakeoff._lib.digest import digest
 
-_MARK = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
+_IDENTITY = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
 
 
-def mine() -> str:
+def current() -> str:
     """Return the mark of this process; letters, digits and hyphens only."""
     pid = os.getpid()
     return f"{_machine()}-{pid}-{_started(pid) or 0}"
 
 
-def is_dead(mark: str) -> bool:
-    """Whether *mark* is of a process of this machine that is gone; False where nobody can tell."""
-    parts = _MARK.fullmatch(mark)
+def is_dead(identity: str) -> bool:
+    """Whether *identity* is of a process of this machine that is gone; False where nobody can tell."""
+    parts = _IDENTITY.fullmatch(identity)
     if parts is None or parts[1] != _machine():
         return False
     started = _started(int(parts[2]))
@@ -32,7 +32,7 @@ def is_dead(mark: str) -> bool:
 
 def find(text: str) -> str | None:
     """Return the mark that stands in *text*, such as the name of a folder."""
-    found = _MARK.search(text)
+    found = _IDENTITY.search(text)
     return found[0] if found else None
 
 

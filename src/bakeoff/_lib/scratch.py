@@ -47,7 +47,7 @@ def base() -> Path:
 
 def new_folder(kind: str) -> Path:
     """Return a new empty folder that only this user can enter; `remove` takes it away."""
-    path = base() / f"{process_identity.mine()}-{kind}-{secrets.token_hex(6)}"
+    path = base() / f"{process_identity.current()}-{kind}-{secrets.token_hex(6)}"
     path.mkdir(mode=_PRIVATE)
     return path
 
@@ -68,7 +68,7 @@ def reap() -> list[Path]:
     """
     taken = []
     for path in dead():
-        ours = base() / f"{process_identity.mine()}-reaped-{secrets.token_hex(6)}"
+        ours = base() / f"{process_identity.current()}-reaped-{secrets.token_hex(6)}"
         try:
             path.rename(ours)
         except FileNotFoundError:

@@ -11,7 +11,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def called_aside(function: Callable[[], T]) -> T:
+async def run_in_thread(function: Callable[[], T]) -> T:
     """Return what *function* returns, called in a thread of its own.
 
     Whoever is cut off while waiting leaves it behind: nothing can end a thread, but it holds up

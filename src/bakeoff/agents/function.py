@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from bakeoff._lib.threads import called_aside
+from bakeoff._lib.threads import run_in_thread
 from bakeoff.core.errors import AgentError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
@@ -28,7 +28,7 @@ class FunctionAgent:
         """Let the function solve the task."""
         call = partial(self._function, task, context.model, **self._settings)
         # a coroutine function only makes its coroutine; called here, it costs no thread
-        answer = await called_aside(call) if is_blocking(self._function) else call()
+        answer = await run_in_thread(call) if is_blocking(self._function) else call()
         if inspect.isawaitable(answer):
             answer = await answer
         return to_outcome(answer)
@@ -65,7 +65,7 @@ class BlockingAgent:
         order = Solve(
             task=task, rollout=context.rollout, label=context.label, roles=tuple(context.roles)
         )
-        on_output = context.journal.print if context.journal is not None else None
+        on_output = context.journal.write_log if context.journal is not None else None
         reply = await self._pool.work(order, context, on_output=on_output)
         if isinstance(reply, Left):
             return reply.outcome

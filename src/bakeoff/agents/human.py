@@ -165,7 +165,7 @@ async def _shell(terminal: _Terminal, box: Box, start: str, journal: Journal) ->
             return
         if not line.strip():
             continue
-        journal.say(Message(role="user", content=line))
+        journal.add_messages(Message(role="user", content=line))
         # the trap outlives an `exit` in the line, so that the place is told in any case
         script = f'cd {shlex.quote(cwd)}; trap \'printf "{_CWD_MARKER}%s" "$PWD"\' EXIT; {line}\n'
         ran = await box.run(Command(argv=("sh", "-c", script), cwd=start))
@@ -173,5 +173,5 @@ async def _shell(terminal: _Terminal, box: Box, start: str, journal: Journal) ->
         output, cwd = (output, new_cwd.strip()) if new_cwd.startswith("/") else (ran.output, cwd)
         ended = "" if ran.code == 0 else f"[{ran.stopped or f'exit {ran.code}'}]\n"
         shown = f"{output}{'' if not output or output.endswith(chr(10)) else chr(10)}{ended}"
-        journal.print(f"$ {line}\n{shown}")
+        journal.write_log(f"$ {line}\n{shown}")
         terminal.write(for_terminal(shown))

@@ -68,13 +68,13 @@ class OneTool:
                 reasoning=last.reasoning,
                 tool_calls=last.tool_calls,
             )
-            journal.say(reply)
+            journal.add_messages(reply)
             if results := await self._run_calls(reply, run_tool):
-                journal.say(*results)
+                journal.add_messages(*results)
             elif self.nudge is None or len(journal.messages) > 1:
                 return LoopEnded(last=last, why=last.stop_reason)
             else:
-                journal.say(Message(role="user", content=self.nudge))
+                journal.add_messages(Message(role="user", content=self.nudge))
         return LoopEnded(last=last, why=f"{steps} steps are spent")
 
     async def _run_calls(self, reply: Message, run_tool: RunTool) -> list[Message]:

@@ -58,7 +58,7 @@ class Shell:
     async def resume(self, task: Task, context: Context, message: str) -> Outcome:
         """Work on after somebody said something; what was done is in the journal."""
         if context.journal is not None:
-            context.journal.say(Message(role="user", content=message))
+            context.journal.add_messages(Message(role="user", content=message))
         return await self._work(task, context)
 
     async def _work(self, task: Task, context: Context) -> Outcome:
@@ -89,5 +89,5 @@ class Shell:
         )
         how = f"exit code {ran.code}" if ran.stopped is None else f"stopped: {ran.stopped}"
         output = well_formed(f"{how}\n{ran.output}".rstrip())
-        journal.print(f"$ {command.strip()}\n{output}\n")
+        journal.write_log(f"$ {command.strip()}\n{output}\n")
         return output

@@ -163,14 +163,14 @@ async def _execute(
                 await run_plan(
                     plan,
                     store=store,
-                    rigs=rigs,
+                    parts_source=rigs,
                     executor=LocalExecutor(
                         brief.parallel or DEFAULT_PARALLEL, pause_s=brief.pause_s
                     ),
                     stop=start.stop,
-                    tell=filed(start.listener, folder, redactor),
+                    emit=filed(start.listener, folder, redactor),
                     budget=budget,
-                    until=_until(prepared, folder),
+                    selection=_until(prepared, folder),
                 )
     finally:
         await store.close()
@@ -198,7 +198,7 @@ def _until(prepared: PreparedRun, folder: Path) -> AdaptiveSelection | None:
     if prepared.brief.adaptive is None:
         return None
     until = AdaptiveSelection(prepared.plan, prepared.brief.adaptive)
-    until.recall(SqliteLedger(folder).rows())
+    until.restore(SqliteLedger(folder).rows())
     return until
 
 

@@ -71,10 +71,10 @@ async def score_again(
                         plan,
                         ledger=ledger,
                         store=store,
-                        rigs=rigs,
+                        parts_source=rigs,
                         executor=LocalExecutor(DEFAULT_PARALLEL),
                         stop=start.stop,
-                        tell=filed(start.listener, folder, redactor),
+                        emit=filed(start.listener, folder, redactor),
                     )
         finally:
             await store.close()

@@ -29,7 +29,7 @@ from bakeoff.core.errors import BakeoffError, NotRun, ProviderError, ScorerError
 from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Agent, Model, Scorer, TrialParts, WorkspaceSite, close_model
+from bakeoff.core.ports import Agent, Model, Scorer, TrialParts, WorkspaceAccess, close_model
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.formats.text.parameters import check_call
@@ -260,7 +260,7 @@ class SharedTrialParts:
     ) -> None:
         self._parts = parts
         self.gates = parts.gates
-        self._sites: dict[str, WorkspaceSite] = {}
+        self._workspace_access: dict[str, WorkspaceAccess] = {}
         self.sandbox = premises.sandbox.name if premises else None
         self.checkpoints: Checkpoints | None = None
         self._models: dict[str, Model] = {}
@@ -286,7 +286,7 @@ class SharedTrialParts:
             if isinstance(agent, BlockingAgent):
                 self._blocking.append(agent)
             if premises is not None:
-                self._sites[candidate.digest] = premises.site(agent)
+                self._workspace_access[candidate.digest] = premises.access_for(agent)
             self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
             self._gates[candidate.digest] = (
                 *map(parts.gate, [candidate.model] if ask_candidates else []),
@@ -316,7 +316,7 @@ class SharedTrialParts:
         models = [(c.model, self._seats[c.digest][1]) for c in plan.candidates]
         await warm_up(models, tell)
 
-    def rig(self, trial: Trial) -> TrialParts:
+    def parts_for(self, trial: Trial) -> TrialParts:
         """Return the parts of *trial*; NotRun where an endpoint that it needs was given up."""
         if self.gates.given_up and (why := self._given_up(trial.candidate.digest)):
             raise NotRun(why)
@@ -339,7 +339,7 @@ class SharedTrialParts:
             roles=roles,
             tariff=self._tariffs[trial.candidate.digest],
             role_tariffs=self._role_tariffs,
-            site=self._sites.get(trial.candidate.digest),
+            workspace_access=self._workspace_access.get(trial.candidate.digest),
             checkpoints=self.checkpoints,
             checked=self._checked,
         )

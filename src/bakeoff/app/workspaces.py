@@ -13,7 +13,7 @@ from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, Notice
 from bakeoff.core.plan import Plan
-from bakeoff.core.ports import Agent, Gateway, WorkspaceSite
+from bakeoff.core.ports import Agent, Gateway, WorkspaceAccess
 from bakeoff.core.sandbox import Mount, Sandbox, Workspaces
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Network, SandboxSpec, Workspace
@@ -62,12 +62,12 @@ class WorkspaceServices:
     workspaces: Workspaces
     gateway: Gateway | None
 
-    def site(self, agent: Agent) -> WorkspaceSite:
+    def access_for(self, agent: Agent) -> WorkspaceAccess:
         """Return the site as *agent* needs it."""
         if not isinstance(agent, ProgramFinder):
-            return WorkspaceSite(workspaces=self.workspaces)
+            return WorkspaceAccess(workspaces=self.workspaces)
         gateway = self.gateway if agent.needs_gateway else None
-        return WorkspaceSite(workspaces=self.workspaces, gateway=gateway, mounts=agent.mounts())
+        return WorkspaceAccess(workspaces=self.workspaces, gateway=gateway, mounts=agent.mounts())
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.outcome import Request, Usage
 from bakeoff.core.values import Json
 
@@ -15,7 +15,7 @@ _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n
 _SEVERAL = ("n", "best_of")
 
 
-@noun
+@value_object
 class Bill:
     """What was billed; `cost_usd` is None where no cost is known.
 
@@ -53,7 +53,7 @@ class Bill:
 NO_BILL = Bill()
 
 
-@noun
+@value_object
 class Cap:
     """What a run may spend in all, with its roles, retries and failed attempts; None is no cap."""
 
@@ -72,7 +72,7 @@ class Cap:
 NO_CAP = Cap()
 
 
-@noun
+@value_object
 class Bound:
     """The most one request can cost; None is unknown."""
 
@@ -80,7 +80,7 @@ class Bound:
     tokens: int | None
 
 
-@noun
+@value_object
 class Price:
     """US dollars per million tokens; `max_output` is the longest answer the model can give."""
 

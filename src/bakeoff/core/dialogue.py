@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.values import Json
 
 Mode = Literal["user", "shard_user"]
@@ -55,7 +55,7 @@ class Dialogue:
         }
 
 
-@noun
+@value_object
 class Turn:
     """One message to the agent, and what came of it.
 

@@ -1,4 +1,4 @@
-"""What happens in one attempt, kept as it happens: an attempt that is cut leaves what there was."""
+"""The transcript and log of one attempt, written as it runs so that an interrupted one keeps them."""
 
 from collections.abc import Callable
 
@@ -12,42 +12,42 @@ _CUT = "\n[... the log is longer than what is kept ...]\n"
 class Journal:
     """The transcript and the log of one attempt, written by its agent and by the gateway.
 
-    Whoever *on_output* is told the log as it is written; *on_turn* is called when the turn of that
-    number starts, and again when it is over.
+    *on_log* is called with each text as it is logged; *on_turn* with the number of a turn when it
+    starts, and again when it ends.
     """
 
     def __init__(
         self,
-        on_output: Callable[[str], None] | None = None,
+        on_log: Callable[[str], None] | None = None,
         on_turn: Callable[[int, bool], None] | None = None,
     ) -> None:
-        self._on_output = on_output
+        self._on_log = on_log
         self._on_turn = on_turn
         self.messages: list[Message] = []
         self.interventions = 0
-        self.left: Callable[[], Outcome] | None = None  # what the agent leaves if it is cut now
+        self.partial_outcome: Callable[[], Outcome] | None = None  # the outcome if interrupted now
         self._log: list[str] = []
-        self._room = _MOST_LOG
+        self._room_left = _MOST_LOG
 
-    def say(self, *messages: Message) -> None:
-        """Go on with the conversation."""
+    def add_messages(self, *messages: Message) -> None:
+        """Append to the transcript."""
         self.messages.extend(messages)
 
-    def print(self, text: str) -> None:
-        """Go on with the log; what is too long is left out, and it says so."""
+    def write_log(self, text: str) -> None:
+        """Append to the log; text beyond the size limit is dropped, with a note."""
         if not text:
             return
-        if self._on_output is not None:
-            self._on_output(text)
-        if self._room <= 0:
+        if self._on_log is not None:
+            self._on_log(text)
+        if self._room_left <= 0:
             return
-        self._log.append(text[: self._room])
-        self._room -= len(text)
-        if self._room <= 0:
+        self._log.append(text[: self._room_left])
+        self._room_left -= len(text)
+        if self._room_left <= 0:
             self._log.append(_CUT)
 
     def turn(self, number: int, *, over: bool) -> None:
-        """Say that a turn of a dialogue starts, or is over."""
+        """Report that a turn of a dialogue starts or ends."""
         if self._on_turn is not None:
             self._on_turn(number, over)
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.task import Message, ToolCall, calls_as_json
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
 
 
-@noun
+@value_object
 class Usage:
     """Tokens and money; None is unknown, and unknown plus anything is unknown."""
 
@@ -48,7 +48,7 @@ UNKNOWN_USAGE = Usage(
 )
 
 
-@noun
+@value_object
 class Tool:
     """Something a model may ask to be run; `parameters` is a JSON Schema of its arguments."""
 
@@ -57,7 +57,7 @@ class Tool:
     parameters: Mapping[str, Json] = field(default_factory=dict)
 
 
-@noun
+@value_object
 class Request:
     """One question to a model.
 
@@ -80,7 +80,7 @@ class Request:
     on_outage: Callable[[bool], None] | None = field(default=None, repr=False, compare=False)
     begun: bool = field(default=False, repr=False, compare=False)
 
-    def heard_by(
+    def observed_by(
         self,
         on_retry: Callable[[str], None],
         on_lost: Callable[[], None],
@@ -105,7 +105,7 @@ class Request:
         )
 
 
-@noun
+@value_object
 class Completion:
     """One answer of a model.
 
@@ -149,7 +149,7 @@ class Completion:
         )
 
 
-@noun
+@value_object
 class Spent:
     """What one party (the candidate, or a role) used up during an attempt.
 
@@ -185,7 +185,7 @@ class Spent:
         )
 
 
-@noun
+@value_object
 class Outcome:
     """What the agent left. The transcript goes on from the task's own messages.
 

@@ -6,14 +6,14 @@ from functools import cached_property
 from itertools import islice
 
 from bakeoff._lib.digest import digest
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.task import Task
 
 _BETWEEN_SWAPS = 10  # tasks of a drawn order that each model has before the next is loaded
 
 
-@noun
+@value_object
 class Trial:
     """Task × candidate × rollout: the unit of work. Names and settings only, no live parts."""
 

@@ -1,10 +1,10 @@
-"""The shapes an adapter may take. Implement one by having its methods; do not inherit."""
+"""The ports: protocols that adapters implement by having the methods, without inheriting."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
 from bakeoff.core.checkpoint import Checkpoint, Checkpoints
 from bakeoff.core.errors import BakeoffError
@@ -18,9 +18,9 @@ from bakeoff.core.task import Task
 
 
 class Model(Protocol):
-    """Turns messages into one completion. Where it has an async `close`, that is called at the end.
+    """Turns messages into one completion; an async `close`, if there is one, is called at the end.
 
-    The one that an agent or a scorer is given is metered: what it is asked is counted and limited.
+    Agents and scorers are given a metered model: its requests are counted and limited.
     """
 
     async def complete(self, request: Request, /) -> Completion: ...
@@ -33,7 +33,7 @@ async def close_model(model: Model) -> None:
 
 
 class ModelAccess(Protocol):
-    """The gateway as one trial sees it: programs that show the token may ask the trial's model."""
+    """One trial's access to its model through the gateway; clients authenticate with the token."""
 
     token: str
 
@@ -42,34 +42,34 @@ class ModelAccess(Protocol):
 
     @property
     def fault(self) -> BakeoffError | None:
-        """Why the last question got no answer; None where it got one."""
+        """Why the last request failed; None if it was answered."""
 
     def close(self) -> None:
-        """Let nobody in any more, and cut the questions under way."""
+        """Refuse new requests and cancel those in flight."""
 
     async def settled(self) -> None:
-        """Wait until every question is booked."""
+        """Wait until every request is billed."""
 
 
 class Gateway(Protocol):
-    """The local model proxy of a run; programs in boxes know it, and no key."""
+    """The local model proxy of a run; programs in boxes know its address and no API key."""
 
     address: GatewayAddress
 
     def admit(self, model: Model, journal: Journal, *, rollout: int) -> ModelAccess:
-        """Return a door to *model*; what is said through it is written into *journal*."""
+        """Return access to *model* for one trial; its messages are written to *journal*."""
 
     async def close(self) -> None:
         """Stop listening."""
 
 
-@noun
+@value_object
 class Context:
     """What an agent or a scorer is given to work with.
 
-    For a task with files, an agent gets the open `workspace` it works in and, if it is an external
-    program, the `model_access` that lets it ask its model; a scorer gets `workspaces`, which opens
-    a fresh workspace for grading. A dialogue gets a `checkpoint` from which it can be resumed.
+    For a task with a workspace, an agent gets the open `workspace` and, if it is an external program,
+    `model_access`; a scorer gets `workspaces`, which opens a fresh workspace for grading. A dialogue
+    gets a `checkpoint`, from which an interrupted one continues.
     """
 
     model: Model
@@ -97,18 +97,17 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class ChecksBox(Protocol):
-    """A scorer that can tell beforehand that a box lacks what it grades with."""
+    """A scorer that can check in advance whether a box has what it needs for grading."""
 
     async def check_box(self, box: Box) -> None:
         """Raise ScorerError where *box*, which no agent has seen yet, cannot be graded in."""
 
 
-@noun
-class WorkspaceSite:
-    """What a candidate needs to run workspace tasks.
+@value_object
+class WorkspaceAccess:
+    """What the workspace trials of one agent need: workspaces, the gateway, mounts.
 
-    Only an agent that is an external program needs the `gateway`, and `mounts` that show the
-    program in the box.
+    Only an agent that is an external program needs the `gateway`; `mounts` put it into the box.
     """
 
     workspaces: Workspaces
@@ -116,12 +115,12 @@ class WorkspaceSite:
     mounts: tuple[Mount, ...] = ()
 
 
-@noun
+@value_object
 class TrialParts:
-    """The live parts of one trial. Scorers stand in the order of the task's specs.
+    """The live parts of one trial; scorers are in the order of the task's specs.
 
-    Tariffs say what the model and the roles charge; one that is missing is unknown. `checked` holds
-    the digests of tasks whose box is known to have what their scorers need.
+    Tariffs are the prices of the model and the roles; a missing one is unknown. `checked` holds the
+    digests of tasks whose box is known to have what their scorers need.
     """
 
     agent: Agent
@@ -130,15 +129,15 @@ class TrialParts:
     roles: Mapping[str, Model] = field(default_factory=dict)
     tariff: Tariff = UNPRICED
     role_tariffs: Mapping[str, Tariff] = field(default_factory=dict)
-    site: WorkspaceSite | None = None
+    workspace_access: WorkspaceAccess | None = None
     checkpoints: Checkpoints | None = None
     checked: set[str] = field(default_factory=set)
 
 
 class TrialPartsSource(Protocol):
-    """Builds the parts a trial names, and closes what it opened."""
+    """Builds the parts that a trial names, and closes what it opened."""
 
-    def rig(self, trial: Trial) -> TrialParts: ...
+    def parts_for(self, trial: Trial) -> TrialParts: ...
     async def close(self) -> None: ...
 
 
@@ -153,7 +152,7 @@ class Ledger(Protocol):
 
 
 class Store(Protocol):
-    """Keeps one run. Append-only; an attempt is durable when `append` returns."""
+    """Stores one run; append-only, and an attempt is durable when `append` returns."""
 
     def freeze(self, plan: Plan) -> None: ...
     def next_attempts(self, trials: Sequence[Trial]) -> Sequence[int | None]: ...

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import TrialError
 from bakeoff.core.outcome import Outcome, Spent
@@ -28,7 +28,7 @@ class Status(StrEnum):
         return self in {Status.COMPLETED, Status.LIMITED}
 
 
-@noun
+@value_object
 class Score:
     """One verdict, 0 to 1.
 
@@ -44,7 +44,7 @@ class Score:
     passed: bool | None = None
 
 
-@noun
+@value_object
 class Fault:
     """An error as data. Never a score of zero.
 
@@ -82,7 +82,7 @@ def _traceback_of(error: TrialError) -> str | None:
     return None
 
 
-@noun
+@value_object
 class Attempt:
     """One try at a trial. `bill` is what it cost with its roles and with tries that failed.
 
@@ -109,7 +109,7 @@ class Attempt:
         return self.outcome is not None and not self.outcome.unfinished
 
 
-@noun
+@value_object
 class TrialRecord:
     """A trial as the ledger knows it: whose it is, and the attempt that counts."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import NO_CAP, Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.endpoint import EndpointLimits, Patience
@@ -11,7 +11,7 @@ from bakeoff.core.task import Task
 from bakeoff.core.workspace import SandboxSpec
 
 
-@noun
+@value_object
 class Adaptive:
     """Run until the candidates are separated.
 

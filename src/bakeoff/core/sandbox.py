@@ -1,8 +1,8 @@
-"""The ports of the places where commands run: a sandbox opens boxes, a box runs commands.
+"""The sandbox ports: a sandbox opens boxes, a box runs commands, workspaces set up a task in a box.
 
-The files of a box lie in a private folder of the host, which the box shows at its `root`. So they
-are put there before the box opens and read after it has stopped, and no port is needed for moving
-files. A box that works on a copy elsewhere brings it back before `stop` returns.
+The files of a box are in a private folder of the host, mounted in the box at `root`. They are
+written before the box opens and read after it has stopped, so no port is needed for moving files.
+A box that works on a copy elsewhere brings it back before `stop` returns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,21 +12,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import BoxLimits, Change, Image, Network
 
 
-@noun
+@value_object
 class Mount:
-    """A path of the host that is shown in the box; read-only unless `writable`."""
+    """A host path mounted in the box; read-only unless `writable`."""
 
     source: str
     target: str
     writable: bool = False
 
 
-@noun
+@value_object
 class GatewayAddress:
     """Where the model gateway listens on the host: a unix socket, and a loopback URL."""
 
@@ -34,7 +34,7 @@ class GatewayAddress:
     url: str
 
 
-@noun
+@value_object
 class BoxSpec:
     """A box to be opened.
 
@@ -65,12 +65,12 @@ class BoxSpec:
 OutputListener = Callable[[bytes], None]
 
 
-@noun
+@value_object
 class Command:
-    """A program with its arguments, run in the box; `None` leaves what the box says.
+    """A program with its arguments, run in the box; `None` means the box's own setting.
 
-    It is ended with all its children when `time_s` is over. Of its output the first and the last
-    part are kept, `most_output` bytes in all, in the order in which they came.
+    It is killed with all its children after `time_s`. The first and the last part of its output are
+    kept, `most_output` bytes in all; `on_output` gets each piece as it arrives.
     """
 
     argv: tuple[str, ...]
@@ -82,7 +82,7 @@ class Command:
     on_output: OutputListener | None = field(default=None, repr=False, compare=False)
 
 
-@noun
+@value_object
 class CommandResult:
     """How a command ended: its exit code, or None where it was stopped, and what it printed.
 
@@ -162,7 +162,7 @@ class OpenWorkspace(Protocol):
 
 
 class GradingWorkspace(OpenWorkspace, Protocol):
-    """The room in which work is graded."""
+    """A fresh workspace in which a change is graded."""
 
     @property
     def undone(self) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ class GradingWorkspace(OpenWorkspace, Protocol):
 
 
 class Workspaces(Protocol):
-    """Sets up the workspace of a task: the agent's room, then the clean room for its grade."""
+    """Opens the workspaces of a task: the agent's, then a fresh one for grading."""
 
     def open(
         self,
@@ -185,13 +185,13 @@ class Workspaces(Protocol):
         mounts: tuple[Mount, ...],
         environment: Mapping[str, str],
     ) -> AbstractAsyncContextManager[OpenWorkspace]:
-        """Open the agent's room: the files, one commit, set-up done; nothing hidden.
+        """Open the agent's workspace: the files, one commit, set-up done; no hidden files.
 
-        The candidate's *environment* goes beside the task's own, and before it.
+        The candidate's *environment* is merged with the task's own and takes precedence.
         """
 
     async def change(self, task: Task, workspace: OpenWorkspace) -> Change:
-        """Stop the room's box and return what was changed in it."""
+        """Stop the box of *workspace* and return what was changed in it."""
 
     def open_for_grading(
         self,
@@ -205,10 +205,10 @@ class Workspaces(Protocol):
         environment: Mapping[str, str] = MappingProxyType({}),
         read_once: tuple[str, ...] = (),
     ) -> AbstractAsyncContextManager[GradingWorkspace]:
-        """Open a fresh room with the pristine files, the change, and only then what is hidden.
+        """Open a fresh workspace with the original files, the change, and then the hidden files.
 
-        Beyond what the task protects, paths that match *protected* are as they were before. *texts*
-        are further hidden files, by their path from the root of the workspace. *environment* are the
+        Paths that match *protected*, and those that the task protects, are restored. *texts* are
+        further hidden files, by their path from the root of the workspace. *environment* are the
         variables that the check sets: modules in its PYTHONPATH hide others too. Test files at the
-        paths *read_once* can be taken away by whoever reads them first.
+        paths *read_once* may be removed by their first reader.
         """

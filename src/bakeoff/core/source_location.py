@@ -1,11 +1,11 @@
 """Where something was written, so that a mistake in it can be found."""
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 
 KeyPath = tuple[str | int, ...]
 
 
-@noun
+@value_object
 class SourceLocation:
     """A file as it was given, and the key in it; plain data, so that it may travel with what it is of.
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bakeoff._lib.digest import digest
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Workspace
 
 
-@noun
+@value_object
 class ToolCall:
     """A tool that a model wants to be run; `arguments` is the JSON it wrote, as it wrote it."""
 
@@ -39,7 +39,7 @@ def calls_as_json(calls: Sequence[ToolCall]) -> str:
     return json.dumps(listed, ensure_ascii=False)
 
 
-@noun
+@value_object
 class Message:
     """One turn of a conversation; `tool_call_id` says which call a tool's message answers."""
 
@@ -66,7 +66,7 @@ class Message:
         return wire
 
 
-@noun
+@value_object
 class ScorerSpec:
     """A scorer by name, with its settings and its share of the task's score.
 

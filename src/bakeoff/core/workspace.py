@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.values import Json
 
 Network: TypeAlias = bool | tuple[str, ...]
@@ -18,7 +18,7 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*
 _ENTRY = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(:(?P<port>[0-9]{1,5}))?")
 
 
-@noun
+@value_object
 class AllowedHost:
     """A host by its name or address, or with `subdomains` all that are below it; "" is any host.
 
@@ -240,7 +240,7 @@ class Workspace:
         }
 
 
-@noun
+@value_object
 class Change:
     """What an agent changed: a patch against the files it was given, in git's format.
 

@@ -1,13 +1,13 @@
-"""The budget of a run: a place for each request before it goes out, its real cost after.
+"""The budget of a run: a reservation for each request before it is sent, its real cost after.
 
-What is spent and what is held never pass the cap together. A request that fits only once others
-are settled waits for them; one that can never fit ends its trial, and the run starts no more.
+Spent plus reserved never exceeds the cap. A request that fits only once others are settled waits
+for them; one that can never fit ends its trial, and the run starts no more.
 
-* A request holds the most it can cost, and one such bound at a time: a try that the endpoint
-  refused, or never received, is not billed, and the next one takes over its place.
-* A try that may be billed though it brought nothing (cut, unreadable, timed out) is booked as
-  `unsure` with its bound, and the next one needs a place of its own.
-* An answer is booked with its cost, or with its bound where the cost is unknown.
+* A request reserves the most it can cost, one bound at a time: a try that the endpoint refused, or
+  never received, is not billed, and the next try reuses its reservation.
+* A try that may be billed though it returned nothing (cut, unreadable, timed out) is booked as
+  `unsure` with its bound, and the next try needs a reservation of its own.
+* An answer is booked with its cost, or with its bound if the cost is unknown.
 """
 
 import asyncio
@@ -34,27 +34,27 @@ class Budget:
         self._freed = asyncio.Event()
 
     async def hold(self, bound: Bound) -> None:
-        """Hold a place for a request, waiting for others where it may still fit."""
+        """Reserve *bound* for a request; wait for others if it may still fit."""
         while self.reason_to_wait(bound):
             self._freed.clear()
             await self._freed.wait()
         self._hold(bound)
 
     def hold_now(self, bound: Bound) -> None:
-        """Hold a place for a request that cannot wait."""
+        """Reserve *bound* for a request that cannot wait."""
         if reason := self.reason_to_wait(bound):
             raise self._refusal(reason)
         self._hold(bound)
 
     def settle(self, bound: Bound, bill: Bill) -> None:
-        """Give the place of a request back, and book what it cost instead."""
+        """Release the reservation of a request and book its cost."""
         self._held_usd -= bound.usd or 0.0
         self._held_tokens -= bound.tokens or 0
         self.spent += bill
         self._freed.set()
 
     def reason_to_wait(self, bound: Bound) -> str | None:
-        """Return what keeps a request from going out now; raise where it can never go out."""
+        """Return why a request cannot be sent now; raise if it can never be sent."""
         why = None
         if (cap := self.cap.cost_usd) is not None:
             if bound.usd is None:
@@ -66,8 +66,8 @@ class Budget:
             if bound.tokens is None:
                 raise UsageError("how long its answer may be is unknown: it needs max_tokens")
             spent, most = self.spent.most_tokens, bound.tokens
-            told = f"{spent:,} of {cap:,} tokens are spent, and the next request may take {most:,}"
-            why = self._over(told, spent, self._held_tokens, most, cap) or why
+            over = f"{spent:,} of {cap:,} tokens are spent, and the next request may take {most:,}"
+            why = self._over(over, spent, self._held_tokens, most, cap) or why
         return why
 
     def _over(self, why: str, spent: float, held: float, bound: float, cap: float) -> str | None:
@@ -86,13 +86,13 @@ class Budget:
 
 
 class AttemptBill:
-    """What one attempt is billed for all its parties, under the budget of its run."""
+    """The running bill of one attempt for all its parties, under the budget of its run."""
 
-    __slots__ = ("begun", "bill", "budget", "refused")
+    __slots__ = ("begun", "budget", "refused", "total")
 
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
-        self.bill = NO_BILL
+        self.total = NO_BILL
         self.begun = False  # whether any of its requests was answered
         self.refused: NotRun | None = None  # a part may swallow the error; the attempt must not
 
@@ -104,12 +104,12 @@ class AttemptBill:
 
 
 class Reservation:
-    """The place of one request in the budget, until it is known what it cost."""
+    """What one request reserves of the budget until its cost is known."""
 
-    __slots__ = ("_bound", "_held", "_open", "_request", "_tab", "_tariff", "bill")
+    __slots__ = ("_attempt_bill", "_bound", "_held", "_open", "_request", "_tariff", "bill")
 
-    def __init__(self, tab: AttemptBill, tariff: Tariff, request: Request) -> None:
-        self._tab = tab
+    def __init__(self, attempt_bill: AttemptBill, tariff: Tariff, request: Request) -> None:
+        self._attempt_bill = attempt_bill
         self._tariff = tariff
         self._request = request
         self._bound: Bound | None = None
@@ -118,24 +118,24 @@ class Reservation:
         self.bill = NO_BILL
 
     async def take(self) -> None:
-        """Hold what the request may cost, and wait where others hold it; needed under a cap."""
+        """Reserve what the request may cost, waiting for others; needed under a cap."""
         self._open = False  # nothing was sent yet
         with self._refusals():
-            await self._tab.budget.hold(self._most)
+            await self._attempt_bill.budget.hold(self._most)
         self._open = self._held = True
 
     def lost(self) -> None:
-        """Book a try that may be billed and brought nothing; the next one needs its own place."""
+        """Book a try that may be billed and returned nothing; the next one reserves again."""
         held = self._held
         self._close(self._unsure())
         if held:
             with self._refusals():
-                self._tab.budget.hold_now(self._most)
+                self._attempt_bill.budget.hold_now(self._most)
             self._held = True
         self._open = True
 
     def answered(self, usage: Usage) -> None:
-        """Book an answer; what it does not tell is booked as the most it can be."""
+        """Book an answer; counts that it does not report are booked as their upper bound."""
         tariff = self._tariff
         cost = usage.cost_usd if tariff.billed else None
         read, written = usage.input_tokens, usage.output_tokens
@@ -154,13 +154,13 @@ class Reservation:
         )
 
     def failed(self, *, billable: bool) -> None:
-        """Book the last try, which brought nothing, unless that is done."""
+        """Book the last try, which returned nothing, unless it is already booked."""
         if self._open:
             self._close(self._unsure() if billable else NO_BILL)
 
     @property
     def _most(self) -> Bound:
-        if self._bound is None:  # only where it is needed: it reads the whole request
+        if self._bound is None:  # computed on demand: it reads the whole request
             self._bound = self._tariff.bound(self._request)
         return self._bound
 
@@ -173,10 +173,10 @@ class Reservation:
     def _close(self, bill: Bill) -> None:
         self._open = False
         self.bill = bill if self.bill is NO_BILL else self.bill + bill
-        tab = self._tab
-        tab.bill = bill if tab.bill is NO_BILL else tab.bill + bill
+        attempt_bill = self._attempt_bill
+        attempt_bill.total = bill if attempt_bill.total is NO_BILL else attempt_bill.total + bill
         if self._held:
-            tab.budget.settle(self._most, bill)
+            attempt_bill.budget.settle(self._most, bill)
             self._held = False
 
     @contextmanager
@@ -184,5 +184,5 @@ class Reservation:
         try:
             yield
         except BudgetReached as error:
-            self._tab.refused = error
+            self._attempt_bill.refused = error
             raise

@@ -1,7 +1,7 @@
-"""How far an attempt had come when it was cut off, and what that had cost by then.
+"""The progress of an interrupted attempt: its saved steps, and what each party had spent.
 
-An agent saves its steps; with each goes what every party has spent. An attempt that goes on from
-there starts with these accounts, so that its record tells what the whole of it took.
+An agent saves its steps, each with what every party has spent so far. An attempt that continues
+starts with these accounts, so its record covers the whole work.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ class _Account(msgspec.Struct, frozen=True):
 class _Step(msgspec.Struct, frozen=True):
     """One saved step, in attempt `number`, after `elapsed_s` of all attempts together.
 
-    `tab` is what this attempt alone had been billed.
+    `tab` is the bill of this attempt alone.
     """
 
     entry: dict[str, Json]
@@ -37,50 +37,50 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class AttemptProgress:
-    """The checkpoint of one attempt, as its agent sees it; keeps the accounts along with it.
+    """The checkpoint of one attempt as its agent sees it; stores the accounts with each step.
 
-    `before_s` is how long earlier attempts worked on what this one goes on from.
+    `before_s` is how long earlier attempts worked on what this one continues.
     """
 
     def __init__(
         self,
-        kept: Checkpoint,
+        saved: Checkpoint,
         *,
         number: int,
         meters: Mapping[str, Meter],
-        tab: AttemptBill,
+        attempt_bill: AttemptBill,
         elapsed: Callable[[], float],
     ) -> None:
-        self._kept = kept
+        self._saved = saved
         self._number = number
         self._meters = meters
-        self._tab = tab
+        self._attempt_bill = attempt_bill
         self._elapsed = elapsed
-        self._steps = [msgspec.convert(step, _Step) for step in kept.recorded()]
+        self._steps = [msgspec.convert(step, _Step) for step in saved.recorded()]
         self.before_s = self._steps[-1].elapsed_s if self._steps else 0.0
         if self._steps:
-            self._take_over(self._steps[-1])
+            self._restore(self._steps[-1])
 
-    def _take_over(self, last: _Step) -> None:
+    def _restore(self, last: _Step) -> None:
         for name, meter in self._meters.items():
             if name in last.accounts:
-                meter.take_over(last.accounts[name].spent, last.accounts[name].bill)
-        # an attempt that ended was booked when it did; one that was killed is booked with this one
+                meter.restore(last.accounts[name].spent, last.accounts[name].bill)
+        # an attempt that ended was booked then; one that was killed is booked with this one
         if last.number == self._number and last.tab != NO_BILL:
-            self._tab.bill += last.tab
-            self._tab.budget.spent += last.tab
+            self._attempt_bill.total += last.tab
+            self._attempt_bill.budget.spent += last.tab
 
     def recorded(self) -> Sequence[Entry]:
         """Return the steps that were saved before."""
         return [step.entry for step in self._steps]
 
     async def add(self, entry: Entry, *, at: int) -> None:
-        """Save a step with what everything has cost until now."""
+        """Save a step with what has been spent so far."""
         step = _Step(
             entry=dict(entry),
             number=self._number,
             elapsed_s=self.before_s + self._elapsed(),
-            tab=self._tab.bill,
+            tab=self._attempt_bill.total,
             accounts={name: _Account(m.spent, m.bill) for name, m in self._meters.items()},
         )
-        await self._kept.add(msgspec.to_builtins(step), at=at)
+        await self._saved.add(msgspec.to_builtins(step), at=at)

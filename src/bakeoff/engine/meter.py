@@ -1,4 +1,4 @@
-"""Counts what a model is asked for, prices it, and stops when a limit is reached."""
+"""Count and price the requests to a model, and stop when a limit is reached."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,20 +11,20 @@ from bakeoff.core.outcome import Completion, Request, Spent
 from bakeoff.core.ports import Model
 from bakeoff.engine.budget import AttemptBill, Reservation
 
-KEPT = "cached"  # the flag of an answer that was kept from an earlier request
+CACHED = "cached"  # the flag of an answer that came from the cache
 _NO_LIMITS, _NOTHING = Limits(), Spent()
 _WAITING = "the budget of the run was held by other requests"
 
 
 class OutageDeadline:
-    """The deadline of an attempt, which stands still while any of its requests meets an outage."""
+    """The deadline of an attempt, paused while any of its requests waits out an outage."""
 
     def __init__(self, deadline: until) -> None:
         self._deadline = deadline
         self._waiting = 0
 
     def hold(self, waits: bool) -> None:  # noqa: FBT001 -- a callback
-        """Take note that one more request waits for an endpoint that is down, or one less."""
+        """Count one more, or one fewer, request that waits for an endpoint that is down."""
         self._waiting += 1 if waits else -1
         if waits and self._waiting == 1:
             self._deadline.pause()
@@ -33,7 +33,7 @@ class OutageDeadline:
 
 
 class Meter:
-    """A model as seen by one party of one attempt: every request is counted, priced and limited."""
+    """One party's metered model in one attempt: every request is counted, priced and limited."""
 
     def __init__(
         self,
@@ -41,76 +41,74 @@ class Meter:
         limits: Limits | None = None,
         *,
         tariff: Tariff = UNPRICED,
-        tab: AttemptBill | None = None,
+        attempt_bill: AttemptBill | None = None,
     ) -> None:
         self._model = model
         self._limits = limits or _NO_LIMITS
         self._tariff = tariff
-        self._tab = tab or AttemptBill()
+        self._attempt_bill = attempt_bill or AttemptBill()
         self.bill = NO_BILL
         self.spent = _NOTHING
         self.last: Completion | None = None
-        self.on_output: Callable[[Spent], None] | None = (
-            None  # is told what is spent after each answer
-        )
-        self.deadline: OutageDeadline | None = None  # what stands still while the endpoint is down
-        self.trouble: str | None = None  # why the request under way had to wait or be tried again
+        self.on_spent: Callable[[Spent], None] | None = None  # called after each answer
+        self.deadline: OutageDeadline | None = None  # paused while the endpoint is down
+        self.trouble: str | None = None  # why the request in flight had to wait or be retried
 
-    def take_over(self, spent: Spent, bill: Bill) -> None:
-        """Begin with what an attempt had spent that this one goes on from."""
+    def restore(self, spent: Spent, bill: Bill) -> None:
+        """Start from what the interrupted attempt had spent."""
         self.spent, self.bill = spent, bill
 
     async def complete(self, request: Request) -> Completion:
-        """Ask the model, unless limits or budget say that there is nothing left to ask with."""
+        """Call the model, unless a limit or the budget is used up."""
         self._check()
-        place = Reservation(self._tab, self._tariff, request)
+        reservation = Reservation(self._attempt_bill, self._tariff, request)
         try:
             with boundary(ProviderError, "model"):
-                if self._tab.budget.capped:
-                    await self._wait_for(place)
-                completion = await self._ask(request, place)
+                if self._attempt_bill.budget.capped:
+                    await self._reserve(reservation)
+                completion = await self._ask(request, reservation)
                 self.spent = self.spent.plus(completion)
         except ProviderError as error:
-            self.trouble = None  # it was told; only a request that was cut leaves its trouble here
-            place.failed(billable=error.billable)
+            self.trouble = None  # it is in the error; only a cut request leaves its trouble here
+            reservation.failed(billable=error.billable)
             raise
         except NotRun as error:
             self.trouble = None
-            self._tab.refused = error
-            place.failed(billable=False)
+            self._attempt_bill.refused = error
+            reservation.failed(billable=False)
             raise
         except BaseException:
-            place.failed(billable=True)  # cut while the endpoint was at it
-            if self.trouble is None:  # it was not waiting for its turn: it had been sent
+            reservation.failed(billable=True)  # cut while in flight
+            if self.trouble is None:  # it was not queued: it had been sent
                 self.spent = replace(self.spent, cut=self.spent.cut + 1)
             raise
         finally:
-            self.bill = place.bill if self.bill is NO_BILL else self.bill + place.bill
+            self.bill = reservation.bill if self.bill is NO_BILL else self.bill + reservation.bill
         self.trouble = None
-        self._tab.begun = True
+        self._attempt_bill.begun = True
         self.last = completion
-        if self.on_output is not None:
-            self.on_output(self.spent)
+        if self.on_spent is not None:
+            self.on_spent(self.spent)
         return completion
 
-    async def _wait_for(self, place: Reservation) -> None:
+    async def _reserve(self, reservation: Reservation) -> None:
         self.trouble = _WAITING
-        await place.take()
+        await reservation.take()
         self.trouble = None
 
-    async def _ask(self, request: Request, place: Reservation) -> Completion:
-        asked = request.heard_by(
+    async def _ask(self, request: Request, reservation: Reservation) -> Completion:
+        observed = request.observed_by(
             self._on_retry,
-            place.lost,
+            reservation.lost,
             on_outage=None if self.deadline is None else self.deadline.hold,
-            begun=self._tab.begun,
+            begun=self._attempt_bill.begun,
         )
-        completion = await self._model.complete(asked)
+        completion = await self._model.complete(observed)
         usage = self._tariff.priced(completion.usage)
-        if KEPT in completion.flags:
-            place.failed(billable=False)  # it was paid for when it was asked
+        if CACHED in completion.flags:
+            reservation.failed(billable=False)  # it was paid for when it was first sent
         else:
-            place.answered(usage)
+            reservation.answered(usage)
         return completion if usage is completion.usage else replace(completion, usage=usage)
 
     def _on_retry(self, why: str) -> None:

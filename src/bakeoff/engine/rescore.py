@@ -1,4 +1,4 @@
-"""Stored outcomes, scored again without running an agent."""
+"""Score stored outcomes again without running an agent."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,40 +17,44 @@ async def rescore_plan(
     *,
     ledger: Ledger,
     store: Store,
-    rigs: TrialPartsSource,
+    parts_source: TrialPartsSource,
     executor: Executor,
     stop: Stop,
-    tell: Listener,
+    emit: Listener,
 ) -> bool:
-    """Score what *ledger* holds as *plan* says, and make the verdicts count all at once.
+    """Rescore the outcomes in *ledger* as *plan* says, and put all new scores into effect at once.
 
-    Returns False, and changes nothing, where it was stopped on the way.
+    Returns False, and changes nothing, if it was stopped.
     """
-    before = _finder(ledger.planned())
-    after = _finder(plan)
+    trial_before = _trial_lookup(ledger.planned())
+    trial_after = _trial_lookup(plan)
     taken: dict[str, TrialRecord] = {}
 
     def jobs() -> Iterator[Job]:
         for record in ledger.records():
             if record.attempt.scorable:
                 taken[record.name] = record
-                yield Job(after(record), record.attempt.number)
+                yield Job(trial_after(record), record.attempt.number)
 
     async def work(job: Job) -> None:
-        tell(TrialStarted(job.trial))
+        emit(TrialStarted(job.trial))
         record = taken.pop(job.trial.name)
-        tab = AttemptBill()
+        attempt_bill = AttemptBill()
         try:
-            rig = rigs.rig(job.trial)
+            parts = parts_source.parts_for(job.trial)
         except NotRun:
             stop.request()
             return
-        attempt = await rescore_attempt(job.trial, rig, record.attempt, number=job.attempt, tab=tab)
-        if tab.refused is not None:  # a judge's endpoint is down: the verdicts stay as they were
+        attempt = await rescore_attempt(
+            job.trial, parts, record.attempt, number=job.attempt, attempt_bill=attempt_bill
+        )
+        if (
+            attempt_bill.refused is not None
+        ):  # a judge's endpoint is down: the verdicts stay as they were
             stop.request()
             return
-        store.rescore(before(record), attempt)
-        tell(TrialEnded(job.trial, attempt, last=True))
+        store.rescore(trial_before(record), attempt)
+        emit(TrialEnded(job.trial, attempt, last=True))
 
     await executor.run(jobs(), work, stop)
     if stop.requested:
@@ -59,7 +63,7 @@ async def rescore_plan(
     return True
 
 
-def _finder(plan: Plan) -> Callable[[TrialRecord], Trial]:
+def _trial_lookup(plan: Plan) -> Callable[[TrialRecord], Trial]:
     tasks = {task.id: task for task in plan.tasks}
     candidates = {candidate.id: candidate for candidate in plan.candidates}
 

@@ -1,4 +1,4 @@
-"""One run: what is due, through the executor, into the store."""
+"""Run the trials of a plan that are due, through the executor, into the store."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -20,19 +20,18 @@ async def run_plan(
     plan: Plan,
     *,
     store: Store,
-    rigs: TrialPartsSource,
+    parts_source: TrialPartsSource,
     executor: Executor,
     stop: Stop,
-    tell: Listener,
+    emit: Listener,
     budget: Budget | None = None,
-    until: AdaptiveSelection | None = None,
+    selection: AdaptiveSelection | None = None,
 ) -> None:
-    """Run every trial of *plan* that *store* does not hold yet; announce what is durable.
+    """Run every trial of *plan* that *store* does not hold yet; emit an event for what is durable.
 
-    Where the *budget* refuses a request, its trial is recorded as cancelled and none is started.
-    A trial that never got an answer because the run stops, or its endpoint was given up, is not
-    recorded: a resume runs it.
-    With *until*, trials that could tell nothing more are left out.
+    If the *budget* refuses a request, its trial is recorded as cancelled and no more are started.
+    A trial that got no answer because the run stops, or its endpoint was given up, is not recorded:
+    a resume runs it. With *selection*, trials that are no longer needed are skipped.
     """
     budget = budget or Budget()
     due = remaining(plan, store.next_attempts)
@@ -40,19 +39,23 @@ async def run_plan(
     async def work(job: Job) -> None:
         trial, before = job.trial, None
         try:
-            rig = rigs.rig(trial)
+            parts = parts_source.parts_for(trial)
         except NotRun:
             return
-        tell(TrialStarted(trial))
+        emit(TrialStarted(trial))
         for number in range(job.attempt, job.attempt + trial.conditions.attempts):
-            tab = AttemptBill(budget)
-            if before is not None and before.scorable:  # only its scoring broke
-                trying = rescore_attempt(trial, rig, before, number=number, tab=tab)
+            attempt_bill = AttemptBill(budget)
+            if before is not None and before.scorable:  # only scoring failed
+                trying = rescore_attempt(
+                    trial, parts, before, number=number, attempt_bill=attempt_bill
+                )
             else:
-                trying = run_attempt(trial, rig, number=number, tab=tab, tell=tell)
-            attempt = await _or_cut(trying, trial, number, store, tab)
-            if tab.not_run:
-                tell(TrialNotRun(trial, str(tab.refused)))
+                trying = run_attempt(
+                    trial, parts, number=number, attempt_bill=attempt_bill, emit=emit
+                )
+            attempt = await _recorded_if_cancelled(trying, trial, number, store, attempt_bill)
+            if attempt_bill.not_run:
+                emit(TrialNotRun(trial, str(attempt_bill.refused)))
                 return
             if budget.reached:
                 stop.request()
@@ -60,10 +63,10 @@ async def run_plan(
             again = attempt.fault is not None and attempt.fault.transient
             spent = number == job.attempt + trial.conditions.attempts - 1
             last = not again or spent or stop.requested
-            tell(TrialEnded(trial, attempt, last))
+            emit(TrialEnded(trial, attempt, last))
             if last:
-                if until is not None:
-                    until.hear(
+                if selection is not None:
+                    selection.record(
                         trial.candidate.id,
                         trial.task.id,
                         attempt.score,
@@ -73,32 +76,32 @@ async def run_plan(
             before = attempt
 
     try:
-        await executor.run(until.chosen(due) if until else due, work, stop)
+        await executor.run(selection.wanted_jobs(due) if selection else due, work, stop)
     except BaseExceptionGroup as group:
         raise _first_cause(group) from group
 
 
-async def _or_cut(
-    trying: Awaitable[Attempt], trial: Trial, number: int, store: Store, tab: AttemptBill
+async def _recorded_if_cancelled(
+    trying: Awaitable[Attempt], trial: Trial, number: int, store: Store, attempt_bill: AttemptBill
 ) -> Attempt:
-    """Return the attempt; where the run is stopped for good meanwhile, the ledger is told so."""
+    """Return the attempt; if the run is cancelled meanwhile, record that."""
     started_at, began = timestamp(), monotonic()
     try:
         return await trying
     except asyncio.CancelledError:
-        cut = Attempt(
+        cancelled = Attempt(
             number=number,
             status=Status.CANCELLED,
             started_at=started_at,
             elapsed_s=monotonic() - began,
-            bill=tab.bill,
+            bill=attempt_bill.total,
         )
-        await store.append(trial, cut)
+        await store.append(trial, cancelled)
         raise
 
 
 def _first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error that a person should read: ours before Python's, one before many."""
+    """Return the error to report: our own before Python's, one before many."""
     errors: list[BaseException] = []
     pending: list[BaseException] = [group]
     while pending:

@@ -1,4 +1,4 @@
-"""The life of one attempt, top to bottom."""
+"""One attempt at a trial, from solving to scoring, top to bottom."""
 
 import math
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.engine.budget import AttemptBill
 from bakeoff.engine.checkpoint import AttemptProgress
 from bakeoff.engine.meter import Meter, OutageDeadline
-from bakeoff.engine.workspace_attempt import contained, heeding, solve_in_room
+from bakeoff.engine.workspace_attempt import cancel_on_refusal, contained, solve_in_workspace
 
 _LEAST_S = 0.01  # what is saved may still be used where all the time was spent before
 
 
 @dataclass(slots=True)
 class _AttemptState:
-    """How far an attempt has come; filled in as it goes, so that a cut leaves what there was."""
+    """The state of a running attempt, filled in as it proceeds so that a cut leaves what there is."""
 
     outcome: Outcome | None = None
     scores: tuple[Score, ...] = ()
@@ -44,228 +44,239 @@ class _AttemptState:
     meter: Meter | None = None
     roles: Mapping[str, Meter] = field(default_factory=dict)
     journal: Journal | None = None
-    tab: AttemptBill = field(default_factory=AttemptBill)
+    attempt_bill: AttemptBill = field(default_factory=AttemptBill)
     phases: dict[str, float] = field(default_factory=dict)
-    tell: Listener = ignore
-    before_s: float = 0.0  # how long attempts worked on it that this one goes on from
+    emit: Listener = ignore
+    before_s: float = 0.0  # how long the attempts worked that this one continues
 
-    def measure(self, rig: TrialParts, limits: Limits | None = None) -> Meter:
-        """Put a meter before the model, which is returned, and before each role."""
-        tab, tariffs = self.tab, rig.role_tariffs
+    def measure(self, parts: TrialParts, limits: Limits | None = None) -> Meter:
+        """Meter the model and each role; return the model's meter."""
+        attempt_bill, tariffs = self.attempt_bill, parts.role_tariffs
         self.roles = {
-            name: Meter(model, tariff=tariffs.get(name, UNPRICED), tab=tab)
-            for name, model in rig.roles.items()
+            name: Meter(model, tariff=tariffs.get(name, UNPRICED), attempt_bill=attempt_bill)
+            for name, model in parts.roles.items()
         }
-        self.meter = Meter(rig.model, limits, tariff=rig.tariff, tab=tab)
+        self.meter = Meter(parts.model, limits, tariff=parts.tariff, attempt_bill=attempt_bill)
         return self.meter
 
     def hold_in_outages(self, deadline: until) -> None:
-        """Let the time of the agent stand still while an endpoint that it needs is down."""
+        """Pause the agent's deadline while an endpoint that it needs is down."""
         holding = OutageDeadline(deadline)
         for meter in (self.meter, *self.roles.values()):
             if meter is not None:
                 meter.deadline = holding
 
     def end(self, error: TrialError | NotRun | None = None) -> None:
-        """Say how it ended; a run that stops or has no budget left is nobody's fault and no result."""
+        """Set the status; a run that stops or has no budget left is neither a fault nor a result."""
         if error is not None and self.outcome is None:
-            self.outcome = _broken_off(self.journal)
+            self.outcome = _partial_outcome(self.journal)
         if isinstance(error, TrialError):
             self.status, self.fault = Status.FAULTED, Fault.of(error)
-        if self.tab.refused:  # also where a part of the trial swallowed the error
+        if self.attempt_bill.refused:  # also where a part of the trial swallowed the error
             self.status, self.fault, self.scores = Status.CANCELLED, None, ()
 
 
 async def run_attempt(
     trial: Trial,
-    rig: TrialParts,
+    parts: TrialParts,
     *,
     number: int,
-    tab: AttemptBill | None = None,
-    tell: Listener = ignore,
+    attempt_bill: AttemptBill | None = None,
+    emit: Listener = ignore,
 ) -> Attempt:
-    """Solve and score once. A broken trial is a record, not an exception.
+    """Solve and score once; a broken trial is a record, not an exception.
 
-    Only a cancellation escapes, after which nobody may say the trial was tried; *tab* still says
-    what it cost.
+    Only a cancellation is raised, and then the trial does not count as tried; *attempt_bill* still
+    has what it cost.
     """
     started_at, began = timestamp(), monotonic()
-    course = _AttemptState(tab=tab or AttemptBill(), tell=tell)
+    state = _AttemptState(attempt_bill=attempt_bill or AttemptBill(), emit=emit)
     try:
-        await _solve(trial, rig, course, number)
-        await _score(trial, rig, course, number)
-        course.end()
+        await _solve(trial, parts, state, number)
+        await _score(trial, parts, state, number)
+        state.end()
     except (TrialError, NotRun) as error:
-        course.end(error)
-    return _close(trial.task, course, number, started_at, monotonic() - began)
+        state.end(error)
+    return _close(trial.task, state, number, started_at, monotonic() - began)
 
 
 async def rescore_attempt(
-    trial: Trial, rig: TrialParts, old: Attempt, *, number: int, tab: AttemptBill | None = None
+    trial: Trial,
+    parts: TrialParts,
+    old: Attempt,
+    *,
+    number: int,
+    attempt_bill: AttemptBill | None = None,
 ) -> Attempt:
-    """Score the outcome of *old* again; no agent runs, and what it spent stays as it was.
+    """Score the outcome of *old* again; no agent runs, and what it spent is unchanged.
 
-    An attempt that takes the place of *old* takes over its bill; the next one has its own.
+    An attempt that replaces *old* (the same number) includes its bill; a new one has its own.
     """
-    course = _AttemptState(
-        outcome=old.outcome, status=_status_before_scoring(old), tab=tab or AttemptBill()
+    state = _AttemptState(
+        outcome=old.outcome,
+        status=_status_before_scoring(old),
+        attempt_bill=attempt_bill or AttemptBill(),
     )
-    course.measure(rig)
+    state.measure(parts)
     try:
-        await _score(trial, rig, course, number)
-        course.end()
+        await _score(trial, parts, state, number)
+        state.end()
     except (TrialError, NotRun) as error:
-        course.end(error)
-    course.phases = {**old.phases, **course.phases}
-    again = _close(trial.task, course, number, old.started_at, old.elapsed_s)
+        state.end(error)
+    state.phases = {**old.phases, **state.phases}
+    again = _close(trial.task, state, number, old.started_at, old.elapsed_s)
     bill = again.bill + (old.bill if number == old.number else NO_BILL)
     return replace(again, spent=old.spent, roles=again.roles or old.roles, bill=bill)
 
 
 def _status_before_scoring(attempt: Attempt) -> Status:
-    """Return how the agent ended; a fault or the end of the budget came after it: it left something."""
+    """Return the agent's own status; a fault or an exhausted budget came later, at scoring."""
     if attempt.status is Status.CANCELLED:
         return Status.COMPLETED
     return Status.COMPLETED if attempt.fault is not None else attempt.status
 
 
-async def _solve(trial: Trial, rig: TrialParts, course: _AttemptState, number: int) -> None:
+async def _solve(trial: Trial, parts: TrialParts, state: _AttemptState, number: int) -> None:
     if trial.task.trouble is not None:
         raise SandboxError(trial.task.trouble)
     limits = _effective_limits(trial)
-    meter = course.measure(rig, limits)
+    meter = state.measure(parts, limits)
     if trial.task.workspace is None and trial.task.dialogue is None:
-        context = Context(model=meter, roles=course.roles, rollout=trial.rollout)
-        course.outcome = await _left_by(rig.agent, trial, course, context, limits)
+        context = Context(model=meter, roles=state.roles, rollout=trial.rollout)
+        state.outcome = await _run_agent(parts.agent, trial, state, context, limits)
         return
-    course.journal = Journal(
-        lambda text: course.tell(TrialOutput(trial, text)),
-        lambda number, over: course.tell((TurnEnded if over else TurnStarted)(trial, number)),
+    state.journal = Journal(
+        lambda text: state.emit(TrialOutput(trial, text)),
+        lambda number, over: state.emit((TurnEnded if over else TurnStarted)(trial, number)),
     )
-    context = replace(_context(trial, rig, course, meter, number), journal=course.journal)
-    if trial.task.dialogue is not None and rig.checkpoints is not None:
-        progress = _progress(rig.checkpoints.of(trial), course, number)
-        context, limits = replace(context, checkpoint=progress), _what_is_left(limits, progress)
+    context = replace(_workspace_context(trial, parts, state, meter, number), journal=state.journal)
+    if trial.task.dialogue is not None and parts.checkpoints is not None:
+        progress = _progress(parts.checkpoints.of(trial), state, number)
+        context, limits = replace(context, checkpoint=progress), _remaining_limits(limits, progress)
     if trial.task.workspace is None:
-        course.outcome = await _left_by(rig.agent, trial, course, context, limits)
+        state.outcome = await _run_agent(parts.agent, trial, state, context, limits)
         return
 
     async def solve(context: Context) -> Outcome:
-        return await _left_by(rig.agent, trial, course, context, limits)
+        return await _run_agent(parts.agent, trial, state, context, limits)
 
-    course.outcome = await solve_in_room(
+    state.outcome = await solve_in_workspace(
         trial,
-        rig,
+        parts,
         solve,
         context=context,
-        journal=course.journal,
+        journal=state.journal,
         meter=meter,
-        phases=course.phases,
-        tell=course.tell,
+        phases=state.phases,
+        emit=state.emit,
     )
-    course.phases["agent"] += course.before_s
+    state.phases["agent"] += state.before_s
 
 
-def _context(
-    trial: Trial, rig: TrialParts, course: _AttemptState, meter: Meter, number: int
+def _workspace_context(
+    trial: Trial, parts: TrialParts, state: _AttemptState, meter: Meter, number: int
 ) -> Context:
     return Context(
         model=meter,
-        roles=course.roles,
+        roles=state.roles,
         rollout=trial.rollout,
         label=f"{trial.name}#{number}",
-        workspaces=rig.site.workspaces if rig.site else None,
+        workspaces=parts.workspace_access.workspaces if parts.workspace_access else None,
     )
 
 
-def _progress(kept: Checkpoint, course: _AttemptState, number: int) -> AttemptProgress:
-    """Return how far an attempt that was cut off had come; *course* starts with what that cost."""
-    parties = {**course.roles, **({"": course.meter} if course.meter else {})}
+def _progress(saved: Checkpoint, state: _AttemptState, number: int) -> AttemptProgress:
+    """Return the progress of an interrupted attempt; *state* starts with what that cost."""
+    parties = {**state.roles, **({"": state.meter} if state.meter else {})}
     began = monotonic()
     progress = AttemptProgress(
-        kept, number=number, meters=parties, tab=course.tab, elapsed=lambda: monotonic() - began
+        saved,
+        number=number,
+        meters=parties,
+        attempt_bill=state.attempt_bill,
+        elapsed=lambda: monotonic() - began,
     )
-    course.before_s = progress.before_s
+    state.before_s = progress.before_s
     return progress
 
 
-def _what_is_left(limits: Limits, progress: AttemptProgress) -> Limits:
+def _remaining_limits(limits: Limits, progress: AttemptProgress) -> Limits:
     if limits.time_s is None or not progress.before_s:
         return limits
     return replace(limits, time_s=max(limits.time_s - progress.before_s, _LEAST_S))
 
 
-async def _left_by(
-    agent: Agent, trial: Trial, course: _AttemptState, context: Context, limits: Limits
+async def _run_agent(
+    agent: Agent, trial: Trial, state: _AttemptState, context: Context, limits: Limits
 ) -> Outcome:
-    """Return what *agent* leaves, or what there was when a limit ran out."""
-    meter = course.meter
+    """Return the outcome of *agent*, or what there is when a limit is reached."""
+    meter = state.meter
     try:
         with (
             within(limits.time_s) as deadline,
             contained(AgentError, f"agent {trial.candidate.agent.name!r}"),
         ):
             if deadline is not None:
-                course.hold_in_outages(deadline)
+                state.hold_in_outages(deadline)
             solving = agent.solve(trial.task, context)
-            left = _checked(
+            outcome = _checked(
                 await (
                     solving
                     if context.model_access is None
-                    else heeding(context.model_access, solving)
+                    else cancel_on_refusal(context.model_access, solving)
                 )
             )
-            if course.tab.refused:
-                raise course.tab.refused
-            return left
+            if state.attempt_bill.refused:
+                raise state.attempt_bill.refused
+            return outcome
     except (TimeoutError, LimitReached) as error:
-        # Only the deadline can raise TimeoutError here: `boundary` renamed any other.
-        troubles = (m.trouble for m in (meter, *course.roles.values()) if m)
+        # only the deadline can raise TimeoutError here: `boundary` wrapped any other
+        troubles = (m.trouble for m in (meter, *state.roles.values()) if m)
         if trouble := next(filter(None, troubles), None):
             # the endpoint spent that time, not the candidate
             raise ProviderError(
                 f"the time limit ran out while trying again after: {trouble}", transient=True
             ) from error
-        course.status = Status.LIMITED
+        state.status = Status.LIMITED
         reason = str(error) or f"the time limit of {_effective_limits(trial).time_s:g} s ran out"
-        if context.journal is not None and context.journal.left is not None:
-            return replace(context.journal.left(), stop_reason=reason)
-        return _cut_short(meter, reason)
+        if context.journal is not None and context.journal.partial_outcome is not None:
+            return replace(context.journal.partial_outcome(), stop_reason=reason)
+        return _limited_outcome(meter, reason)
 
 
-def _checked(left: object) -> Outcome:
-    """Return what the agent left; anybody's code may leave something else than it should."""
-    if not isinstance(left, Outcome) or not isinstance(left.answer, str):
-        raise TypeError(f"it left {type(left).__name__}; leave an Outcome with a text as answer")
-    return left
+def _checked(outcome: object) -> Outcome:
+    """Return *outcome* if it is valid: a user's agent may return anything."""
+    if not isinstance(outcome, Outcome) or not isinstance(outcome.answer, str):
+        raise TypeError(f"it left {type(outcome).__name__}; leave an Outcome with a text as answer")
+    return outcome
 
 
-async def _score(trial: Trial, rig: TrialParts, course: _AttemptState, number: int) -> None:
-    if course.outcome is None or course.meter is None:
+async def _score(trial: Trial, parts: TrialParts, state: _AttemptState, number: int) -> None:
+    if state.outcome is None or state.meter is None:
         return
     task, deadline_s = trial.task, trial.conditions.limits.scoring_s
-    if why := course.outcome.change_refused:
-        course.scores = tuple(
+    if why := state.outcome.change_refused:
+        state.scores = tuple(
             Score(scorer=spec.name, value=0.0, weight=spec.weight, explanation=why)
             for spec in task.scorers
         )
         return
     if task.workspace is None:
-        context = Context(model=course.meter, roles=course.roles, rollout=trial.rollout)
+        context = Context(model=state.meter, roles=state.roles, rollout=trial.rollout)
     else:
-        context = _context(trial, rig, course, course.meter, number)
+        context = _workspace_context(trial, parts, state, state.meter, number)
     began = monotonic()
     scores = []
     try:
         with within(deadline_s):
-            for spec, scorer in zip(task.scorers, rig.scorers, strict=True):
-                scores.append(await _verdict(spec, scorer, task, course.outcome, context))
+            for spec, scorer in zip(task.scorers, parts.scorers, strict=True):
+                scores.append(await _verdict(spec, scorer, task, state.outcome, context))
     except TimeoutError as error:
         raise ScorerError(f"scoring took longer than {deadline_s:g} s") from error
     finally:
         if task.workspace is not None:
-            course.phases["grading"] = monotonic() - began
-    course.scores = tuple(scores)
+            state.phases["grading"] = monotonic() - began
+    state.scores = tuple(scores)
 
 
 async def _verdict(
@@ -292,7 +303,7 @@ async def _verdict(
                 passed=verdict.passed,
             )
     except ProviderError as error:
-        # the judge's endpoint, not the candidate's: it must not count against the candidate
+        # the judge's endpoint failed, not the candidate's: it must not count against the candidate
         raise ScorerError(f"{what}: {error}", transient=error.transient) from error
     except LimitReached as error:
         raise ScorerError(f"{what}: {error}") from error
@@ -310,7 +321,7 @@ def _effective_limits(trial: Trial) -> Limits:
     return replace(limits, time_s=least)
 
 
-def _cut_short(meter: Meter | None, reason: str) -> Outcome:
+def _limited_outcome(meter: Meter | None, reason: str) -> Outcome:
     last = meter.last if meter else None
     return Outcome(
         answer=last.answer if last else "",
@@ -319,12 +330,12 @@ def _cut_short(meter: Meter | None, reason: str) -> Outcome:
     )
 
 
-def _broken_off(journal: Journal | None) -> Outcome | None:
-    """Return what there was when it was broken off; None where nothing was said or printed."""
+def _partial_outcome(journal: Journal | None) -> Outcome | None:
+    """Return the outcome of a broken attempt; None if nothing was said or logged."""
     if journal is None:
         return None
-    if journal.left is not None:
-        return replace(journal.left(), unfinished=True)
+    if journal.partial_outcome is not None:
+        return replace(journal.partial_outcome(), unfinished=True)
     if not journal.messages and journal.log is None:
         return None
     return Outcome(
@@ -337,22 +348,22 @@ def _broken_off(journal: Journal | None) -> Outcome | None:
 
 
 def _close(
-    task: Task, course: _AttemptState, number: int, started_at: float, elapsed_s: float
+    task: Task, state: _AttemptState, number: int, started_at: float, elapsed_s: float
 ) -> Attempt:
-    score = total_score(course.scores)
-    roles = {name: m.spent for name, m in course.roles.items() if m.spent.sent}
+    score = total_score(state.scores)
+    roles = {name: m.spent for name, m in state.roles.items() if m.spent.sent}
     return Attempt(
         number=number,
-        status=course.status,
+        status=state.status,
         started_at=started_at,
-        elapsed_s=elapsed_s + course.before_s,
-        outcome=course.outcome,
-        scores=course.scores,
+        elapsed_s=elapsed_s + state.before_s,
+        outcome=state.outcome,
+        scores=state.scores,
         score=score,
-        passed=has_passed(task, course.scores, score),
-        fault=course.fault,
-        spent=course.meter.spent if course.meter else Spent(),
+        passed=has_passed(task, state.scores, score),
+        fault=state.fault,
+        spent=state.meter.spent if state.meter else Spent(),
         roles=roles,
-        bill=course.tab.bill,
-        phases=course.phases,
+        bill=state.attempt_bill.total,
+        phases=state.phases,
     )

@@ -1,4 +1,4 @@
-"""An agent at work in a room of its own: opened before it, emptied of its change after it."""
+"""Run an agent in a workspace: open it, let the agent work, then take out its change."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from bakeoff.engine.meter import Meter
 
 
 class contained(boundary):  # noqa: N801 -- reads as a word at its place: `with contained(...)`
-    """A boundary that also holds where a part ends the program or cancels itself."""
+    """A boundary that also catches a part that exits the program or cancels itself."""
 
     __slots__ = ("_asked_before", "_task")
 
@@ -33,7 +33,7 @@ class contained(boundary):  # noqa: N801 -- reads as a word at its place: `with 
             raise self._kind(f"{self._what}: it called exit({error.code})") from error
         if isinstance(error, asyncio.CancelledError):
             if self._task is None or self._task.cancelling() > self._asked_before:
-                return  # somebody asked for it: the deadline, or the end of the run
+                return  # requested: by the deadline, or by the end of the run
             raise self._kind(f"{self._what}: it cancelled itself") from error
         super().__exit__(kind, error, trace)
 
@@ -42,51 +42,51 @@ T = TypeVar("T")
 Solve = Callable[[Context], Awaitable[Outcome]]
 
 
-async def solve_in_room(
+async def solve_in_workspace(
     trial: Trial,
-    rig: TrialParts,
+    parts: TrialParts,
     solve: Solve,
     *,
     context: Context,
     journal: Journal,
     meter: Meter,
     phases: dict[str, float],
-    tell: Listener,
+    emit: Listener,
 ) -> Outcome:
-    """Return what *solve* left in a room of the rig's site, with its change; *phases* learns the times.
+    """Return the outcome of *solve* in a fresh workspace, with its change; *phases* gets the times.
 
-    A question that the endpoint failed to answer, and that nobody repeated with success, is the
-    endpoint's fault and not a result: a program in a box may well carry on without it.
+    A request that the endpoint failed to answer, and that was not repeated successfully, is the
+    endpoint's fault and not a result: a program in a box may carry on without it.
     """
-    site = rig.site
-    if site is None:
+    access = parts.workspace_access
+    if access is None:
         raise SandboxError(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
         )
     task = trial.task
-    meter.on_output = lambda spent: tell(TrialSpent(trial, spent))
+    meter.on_spent = lambda spent: emit(TrialSpent(trial, spent))
     async with AsyncExitStack() as stack:
         began = monotonic()
         with contained(SandboxError, "the workspace could not be set up"):
             workspace = await stack.enter_async_context(
-                site.workspaces.open(
+                access.workspaces.open(
                     task,
                     label=context.label,
-                    gateway=site.gateway.address if site.gateway else None,
-                    mounts=site.mounts,
+                    gateway=access.gateway.address if access.gateway else None,
+                    mounts=access.mounts,
                     environment=trial.candidate.agent.environment,
                 )
             )
-        await _check_box(rig, task, workspace)
+        await _check_box(parts, task, workspace)
         phases["set-up"] = monotonic() - began
         model_access = None
-        if site.gateway is not None:
-            model_access = site.gateway.admit(meter, journal, rollout=trial.rollout)
+        if access.gateway is not None:
+            model_access = access.gateway.admit(meter, journal, rollout=trial.rollout)
         began = monotonic()
         try:
-            left = await solve(replace(context, workspace=workspace, model_access=model_access))
+            outcome = await solve(replace(context, workspace=workspace, model_access=model_access))
         except BaseException:
-            journal.print(_refusals(workspace))
+            journal.write_log(_refusals(workspace))
             raise
         finally:
             phases["agent"] = monotonic() - began
@@ -95,12 +95,12 @@ async def solve_in_room(
                 await model_access.settled()
         if model_access is not None and model_access.fault is not None:
             raise model_access.fault
-        left = _with_refusals(replace(left, log=left.log or journal.log), workspace)
-        change, refused = await _change(site.workspaces, task, workspace)
+        outcome = _with_refusals(replace(outcome, log=outcome.log or journal.log), workspace)
+        change, refused = await _change(access.workspaces, task, workspace)
     return replace(
-        left,
-        transcript=left.transcript or tuple(journal.messages),
-        interventions=left.interventions or journal.interventions,
+        outcome,
+        transcript=outcome.transcript or tuple(journal.messages),
+        interventions=outcome.interventions or journal.interventions,
         change=change,
         change_refused=refused,
     )
@@ -109,7 +109,7 @@ async def solve_in_room(
 async def _change(
     workspaces: Workspaces, task: Task, workspace: OpenWorkspace
 ) -> tuple[Change | None, str | None]:
-    """Return what was changed in the room; where it is too large to be taken, why that is refused."""
+    """Return what was changed in the workspace, or why it is refused as too large."""
     try:
         with contained(SandboxError, "what the agent changed could not be taken"):
             return await workspaces.change(task, workspace), None
@@ -117,33 +117,35 @@ async def _change(
         return None, str(error)
 
 
-def _with_refusals(left: Outcome, workspace: OpenWorkspace) -> Outcome:
-    """Return *left* with what the room's box tried to reach and was refused, in its log and notes."""
+def _with_refusals(outcome: Outcome, workspace: OpenWorkspace) -> Outcome:
+    """Return *outcome* with the refused network traffic of the box in its log and notes."""
     refused = workspace.box.refused_traffic
     if not refused:
-        return left
-    notes = {**left.notes, "refused_traffic": list(refused)}
-    return replace(left, log="\n".join(filter(None, (left.log, _refusals(workspace)))), notes=notes)
+        return outcome
+    notes = {**outcome.notes, "refused_traffic": list(refused)}
+    return replace(
+        outcome, log="\n".join(filter(None, (outcome.log, _refusals(workspace)))), notes=notes
+    )
 
 
 def _refusals(workspace: OpenWorkspace) -> str:
-    """Return what the room's box tried to reach and was refused, as lines of a log."""
+    """Return the refused network traffic of the box as log lines."""
     return "".join(f"refused traffic: {line}\n" for line in workspace.box.refused_traffic)
 
 
-async def _check_box(rig: TrialParts, task: Task, workspace: OpenWorkspace) -> None:
-    """Raise where the box of *task* lacks what its scorers need: better now than after the work."""
-    if task.digest in rig.checked:
+async def _check_box(parts: TrialParts, task: Task, workspace: OpenWorkspace) -> None:
+    """Raise if the box of *task* lacks what its scorers need: better now than after the work."""
+    if task.digest in parts.checked:
         return
-    for scorer in rig.scorers:
+    for scorer in parts.scorers:
         if isinstance(scorer, ChecksBox):
             with contained(ScorerError, "the box could not be checked"):
                 await scorer.check_box(workspace.box)
-    rig.checked.add(task.digest)
+    parts.checked.add(task.digest)
 
 
-async def heeding(model_access: ModelAccess, work: Awaitable[T]) -> T:
-    """Await *work*, and end it where a limit or the budget shuts the *model_access* on it."""
+async def cancel_on_refusal(model_access: ModelAccess, work: Awaitable[T]) -> T:
+    """Await *work*, and cancel it when a limit or the budget closes *model_access*."""
     working = asyncio.ensure_future(work)
     refusing = asyncio.ensure_future(model_access.refused())
     try:
@@ -154,6 +156,8 @@ async def heeding(model_access: ModelAccess, work: Awaitable[T]) -> T:
     finally:
         refusing.cancel()
         working.cancel()
-        await asyncio.wait({working, refusing})  # a box must be empty before the room is left
+        await asyncio.wait(
+            {working, refusing}
+        )  # a box must be empty before its workspace is closed
         if not working.cancelled():
             working.exception()  # whatever it was, the refusal came first

@@ -64,7 +64,7 @@ class Conversation:
         """Write down the answer to a thread."""
         if self._said_room > 0:
             self._said_room -= letters(reply)
-            self._journal.say(reply)
+            self._journal.add_messages(reply)
         else:
             self._say_that_it_is_cut()
         self._forget(thread)
@@ -78,12 +78,12 @@ class Conversation:
                 self._say_that_it_is_cut()
                 return
             self._heard_room -= size
-            self._journal.say(message)
+            self._journal.add_messages(message)
 
     def _say_that_it_is_cut(self) -> None:
         if not self._cut:
             self._cut = True
-            self._journal.say(Message(role="system", content=_CUT))
+            self._journal.add_messages(Message(role="system", content=_CUT))
 
     def _nearest(self, thread: Thread) -> tuple[Thread, int]:
         """Return the thread with the longest beginning in common, and how long that is."""
@@ -280,7 +280,7 @@ class TrialModelAccess:
         line = one_line(what, width=500)
         if line not in self._noted and len(self._noted) < _MOST_NOTES:
             self._noted.add(line)
-            self._journal.print(f"gateway: {line}\n")
+            self._journal.write_log(f"gateway: {line}\n")
 
     def problem(self, error: BakeoffError) -> Problem:
         """Return what a program is told of *error*.

@@ -8,7 +8,7 @@ from functools import partial
 from numbers import Real
 
 from bakeoff._lib.sanitize import one_line
-from bakeoff._lib.threads import called_aside
+from bakeoff._lib.threads import run_in_thread
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context, Scorer
@@ -58,7 +58,7 @@ class FunctionScorer:
             "tool_calls": outcome.tool_calls,
         }
         if self._in_thread:
-            result = await called_aside(partial(self.called, offered))
+            result = await run_in_thread(partial(self.called, offered))
         else:
             result = self.called(offered)
         if inspect.isawaitable(result):

@@ -138,7 +138,7 @@ class Rubrics:
     A rubric without tests is decided by the run's role `judge`, which sees the change; where there
     is no judge its score is null, and it counts in neither sum. A script may print a line of JSON,
     or write it into custom_metrics.json where it starts: `{"custom_metrics": {...}}` is kept in
-    the details and changes no score. Of a Python script, what `print` in its own file prints counts,
+    the details and changes no score. Of a Python script, what `write_log` in its own file prints counts,
     and nothing that the solution prints. What other scripts print and what is in the file may be
     the solution's: these metrics are named under `custom_metrics_unverified`.
     """

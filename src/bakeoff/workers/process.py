@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from bakeoff._lib.deadline import uncounted
-from bakeoff._lib.process import Child, Ended, Program, uncancelled
+from bakeoff._lib.deadline import paused_deadlines
+from bakeoff._lib.process import Child, ProcessResult, Program, run_to_completion
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, TrialError
 from bakeoff.core.ports import Context
@@ -85,7 +85,7 @@ class WorkerPool:
             reply = await process.work(order, context, on_output)
         except BaseException:
             self._busy -= 1
-            await uncancelled(process.end())
+            await run_to_completion(process.end())
             raise
         self._busy -= 1
         self._give_back(process)
@@ -105,7 +105,7 @@ class WorkerPool:
             if process.lives:
                 return process
             await process.end()
-        with uncounted():  # how long that takes is the machine's doing
+        with paused_deadlines():  # how long that takes is the machine's doing
             others = self._busy + self._starting
             if others and self._patience_s and (returned := await self._returned()):
                 return returned
@@ -146,11 +146,11 @@ class WorkerPool:
             async with asyncio.timeout(_START_S):
                 await process.begin(self._begin)
         except TimeoutError as error:
-            await uncancelled(process.end())
+            await run_to_completion(process.end())
             why = f"its process was not ready within {_START_S:g} s: does an import hang?"
             raise self._fault(why) from error
         except BaseException:
-            await uncancelled(process.end())
+            await run_to_completion(process.end())
             raise
         finally:
             self._starting -= 1
@@ -165,7 +165,7 @@ class WorkerProcess:
         self._line = line
         self._fault = fault
         self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[Ended] = asyncio.ensure_future(child.end())
+        self._ended: asyncio.Future[ProcessResult] = asyncio.ensure_future(child.end())
         self._on_output: OutputListener | None = None
         self._unread = bytearray()
         self.refusals: dict[int, Exception] = {}
@@ -316,6 +316,6 @@ async def _left_alone(waiting: set[asyncio.Future[Any]]) -> None:
             future.exception()  # seen, so that nobody is warned of it
 
 
-def _how(ended: Ended) -> str:
+def _how(ended: ProcessResult) -> str:
     last = ended.output.rstrip().rpartition("\n")[2]
     return f"exit code {ended.code}" + (f"; it said: {one_line(last)}" if last else "")

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from bakeoff._lib.digest import LEFT_OUT
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.sandbox import Mount
 from bakeoff.core.workspace import Change
 from bakeoff.workspaces.folder import Folder
@@ -26,7 +26,7 @@ _CODE_SUFFIXES = frozenset({".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", 
 _SETUP_LIMITS = ChangeLimits(who="the set-up", files=200_000, size=2_000_000_000)
 
 
-@noun
+@value_object
 class WorkspaceFiles:
     """A copy of a workspace in the folder `private`, with a trusted repository beside the files.
 

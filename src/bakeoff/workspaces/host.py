@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 from bakeoff._lib import scratch
 from bakeoff._lib.digest import digest
-from bakeoff._lib.phrasing import noun
-from bakeoff._lib.process import uncancelled
+from bakeoff._lib.process import run_to_completion
 from bakeoff._lib.sanitize import for_terminal, one_line
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 from bakeoff.core.sandbox import (
     Box,
@@ -47,7 +47,7 @@ _ENVIRONMENT = {
 }
 
 
-@noun
+@value_object
 class HostWorkspace:
     """An open box and its files; `files` is None where they all come from an image."""
 
@@ -308,7 +308,7 @@ async def _check_shared(box: Box, workspace: Workspace, files: WorkspaceFiles) -
 
 
 async def _close_box(box: Box) -> None:
-    await uncancelled(box.close())
+    await run_to_completion(box.close())
 
 
 async def _remove_folder(folder: Path) -> None:

@@ -40,7 +40,7 @@ def fetch_repository(work: ThreadWork, tree: Tree, cache: Path) -> Path:
         return repository
     cache.mkdir(parents=True, exist_ok=True)
     _remove_orphans(cache)
-    partial = cache / f"new-{process_identity.mine()}-{secrets.token_hex(4)}"
+    partial = cache / f"new-{process_identity.current()}-{secrets.token_hex(4)}"
     try:
         make_repository(partial, sha256=len(commit) == 64)
         _fetch(work, tree.path, commit, partial)

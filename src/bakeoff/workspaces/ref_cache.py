@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
-from bakeoff._lib.process import uncancelled
+from bakeoff._lib.process import run_to_completion
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class RefCache(Generic[T]):
             yield await asyncio.shield(task)
         finally:
             self._users[key] -= 1
-            await uncancelled(self._evict())
+            await run_to_completion(self._evict())
 
     async def close(self) -> None:
         """Discard every value."""

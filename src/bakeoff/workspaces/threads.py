@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
-from bakeoff._lib.process import uncancelled
+from bakeoff._lib.process import run_to_completion
 from bakeoff.core.errors import SandboxError
 
 P = ParamSpec("P")
@@ -116,7 +116,7 @@ async def in_thread(
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         work.cancel()
-        await uncancelled(_wait_done(running))
+        await run_to_completion(_wait_done(running))
         if not running.cancelled():
             running.exception()  # retrieved, so that asyncio does not warn
         raise

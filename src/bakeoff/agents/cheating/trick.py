@@ -6,7 +6,7 @@ workspace it writes only where `boxed` says that this is a box. A payload is Pyt
 when the work is graded; `BOXED` in it says the same.
 """
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 
 END = "CHEAT_ENDS_HERE"
 
@@ -43,7 +43,7 @@ FORMATS = {
 """The formats of tasks on which every trick is tried."""
 
 
-@noun
+@value_object
 class Trick:
     """One way to get a grade without the work.
 

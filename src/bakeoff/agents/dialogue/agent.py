@@ -175,15 +175,15 @@ class _Conversation:
     async def hold(self) -> Outcome:
         """Return what the agent left when the conversation was over."""
         follow_up: str | None = None
-        self._journal.left = self._outcome
+        self._journal.partial_outcome = self._outcome
         for number in range(1, self._dialogue.max_turns + 1):
             turn = audited(self._dialogue, self._turns, await self._next(number, follow_up))
             follow_up = turn.follow_up
-            self._journal.print(_line(turn.number, turn.speaker, turn.message, *turn.marks))
+            self._journal.write_log(_line(turn.number, turn.speaker, turn.message, *turn.marks))
             self._journal.turn(number, over=False)
             self._unanswered = (turn,)
             reply = await self._candidate.answer(turn.message, number)
-            self._journal.print(_line(number, AGENT, reply))
+            self._journal.write_log(_line(number, AGENT, reply))
             self._journal.turn(number, over=True)
             self._turns.append(replace(turn, reply=reply))
             self._unanswered = ()

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Generic, TypeVar
 
-from bakeoff._lib.phrasing import noun
 from bakeoff._lib.sanitize import one_line, well_formed
+from bakeoff._lib.value_object import value_object
 from bakeoff.agents.dialogue.checkpoints import ConversationCheckpoint
 from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR, Dialogue, Turn
 from bakeoff.core.errors import AgentError, ProviderError
@@ -197,7 +197,7 @@ _LONG = "user_response"
 _REFUSAL_WORDS = ("response_format", "json_schema", "schema", "format", "grammar", "structured")
 
 
-@noun
+@value_object
 class Instruction:
     """What the instructor says next."""
 
@@ -206,7 +206,7 @@ class Instruction:
     shards: tuple[int, ...] = ()
 
 
-@noun
+@value_object
 class SupervisorVerdict:
     """What the supervisor thinks of a message, and what is to be said next if it goes wrong."""
 
@@ -214,7 +214,7 @@ class SupervisorVerdict:
     follow_up: str | None = None
 
 
-@noun
+@value_object
 class _Question(Generic[T]):
     """What a role is asked, and how its answer is read; a second one may be read more kindly."""
 
@@ -228,7 +228,7 @@ class _Question(Generic[T]):
     read_again: Callable[[Answer], T]
 
 
-@noun
+@value_object
 class Roles:
     """The live roles of one dialogue; without a supervisor nobody watches the instructor.
 

@@ -143,7 +143,7 @@ async def _remove_files(box: Box, temporary_files: tuple[str, ...], start: str) 
 def _log_listener(journal: Journal) -> Callable[[bytes], None]:
     """Return a listener that writes bytes into the log; a character may come in two pieces."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return lambda piece: journal.print(decoder.decode(piece))
+    return lambda piece: journal.write_log(decoder.decode(piece))
 
 
 def _check_end(

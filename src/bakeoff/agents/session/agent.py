@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from bakeoff._lib.phrasing import noun
 from bakeoff._lib.sanitize import well_formed
+from bakeoff._lib.value_object import value_object
 from bakeoff.agents.one_tool import OneTool
 from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.errors import SandboxError
@@ -29,7 +29,7 @@ _MAX_LINE = 4_000_000
 _NO_PYTHON = (126, 127)
 
 
-@noun
+@value_object
 class Cell:
     """What came of a piece of code; `error` is None where it ran to its end."""
 
@@ -42,7 +42,7 @@ class Cell:
         return well_formed("\n".join(parts)) or "(it printed nothing)"
 
 
-@noun
+@value_object
 class SessionSettings:
     """How long a cell may take, how much of its output is told, and which Python runs it."""
 
@@ -232,7 +232,7 @@ class CodeSessionAgent:
     async def resume(self, task: Task, context: Context, message: str) -> Outcome:
         """Answer another message, in the same session."""
         if context.journal is not None:
-            context.journal.say(Message(role="user", content=message))
+            context.journal.add_messages(Message(role="user", content=message))
         return await self._answer(task, context)
 
     async def release(self, context: Context) -> None:

@@ -15,7 +15,7 @@ from bakeoff.models.client.retry import Strain, TryAgain
 from bakeoff.models.limits.concurrency import AdaptiveConcurrency
 from bakeoff.models.limits.outage import LONG_S, Failure, Outage
 from bakeoff.models.limits.rate import RateLimit, RequestSpacing, TokenEstimate
-from bakeoff.models.limits.rate_limit_headers import allowances
+from bakeoff.models.limits.rate_limit_headers import parse_rate_limit_headers
 
 WAITING = "a wait for its turn at the endpoint"
 """What a request's `on_retry` hears while it waits; an empty text when it goes."""
@@ -204,7 +204,7 @@ class EndpointLimiter:
     def heard(self, headers: Mapping[str, str]) -> None:
         """Slow down to what comes back, where the endpoint says that little is left."""
         self._outage.reached = True
-        for allowance in allowances(headers):
+        for allowance in parse_rate_limit_headers(headers):
             if not allowance.low:
                 continue
             now = self._clock()

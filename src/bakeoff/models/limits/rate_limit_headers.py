@@ -40,7 +40,7 @@ class RateLimitHeaders:
         return max(self.limit - self.remaining, 1.0) / max(self.reset_s, 0.001)
 
 
-def allowances(headers: Mapping[str, str]) -> Iterator[RateLimitHeaders]:
+def parse_rate_limit_headers(headers: Mapping[str, str]) -> Iterator[RateLimitHeaders]:
     """Read the headers of OpenAI and of all who copied them, and those of Anthropic."""
     for unit in _UNITS:
         if (left := headers.get(f"x-ratelimit-remaining-{unit}")) is not None:

@@ -144,12 +144,12 @@ def encoded(value: object, *, sort_keys: bool = False) -> bytes:
     return well_formed(text).encode()
 
 
-def lean(noun: object) -> dict[str, Json]:
+def lean(value_object: object) -> dict[str, Json]:
     """Return a dataclass as data, without the fields that say nothing beyond their default."""
     return {
-        each.name: getattr(noun, each.name)
-        for each in fields(noun)  # type: ignore[arg-type]  # whoever calls knows it is one
-        if each.compare and getattr(noun, each.name) != _default(each)
+        each.name: getattr(value_object, each.name)
+        for each in fields(value_object)  # type: ignore[arg-type]  # whoever calls knows it is one
+        if each.compare and getattr(value_object, each.name) != _default(each)
     }
 
 

@@ -326,7 +326,7 @@ def remarks(lines: Iterable[str]) -> str:
 class Column:
     """A table column; on a phone, where a row is a card, its head is repeated in each cell.
 
-    `kind` is its content: figures (empty), words (`left`) or a drawing (`wide`).
+    `kind` is its content: figures (empty), words (`partial_outcome`) or a drawing (`wide`).
     """
 
     head: str

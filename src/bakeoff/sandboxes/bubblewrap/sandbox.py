@@ -10,7 +10,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from bakeoff._lib import scratch
-from bakeoff._lib.process import Ended, Program
+from bakeoff._lib.process import ProcessResult, Program
 from bakeoff.core.errors import BakeoffError, SandboxError, UsageError
 from bakeoff.core.sandbox import Box, BoxSpec, Command, CommandResult
 from bakeoff.core.workspace import Image, Network
@@ -220,7 +220,7 @@ class BubblewrapBox:
             arguments += ["--setenv", name, value]
         return arguments
 
-    async def _wait_gone(self, status: int, ended: Ended | None) -> None:
+    async def _wait_gone(self, status: int, ended: ProcessResult | None) -> None:
         """Wait until the namespaces are gone, and raise where bubblewrap itself failed."""
         report = _read_status(status)
         child = report.get("child-pid")
@@ -276,7 +276,7 @@ def _memory_file(data: bytes) -> int:
     return number
 
 
-def _never_started(ended: Ended, report: dict[str, int]) -> bool:
+def _never_started(ended: ProcessResult, report: dict[str, int]) -> bool:
     """Whether bubblewrap gave up before the command: it says so, unless somebody killed it."""
     return "exit-code" not in report and ended.code is not None and ended.code < _BY_SIGNAL
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from bakeoff._lib.process import Ended, uncancelled
+from bakeoff._lib.process import ProcessResult, run_to_completion
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, Mount
 from bakeoff.sandboxes.containers import change as container_change
@@ -237,10 +237,10 @@ class ContainerBox:
         self._stopped = True
         await self._supervision.stop()
         try:
-            await uncancelled(self._remove())
+            await run_to_completion(self._remove())
         finally:
             if self._proxy is not None:
-                await uncancelled(self._proxy.close())
+                await run_to_completion(self._proxy.close())
 
     async def _remove(self) -> None:
         await self._call_until_dead(*self._engine.dialect.remove, self.name)
@@ -319,7 +319,7 @@ class ContainerBox:
             marker=marker,
         )
 
-    async def _after(self, ended: Ended | None) -> None:
+    async def _after(self, ended: ProcessResult | None) -> None:
         """A client that was killed leaves its command running in the container."""
         if (ended is None or ended.stopped is not None) and not self._stopped:
             await self._restart()

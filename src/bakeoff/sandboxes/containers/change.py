@@ -14,7 +14,7 @@ import threading
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import BinaryIO, cast
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 from bakeoff.core.workspace import IN_IMAGE
 
@@ -44,7 +44,7 @@ done
 CLEAR = ("xargs", "-0", "-n", "500", "sh", "-c", _CLEAR, "sh")
 
 
-@noun
+@value_object
 class Differences:
     """The paths that a container has anew or changed, and those that it has no more.
 

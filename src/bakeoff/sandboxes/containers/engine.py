@@ -103,7 +103,7 @@ class Engine:
         stdin: bytes = b"",
         time_s: float = _CALL_S,
         most_output: int = 1_000_000,
-    ) -> process.Ended:
+    ) -> process.ProcessResult:
         """Make the call and return how it ended, good or bad."""
         call = self.program(*arguments, stdin=stdin, most_output=most_output)
         try:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bakeoff._lib import process_identity, scratch
 from bakeoff._lib.digest import digest
-from bakeoff._lib.process import uncancelled
+from bakeoff._lib.process import run_to_completion
 from bakeoff.core.errors import UsageError
 from bakeoff.core.sandbox import Box, BoxSpec, Mount
 from bakeoff.core.workspace import Image
@@ -174,7 +174,7 @@ class Container:
         proxy = await open_proxy(spec.network, private_hosts=self.private_hosts)
         relay_mounts = relay.mounts(sockets(spec, proxy))
         mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relay_mounts)
-        name = f"bakeoff-{process_identity.mine()}-{secrets.token_hex(6)}"
+        name = f"bakeoff-{process_identity.current()}-{secrets.token_hex(6)}"
         box = ContainerBox(
             self._engine,
             spec,
@@ -186,19 +186,19 @@ class Container:
         )
         labels = (
             "--label",
-            f"{_OWNER}={process_identity.mine()}",
+            f"{_OWNER}={process_identity.current()}",
             "--label",
             f"bakeoff.label={spec.label}",
         )
         arguments = ("-d", "--name", name, *labels, *self._engine.dialect.run)
         try:
             # not cut short: an engine that was asked for a container makes it, whoever still waits
-            await uncancelled(self._start(*arguments, *run_arguments(spec, mounts, image)))
+            await run_to_completion(self._start(*arguments, *run_arguments(spec, mounts, image)))
             await box.ready()
         except BaseException:
-            await uncancelled(self._remove(name))
+            await run_to_completion(self._remove(name))
             if proxy is not None:
-                await uncancelled(proxy.close())
+                await run_to_completion(proxy.close())
             raise
         return box
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bakeoff._lib import scratch
-from bakeoff._lib.phrasing import noun
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.workspace import AllowedHost, Network, parse_allowed_host, plain_host
 
@@ -110,7 +110,7 @@ class _RefusedError(Exception):
         self.status = status
 
 
-@noun
+@value_object
 class _Target:
     """Where a request goes; `head` is what is sent there first, "" for a tunnel."""
 

@@ -14,7 +14,7 @@ import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from bakeoff._lib.process import uncancelled
+from bakeoff._lib.process import run_to_completion
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import SandboxError
 from bakeoff.sandboxes.egress.proxy import closed_networks
@@ -79,7 +79,7 @@ class AwaitedUplink:
         self._task.cancel()
         await asyncio.wait([self._task])
         if self._uplink is not None:
-            await uncancelled(self._uplink.close())
+            await run_to_completion(self._uplink.close())
         if not self._task.cancelled() and (error := self._task.exception()) is not None:
             raise error
 

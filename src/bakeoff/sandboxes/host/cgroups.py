@@ -209,7 +209,7 @@ def _can_enter(parent: Path) -> bool:
     """Whether a process of ours can enter a group made under *parent*: tried, once."""
     if not os.access(parent, os.W_OK):
         return False
-    probe = parent / f"{PREFIX}{process_identity.mine()}-probe{time.monotonic_ns()}"
+    probe = parent / f"{PREFIX}{process_identity.current()}-probe{time.monotonic_ns()}"
     try:
         probe.mkdir()
     except OSError:

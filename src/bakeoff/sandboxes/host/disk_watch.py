@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 
 _CHECK_S = 0.2
 _FULL_CHECK_S = 10.0
@@ -26,7 +26,7 @@ _PAUSE_FACTOR = 50  # a measurement that takes a second is not repeated for fift
 Processes = Callable[[], Iterable[int]]
 
 
-@noun
+@value_object
 class DiskSize:
     """What folders hold: the bytes on the disk, and whether all of it could be seen."""
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from bakeoff._lib.process import Ended, Program
+from bakeoff._lib.process import ProcessResult, Program
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import Box, BoxSpec, Command, CommandResult
 from bakeoff.core.workspace import Image
@@ -95,7 +95,7 @@ class _LocalBox:
         self._commands += 1
         tag = f"{self._resources.tag}.{self._commands}"
 
-        async def after(ended: Ended | None) -> None:
+        async def after(ended: ProcessResult | None) -> None:
             if ended is None or ended.stopped is not None:  # what left the group goes too
                 await asyncio.to_thread(process_tags.kill, process_tags.has_tag(tag))
 

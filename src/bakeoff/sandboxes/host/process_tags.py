@@ -18,7 +18,7 @@ _MAX_ROUNDS = 100  # a process may fork while it is looked for: look until there
 
 def new_tag() -> str:
     """Return a mark for a new box of this process."""
-    return f"{process_identity.mine()}-{secrets.token_hex(4)}"
+    return f"{process_identity.current()}-{secrets.token_hex(4)}"
 
 
 def has_tag(tag: str) -> Callable[[str], bool]:

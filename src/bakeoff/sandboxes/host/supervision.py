@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 
-from bakeoff._lib.process import Child, Ended, NotEndedError, Program, uncancelled
+from bakeoff._lib.process import Child, NotEndedError, ProcessResult, Program, run_to_completion
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import Command, CommandResult
 from bakeoff.core.workspace import BoxLimits
@@ -13,7 +13,7 @@ from bakeoff.sandboxes.host.disk_watch import Watch
 _NOT_RUNNABLE = 126  # as a shell says it
 _MAX_ARGUMENT = 128 << 10  # of the kernel
 
-AfterCommand = Callable[[Ended | None], Coroutine[object, object, None]]
+AfterCommand = Callable[[ProcessResult | None], Coroutine[object, object, None]]
 
 
 class Supervision:
@@ -47,10 +47,12 @@ class Supervision:
             truncated=ended.truncated,
         )
 
-    async def _wait_for(self, child: Child, time_s: float | None, after: AfterCommand) -> Ended:
+    async def _wait_for(
+        self, child: Child, time_s: float | None, after: AfterCommand
+    ) -> ProcessResult:
         finished = self._running[child] = asyncio.get_running_loop().create_future()
         watch_task = self._start_watch(child)
-        ended: Ended | None = None
+        ended: ProcessResult | None = None
         try:
             ended = await child.end(time_s=time_s)
         except NotEndedError as error:
@@ -59,7 +61,7 @@ class Supervision:
             if watch_task is not None:
                 watch_task.cancel()
             try:
-                await uncancelled(after(ended))
+                await run_to_completion(after(ended))
             finally:
                 del self._running[child]
                 finished.set_result(None)

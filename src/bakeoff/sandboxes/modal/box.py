@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bakeoff._lib import scratch
-from bakeoff._lib.process import Kept, uncancelled
+from bakeoff._lib.process import BoundedOutput, run_to_completion
 from bakeoff.core.errors import SandboxError, boundary
 from bakeoff.core.sandbox import BoxSpec, Command, CommandResult
 from bakeoff.sandboxes.host import shell_limits
@@ -170,7 +170,7 @@ class ModalBox:
         if (ran := unstartable(command)) is not None:
             return ran
         self._count += 1
-        tag, output = f"{self._tag}.{self._count}.", Kept(command.most_output)
+        tag, output = f"{self._tag}.{self._count}.", BoundedOutput(command.most_output)
 
         def on_chunk(chunk: bytes) -> None:
             output.add(chunk)
@@ -217,13 +217,13 @@ class ModalBox:
         try:
             done, _ = await asyncio.wait([following], timeout=command.time_s)
         except asyncio.CancelledError:
-            await uncancelled(self._kill(tag))
+            await run_to_completion(self._kill(tag))
             following.cancel()
             raise
         if done:
             with boundary(SandboxError, "modal"):
                 return following.result()
-        await uncancelled(self._kill(tag))
+        await run_to_completion(self._kill(tag))
         await asyncio.wait([following], timeout=_CHECK_S)  # for the last of its output
         following.cancel()
         return None
@@ -250,7 +250,7 @@ class ModalBox:
 
     async def _run_script(self, script: str, *arguments: str, time_s: float) -> None:
         """Run a script of our own, which must succeed in time."""
-        output = Kept(2000)
+        output = BoundedOutput(2000)
         with boundary(SandboxError, "modal"):
             async with asyncio.timeout(time_s):
                 process = await self._remote.start(
@@ -321,7 +321,7 @@ class ModalBox:
     async def close(self) -> None:
         """End the box; what is in it is lost unless it was stopped first."""
         self._stopped = True
-        await uncancelled(self._end())
+        await run_to_completion(self._end())
 
     async def _end(self) -> None:
         if not self._ended:

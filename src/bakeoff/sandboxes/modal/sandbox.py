@@ -16,7 +16,7 @@ from typing import Any
 
 from bakeoff._lib import process_identity
 from bakeoff._lib.digest import digest
-from bakeoff._lib.process import uncancelled
+from bakeoff._lib.process import run_to_completion
 from bakeoff.core.errors import SandboxError, UsageError, boundary
 from bakeoff.core.sandbox import Box, BoxSpec
 from bakeoff.core.workspace import Image, Network
@@ -101,10 +101,10 @@ class Modal:
             block_network=not spec.network,
             memory_mb=spec.limits.memory_mb,
             cpus=spec.limits.cpus,
-            tags={**_KIND, "owner": process_identity.mine(), "label": _tag(spec.label)},
+            tags={**_KIND, "owner": process_identity.current(), "label": _tag(spec.label)},
         )
         remote = await self._create(box_spec)
-        box = ModalBox(remote, spec, tag=f"{process_identity.mine()}-{secrets.token_hex(4)}")
+        box = ModalBox(remote, spec, tag=f"{process_identity.current()}-{secrets.token_hex(4)}")
         try:
             await box.send()
         except BaseException:
@@ -122,7 +122,7 @@ class Modal:
                     created.append(await self._sdk.create(box_spec))
 
         try:
-            await uncancelled(create())
+            await run_to_completion(create())
         except BaseException:
             for remote in created:
                 await remote.terminate()

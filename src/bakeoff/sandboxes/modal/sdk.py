@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bakeoff._lib.phrasing import noun
+from bakeoff._lib.value_object import value_object
 
 INSTALL = "pip install 'bakeoff[modal]', then: modal setup"
 
@@ -24,7 +24,7 @@ def unavailable_reason() -> str | None:
     return None
 
 
-@noun
+@value_object
 class ModalBoxSpec:
     """A remote box to be made: what it starts from, what it may take, how it is found again."""
 

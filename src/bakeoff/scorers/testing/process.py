@@ -102,7 +102,7 @@ class Metrics:
             self._own.update((id(part), part) for part in code_objects(code))
 
     def install(self) -> None:
-        """Listen to `print`."""
+        """Listen to `write_log`."""
         genuine = builtins.print
 
         def heard(*values: object, **settings: Any) -> None:

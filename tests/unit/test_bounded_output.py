@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff._lib.process import Kept
+from bakeoff._lib.process import BoundedOutput
 
 PIECES = st.lists(st.text(alphabet="abcdefgh\n", max_size=400).map(str.encode), max_size=40)
 
 
 @given(PIECES, st.integers(0, 3000))
 def test_no_more_is_kept_than_there_is_room_for(pieces: list[bytes], most: int) -> None:
-    kept = Kept(most)
+    kept = BoundedOutput(most)
     for piece in pieces:
         kept.add(piece)
     assert len(kept.text()) <= most
@@ -19,7 +19,7 @@ def test_no_more_is_kept_than_there_is_room_for(pieces: list[bytes], most: int) 
 
 @given(PIECES, st.integers(0, 3000))
 def test_what_is_kept_is_the_beginning_and_the_end(pieces: list[bytes], most: int) -> None:
-    kept = Kept(most)
+    kept = BoundedOutput(most)
     for piece in pieces:
         kept.add(piece)
     whole = b"".join(pieces).decode()
@@ -36,12 +36,12 @@ def test_what_is_kept_is_the_beginning_and_the_end(pieces: list[bytes], most: in
 
 
 def test_it_says_how_much_is_left_out() -> None:
-    kept = Kept(1000)
+    kept = BoundedOutput(1000)
     kept.add(b"a" * 5000)
     assert "[... 4,064 bytes left out ...]" in kept.text()
 
 
 def test_bytes_that_are_no_text_do_no_harm() -> None:
-    kept = Kept(1000)
+    kept = BoundedOutput(1000)
     kept.add(b"\xff\xfe ok \xc3")
     assert kept.text() == "\ufffd\ufffd ok \ufffd"
