@@ -10,7 +10,7 @@ from bakeoff import UsageError
 from bakeoff.core.events import Event, Notice
 from bakeoff.formats.models_file import read_models_file
 from bakeoff.formats.rollouts import read_toml_file
-from bakeoff.frontends.batch.models import ModelCatalog, helper, market
+from bakeoff.frontends.batch.models import ModelCatalog, helper, model_catalog
 from support.loopback import Asked, Loopback, Reply, chat
 from support.prepared_tasks import write_prepared
 
@@ -173,7 +173,7 @@ def _market(folder: Path) -> ModelCatalog:
         "  - {name: gpt-5, provider: openai, display_name: Five, enabled: false}\n"
         "  - {name: claude-x, provider: anthropic, api_key: sk-1, display_name: Claude}\n"
     )
-    return market([], read_models_file(path), {})
+    return model_catalog([], read_models_file(path), {})
 
 
 @pytest.mark.parametrize("name", ["Five", "gpt-5", "openai/gpt-5"])

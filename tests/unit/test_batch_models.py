@@ -10,7 +10,7 @@ from bakeoff.core.candidate import Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.models_file import ModelsConfig, read_models_file
 from bakeoff.frontends.batch.folders import file_names, names_of
-from bakeoff.frontends.batch.models import ModelCatalog, choose, market
+from bakeoff.frontends.batch.models import ModelCatalog, choose, model_catalog
 from bakeoff.models.discovery import FoundModel
 
 URL = "http://127.0.0.1:11434"
@@ -45,7 +45,7 @@ OLLAMA = found("llama3:8b", "llama3:70b", "mistral:latest", "phi3:mini")
 def test_all_is_every_model_of_the_ollama_then_the_enabled_ones(tmp_path: Path) -> None:
     gpt = {"name": "gpt-4", "provider": "openai", "display_name": "GPT-4", "api_key": "${KEY}"}
     off = {"name": "claude-3-opus", "provider": "anthropic", "enabled": False}
-    there = market(OLLAMA, config(tmp_path, gpt, off), {"KEY": "x"})
+    there = model_catalog(OLLAMA, config(tmp_path, gpt, off), {"KEY": "x"})
     assert names(there, "all") == [
         "ollama/llama3:8b", "ollama/llama3:70b", "ollama/mistral:latest", "ollama/phi3:mini",
         "gpt-4",
@@ -54,7 +54,7 @@ def test_all_is_every_model_of_the_ollama_then_the_enabled_ones(tmp_path: Path) 
 
 
 def test_a_name_is_taken_exactly_before_it_is_taken_without_its_tag() -> None:
-    there = market(OLLAMA, None, {})
+    there = model_catalog(OLLAMA, None, {})
     assert names(there, "llama3:8b") == ["ollama/llama3:8b"]
     assert names(there, "ollama/llama3:70b, mistral") == ["ollama/llama3:70b", "ollama/mistral:latest"]  # fmt: skip
     assert names(there, "phi3") == ["ollama/phi3:mini"]
@@ -62,25 +62,25 @@ def test_a_name_is_taken_exactly_before_it_is_taken_without_its_tag() -> None:
 
 
 def test_a_name_that_may_mean_several_is_refused_with_them() -> None:
-    assert refusal(market(OLLAMA, None, {}), "llama3").endswith(
+    assert refusal(model_catalog(OLLAMA, None, {}), "llama3").endswith(
         "may be any of: ollama/llama3:8b, ollama/llama3:70b"
     )
 
 
 def test_the_latest_tag_is_what_a_bare_name_means_even_among_others() -> None:
-    there = market(found("llama3:8b", "llama3:latest"), None, {})
+    there = model_catalog(found("llama3:8b", "llama3:latest"), None, {})
     assert names(there, "llama3") == ["ollama/llama3:latest"]
 
 
 def test_a_name_that_is_not_there_is_refused_with_what_is() -> None:
-    told = refusal(market(OLLAMA, None, {}), "gpt-4")
+    told = refusal(model_catalog(OLLAMA, None, {}), "gpt-4")
     assert "no model 'gpt-4' is there" in told
     assert "ollama/phi3:mini" in told
-    assert "matches no model" in refusal(market(OLLAMA, None, {}), " , ")
+    assert "matches no model" in refusal(model_catalog(OLLAMA, None, {}), " , ")
 
 
 def test_a_category_runs_those_of_it_that_are_there(tmp_path: Path) -> None:
-    there = market(OLLAMA, config(tmp_path, fast=["mistral", "gemma2"], none=["gemma2"]), {})
+    there = model_catalog(OLLAMA, config(tmp_path, fast=["mistral", "gemma2"], none=["gemma2"]), {})
     chosen = choose(there, "fast")
     assert [offer.name for offer in chosen.offers] == ["ollama/mistral:latest"]
     assert "gemma2" in chosen.notices[0]
@@ -91,7 +91,7 @@ def test_a_category_runs_those_of_it_that_are_there(tmp_path: Path) -> None:
 def test_a_configured_model_of_the_ollama_is_one_model_with_its_settings(tmp_path: Path) -> None:
     own = {"name": "mistral", "provider": "ollama", "display_name": "Mistral",
            "settings": {"temperature": 0.1}}  # fmt: skip
-    there = market(OLLAMA, config(tmp_path, own), {})
+    there = model_catalog(OLLAMA, config(tmp_path, own), {})
     assert len(there.offers) == len(OLLAMA)
     (offer,) = choose(there, "Mistral").offers
     assert offer.spec.full_name == "ollama/mistral:latest"
@@ -102,14 +102,14 @@ def test_a_configured_model_of_the_ollama_is_one_model_with_its_settings(tmp_pat
 def test_a_configured_model_that_the_ollama_lacks_is_told_with_how_to_get_it(
     tmp_path: Path,
 ) -> None:
-    there = market(OLLAMA, config(tmp_path, {"name": "gemma2", "provider": "ollama"}), {})
+    there = model_catalog(OLLAMA, config(tmp_path, {"name": "gemma2", "provider": "ollama"}), {})
     assert any("ollama pull gemma2" in notice for notice in choose(there, "all").notices)
     assert "ollama pull gemma2" in refusal(there, "ollama/gemma2")
 
 
 def test_the_same_name_on_another_ollama_is_another_model(tmp_path: Path) -> None:
     far = {"name": "mistral:latest", "provider": "ollama", "base_url": "http://10.0.0.1:11434"}
-    there = market(OLLAMA, config(tmp_path, far), {})
+    there = model_catalog(OLLAMA, config(tmp_path, far), {})
     (offer,) = choose(there, "mistral:latest").offers
     assert (offer.spec.base_url, offer.digest) == ("http://10.0.0.1:11434", None)
 
@@ -117,7 +117,7 @@ def test_the_same_name_on_another_ollama_is_another_model(tmp_path: Path) -> Non
 def test_a_model_without_its_key_or_switched_off_says_why(tmp_path: Path) -> None:
     keyed = {"name": "gpt-4", "provider": "openai", "api_key": "${NO_SUCH_KEY}"}
     off = {"name": "claude-3-opus", "provider": "anthropic", "enabled": False}
-    there = market(OLLAMA, config(tmp_path, keyed, off), {})
+    there = model_catalog(OLLAMA, config(tmp_path, keyed, off), {})
     assert "NO_SUCH_KEY not set" in refusal(there, "gpt-4")
     assert "switched off" in refusal(there, "claude-3-opus")
     assert [n for n in choose(there, "all").notices if "claude" in n] == []
@@ -131,7 +131,7 @@ def test_a_model_may_be_configured_twice_with_other_settings_under_two_names(
          "settings": {"temperature": t}}
         for t in (0, 1)
     )  # fmt: skip
-    there = market(OLLAMA, config(tmp_path, cold, warm), {})
+    there = model_catalog(OLLAMA, config(tmp_path, cold, warm), {})
     chosen = choose(there, "all").offers
     assert [offer.spec.label for offer in chosen] == [None, None, "Mistral 0", "Mistral 1", None]
     assert [o.spec.parameters for o in chosen[2:4]] == [{"temperature": 0}, {"temperature": 1}]
@@ -151,7 +151,7 @@ def test_two_models_with_nothing_to_tell_them_apart_are_refused(
         for n in (1, 2)
     ]  # fmt: skip
     with pytest.raises(UsageError, match="two models are called 'm'; give each a `display_name`"):
-        market([], config(tmp_path, *pair), {})
+        model_catalog([], config(tmp_path, *pair), {})
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_model_that_cannot_be_is_told_with_its_file(
     tmp_path: Path, wrong: dict[str, str], told: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        market([], config(tmp_path, {"name": "m", **wrong}), {})
+        model_catalog([], config(tmp_path, {"name": "m", **wrong}), {})
     assert str(caught.value).startswith(f"{tmp_path / 'models_config.yaml'}:1: {told}")
 
 

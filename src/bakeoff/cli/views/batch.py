@@ -1,4 +1,4 @@
-"""A batch as a story: a row for each model, with what its rollouts have taken so far."""
+"""The progress and the results of a batch: a row for each model."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -45,16 +45,16 @@ _MARKS = {
 }
 
 
-def marked(told: str, rollouts: Sequence[RolloutFigures]) -> Text:
-    """Return what is *told* of a model with the mark and the colour of its *rollouts*."""
+def marked(status: str, rollouts: Sequence[RolloutFigures]) -> Text:
+    """Return the *status* of a model with the mark and the colour of its *rollouts*."""
     verdict = shared_verdict(rollouts)
     mark, style = _MARKS.get(verdict, ("~", "")) if verdict else ("~" if rollouts else "·", "")
-    return Text(f"{mark} {told}", style=style if rollouts else "dim")
+    return Text(f"{mark} {status}", style=style if rollouts else "dim")
 
 
 @dataclass(slots=True)
 class ModelRow:
-    """One model: what it is at, and what its rollouts have taken so far."""
+    """One model: its status, and what its rollouts have used so far."""
 
     name: str
     planned: int
@@ -64,7 +64,7 @@ class ModelRow:
 
     @property
     def status(self) -> str:
-        """A word or two."""
+        """Its status in a word or two."""
         if self.running:
             at = min(self.running) + 1
             return "running" if self.planned == 1 else f"running {at} of {self.planned}"
@@ -72,7 +72,7 @@ class ModelRow:
 
     @property
     def finished(self) -> bool:
-        """Whether it has all its rollouts behind it."""
+        """Whether all its rollouts have ended."""
         return len(self.done) >= self.planned
 
     @property
@@ -95,24 +95,24 @@ class ModelRow:
         )
 
     def so_far(self) -> str:
-        """Return what it is at, in half a line."""
+        """Return its status and what it has used, in half a line."""
         took = f"{phrases.seconds(self.seconds)}, {phrases.counted(self.prompts, 'prompt')}"
         return f"{self.name} {self.status}: {took}, {phrases.counted(self.tokens, 'token')}"
 
     def cells(self) -> tuple[Text, ...]:
-        """Return it as a row of the table."""
-        told = marked(self.status, self.done)
+        """Return the row of the table."""
+        status = marked(self.status, self.done)
         if self.running:
             turn = _TURNS[int(monotonic() * len(_TURNS)) % len(_TURNS)]
-            told = Text(f"{turn} {self.status}", style="bold cyan")
+            status = Text(f"{turn} {self.status}", style="bold cyan")
         if not self.done and not self.running:
-            return Text(self.name), told
-        took = (phrases.seconds(self.seconds), f"{self.prompts:,}", f"{self.tokens:,}")
-        return (Text(self.name), told, *map(Text, took))
+            return Text(self.name), status
+        totals = (phrases.seconds(self.seconds), f"{self.prompts:,}", f"{self.tokens:,}")
+        return (Text(self.name), status, *map(Text, totals))
 
 
 class BatchProgress:
-    """The rows of a batch, kept by what happens in it."""
+    """The rows of a batch, updated by events."""
 
     def __init__(
         self, title: str, plan: Plan, names: dict[str, str], done: Iterable[TrialRecord] = ()
@@ -130,7 +130,7 @@ class BatchProgress:
                 self.rows[record.candidate_id].done.append(figures(record.rollout, record.attempt))
 
     def take(self, event: Event) -> ProgressLine | None:
-        """Count *event*; return a line where there is one to tell."""
+        """Count *event*; return a line where there is something to show."""
         if isinstance(event, TrialStarted):
             self.rows[event.trial.candidate.id].running[event.trial.rollout] = monotonic()
         elif isinstance(event, TrialSpent):
@@ -156,18 +156,18 @@ class BatchProgress:
         if not event.last:
             return None
         row.running.pop(rollout, None)
-        took = figures(rollout, event.attempt)
-        row.done.append(took)
+        result = figures(rollout, event.attempt)
+        row.done.append(result)
         which = f" rollout {rollout + 1}" if row.planned > 1 else ""
-        told = f"{row.name}{which}: {took.verdict.value} in {phrases.seconds(took.seconds)}"
-        told += f", {phrases.counted(took.prompts, 'prompt')}"
-        if took.tokens is not None:
-            told += f", {phrases.counted(took.tokens, 'token')}"
+        line = f"{row.name}{which}: {result.verdict.value} in {phrases.seconds(result.seconds)}"
+        line += f", {phrases.counted(result.prompts, 'prompt')}"
+        if result.tokens is not None:
+            line += f", {phrases.counted(result.tokens, 'token')}"
         fault = event.attempt.fault
         if fault is None:
-            return ProgressLine(told)
+            return ProgressLine(line)
         why = one_line(fault.message, width=200)
-        return ProgressLine(f"{told} ({why})", Level.FAULT, fault_details(fault))
+        return ProgressLine(f"{line} ({why})", Level.FAULT, fault_details(fault))
 
     @property
     def _finished(self) -> int:
@@ -197,15 +197,15 @@ class BatchProgress:
 
 
 def _fitting(rows: Sequence[ModelRow], most: int) -> tuple[Sequence[ModelRow], str]:
-    """Return the rows for which there is room, whoever is at work first, and a word on the others."""
+    """Return the rows that fit, running ones first, and a line about the others."""
     if len(rows) <= most:
         return rows, ""
     by_interest = sorted(rows, key=lambda row: (not row.running, row.finished))
     chosen = {id(row) for row in by_interest[:most]}
     hidden = [row for row in rows if id(row) not in chosen]
     waiting = sum(not row.finished for row in hidden)
-    told = {"done": len(hidden) - waiting, "waiting": waiting}
-    listed = ", ".join(f"{number} {what}" for what, number in told.items() if number)
+    counts = {"done": len(hidden) - waiting, "waiting": waiting}
+    listed = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
     return [row for row in rows if id(row) in chosen], f"not shown: {listed}"
 
 
@@ -228,12 +228,12 @@ def print_batch(
     """Print the results, the rankings, and at the end who solved the task and where the report is."""
     out, result = out or console(), comparison.result
     out.print(_results(comparison, width=out.width))
-    for one in in_order(comparison):
-        if one.error and not one.figures.finished:
-            why = f"{one_line(one.display_name, width=60)}: {one_line(one.error, width=300)}"
+    for competitor in in_order(comparison):
+        if competitor.error and not competitor.figures.finished:
+            why = f"{one_line(competitor.display_name, width=60)}: {one_line(competitor.error, width=300)}"
             out.print(Text(why, style="dim"), no_wrap=True, overflow="ellipsis")
-    for title, ranking, told in _rankings(comparison, verbose=verbose):
-        _print_ranking(out, comparison, title, ranking, told)
+    for title, ranking, wording in _rankings(comparison, verbose=verbose):
+        _print_ranking(out, comparison, title, ranking, wording)
     for note in result.notes:
         out.print(Text(f"note: {one_line(note, width=300)}", style="yellow"))
     if short := _in_short(comparison):
@@ -242,20 +242,20 @@ def print_batch(
 
 
 def _in_short(comparison: Comparison) -> str:
-    """Return who solved the task, and who was the fastest, in a line; nothing where nobody knows."""
+    """Return who solved the task and who was fastest, in a line; nothing where that is unknown."""
     result, fastest = comparison.result, comparison.result.fastest
     if not result.successful:
         known = result.complete and not result.undecided
         return "no model solved the task" if known else ""
     many = phrases.counted(len(result.contenders), "model")
-    told = f"{result.successful} of {many} solved the task"
+    solved = f"{result.successful} of {many} solved the task"
     if not fastest.placed:
-        return told
+        return solved
     first = fastest.placed[0]
     name = one_line(comparison.named(first.candidate), width=60)
     chance = len(fastest.placed) > 1 and not fastest.decided
     return (
-        f"{told}; fastest: {name}, {phrases.seconds(first.value)}"
+        f"{solved}; fastest: {name}, {phrases.seconds(first.value)}"
         f"{', which may be chance' if chance else ''}"
     )
 
@@ -278,13 +278,13 @@ def _results(comparison: Comparison, *, width: int) -> Table:
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("model", overflow="fold", min_width=_SHORTEST_NAME)
     table.add_column("result", min_width=_SHORTEST_RESULT)
-    rows = [(one, _figures(one)) for one in in_order(comparison)]
+    rows = [(competitor, _figures(competitor)) for competitor in in_order(comparison)]
     shown = [name for name in rows[0][1] if _fits(name, width)]
     for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
-    for one, shown_figures in rows:
-        verdict = marked(one.status, one.figures.rollouts)
-        model = Text(one_line(one.display_name))
+    for competitor, shown_figures in rows:
+        verdict = marked(competitor.status, competitor.figures.rollouts)
+        model = Text(one_line(competitor.display_name))
         table.add_row(model, verdict, *(shown_figures[name] for name in shown))
     return table
 
@@ -295,8 +295,8 @@ def _fits(column: str, width: int) -> bool:
     return width >= _WIDE or column not in _ONLY_WIDE
 
 
-def _figures(one: Competitor) -> dict[str, str]:
-    means = one.figures.means
+def _figures(competitor: Competitor) -> dict[str, str]:
+    means = competitor.figures.means
     added, removed = phrases.number(means.added.value), phrases.number(means.removed.value)
     return {
         "time": phrases.seconds(means.seconds.value),
@@ -314,13 +314,13 @@ def _print_ranking(
     comparison: Comparison,
     title: str,
     ranking: Ranking,
-    told: Formatter,
+    wording: Formatter,
 ) -> None:
     if not ranking.placed:
         return
     values = {place.value for place in ranking.placed}
     if len(ranking.placed) > 1 and len(values) == 1:
-        out.print(Text.assemble((title, "bold"), f"  all equal: {told(values.pop())}"))
+        out.print(Text.assemble((title, "bold"), f"  all equal: {wording(values.pop())}"))
         return
     why = f"  {ranking.reason}" if ranking.reason else ""
     out.print(Text.assemble((title, "bold"), (why, "dim")))
@@ -329,7 +329,7 @@ def _print_ranking(
         has_medal = solved and place.rank <= len(_MEDALS)
         medal = _MEDALS[place.rank - 1] if has_medal else f"{place.rank:>2}"
         could = phrases.rank_range(place.best, place.worst)
-        range_told = f"  (rank {could})" if could else ""
+        rank_range = f"  (rank {could})" if could else ""
         name = one_line(comparison.named(place.candidate), width=60)
-        figure = told(place.value) if solved else phrases.NOT_SOLVED
-        out.print(Text(f"  {medal} {name}: {figure}{range_told}"))
+        figure = wording(place.value) if solved else phrases.NOT_SOLVED
+        out.print(Text(f"  {medal} {name}: {figure}{rank_range}"))

@@ -14,10 +14,10 @@ _STYLES = {Level.HEADING: "bold", Level.NOTICE: "yellow", Level.FAULT: "red"}
 
 
 class LiveView:
-    """The picture of a story, drawn a few times a second; what must be read scrolls by above it."""
+    """A progress model drawn a few times a second; lines that must be read scroll by above it."""
 
-    def __init__(self, story: ProgressModel, *, debug: bool = False) -> None:
-        self._story = story
+    def __init__(self, progress: ProgressModel, *, debug: bool = False) -> None:
+        self._progress = progress
         self._debug = debug
         self._console = Console(stderr=True)
         self._live = Live(
@@ -37,12 +37,12 @@ class LiveView:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """Write one line above the picture; no markup is obeyed."""
+        """Write one line above the live view; markup in it has no effect."""
         self._console.print(Text(text, style=_STYLES[Level.NOTICE]))
 
     def __call__(self, event: Event) -> None:
         """Count *event*, and show at once what a person should read."""
-        line = self._story.take(event)
+        line = self._progress.take(event)
         if line is not None and line.weight in _STYLES:
             self._console.print(Text(line.text, style=_STYLES[line.weight]))
             if self._debug and line.details is not None:
@@ -53,4 +53,4 @@ class LiveView:
             self._live.refresh()
 
     def _draw(self) -> RenderableType:
-        return self._story.draw(self._console.size)
+        return self._progress.draw(self._console.size)

@@ -15,7 +15,7 @@ from bakeoff.core.record import Fault
 
 
 class Level(Enum):
-    """Who must read a line: where there is a picture, news is in it already."""
+    """How important a line is: a live view shows news anyway."""
 
     NEWS = "news"
     HEADING = "heading"
@@ -25,7 +25,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgressLine:
-    """One line, harmless to a terminal; `details` are shown with --debug only."""
+    """One line, safe for a terminal; `details` are shown with --debug only."""
 
     text: str
     weight: Level = Level.NEWS
@@ -33,21 +33,21 @@ class ProgressLine:
 
 
 def fault_details(fault: Fault) -> str | None:
-    """Return what --debug shows of *fault*: the traceback of somebody's own code."""
+    """Return what --debug shows of *fault*: the traceback of a user's own code."""
     return None if fault.traceback is None else for_terminal(fault.traceback)
 
 
 class ProgressModel(Protocol):
-    """Kept by what happens in a run."""
+    """Counts the events of a run, and shows how far it is."""
 
     def take(self, event: Event) -> ProgressLine | None:
-        """Count *event*; return a line where there is one to tell."""
+        """Count *event*; return a line where there is something to show."""
 
     def so_far(self) -> str:
         """Return how far it is, in one line."""
 
     def draw(self, room: ConsoleDimensions) -> RenderableType:
-        """Return a picture of how far it is, no larger than *room*."""
+        """Return a live view of how far it is, no larger than *room*."""
 
 
 _EVERY_S = 5.0
@@ -56,20 +56,20 @@ _IMPORTANT = frozenset({Level.NOTICE, Level.FAULT})
 
 
 class PlainLines:
-    """Writes a line for what happens, and one now and then for how far it is.
+    """Writes a line for each important event, and one now and then for how far it is.
 
-    Where it is *quiet*, only what must be read; with *debug*, tracebacks too.
+    *quiet* leaves only what must be read; *debug* adds tracebacks.
     """
 
     def __init__(
         self,
-        story: ProgressModel,
+        progress: ProgressModel,
         *,
         every_s: float = _EVERY_S,
         quiet: bool = False,
         debug: bool = False,
     ) -> None:
-        self._story = story
+        self._progress = progress
         self._every_s = every_s
         self._quiet = quiet
         self._debug = debug
@@ -93,7 +93,7 @@ class PlainLines:
 
     def __call__(self, event: Event) -> None:
         """Write what a person should know of *event*."""
-        line = self._story.take(event)
+        line = self._progress.take(event)
         if line is not None and (not self._quiet or line.weight in _IMPORTANT):
             self.say(line.text)
             if self._debug and line.details is not None:
@@ -102,7 +102,7 @@ class PlainLines:
             self._last = monotonic()  # it says how far it is, or is about something else
         elif not self._quiet and monotonic() - self._last >= self._pause_s:
             self._last = monotonic()
-            self.say(self._story.so_far())
+            self.say(self._progress.so_far())
             # while nothing but waiting happens, it is said ever more rarely
             longer_s = min(2 * self._pause_s, max(_SELDOM_S, self._every_s))
             self._pause_s = longer_s if isinstance(event, Waiting) else self._every_s

@@ -1,6 +1,6 @@
-"""A run of any size as a story: counted from events, cheap at any rate.
+"""The progress of a run of any size, counted from events.
 
-Its picture is a bar, a row for each candidate, what requests wait for, and the faults, folded.
+Its live view is a bar, a row for each candidate, what requests wait for, and the faults, folded.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ _MOST_KINDS = 1000  # of messages that all differ no more is remembered
 
 @dataclass(slots=True)
 class _Kind:
-    """Faults that say the same: the first of them, and how many there are."""
+    """Faults with the same message: the first of them, and how many there are."""
 
     boundary: str
     first: str
@@ -49,12 +49,12 @@ class _Kind:
 
 @dataclass(slots=True)
 class FaultLines:
-    """Counts faults by what they say."""
+    """Counts faults by message."""
 
     _kinds: dict[tuple[str, str], _Kind] = field(default_factory=dict)
 
     def take(self, trial: Trial, fault: Fault) -> str | None:
-        """Count *fault*; return a line for one that was not told before."""
+        """Count *fault*; return a line for the first of its kind."""
         key = (fault.boundary, message_kind(fault.message))
         kind = self._kinds.get(key)
         if kind is not None:
@@ -66,7 +66,7 @@ class FaultLines:
         return f"fault ({fault.boundary}) {name}: {message}"
 
     def folded(self) -> list[str]:
-        """Return a line for each fault that came more than once, the most frequent first."""
+        """Return a line for each repeated fault, the most frequent first."""
         often = sorted(
             (kind for kind in self._kinds.values() if kind.count > 1),
             key=lambda kind: -kind.count,
@@ -120,7 +120,7 @@ class CandidateRow:
         self.model_s += attempt.spent.model_s
 
     def cells(self, name: str) -> tuple[Text, ...]:
-        """Return it as a row of the table."""
+        """Return the row of the table."""
         of = "" if self.planned is None else f"/{self.planned}"
         passed = f"{self.passed} of {self.checked}" if self.checked else ""
         speed = f"{self.output_tokens / self.model_s:.0f}" if self.model_s > 0 else ""
@@ -136,7 +136,7 @@ class CandidateRow:
 
 @dataclass(slots=True)
 class RunProgress:
-    """Counters, and the few figures a person wants to see of them."""
+    """Counters, and the figures that are shown of them."""
 
     planned: int = 0
     before: int = 0
@@ -159,7 +159,7 @@ class RunProgress:
     fault_lines: FaultLines = field(default_factory=FaultLines)
 
     def take(self, event: Event) -> ProgressLine | None:
-        """Count *event*; return a line where there is one to tell."""
+        """Count *event*; return a line where there is something to show."""
         if isinstance(event, TrialStarted):
             self.running += 1
             self._row(event.trial.candidate.id).running += 1
@@ -177,9 +177,9 @@ class RunProgress:
         elif isinstance(event, RunEnded):
             self.over = True
             took = duration(self.elapsed_s)
-            told = f"{counted(self.done, 'trial')} in {took} ({self.figures()})"
+            line = f"{counted(self.done, 'trial')} in {took} ({self.figures()})"
             folded = self.fault_lines.folded()
-            return ProgressLine("\n".join((*folded, told)), Level.FAULT if folded else Level.NEWS)
+            return ProgressLine("\n".join((*folded, line)), Level.FAULT if folded else Level.NEWS)
         elif isinstance(event, Notice):
             return ProgressLine(one_line(event.text, width=300), Level.NOTICE)
         return None
@@ -195,8 +195,8 @@ class RunProgress:
         }
         before = f", {self.before:,} already done" if self.before else ""
         what = "scoring again" if self.rescoring else "run"
-        told = f"{what} {event.run_id}: {counted(self.planned, 'trial')}{before}"
-        return ProgressLine(told, Level.HEADING)
+        line = f"{what} {event.run_id}: {counted(self.planned, 'trial')}{before}"
+        return ProgressLine(line, Level.HEADING)
 
     def _row(self, candidate: str) -> CandidateRow:
         row = self.rows.get(candidate)

@@ -100,12 +100,12 @@ def _with_heads(head: str, cell: str) -> Iterator[tuple[str, str]]:
 _SHORTEST_VERDICT = 11
 
 
-def print_pairwise(found: Pairwise, out: Console) -> None:
+def print_pairwise(pairwise: Pairwise, out: Console) -> None:
     """Print the pairs, and what they were compared by."""
-    shown = worth_showing(found)
+    shown = worth_showing(pairwise)
     if shown:
         print_table(_table(shown), out)
-    lines = list(remarks(found, shown))
+    lines = list(remarks(pairwise, shown))
     for line in lines:
         out.print(Text(line, style="dim"))
     if lines:
@@ -188,11 +188,11 @@ def print_verdict(summary: Summary, *, out: Console | None = None) -> None:
     """Print in a line what the run says: who is better, or how good the one candidate is."""
     out = out or console()
     so_far = " so far" if summary.buckets.not_run or summary.buckets.cancelled else ""
-    found, text = summary.pairwise, answer(summary).text.removesuffix(".")
-    if found is not None:
-        tested = any(pair.p is not None for pair in found.pairs)
-        text = verdict(found) if tested else f"{text[0].lower()}{text[1:]}"
-    kind = "result" if found is None else "verdict"
+    pairwise, text = summary.pairwise, answer(summary).text.removesuffix(".")
+    if pairwise is not None:
+        tested = any(pair.p is not None for pair in pairwise.pairs)
+        text = verdict(pairwise) if tested else f"{text[0].lower()}{text[1:]}"
+    kind = "result" if pairwise is None else "verdict"
     out.print(Text(f"\n{kind}{so_far}: {text}", style="bold"))
 
 
@@ -242,8 +242,8 @@ def _category_table(candidates: Iterable[CandidateSummary]) -> Table:
     figures = ["score", "95 % interval", *(["coverage", "faults"] if missing else [])]
     table = named_table("by category", names, ["tasks", *figures])
     for category, candidate, group in sorted(rows, key=lambda row: row[0]):
-        told = [Text(one_line(name)) for name in (category, candidate)[: len(names)]]
-        table.add_row(*told, str(group.score.tasks), *_score_figures(group)[: len(figures)])
+        cells = [Text(one_line(name)) for name in (category, candidate)[: len(names)]]
+        table.add_row(*cells, str(group.score.tasks), *_score_figures(group)[: len(figures)])
     return table
 
 

@@ -45,7 +45,7 @@ def record_of(trial: Trial, attempt: Attempt) -> TrialRecord:
 def entry_of(trial: Trial, attempt: Attempt, run: BenchRun) -> dict[str, Json]:
     """Return what `results_<agent>.json` says of one conversation."""
     record, agent, case = record_of(trial, attempt), agent_of(trial), trial.task.id
-    told = dialogue_notes(record) or {}
+    notes = dialogue_notes(record) or {}
     entry: dict[str, Json] = {
         "test_case": case,
         "agent_id": agent,
@@ -55,11 +55,11 @@ def entry_of(trial: Trial, attempt: Attempt, run: BenchRun) -> dict[str, Json]:
         "framework": trial.candidate.agent.name,
         "passed": attempt.passed,
         "score": attempt.score,
-        **_metrics(attempt, told),
+        **_metrics(attempt, notes),
         "ended": attempt.outcome.stop_reason if attempt.outcome else None,
         "role_fidelity": {
-            "marks": dict(marks_of(told)),
-            "touches_a_failure": bool(marks_of(told)) and is_failure(record),
+            "marks": dict(marks_of(notes)),
+            "touches_a_failure": bool(marks_of(notes)) and is_failure(record),
         },
         "attempts": attempt.number,
         "checkpoint_path": str(run.checkpoint(agent, case, trial.rollout)),
@@ -72,12 +72,12 @@ def entry_of(trial: Trial, attempt: Attempt, run: BenchRun) -> dict[str, Json]:
     return {**entry, "reasons": reasons} if reasons else entry
 
 
-def _metrics(attempt: Attempt, told: Mapping[str, Json]) -> dict[str, Json]:
+def _metrics(attempt: Attempt, notes: Mapping[str, Json]) -> dict[str, Json]:
     parties = {AGENT: attempt.spent, **attempt.roles}
     graded = next((s.details for s in attempt.scores if "skill" in s.details), {})
     return {
         "interaction_time_seconds": round(attempt.phases.get("agent", attempt.elapsed_s), 3),
-        "conversation_turns": turns_of(told) if attempt.outcome else None,
+        "conversation_turns": turns_of(notes) if attempt.outcome else None,
         "code_snippets_count": _snippets(attempt.outcome),
         "absolute_metric_score": graded.get("score"),
         "skill_score": graded.get("skill"),
@@ -110,7 +110,7 @@ def conversation_of(trial: Trial, steps: list[dict[str, Json]]) -> dict[str, Jso
     It is for people and other programs: a run goes on from the steps themselves.
     """
     entries = [entry for step in steps if isinstance(entry := step.get("entry"), Mapping)]
-    history: list[Json] = [_heard(exchange) for exchange in exchanges(entries)]
+    history: list[Json] = [_history_entry(exchange) for exchange in exchanges(entries)]
     instructor = trial.conditions.roles.get(INSTRUCTOR)
     return {
         "test_case": trial.task.id,
@@ -122,26 +122,26 @@ def conversation_of(trial: Trial, steps: list[dict[str, Json]]) -> dict[str, Jso
     }
 
 
-def _heard(exchange: Mapping[str, Json]) -> dict[str, Json]:
+def _history_entry(exchange: Mapping[str, Json]) -> dict[str, Json]:
     messages, answer = exchange["messages"], exchange["answer"]
     asked = messages if isinstance(messages, list) else []
     last = asked[-1] if asked else None
-    said: dict[str, Json] = {"role": "assistant", "content": answer}
+    answer_message: dict[str, Json] = {"role": "assistant", "content": answer}
     if exchange["tool_calls"]:
-        said["tool_calls"] = exchange["tool_calls"]
-    heard: dict[str, Json] = {
+        answer_message["tool_calls"] = exchange["tool_calls"]
+    entry: dict[str, Json] = {
         "role": ROLE_NAMES.get(str(exchange["party"]), exchange["party"]),
         "party": exchange["party"],
         "turn": exchange["turn"],
         "prompt_received": last.get("content") if isinstance(last, Mapping) else None,
-        "all_messages": [*asked, said],
+        "all_messages": [*asked, answer_message],
     }
     if exchange["party"] == AGENT:
-        return heard
+        return entry
     try:
-        return {**heard, "parsed_response": json_object(str(answer))}
+        return {**entry, "parsed_response": json_object(str(answer))}
     except FormError:
-        return {**heard, "parsed_response": None}
+        return {**entry, "parsed_response": None}
 
 
 _KEYS = ("status", "checkpoint_path", "log_path", "result_path", "error")
@@ -181,8 +181,12 @@ def summary_of(
             "failures": fidelity.failures,
             "failures_touched": len(fidelity.touched),
             "touched": [
-                {**_whose(entries[one.trial]), "trial": one.trial, "marks": dict(one.marks)}
-                for one in fidelity.touched
+                {
+                    **_whose(entries[touched.trial]),
+                    "trial": touched.trial,
+                    "marks": dict(touched.marks),
+                }
+                for touched in fidelity.touched
             ],
         },
     }

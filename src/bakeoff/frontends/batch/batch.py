@@ -41,7 +41,7 @@ from bakeoff.frontends.batch.models import (
     ModelOffer,
     choose,
     helper,
-    market,
+    model_catalog,
 )
 from bakeoff.models.client.probe import look, open_session
 from bakeoff.models.discovery import Discovery, ollama_models
@@ -223,7 +223,7 @@ def _read_environment(options: BatchOptions) -> _Environment:
         config=config,
         environ=environ,
         ollama=ollama,
-        catalog=market(ollama.found, config, environ),
+        catalog=model_catalog(ollama.found, config, environ),
     )
 
 

@@ -58,7 +58,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCatalog:
-    """All there is: what can be run, why the rest cannot, and categories of either."""
+    """Which models can be run, why others cannot, and the categories of both."""
 
     offers: tuple[ModelOffer, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -72,25 +72,25 @@ def report_name(spec: ModelSpec) -> str:
     return spec.full_name if spec.provider == _OLLAMA else spec.name or spec.full_name
 
 
-def market(
-    found: Iterable[FoundModel], config: ModelsConfig | None, environ: Mapping[str, str]
+def model_catalog(
+    ollama_models: Iterable[FoundModel], config: ModelsConfig | None, environ: Mapping[str, str]
 ) -> ModelCatalog:
-    """Put together what an Ollama has and what the file configures; what both name is one model."""
-    there = {model.name: model for model in found}
-    offers = {name: [_of_ollama(model)] for name, model in there.items()}
+    """Merge the models of an Ollama and of the models file; what both name is one model."""
+    on_ollama = {model.name: model for model in ollama_models}
+    offers = {name: [_of_ollama(model)] for name, model in on_ollama.items()}
     if config is None:
         return ModelCatalog(offers=tuple(_flat(offers)))
     configured: dict[str, list[ModelOffer]] = {}
     missing: dict[str, str] = {}
     for given in config.models:
         spec = _resolved(given, config)
-        known = _served(spec, there)
-        if why := _why_not(spec, known, environ, own_server=given.base_url is not None):
+        served = _served(spec, on_ollama)
+        if why := _why_not(spec, served, environ, own_server=given.base_url is not None):
             missing[report_name(spec)] = why
             continue
-        if known is not None and given.base_url is None:
-            spec = replace(spec, name=known.name.removeprefix("ollama/"))
-        offer = ModelOffer(spec=spec, digest=known.digest if known else None)
+        if served is not None and given.base_url is None:
+            spec = replace(spec, name=served.name.removeprefix("ollama/"))
+        offer = ModelOffer(spec=spec, digest=served.digest if served else None)
         _refuse_twins(offer, configured.setdefault(spec.full_name, []), config)
         configured[spec.full_name].append(offer)
     off = f"it is switched off in {config.shown}; set `enabled: true` there"
@@ -109,7 +109,7 @@ def _flat(offers: Mapping[str, Sequence[ModelOffer]]) -> Iterator[ModelOffer]:
 
 
 def _resolved(given: ModelSpec, config: ModelsConfig) -> ModelSpec:
-    """Return a configured model with its provider; what is wrong with it is told with its file."""
+    """Return a configured model with its provider; an error names its file."""
     known = {*PROVIDERS, *registry.names("models")}
     where = f"{given.origin.where if given.origin else config.shown}: model {given.name!r}"
     if given.provider and given.provider not in known:
@@ -134,111 +134,111 @@ def _of_ollama(model: FoundModel) -> ModelOffer:
     return ModelOffer(spec=resolve(ModelSpec(provider=_OLLAMA, name=name)), digest=model.digest)
 
 
-def _served(spec: ModelSpec, there: Mapping[str, FoundModel]) -> FoundModel | None:
-    """Return the model of the Ollama that *spec* means, if it is one of its."""
+def _served(spec: ModelSpec, on_ollama: Mapping[str, FoundModel]) -> FoundModel | None:
+    """Return the model of the Ollama that *spec* names, if there is one."""
     if spec.provider != _OLLAMA:
         return None
-    found = there.get(spec.full_name) or there.get(f"{spec.full_name}{_LATEST}")
+    model = on_ollama.get(spec.full_name) or on_ollama.get(f"{spec.full_name}{_LATEST}")
     literal = spec.base_url if spec.base_url and "${" not in spec.base_url else None
-    if found is not None and literal and address(literal) != found.base_url:
+    if model is not None and literal and address(literal) != model.base_url:
         return None  # the same name on another server
-    return found
+    return model
 
 
 def _why_not(
-    spec: ModelSpec, known: FoundModel | None, environ: Mapping[str, str], *, own_server: bool
+    spec: ModelSpec, served: FoundModel | None, environ: Mapping[str, str], *, own_server: bool
 ) -> str | None:
     """Return why a configured model cannot be run; None where it can."""
     if troubles := configured_models([spec], environ).troubles:
         return f"{troubles[0].why}; {troubles[0].what_to_do}"
-    if spec.provider == _OLLAMA and known is None and not own_server:
+    if spec.provider == _OLLAMA and served is None and not own_server:
         return f"Ollama does not have it; get it with: ollama pull {spec.name}"
     return None
 
 
-def choose(there: ModelCatalog, wanted: str) -> ModelChoice:
-    """Return the models that *wanted* means: `all`, or names and categories between commas."""
-    entries = [entry.strip() for entry in wanted.split(",") if entry.strip()]
+def choose(catalog: ModelCatalog, models: str) -> ModelChoice:
+    """Return the models that *models* means: `all`, or names and categories between commas."""
+    entries = [entry.strip() for entry in models.split(",") if entry.strip()]
     if not entries:
-        raise UsageError(f"--models {wanted!r} matches no model: write names, a category, or `all`")
+        raise UsageError(f"--models {models!r} matches no model: write names, a category, or `all`")
     chosen: dict[object, ModelOffer] = {}
     notices: list[str] = []
     for entry in entries:
-        for offer in _meant(entry, there, notices):
+        for offer in _meant(entry, catalog, notices):
             chosen.setdefault(offer.key, offer)
     return ModelChoice(offers=tuple(chosen.values()), notices=tuple(dict.fromkeys(notices)))
 
 
-def _meant(entry: str, there: ModelCatalog, notices: list[str]) -> Iterator[ModelOffer]:
+def _meant(entry: str, catalog: ModelCatalog, notices: list[str]) -> Iterator[ModelOffer]:
     """Yield the models that one entry means."""
     if entry.casefold() == ALL:
-        notices += [f"{name} is left out: {why}" for name, why in there.missing.items()]
-        yield from there.offers
+        notices += [f"{name} is left out: {why}" for name, why in catalog.missing.items()]
+        yield from catalog.offers
         return
-    if found := exact(entry, there.offers):
-        yield found
+    if offer := exact(entry, catalog.offers):
+        yield offer
         return
-    category = next((c for c in there.categories if c.casefold() == entry.casefold()), None)
+    category = next((c for c in catalog.categories if c.casefold() == entry.casefold()), None)
     if category is not None:
-        yield from _members(category, there, notices)
+        yield from _members(category, catalog, notices)
         return
-    yield _untagged(entry, there)
+    yield _untagged(entry, catalog)
 
 
 def exact(entry: str, offers: Sequence[ModelOffer]) -> ModelOffer | None:
     """Return the one of *offers* that *entry* names in full, if there is one."""
     name = entry.casefold()
-    found = [offer for offer in offers if name in offer.exact()]
+    matching = [offer for offer in offers if name in offer.exact()]
     # a full name wins over another model that is merely displayed under it
-    plain = [offer for offer in found if name in {offer.name.casefold(), offer.spec.full_name.casefold()}]  # fmt: skip
-    if len(plain or found) > 1:
-        names = _listed(offer.spec.label or offer.spec.full_name for offer in found)
+    plain = [offer for offer in matching if name in {offer.name.casefold(), offer.spec.full_name.casefold()}]  # fmt: skip
+    if len(plain or matching) > 1:
+        names = _listed(offer.spec.label or offer.spec.full_name for offer in matching)
         raise UsageError(f"{entry!r} is the name of several models: {names}")
-    return next(iter(plain or found), None)
+    return next(iter(plain or matching), None)
 
 
-def helper(role: str, name: str, there: ModelCatalog) -> ModelSpec:
+def helper(role: str, name: str, catalog: ModelCatalog) -> ModelSpec:
     """Return who plays *role*: a model of the file or of the Ollama, else any with a provider."""
-    if offer := exact(name, there.offers):
+    if offer := exact(name, catalog.offers):
         return offer.spec
-    off = {known.casefold() for known in (*there.disabled_as, *there.missing)}
+    off = {known.casefold() for known in (*catalog.disabled_as, *catalog.missing)}
     spec = ModelSpec(provider="", name=name)
     if name.casefold() not in off and not is_bare(spec):
         return spec
-    return _untagged(name, there, option=f"--{role}").spec
+    return _untagged(name, catalog, option=f"--{role}").spec
 
 
-def _untagged(entry: str, there: ModelCatalog, *, option: str = "--models") -> ModelOffer:
-    found = [offer for offer in there.offers if entry.casefold() in offer.untagged()]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"{option} {entry!r} may be any of: {_listed(o.name for o in found)}")
-    for name, why in {**there.disabled_as, **there.missing}.items():
+def _untagged(entry: str, catalog: ModelCatalog, *, option: str = "--models") -> ModelOffer:
+    matching = [offer for offer in catalog.offers if entry.casefold() in offer.untagged()]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UsageError(f"{option} {entry!r} may be any of: {_listed(o.name for o in matching)}")
+    for name, why in {**catalog.disabled_as, **catalog.missing}.items():
         if name.casefold() == entry.casefold():
             raise UsageError(f"{option} {entry!r} cannot be run: {why}")
-    known = _listed(offer.name for offer in there.offers)
+    known = _listed(offer.name for offer in catalog.offers)
     if option != "--models":
         known += "; any other is written provider/name"
         raise UsageError(f"{option}: no model {entry!r} is there; there are: {known}")
-    more = f"; categories: {_listed(there.categories)}" if there.categories else ""
+    more = f"; categories: {_listed(catalog.categories)}" if catalog.categories else ""
     raise UsageError(f"no model {entry!r} is there; there are: {known}{more}")
 
 
-def _members(category: str, there: ModelCatalog, notices: list[str]) -> Iterator[ModelOffer]:
-    """Yield those of a category that are there; a category may name more than anybody has."""
-    found = 0
-    for name in there.categories[category]:
+def _members(category: str, catalog: ModelCatalog, notices: list[str]) -> Iterator[ModelOffer]:
+    """Yield the available models of a category; it may name others."""
+    count = 0
+    for name in catalog.categories[category]:
         try:
-            offer = exact(name, there.offers) or _untagged(name, there)
+            offer = exact(name, catalog.offers) or _untagged(name, catalog)
         except UsageError as error:
             notices.append(f"category {category!r}: {error}")
             continue
-        found += 1
+        count += 1
         yield offer
-    if not found:
-        names = _listed(there.categories[category])
-        known = _listed(offer.name for offer in there.offers)
+    if not count:
+        names = _listed(catalog.categories[category])
+        known = _listed(offer.name for offer in catalog.offers)
         raise UsageError(
             f"no model of the category {category!r} ({names}) is there; there are: {known}"
         )

@@ -87,13 +87,13 @@ class RunOfTask:
 
     @property
     def unverified_metrics(self) -> tuple[str, ...]:
-        """The custom metrics that the solution itself may have told."""
+        """The custom metrics that the solution itself may have printed."""
         names = (self.graded or _NO_SCORE).details.get("custom_metrics_unverified")
         return tuple(map(str, names)) if isinstance(names, list) else ()
 
     def _details(self, name: str) -> Mapping[str, Json]:
-        found = (self.graded or _NO_SCORE).details.get(name)
-        return found if isinstance(found, Mapping) else {}
+        details = (self.graded or _NO_SCORE).details.get(name)
+        return details if isinstance(details, Mapping) else {}
 
     @property
     def unit(self) -> float | None:
@@ -237,7 +237,7 @@ def repo_info(run: RunOfTask) -> dict[str, Json]:
 
 
 def results(run: RunOfTask) -> dict[str, Json]:
-    """Return what came of a run."""
+    """Return the results of a run."""
     return {**manifest_entry(run), "metrics": metrics(run), "agent_metrics": agent_metrics(run)}
 
 
@@ -245,7 +245,7 @@ def evaluation_results(run: RunOfTask) -> dict[str, Json]:
     """Return the verdict of a run in full; *run* must have one."""
     attempt, score = run.attempt, run.graded or _NO_SCORE
     total = attempt.score if attempt else None
-    found: dict[str, Json] = {
+    results: dict[str, Json] = {
         "task_id": run.task.id,
         "run_id": run.run_id,
         "total_score": total,
@@ -261,21 +261,24 @@ def evaluation_results(run: RunOfTask) -> dict[str, Json]:
         "agent_metrics": agent_metrics(run),
     }
     if run.unverified_metrics:
-        found["custom_metrics_unverified"] = list(run.unverified_metrics)
+        results["custom_metrics_unverified"] = list(run.unverified_metrics)
     judged = {n: dict(e) for n, e in run.rubrics.items() if not e.get("test_count")}
     if judged:
-        found["lm_evaluation"] = _lm_evaluation(run, judged)
+        results["lm_evaluation"] = _lm_evaluation(run, judged)
     if score.explanation:
-        found["explanation"] = score.explanation
-    return found
+        results["explanation"] = score.explanation
+    return results
 
 
 def _lm_evaluation(run: RunOfTask, judged: Mapping[str, Mapping[str, Json]]) -> dict[str, Json]:
-    """Return what the judge said; the format's own readers look for the last two, and for numbers."""
-    found: dict[str, Json] = {"score": run.lm, "rubrics": {n: dict(e) for n, e in judged.items()}}
+    """Return the judge's verdict; readers of the format look for the last two keys, and for numbers."""
+    evaluation: dict[str, Json] = {
+        "score": run.lm,
+        "rubrics": {n: dict(e) for n, e in judged.items()},
+    }
     if run.lm is not None:
-        found["weighted_score"] = run.lm
-        found["rubric_scores"] = [
+        evaluation["weighted_score"] = run.lm
+        evaluation["rubric_scores"] = [
             {
                 "rubric_id": name,
                 "score": entry["score"],
@@ -285,7 +288,7 @@ def _lm_evaluation(run: RunOfTask, judged: Mapping[str, Mapping[str, Json]]) -> 
             for name, entry in judged.items()
             if entry.get("score") is not None
         ]
-    return found
+    return evaluation
 
 
 def metrics(run: RunOfTask) -> dict[str, Json]:

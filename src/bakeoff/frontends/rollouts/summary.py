@@ -32,17 +32,17 @@ class RolloutFindings:
     runs: Sequence[RolloutLine]
 
 
-def summary_page(found: RolloutFindings) -> str:
+def summary_page(findings: RolloutFindings) -> str:
     """Return summary.md, which is also what `summarize` prints."""
-    return "\n".join(_lines(found)) + "\n"
+    return "\n".join(_lines(findings)) + "\n"
 
 
-def _lines(found: RolloutFindings) -> Iterator[str]:
-    buckets = found.summary.buckets
-    yield f"# {cell(found.name)}, {found.stamp}"
+def _lines(findings: RolloutFindings) -> Iterator[str]:
+    buckets = findings.summary.buckets
+    yield f"# {cell(findings.name)}, {findings.stamp}"
     yield ""
-    if found.config:
-        yield f"Config: {cell(found.config)}"
+    if findings.config:
+        yield f"Config: {cell(findings.config)}"
         yield ""
     yield (
         f"{buckets.planned} runs planned: {buckets.scored} scored, {buckets.unchecked} unchecked, "
@@ -51,30 +51,30 @@ def _lines(found: RolloutFindings) -> Iterator[str]:
         f"{buckets.not_run} not run"
     )
     yield ""
-    yield from _models(found)
-    if found.summary.pairwise is not None:
-        yield from pairs_section(found.summary.pairwise)
-    yield from _tasks(found.cells)
-    yield from _runs(found.runs)
-    yield from _metrics(found)
-    if found.summary.notes:
+    yield from _models(findings)
+    if findings.summary.pairwise is not None:
+        yield from pairs_section(findings.summary.pairwise)
+    yield from _tasks(findings.cells)
+    yield from _runs(findings.runs)
+    yield from _metrics(findings)
+    if findings.summary.notes:
         yield "## Notes"
         yield ""
-        yield from (f"- {cell(note, width=300)}" for note in found.summary.notes)
+        yield from (f"- {cell(note, width=300)}" for note in findings.summary.notes)
         yield ""
-    if found.summary.pairwise is not None:
-        yield from _verdict(found.summary.pairwise)
+    if findings.summary.pairwise is not None:
+        yield from _verdict(findings.summary.pairwise)
 
 
-def _models(found: RolloutFindings) -> Iterator[str]:
+def _models(findings: RolloutFindings) -> Iterator[str]:
     yield "## Models"
     yield ""
     yield "Each task counts once, however often it was run; the interval is for other tasks like these."
-    if found.summary.pass_rule:
-        yield f"For pass@k, {found.summary.pass_rule}."
+    if findings.summary.pass_rule:
+        yield f"For pass@k, {findings.summary.pass_rule}."
     yield ""
     rows = []
-    for candidate in in_order(found.summary):
+    for candidate in in_order(findings.summary):
         total = candidate.total
         rows.append(
             (
@@ -91,10 +91,10 @@ def _models(found: RolloutFindings) -> Iterator[str]:
     yield ""
 
 
-def _verdict(found: Pairwise) -> Iterator[str]:
+def _verdict(pairwise: Pairwise) -> Iterator[str]:
     """Yield who is better, as the last line: it is what `summarize` leaves on the screen."""
-    if any(pair.p is not None for pair in found.pairs):
-        yield f"Verdict: {cell(verdict(found), width=300)}"
+    if any(pair.p is not None for pair in pairwise.pairs):
+        yield f"Verdict: {cell(verdict(pairwise), width=300)}"
 
 
 def _tasks(cells: Sequence[TaskSummary]) -> Iterator[str]:
@@ -102,16 +102,16 @@ def _tasks(cells: Sequence[TaskSummary]) -> Iterator[str]:
     yield ""
     rows = [
         (
-            cell(one.task),
-            cell(one.candidate),
-            f"{one.recorded} of {one.planned}",
-            number(one.mean),
-            number(one.best),
-            _interval(one.interval),
-            _passes(one.passes),
-            str(one.faulted),
+            cell(by_task.task),
+            cell(by_task.candidate),
+            f"{by_task.recorded} of {by_task.planned}",
+            number(by_task.mean),
+            number(by_task.best),
+            _interval(by_task.interval),
+            _passes(by_task.passes),
+            str(by_task.faulted),
         )
-        for one in cells
+        for by_task in cells
     ]
     head = ("task", "model", "runs", "mean", "max", "95 %", "pass@k", "faulted")
     yield from table(head, rows)
@@ -140,12 +140,12 @@ def _runs(runs: Sequence[RolloutLine]) -> Iterator[str]:
     yield ""
 
 
-def _metrics(found: RolloutFindings) -> Iterator[str]:
+def _metrics(findings: RolloutFindings) -> Iterator[str]:
     rows = []
-    for candidate in found.summary.candidates:
-        mine = [run for run in found.runs if run.candidate == candidate.candidate]
-        unverified = {name for run in mine for name in run.unverified_metrics}
-        for name, (mean, runs) in metric_means([run.custom_metrics for run in mine]).items():
+    for candidate in findings.summary.candidates:
+        own_runs = [run for run in findings.runs if run.candidate == candidate.candidate]
+        unverified = {name for run in own_runs for name in run.unverified_metrics}
+        for name, (mean, runs) in metric_means([run.custom_metrics for run in own_runs]).items():
             shown = f"{cell(name)}{UNVERIFIED if name in unverified else ''}"
             rows.append((cell(candidate.candidate), shown, f"{mean:.6g}", str(runs)))
     if rows:

@@ -35,7 +35,7 @@ class ApiOverride:
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """Everything that was said, from the weakest to the strongest.
+    """All settings, from the weakest to the strongest.
 
     `own_endpoint` is whether the operator named the file with the `api_config`, and not the suite.
     """
@@ -61,26 +61,26 @@ class Layers:
 
     @property
     def has_api(self) -> bool:
-        """Whether anybody said where the tests are to be sent."""
+        """Whether an endpoint is configured."""
         return bool(self.override.endpoint or self.metadata.api_config)
 
     @property
     def delay_s(self) -> float:
         """How long to wait between two tests that run one after the other."""
-        said = self.metadata.global_settings.delay_between_tests
-        return _first(said, self.config.execution_defaults.sequential_delay)
+        in_metadata = self.metadata.global_settings.delay_between_tests
+        return _first(in_metadata, self.config.execution_defaults.sequential_delay)
 
     @property
     def results_directory(self) -> Path:
         """Where results are written as they come."""
-        said = self.metadata.global_settings.output_directory
-        return Path(_first(said, self.config.output_settings.results_directory))
+        in_metadata = self.metadata.global_settings.output_directory
+        return Path(_first(in_metadata, self.config.output_settings.results_directory))
 
     @property
     def save_raw(self) -> bool:
         """Whether the API's own JSON is kept."""
-        said = self.metadata.global_settings.save_raw_responses
-        return _first(said, self.config.execution_defaults.save_raw_responses)
+        in_metadata = self.metadata.global_settings.save_raw_responses
+        return _first(in_metadata, self.config.execution_defaults.save_raw_responses)
 
     @property
     def most_workers(self) -> int | None:
@@ -89,8 +89,8 @@ class Layers:
 
     def workers(self, wish: int | None) -> int:
         """Return how many tests run at once where *wish* was asked for."""
-        said = self.metadata.execution_modes.concurrent.default_workers
-        workers = _first(wish, said, self.config.execution_defaults.concurrent_workers)
+        in_metadata = self.metadata.execution_modes.concurrent.default_workers
+        workers = _first(wish, in_metadata, self.config.execution_defaults.concurrent_workers)
         if workers < 1:
             raise UsageError(f"workers must be 1 or more, not {workers}")
         return min(workers, self.most_workers or workers)
@@ -129,10 +129,10 @@ class Layers:
     @property
     def _is_own(self) -> bool:
         """Whether the endpoint and what is sent to open it are the operator's own words."""
-        known, said = self.metadata.api_config, self.override
-        if self.own_endpoint or not (known and said.endpoint):
-            return self.own_endpoint or bool(said.endpoint)
-        return known.endpoint != said.endpoint or said.headers is not None
+        known, override = self.metadata.api_config, self.override
+        if self.own_endpoint or not (known and override.endpoint):
+            return self.own_endpoint or bool(override.endpoint)
+        return known.endpoint != override.endpoint or override.headers is not None
 
     def sends_prompt(self, task: Task) -> bool:
         """Whether *task* is sent to a completions API, which takes one text."""
@@ -148,28 +148,28 @@ class Layers:
 
     @property
     def _endpoint(self) -> ApiConfig:
-        known, said = self.metadata.api_config, self.override
-        if not said.endpoint:
+        known, override = self.metadata.api_config, self.override
+        if not override.endpoint:
             if known is None:
                 raise UsageError(
                     "no API is configured: call configure_api(endpoint, model), or load metadata "
                     "with an `api_config`"
                 )
             return known
-        if known is not None and known.endpoint == said.endpoint:
-            if said.headers is None:
-                return msgspec.structs.replace(known, model=said.model)
+        if known is not None and known.endpoint == override.endpoint:
+            if override.headers is None:
+                return msgspec.structs.replace(known, model=override.model)
             # headers of the operator's stand for whatever a suite would have sent
             key = known.api_key if self.own_endpoint else None
             return msgspec.structs.replace(
-                known, model=said.model, headers=dict(said.headers), api_key=key
+                known, model=override.model, headers=dict(override.headers), api_key=key
             )
         # another server: keys and headers meant for the first one are not sent to it
-        named = said.endpoint.rstrip("/").endswith("/completions")
+        named = override.endpoint.rstrip("/").endswith("/completions")
         return ApiConfig(
-            endpoint=said.endpoint,
-            model=said.model,
-            headers=dict(said.headers or {}),
+            endpoint=override.endpoint,
+            model=override.model,
+            headers=dict(override.headers or {}),
             type=known.type if known and not named else None,
         )
 
@@ -189,5 +189,5 @@ def _own_timeout(task: Task) -> float | None:
 
 
 def _first(*values: T | None) -> T:
-    """Return the strongest that was said; the last one always is."""
+    """Return the first value that is set; the last one always is."""
     return next(value for value in values if value is not None)
