@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Self
 
 import pytest
 
@@ -19,11 +18,12 @@ from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.frontends.json_files import pretty_json, write_json
 from bakeoff.frontends.session import ExitCode, flags, in_folder, rescore_session, run_session
+from bakeoff.frontends.view import View
 from bakeoff.stores.folders import choose_folder, folder_at, fresh_folder, lettered, numbered
 
 
 @dataclass
-class Watcher:
+class Watcher(View):
     """A view that keeps what it is shown, and does something at each trial that starts."""
 
     at_start: Callable[[int], None] = lambda _: None
@@ -32,11 +32,10 @@ class Watcher:
     is_open: bool = False
     trials: int = 0
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
         self.is_open = True
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.is_open = False
 
     def say(self, text: str) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from bakeoff import app
 from bakeoff._lib.redact import public_word
@@ -21,6 +20,7 @@ from bakeoff.app.run_results import Run
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import Event, Listener, RunEnded, RunStarted, ignore
 from bakeoff.core.stop import Stop
+from bakeoff.frontends.view import View
 
 
 class ExitCode(IntEnum):
@@ -37,27 +37,6 @@ class ExitCode(IntEnum):
 EXIT_CODES = """\
 exit codes: 0 all was run, 1 an error, 2 the command line is wrong, 3 some could not be run,
 4 stopped at the budget, 6 an endpoint was given up, 130 stopped with Ctrl-C"""
-
-
-class View(Protocol):
-    """Shows a run to a person: entered before the first event, left after the last one."""
-
-    def __enter__(self) -> object:
-        """Take over the terminal, where the view needs it."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the terminal as it was."""
-
-    def __call__(self, event: Event) -> None:
-        """Show *event*."""
-
-    def say(self, text: str) -> None:
-        """Show one line."""
 
 
 @dataclass(frozen=True, kw_only=True)

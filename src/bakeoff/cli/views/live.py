@@ -1,19 +1,17 @@
 """A run as a live view, on a terminal."""
 
-from types import TracebackType
-from typing import Self
-
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from bakeoff.cli.views.plain import Level, ProgressModel
 from bakeoff.core.events import Event, RunEnded, TrialStarted
+from bakeoff.frontends.view import View
 
 _STYLES = {Level.HEADING: "bold", Level.NOTICE: "yellow", Level.FAULT: "red"}
 
 
-class LiveView:
+class LiveView(View):
     """A progress model drawn a few times a second; lines that must be read scroll by above it."""
 
     def __init__(self, progress: ProgressModel, *, debug: bool = False) -> None:
@@ -24,16 +22,12 @@ class LiveView:
             console=self._console, get_renderable=self._draw, refresh_per_second=8, transient=True
         )
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
+        """Start drawing."""
         self._live.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stop drawing, and leave the lines above."""
         self._live.stop()
 
     def say(self, text: str) -> None:

@@ -3,8 +3,7 @@
 import sys
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from rich.console import ConsoleDimensions, RenderableType
 
@@ -12,6 +11,7 @@ from bakeoff._lib.clock import monotonic
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff.core.events import Event, TrialEnded, Waiting
 from bakeoff.core.record import Fault
+from bakeoff.frontends.view import View
 
 
 class Level(Enum):
@@ -55,7 +55,7 @@ _SELDOM_S = 60.0  # how rarely it says that it still waits
 _IMPORTANT = frozenset({Level.NOTICE, Level.FAULT})
 
 
-class PlainLines:
+class PlainLines(View):
     """Writes a line for each important event, and one now and then for how far it is.
 
     *quiet* leaves only what must be read; *debug* adds tracebacks.
@@ -75,17 +75,6 @@ class PlainLines:
         self._debug = debug
         self._last = monotonic()
         self._pause_s = every_s
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave nothing open."""
 
     def say(self, text: str) -> None:
         """Write one line."""

@@ -3,8 +3,6 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bakeoff import app
 from bakeoff._lib import files
@@ -35,6 +33,7 @@ from bakeoff.frontends.agent_bench.record import (
     summary_of,
 )
 from bakeoff.frontends.json_files import write_json
+from bakeoff.frontends.view import View
 from bakeoff.stats.role_fidelity import role_fidelity
 from bakeoff.stores.checkpoints import CHECKPOINTS, checkpoint_file, steps_in
 
@@ -43,7 +42,7 @@ SUMMARY, ALL = "summary.json", "all_results.json"
 _OFTEN_S = 1.0
 
 
-class BenchView:
+class BenchView(View):
     """Writes the results, the logs and the checkpoints of a run as its events come."""
 
     def __init__(self, run: BenchRun, agents: Sequence[str]) -> None:
@@ -53,17 +52,6 @@ class BenchView:
         self._records: dict[str, TrialRecord] = {}
         self._order: dict[str, int] = {}
         self._written = -_OFTEN_S
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the log open: what comes after the run is logged as well."""
 
     def say(self, text: str) -> None:
         """Log one line."""

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -37,6 +36,7 @@ from bakeoff.frontends.rollouts import record
 from bakeoff.frontends.rollouts.folders import Rollout
 from bakeoff.frontends.rollouts.record import RunOfTask, line_of, status_of
 from bakeoff.frontends.rollouts.summary import RolloutFindings, scoring_page, summary_page
+from bakeoff.frontends.view import View
 from bakeoff.reports.artifacts import patch_files
 from bakeoff.stats.by_task import by_task
 from bakeoff.stores.lock import FolderLock
@@ -336,7 +336,7 @@ _FRAME_S = 0.1
 _CLEAR = "\r\x1b[K"
 
 
-class Console:
+class Console(View):
     """Writes to *out*; with a spinner where *out* is a terminal and nothing else is asked for."""
 
     def __init__(self, view: RolloutView, out: TextIO, *, verbosity: int) -> None:
@@ -348,17 +348,6 @@ class Console:
         self._timer: asyncio.TimerHandle | None = None
         self.planned = self.done = 0
         self._first_with: dict[str, str] = {}  # fault message -> the first run that had it
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
 
     def say(self, text: str) -> None:
         """Write one line, without terminal control sequences."""
@@ -381,10 +370,10 @@ class Console:
         elif isinstance(event, Notice):
             self.say(f"[rollouts] {one_line(event.text, width=500)}")
         elif isinstance(event, RunEnded):
-            self._close()
+            self.close()
             self._print_counts()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Stop the spinner and leave the line clean."""
         if self._timer is not None:
             self._timer.cancel()
