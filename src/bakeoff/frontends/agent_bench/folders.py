@@ -71,7 +71,7 @@ class BenchRun:
         return self.logs / self.name / f"agent_{safe_name(agent)}" / name / f"{name}.log"
 
     def checkpoint(self, agent: str, case: str, rollout: int = 0) -> Path:
-        """The conversation as it stands after its last turn."""
+        """The file of the conversation after its last turn."""
         name = _file_name(case, rollout)
         folder = self.checkpoints_of.get(agent, self.checkpoints)
         return folder / self.name / f"agent_{safe_name(agent)}" / f"{name}.json"

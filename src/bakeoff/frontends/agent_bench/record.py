@@ -1,4 +1,4 @@
-"""One conversation as the result files tell it."""
+"""Conversations as the result files have them."""
 
 import re
 from collections import Counter

@@ -154,7 +154,7 @@ def file_names(models: dict[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """What a batch has been so far."""
+    """The plan of a batch as its ledger has it."""
 
     task: Task
     candidates: tuple[Candidate, ...]
@@ -184,7 +184,7 @@ class Earlier:
 
 
 def earlier(batch: Batch) -> Earlier:
-    """Return what *batch* has been, as its ledger has it."""
+    """Read the plan of *batch* from its ledger."""
     run = app.load_run(batch.run)
     plan = run.plan
     (task,) = plan.tasks

@@ -43,7 +43,7 @@ class ModelOffer:
         return {name.casefold() for name in names if name}
 
     def untagged(self) -> set[str]:
-        """Return its names without what stands behind the colon."""
+        """Return its names without the tag after the colon."""
         names = (self.spec.name, self.spec.full_name)
         return {name.partition(":")[0].casefold() for name in names}
 

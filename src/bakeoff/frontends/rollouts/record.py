@@ -1,4 +1,4 @@
-"""A recorded trial in the words of rollouts: results, metrics, evaluation. Plain data only."""
+"""A recorded trial as plain data in the rollouts format: results, metrics, evaluation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class RunOfTask:
 
     @property
     def status(self) -> str:
-        """How the run stands: launched, passed, failed, limited, faulted or cancelled."""
+        """The status of the run: launched, passed, failed, limited, faulted or cancelled."""
         return LAUNCHED if self.attempt is None else status_of(self.attempt)
 
     @property
@@ -211,7 +211,7 @@ def manifest_entry(run: RunOfTask) -> dict[str, Json]:
 
 
 def metadata(run: RunOfTask, *, rollout_dir: str, config: str | None) -> dict[str, Json]:
-    """Return who was given what: all that was known before the run."""
+    """Return what is known before the run: task, model, settings."""
     agent, about = run.trial.candidate.agent, run.task.metadata
     return {
         "run_id": run.run_id,
@@ -231,7 +231,7 @@ def metadata(run: RunOfTask, *, rollout_dir: str, config: str | None) -> dict[st
 
 
 def repo_info(run: RunOfTask) -> dict[str, Json]:
-    """Return where the files came from that the agent was given."""
+    """Return the origin of the files that the agent gets."""
     repo = run.task.metadata.get("repo")
     return dict(repo) if isinstance(repo, Mapping) else {}
 
@@ -292,7 +292,7 @@ def _lm_evaluation(run: RunOfTask, judged: Mapping[str, Mapping[str, Json]]) -> 
 
 
 def metrics(run: RunOfTask) -> dict[str, Json]:
-    """Return what is measured of every run."""
+    """Return the standard metrics of a run."""
     attempt = run.attempt
     change = attempt.outcome.change if attempt and attempt.outcome else None
     tests = run.test_results.values()
@@ -312,7 +312,7 @@ def metrics(run: RunOfTask) -> dict[str, Json]:
 
 
 def agent_metrics(run: RunOfTask) -> dict[str, Json]:
-    """Return what the agent took."""
+    """Return the metrics of the agent."""
     attempt = run.attempt
     if attempt is None:
         return {}

@@ -22,7 +22,7 @@ from bakeoff.stats.summary import PassRates, Summary
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutFindings:
-    """All that is known of a rollout."""
+    """The results of a rollout."""
 
     name: str
     stamp: str
@@ -92,7 +92,7 @@ def _models(findings: RolloutFindings) -> Iterator[str]:
 
 
 def _verdict(pairwise: Pairwise) -> Iterator[str]:
-    """Yield who is better, as the last line: it is what `summarize` leaves on the screen."""
+    """Yield the verdict, as the last line that `summarize` prints."""
     if any(pair.p is not None for pair in pairwise.pairs):
         yield f"Verdict: {cell(verdict(pairwise), width=300)}"
 

@@ -1,4 +1,4 @@
-"""`test_runner_config.json`: what may stand in it, and what holds where it says nothing."""
+"""`test_runner_config.json`: its keys and their defaults."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ TEMPLATE_FIELDS = ("test_id", "timestamp", "model", "category")
 
 
 class ApiDefaults(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """How the endpoint is asked where nobody says otherwise; seconds.
+    """Defaults for requests to the endpoint; seconds.
 
     `timeout` bounds a test with all its tries. `retry_attempts` are further tries after the first.
     """
@@ -62,7 +62,7 @@ class SuiteAccess(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
 
 
 class LoggingSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """The logger `bakeoff.test_runner`; without a file, it speaks on standard error."""
+    """The logger `bakeoff.test_runner`; without a file, it writes to standard error."""
 
     level: str = "INFO"
     format: str = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
@@ -70,7 +70,7 @@ class LoggingSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, 
 
 
 class RunnerConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """The whole file; every table and key may be left out, and one that is not known is an error."""
+    """The whole file: every table and key is optional, and an unknown one is an error."""
 
     api_defaults: ApiDefaults = ApiDefaults()
     execution_defaults: ExecutionDefaults = ExecutionDefaults()
@@ -80,7 +80,7 @@ class RunnerConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fro
 
 
 def read_config(path: Path) -> RunnerConfig:
-    """Return the config at *path*; a mistake is told with its key and the nearest right one."""
+    """Return the config at *path*; an error names the key and the nearest right one."""
     data, _ = read_json(path)
     config = convert(data, RunnerConfig, source=str(path), line_of=partial(line_in, path))
     at = SourceLocation(file=str(path))

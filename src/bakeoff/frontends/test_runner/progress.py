@@ -1,4 +1,4 @@
-"""How far an execution has come; may be asked from any thread."""
+"""The progress of an execution, readable from any thread, and its log."""
 
 import logging
 import sys
@@ -21,17 +21,17 @@ class ProgressBoard:
         self._clear(0)
 
     def begin(self, total: int) -> None:
-        """Forget the execution before; *total* tests are to come."""
+        """Start counting an execution of *total* tests."""
         with self._lock:
             self._clear(total)
 
     def started(self, test_id: str) -> None:
-        """Note that a test is under way."""
+        """Count a test that starts."""
         with self._lock:
             self._under_way[test_id] = None
 
     def ended(self, result: TestResult) -> None:
-        """Note that a test is finished."""
+        """Count a test that is finished."""
         with self._lock:
             self._under_way.pop(result.test_id, None)
             self._completed += 1
@@ -39,13 +39,13 @@ class ProgressBoard:
             self._test_s += result.execution_time
 
     def end(self) -> None:
-        """Note that nothing more will be started or finished."""
+        """End the execution."""
         with self._lock:
             self._under_way.clear()
             self._over = True
 
     def now(self) -> ExecutionProgress:
-        """Return how things stand. `current_test` is the one that was started last."""
+        """Return the progress so far; `current_test` is the test that was started last."""
         with self._lock:
             done = self._completed
             left = 0 if self._over else self._total - done
@@ -92,7 +92,7 @@ class _Console(logging.Handler):
 
 
 def open_log(settings: LoggingSettings) -> None:
-    """Let the logger speak as *settings* say; whatever an earlier call opened is closed."""
+    """Set up the logger as *settings* say; what an earlier call opened is closed."""
     handlers: list[logging.Handler] = [_Console()]
     if settings.file:
         handlers.append(_open_file(Path(settings.file)))
@@ -104,7 +104,7 @@ def open_log(settings: LoggingSettings) -> None:
 
 
 def close_log() -> None:
-    """Take back and close what `open_log` opened."""
+    """Close what `open_log` opened."""
     for handler in list(LOGGER.handlers):
         if isinstance(handler, _LogFile | _Console):
             LOGGER.removeHandler(handler)

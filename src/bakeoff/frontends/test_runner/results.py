@@ -1,4 +1,4 @@
-"""What the `TestRunner` class hands out, and how a recorded attempt becomes it."""
+"""The result types of the `TestRunner` class, and the files of results."""
 
 import json
 from collections import Counter
@@ -77,7 +77,7 @@ class APIConfiguration:
 
 
 def result_of(trial: Trial, attempt: Attempt) -> TestResult:
-    """Return what is recorded of *trial*."""
+    """Return the result of *trial*."""
     task, outcome, spent = trial.task, attempt.outcome, attempt.spent
     error = _error(attempt)
     seconds = spent.model_s or attempt.elapsed_s
@@ -136,7 +136,7 @@ def _error(attempt: Attempt) -> str | None:
 
 
 def _response(attempt: Attempt) -> dict[str, Json]:
-    """Return the API's own JSON; what came in pieces or was not kept is put together again."""
+    """Return the API's own JSON, reassembled where it was streamed or not stored."""
     outcome, usage = attempt.outcome, attempt.spent.usage
     if outcome is None or not attempt.spent.requests:
         return {}
@@ -213,7 +213,7 @@ class ResultFiles:
         return path
 
     def _claim(self, stem: str) -> Path:
-        """Return a name that is nobody else's, even where two save in the same second."""
+        """Reserve a file name that no other process uses, even where two save in the same second."""
         files.make_folder(self.folder)
         number = 1
         while True:

@@ -43,7 +43,7 @@ class TestPacing:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """What one execution works with; `after_each` is called when a result is counted."""
+    """One execution of tests; `after_each` is called for each result."""
 
     layers: Layers
     files: ResultFiles
@@ -53,18 +53,18 @@ class Execution:
     after_each: Callable[[], None]
 
     def run(
-        self, wanted: RunSpec, strangers: Sequence[TestResult], pace: TestPacing
+        self, spec: RunSpec, unknown: Sequence[TestResult], pacing: TestPacing
     ) -> list[TestResult]:
-        """Run the tests of *wanted*; the results in their order, after them the *strangers*.
+        """Run the tests of *spec*; return the results in their order, after them the *unknown*.
 
-        Strangers are ids that the suite does not have: they failed before anything was run.
+        Those are the failed results of ids that the suite does not have.
         """
-        self.board.begin(len(wanted.tasks) + len(strangers))
-        for result in strangers:
+        self.board.begin(len(spec.tasks) + len(unknown))
+        for result in unknown:
             self._count(result)
-        return [*self._run(wanted, pace), *strangers]
+        return [*self._run(spec, pacing), *unknown]
 
-    def _run(self, wanted: RunSpec, pace: TestPacing) -> list[TestResult]:
+    def _run(self, spec: RunSpec, pacing: TestPacing) -> list[TestResult]:
         results: dict[str, TestResult] = {}
         reasons: list[str] = []  # why tests have no result of their own
 
@@ -81,36 +81,38 @@ class Execution:
             elif isinstance(event, RunEnded):
                 reasons.extend(f"not run: {why}" for why in event.given_up)
 
-        if not wanted.tasks:
+        if not spec.tasks:
             return []
         try:
-            brief = self._prepared(wanted, pace)
+            brief = self._prepared(spec, pacing)
             output = self.layers.results_directory / "runs"
             trust = self.layers.config.suite_access.trust
             app.run(brief, output=output, listener=listen, stop=self.stop, trust=trust)
         except UsageError as error:
             LOGGER.error("the tests cannot be executed: %s", self._line(error))
             reasons.append(str(error))
-        for task in wanted.tasks:
+        for task in spec.tasks:
             if reasons and task.id not in results:
                 results[task.id] = failed_result(task.id, task.name, reasons[0])
                 self._count(results[task.id])
-        return [results[task.id] for task in wanted.tasks if task.id in results]
+        return [results[task.id] for task in spec.tasks if task.id in results]
 
-    def _prepared(self, wanted: RunSpec, pace: TestPacing) -> RunSpec:
-        tasks = self.layers.tasks(wanted.tasks)
+    def _prepared(self, spec: RunSpec, pacing: TestPacing) -> RunSpec:
+        tasks = self.layers.tasks(spec.tasks)
         model = self.layers.model(tasks)
         # only for what the redactor learns: neither files nor log may tell a key
         with_secrets(model, os.environ, self.redactor)
-        workers = self.layers.workers(pace.workers)
-        if pace.workers is not None and workers < pace.workers:
-            LOGGER.warning("%d workers, not %d: the metadata allows no more", workers, pace.workers)
+        workers = self.layers.workers(pacing.workers)
+        if pacing.workers is not None and workers < pacing.workers:
+            LOGGER.warning(
+                "%d workers, not %d: the metadata allows no more", workers, pacing.workers
+            )
         return replace(
-            wanted,
+            spec,
             tasks=tasks,
             models=(model,),
             parallel=workers,
-            pause_s=self.layers.delay_s if pace.pause_s is None else pace.pause_s,
+            pause_s=self.layers.delay_s if pacing.pause_s is None else pacing.pause_s,
             conditions=Conditions(attempts=1),  # `retry_attempts` says how often, and no more
             patience=Patience(waits=False),
         )
@@ -153,11 +155,11 @@ DEFAULT_SUITE = Path("test_definitions") / "reasoning_tests_complete.json"
 ProgressCallback = Callable[[ExecutionProgress], None]
 
 
-class _Unsaid(int):
-    """A default that can be told from the same number said aloud."""
+class _Default(int):
+    """A default value that differs from the same number given by the caller."""
 
 
-_THREE = _Unsaid(3)
+_THREE = _Default(3)
 
 
 class TestRunner:
@@ -342,14 +344,14 @@ class TestRunner:
         """Close the log file; it is opened again by the next `TestRunner`."""
         close_log()
 
-    def _execute(self, test_ids: list[str] | None, pace: TestPacing) -> list[TestResult]:
+    def _execute(self, test_ids: list[str] | None, pacing: TestPacing) -> list[TestResult]:
         stop = Stop()
         with self._lock:
             if self._running is not None:
                 raise UsageError("this TestRunner is executing tests already; make another one")
             self._running = stop
         try:
-            wanted, strangers = self._chosen(test_ids)
+            spec, unknown = self._chosen(test_ids)
             execution = Execution(
                 layers=self._layers,
                 files=self._files(self._layers.results_directory),
@@ -358,27 +360,27 @@ class TestRunner:
                 stop=stop,
                 after_each=self._call_back,
             )
-            return execution.run(wanted, strangers, pace)
+            return execution.run(spec, unknown, pacing)
         finally:
             self._board.end()
             with self._lock:
                 self._running = None
 
     def _chosen(self, test_ids: list[str] | None) -> tuple[RunSpec, list[TestResult]]:
-        """Return the tests that are meant, in suite order, and a result for each there is not."""
+        """Return the chosen tests in suite order, and a failed result for each unknown id."""
         brief = self._loaded().brief
         if test_ids is None:
             return brief, []
-        wanted, known = set(test_ids), {task.id: task for task in brief.tasks}
-        strangers = [
+        spec, known = set(test_ids), {task.id: task for task in brief.tasks}
+        unknown = [
             failed_result(
                 test_id, None, f"no test {test_id!r}; {did_you_mean(test_id, [*known][:100])}"
             )
             for test_id in dict.fromkeys(test_ids)
             if test_id not in known
         ]
-        tasks = tuple(task for task in brief.tasks if task.id in wanted)
-        return replace(brief, tasks=tasks), strangers
+        tasks = tuple(task for task in brief.tasks if task.id in spec)
+        return replace(brief, tasks=tasks), unknown
 
     def _call_back(self) -> None:
         progress = self._board.now()
@@ -400,7 +402,7 @@ class TestRunner:
         )
 
     def _loaded(self) -> SuiteFiles:
-        """Return the suite to execute: the default one only where none was ever asked for."""
+        """Return the loaded suite; the default one where `load_test_suite` was never called."""
         if self._suite is None and self._suite_error is None:
             self.load_test_suite(str(DEFAULT_SUITE))
         if self._suite is None:

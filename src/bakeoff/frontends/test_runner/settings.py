@@ -23,7 +23,7 @@ _GRACE_S = 5.0  # the test's own limit must strike first: it says whose time ran
 
 @dataclass(frozen=True, kw_only=True)
 class ApiOverride:
-    """What `configure_api` was told; nothing, where it was never called."""
+    """The arguments of `configure_api`; empty where it was never called."""
 
     endpoint: str = ""
     model: str = ""
@@ -72,7 +72,7 @@ class Layers:
 
     @property
     def results_directory(self) -> Path:
-        """Where results are written as they come."""
+        """Where results are written during an execution."""
         in_metadata = self.metadata.global_settings.output_directory
         return Path(_first(in_metadata, self.config.output_settings.results_directory))
 
@@ -84,7 +84,7 @@ class Layers:
 
     @property
     def most_workers(self) -> int | None:
-        """The number that no wish may exceed."""
+        """The upper limit for workers."""
         return self.metadata.execution_modes.concurrent.max_workers
 
     def workers(self, wish: int | None) -> int:
@@ -128,7 +128,7 @@ class Layers:
 
     @property
     def _is_own(self) -> bool:
-        """Whether the endpoint and what is sent to open it are the operator's own words."""
+        """Whether the endpoint and its credentials come from the operator, not from the suite."""
         known, override = self.metadata.api_config, self.override
         if self.own_endpoint or not (known and override.endpoint):
             return self.own_endpoint or bool(override.endpoint)
