@@ -18,11 +18,10 @@ if TYPE_CHECKING:
         power,
         report,
         rescore,
-        run,
-        run_async,
         summarize,
     )
     from bakeoff.app.benchmarks import get_task_score, load_benchmark
+    from bakeoff.app.run import run, run_async
     from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec
     from bakeoff.core.checkpoint import Checkpoint
     from bakeoff.core.errors import (
@@ -173,7 +172,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "bakeoff.app": "Run compare load_run power report rescore run run_async summarize",
+    "bakeoff.app": "Run compare load_run power report rescore summarize",
+    "bakeoff.app.run": "run run_async",
     "bakeoff.app.benchmarks": "get_task_score load_benchmark",
     "bakeoff.frontends.test_runner.runner": "APIConfiguration ExecutionProgress TestResult TestRunner",
     "bakeoff.core.sandbox": "Workspaces Box BoxSpec GradingWorkspace Command GatewayAddress "

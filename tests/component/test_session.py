@@ -11,13 +11,14 @@ from time import monotonic
 import pytest
 
 import bakeoff
+from bakeoff.app.options import RunOptions
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, RunEnded, RunStarted, TrialStarted
 from bakeoff.core.outcome import Request
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.frontends.json_files import pretty_json, write_json
-from bakeoff.frontends.session import ExitCode, flags, in_folder, rescore_session, run_session
+from bakeoff.frontends.session import ExitCode, flags, rescore_session, run_session
 from bakeoff.frontends.view import View
 from bakeoff.stores.folders import choose_folder, folder_at, fresh_folder, lettered, numbered
 
@@ -89,7 +90,9 @@ def test_files_are_written_before_a_person_is_shown_anything(tmp_path: Path) -> 
         assert len(view.events) == len(written)
         written.append(event)
 
-    result = run_session(suite("a", "b"), view, files=write, models=[echo], output=tmp_path)
+    result = run_session(
+        RunOptions(suite("a", "b"), models=[echo], output=tmp_path), view, files=write
+    )
     assert written == view.events
     assert isinstance(written[-1], RunEnded)
     assert (result.exit_code, result.stopped_early, view.is_open) == (ExitCode.OK, False, False)
@@ -98,21 +101,21 @@ def test_files_are_written_before_a_person_is_shown_anything(tmp_path: Path) -> 
 
 def test_ctrl_c_stops_after_the_trial_under_way_and_tells_how_to_go_on(tmp_path: Path) -> None:
     view = Watcher(at_start=ctrl_c_at(1))
-    result = run_session(suite("a", "b", "c"), view, models=[echo], output=tmp_path)
+    result = run_session(RunOptions(suite("a", "b", "c"), models=[echo], output=tmp_path), view)
     assert result.exit_code is ExitCode.INTERRUPTED
     assert result.run is not None
     assert result.run.summary().buckets.not_run == 2
     assert result.next_steps("bakeoff run x") == ["stopped; go on with: bakeoff run x"]
     assert len(view.lines) == 1
     assert "Ctrl-C again to stop now" in view.lines[0]
-    place = in_folder(result.run.folder, resumed=True)
-    rest = run_session(suite("a", "b", "c"), Watcher(), **place, models=[echo])
+    options = RunOptions(suite("a", "b", "c"), models=[echo])
+    rest = run_session(options.in_folder(result.run.folder, resumed=True), Watcher())
     assert rest.exit_code is ExitCode.OK
 
 
 def test_ctrl_c_during_the_last_trial_leaves_a_finished_run(tmp_path: Path) -> None:
     view = Watcher(at_start=ctrl_c_at(2))
-    result = run_session(suite("a", "b"), view, models=[echo], output=tmp_path)
+    result = run_session(RunOptions(suite("a", "b"), models=[echo], output=tmp_path), view)
     assert result.run is not None
     assert result.run.summary().buckets.scored == 2
     assert (result.exit_code, result.next_steps("again")) == (ExitCode.OK, [])
@@ -129,7 +132,7 @@ def test_the_second_ctrl_c_cuts_the_run_off(tmp_path: Path) -> None:
 
     began = monotonic()
     view = Watcher(at_start=press_twice)
-    result = run_session(suite("a", "b"), view, models=[hang], output=tmp_path)
+    result = run_session(RunOptions(suite("a", "b"), models=[hang], output=tmp_path), view)
     assert monotonic() - began < 30
     assert result.run is None
     assert (result.exit_code, view.trials) == (ExitCode.INTERRUPTED, 1)
@@ -140,7 +143,7 @@ def test_faults_are_told_with_the_command_that_runs_them_again(tmp_path: Path) -
     def broken(_: object) -> str:
         raise RuntimeError("broken")
 
-    result = run_session(suite("a"), Watcher(), models=[broken], output=tmp_path)
+    result = run_session(RunOptions(suite("a"), models=[broken], output=tmp_path), Watcher())
     assert result.exit_code is ExitCode.FAULTED
     (step,) = result.next_steps("again")
     assert step.endswith("once that is fixed, run those again with: again")
@@ -149,10 +152,10 @@ def test_faults_are_told_with_the_command_that_runs_them_again(tmp_path: Path) -
 def test_a_stopped_rescoring_is_interrupted_although_every_trial_was_run(tmp_path: Path) -> None:
     run = bakeoff.run(suite("a", "b", "c"), models=[echo], output=tmp_path)
     view = Watcher(at_start=ctrl_c_at(1))
-    result = rescore_session(run.id, None, view, output=tmp_path)
+    result = rescore_session(run.id, RunOptions(output=tmp_path), view)
     assert isinstance(view.events[0], RunStarted)
     assert result.exit_code is ExitCode.INTERRUPTED
-    again = rescore_session(run.id, None, Watcher(), output=tmp_path)
+    again = rescore_session(run.id, RunOptions(output=tmp_path), Watcher())
     assert again.exit_code is ExitCode.OK
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.app.sources import read
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
+from bakeoff.formats.detect import read_source as read
 
 MARKDOWN = (
     "# Task: Fix it\n\n**Difficulty**: Easy\n\nDo it.\n\n## Success Criteria\n\n- [ ] It works\n"

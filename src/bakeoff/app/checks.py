@@ -8,10 +8,12 @@ from bakeoff import registry
 from bakeoff._lib.redact import Redactor
 from bakeoff.app.known_secrets import variables_of
 from bakeoff.app.model_names import OWN
+from bakeoff.app.options import RunOptions
 from bakeoff.app.pairings import models_of
+from bakeoff.app.prepare import refuse_empty
 from bakeoff.app.pricing import prices_of
+from bakeoff.app.run import prepare_run
 from bakeoff.app.source_locations import about_scorer
-from bakeoff.app.sources import RunChoices, prepare, read, refuse_nothing
 from bakeoff.app.suite_trust import own_models, own_python
 from bakeoff.app.trial_parts import Parts, check_scorer
 from bakeoff.app.workspaces import check_name
@@ -20,6 +22,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Task
+from bakeoff.formats.detect import read_source
 from bakeoff.formats.text.problems import Problems
 from bakeoff.reports.wording.phrases import counted
 
@@ -29,8 +32,8 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
 
     Nobody's own Python is imported here: that happens only when a run is asked for.
     """
-    brief = read(source, {})
-    refuse_nothing(brief, source)
+    brief = read_source(source)
+    refuse_empty(brief, source)
     without_models = not (brief.models or brief.pairings or models)
     if without_models:  # a suite alone is fine; who solves it is said at run time
         brief = replace(brief, models=(ModelSpec(provider="scripted", name="echo"),))
@@ -38,8 +41,10 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
     if brief.sandbox.name:
         check_name(brief.sandbox.name)
     needs = _needs(brief, models, (source.resolve().parent,))
-    wishes = RunChoices(models=models, base_url=base_url, trust=True, allow_env=needs.variables)
-    prepared = prepare(brief, wishes)  # nothing is imported, and no variable is read
+    options = RunOptions(
+        brief, models=models, base_url=base_url, trust=True, allow_env=needs.variables
+    )
+    prepared = prepare_run(options)  # nothing is imported
     plan, parts = prepared.plan, Parts(redactor=Redactor(), environ=_AnyEnviron())
     problems = Problems()
     for spec in (*(c.model for c in plan.candidates), *plan.conditions.roles.values()):

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bakeoff.app.run_results import DEFAULT_OUTPUT, Run, load_run
+from bakeoff.app.options import DEFAULT_OUTPUT
+from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan

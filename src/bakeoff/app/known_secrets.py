@@ -1,7 +1,9 @@
-"""Which values of a plan are secrets: the redactor learns them before anything is sent or kept."""
+"""The secrets of a plan: the redactor learns them first, and takes them out of events and errors."""
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 
 from bakeoff._lib.redact import (
     MASK,
@@ -15,7 +17,9 @@ from bakeoff._lib.redact import (
 )
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Event, Listener, Notice, TrialEnded, TrialOutput
 from bakeoff.core.plan import Plan
+from bakeoff.core.record import Attempt
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -104,3 +108,44 @@ def _not_kept(what: str) -> UsageError:
         f"{what} was written out in the config and so was not kept; "
         "give the config again, or name an environment variable in it"
     )
+
+
+def redacting(listener: Listener, redactor: Redactor) -> Listener:
+    """Return *listener* for events from which the secrets were taken out."""
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Notice | TrialOutput):
+            event = replace(event, text=redactor.text(event.text))
+        elif isinstance(event, TrialEnded):
+            attempt = _redacted_attempt(event.attempt, redactor)
+            event = event if attempt is event.attempt else replace(event, attempt=attempt)
+        listener(event)
+
+    return listen
+
+
+def _redacted_attempt(attempt: Attempt, redactor: Redactor) -> Attempt:
+    """Return *attempt* without the secrets in its fault and its verdicts."""
+    if attempt.fault is not None:
+        fault, trace = attempt.fault, attempt.fault.traceback
+        trace = None if trace is None else redactor.text(trace)
+        fault = replace(fault, message=redactor.text(fault.message), traceback=trace)
+        attempt = replace(attempt, fault=fault)
+    explanations = [score.explanation for score in attempt.scores]
+    clean = [redactor.text(text) if text else text for text in explanations]
+    if explanations == clean:
+        return attempt
+    pairs = zip(attempt.scores, clean, strict=True)
+    return replace(attempt, scores=tuple(replace(s, explanation=text) for s, text in pairs))
+
+
+@contextmanager
+def redacted_errors(redactor: Redactor) -> Iterator[None]:
+    """Take the secrets, such as those of a URL, out of a `UsageError` that the block raises."""
+    try:
+        yield
+    except UsageError as error:
+        clean = redactor.text(str(error))
+        if clean == str(error):
+            raise
+        raise UsageError(clean) from None  # the cause still has what was taken out

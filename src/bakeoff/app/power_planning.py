@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from bakeoff._lib.suggest import did_you_mean
-from bakeoff.app.run_results import DEFAULT_OUTPUT, Run, load_run
+from bakeoff.app.options import DEFAULT_OUTPUT
+from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError
 from bakeoff.stats.power_plan import PowerPlan, Wish, plan_by_assumption, plan_by_pilot
 from bakeoff.stats.sizing import Assumed, Strictness

@@ -41,6 +41,23 @@ def forecast_of(plan: Plan, brief: RunSpec) -> Forecast:
     return forecast(plan, prices.tariff)
 
 
+def check_budget(plan: Plan, spec: RunSpec) -> str | None:
+    """Return a warning where the cap may end the run; raise where the cap could not be kept."""
+    cap = spec.cap
+    if not cap:
+        check_cap(plan, prices_of(spec), cap)
+        return None
+    estimate = forecast_of(plan, spec)
+    cost = estimate.cost_usd
+    if cap.cost_usd is not None and cost is not None and cost > cap.cost_usd:
+        return f"it may cost ${cost:.4f}, more than the ${cap.cost_usd:.4f} of --max-cost"
+    output = estimate.output_tokens
+    tokens = None if output is None else estimate.input_tokens + output
+    if cap.tokens is not None and tokens is not None and tokens > cap.tokens:
+        return f"it may take {tokens:,} tokens, more than the {cap.tokens:,} of --max-tokens"
+    return None
+
+
 def check_cap(plan: Plan, prices: Prices, cap: Cap) -> None:
     """Raise where the most that a request may cost, or the cost of a trial, cannot be known."""
     limited = plan.conditions.limits.cost_usd is not None

@@ -11,7 +11,8 @@ import msgspec
 from bakeoff._lib.clock import now
 from bakeoff._lib.redact import Redactor
 from bakeoff.app.known_secrets import learn_plan
-from bakeoff.app.run_results import DEFAULT_OUTPUT, Run, load_run
+from bakeoff.app.options import DEFAULT_OUTPUT
+from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord, TrialRow

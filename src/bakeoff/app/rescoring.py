@@ -1,18 +1,21 @@
 """The answers of a run are scored again."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from bakeoff._lib.gc_tuning import rare_collections
 from bakeoff._lib.redact import Redactor
-from bakeoff.app.endpoint_watch import EndpointWatch
-from bakeoff.app.known_secrets import learn_plan
+from bakeoff.app.endpoints import EndpointWatch
+from bakeoff.app.known_secrets import learn_plan, redacting
+from bakeoff.app.options import RunOptions
+from bakeoff.app.prepare import read_for_scoring
 from bakeoff.app.pricing import prices_from
+from bakeoff.app.run import read_environment
+from bakeoff.app.run_folder import DEFAULT_PARALLEL, VERSION, with_artifacts
 from bakeoff.app.run_results import Run, folders_of, refuse_a_plan_with_holes, summarized
-from bakeoff.app.start import DEFAULT_PARALLEL, VERSION, Start, discreet, environ_of, filed
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
 from bakeoff.app.workspaces import named, open_premises
 from bakeoff.core.events import Notice, RunEnded, RunStarted
-from bakeoff.core.run_spec import RunSpec
 from bakeoff.engine.rescore import rescore_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.limits.settings import Limiters
@@ -24,62 +27,62 @@ from bakeoff.stores.ledger_writer import SqliteStore
 _ASK_THE_JUDGE = frozenset({"judge", "rubrics"})
 
 
-async def score_again(
-    reference: str, start: Start, *, anew: RunSpec | None = None, sandbox: str | None = None
-) -> Run:
-    """Score the stored answers of a run again, with the scoring and the roles of *anew*, if any."""
-    folder = find_run(reference, start.output)
+async def score_again(reference: str, options: RunOptions) -> Run:
+    """Score the stored answers of a run again, with the scoring and the roles of the source, if any."""
+    source = read_for_scoring(options)
+    folder = find_run(reference, Path(options.output))
     ledger = SqliteLedger(folder)
     refuse_a_plan_with_holes(Run(folder, ledger=ledger))
     before = ledger.planned()
-    plan = rescored(before, anew.tasks if anew else ())
-    redactor, environ = Redactor(), environ_of(start)
-    learn_plan(
-        plan, environ, redactor
-    )  # the stored answers were redacted; what is judged may repeat
-    start = replace(start, listener=discreet(start.listener, redactor))
+    plan = rescored(before, source.tasks if source else ())
+    redactor, environ = Redactor(), read_environment(options)
+    # the stored answers were redacted; what the judge says may repeat a secret
+    learn_plan(plan, environ, redactor)
+    options = replace(options, listener=redacting(options.listener, redactor))
     manifest = read_manifest(folder)
-    parts = Parts(
+    part_sources = Parts(
         redactor=redactor,
         environ=environ,
         folders=folders_of(manifest),
-        prices=prices_from(anew.prices if anew else None, manifest.prices),
-        gates=Limiters({**manifest.endpoints, **(anew.endpoints if anew else {})}),
+        prices=prices_from(source.prices if source else None, manifest.prices),
+        gates=Limiters({**manifest.endpoints, **(source.endpoints if source else {})}),
     )
-    roles = {**plan.conditions.roles, **(anew.conditions.roles if anew else {})}
-    where = named(manifest.sandbox, sandbox)
-    premises_open = open_premises(
+    roles = {**plan.conditions.roles, **(source.conditions.roles if source else {})}
+    sandbox = named(manifest.sandbox, options.sandbox)
+    opening = open_premises(
         plan,
-        where,
-        environ=parts.environ,
+        sandbox,
+        environ=environ,
         run=manifest.name,
-        tell=start.listener,
-        folders=parts.folders,
+        tell=options.listener,
+        folders=part_sources.folders,
     )
-    async with premises_open as premises:
-        rigs = SharedTrialParts(plan, parts, roles=roles, ask_candidates=False, premises=premises)
+    async with opening as premises:
+        parts = SharedTrialParts(
+            plan, part_sources, roles=roles, ask_candidates=False, premises=premises
+        )
         if any(scorer.name in _ASK_THE_JUDGE for task in plan.tasks for scorer in task.scorers):
-            await rigs.check_roles()
+            await parts.check_roles()
         store = SqliteStore(folder, redactor=redactor, version=VERSION)
         try:
             store.freeze(before)
-            start.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
-            watch = EndpointWatch(rigs.gates, start.listener, redactor)
-            async with watch.watching(start.stop, rigs.nothing_left):
+            options.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
+            watch = EndpointWatch(parts.gates, options.listener, redactor)
+            async with watch.watching(options.stop, parts.nothing_left):
                 with rare_collections():
                     adopted = await rescore_plan(
                         plan,
                         ledger=ledger,
                         store=store,
-                        parts_source=rigs,
+                        parts_source=parts,
                         executor=LocalExecutor(DEFAULT_PARALLEL),
-                        stop=start.stop,
-                        emit=filed(start.listener, folder, redactor),
+                        stop=options.stop,
+                        emit=with_artifacts(options.listener, folder, redactor),
                     )
         finally:
             await store.close()
-            await rigs.close()
-    for line in rigs.last_words():
-        start.listener(Notice(line))
-    start.listener(RunEnded(folder.name, not adopted, given_up=watch.given_up))
+            await parts.close()
+    for line in parts.last_words():
+        options.listener(Notice(line))
+    options.listener(RunEnded(folder.name, not adopted, given_up=watch.given_up))
     return summarized(folder)

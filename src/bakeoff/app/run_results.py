@@ -5,15 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from bakeoff._lib.suggest import did_you_mean
-from bakeoff.app.sources import PreparedRun
+from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.core.budget import Bill
 from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialFilter, TrialLine, TrialRecord, TrialRow
-from bakeoff.core.run_spec import Adaptive, RunSpec
+from bakeoff.core.run_spec import Adaptive
 from bakeoff.core.task import Task
-from bakeoff.planning.expand import ordered
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.role_fidelity import role_fidelity
 from bakeoff.stats.summarize import summarize
@@ -21,8 +20,6 @@ from bakeoff.stats.summary import Summary
 from bakeoff.stores.damage import Damage
 from bakeoff.stores.folders import find_run, read_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
-
-DEFAULT_OUTPUT = Path("runs")
 
 
 class Run:
@@ -144,27 +141,6 @@ def _question(task: Task) -> str:
 def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_OUTPUT) -> Run:
     """Return a run by id, by path, or the newest one in *output*."""
     return Run(find_run(str(reference), Path(output)))
-
-
-def prepared_again(reference: str, output: Path) -> PreparedRun:
-    """Return the plan of an earlier run as the ledger keeps it; its files are not needed."""
-    run = load_run(reference, output=output)
-    planned, manifest = run.plan, run.manifest
-    refuse_a_plan_with_holes(run)
-    plan = ordered(planned, manifest.adaptive)
-    brief = RunSpec(
-        name=manifest.name,
-        tasks=(),
-        conditions=plan.conditions,
-        sources=manifest.sources,
-        cap=manifest.cap,
-        prices=manifest.prices,
-        sandbox=manifest.sandbox,
-        endpoints=manifest.endpoints,
-        adaptive=manifest.adaptive,
-        patience=manifest.patience,
-    )
-    return PreparedRun(brief=brief, plan=plan, own={}, folders=folders_of(manifest))
 
 
 def refuse_a_plan_with_holes(run: Run) -> None:

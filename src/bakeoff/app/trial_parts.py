@@ -16,8 +16,8 @@ from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking
 from bakeoff.agents.interventions import WithInterventions, add_interventions
 from bakeoff.app.agent_specs import check_tasks
+from bakeoff.app.endpoints import check_roles, served, warm_up
 from bakeoff.app.known_secrets import learn_agent, learn_literals, refuse_redacted_agent
-from bakeoff.app.local_models import check_roles, served, warm_up
 from bakeoff.app.model_names import OWN, with_secrets
 from bakeoff.app.source_locations import about, about_scorer, about_task
 from bakeoff.app.workspaces import WorkspaceServices

@@ -4,6 +4,7 @@ import sys
 
 from bakeoff import app
 from bakeoff._lib.sanitize import for_terminal, one_line
+from bakeoff.app.options import RunOptions
 from bakeoff.cli.printing import print_json
 from bakeoff.cli.views import plan
 from bakeoff.cli.views.batch import BatchProgress, print_batch
@@ -17,7 +18,7 @@ from bakeoff.core.workspace import Tree
 from bakeoff.frontends.batch.batch import BatchOptions, BatchRun, plan_batch, prepare_batch
 from bakeoff.frontends.batch.folders import Batch, names_of
 from bakeoff.frontends.batch.view import write_report, write_result
-from bakeoff.frontends.session import ExitCode, in_folder, run_session
+from bakeoff.frontends.session import ExitCode, run_session
 from bakeoff.frontends.view import View
 from bakeoff.reports.comparison import Comparison
 from bakeoff.reports.comparison import as_json as comparison_as_json
@@ -61,15 +62,14 @@ def run(options: BatchOptions, *, resume: str, as_json: bool = False, debug: boo
     try:
         for notice in batch_run.notices:
             view(Notice(notice))
-        result = run_session(
+        run_options = RunOptions(
             batch_run.spec,
-            view,
-            files=write_files,
-            **in_folder(batch.run, resumed=batch_run.resumed),
             env_file=options.env_file,
             give_up_after=options.give_up_after_s,
             keep_going=options.keep_going,
         )
+        run_options = run_options.in_folder(batch.run, resumed=batch_run.resumed)
+        result = run_session(run_options, view, files=write_files)
     finally:
         batch.remove_unless_started()
     comparison = write_report(batch) if batch.started else None

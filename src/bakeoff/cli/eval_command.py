@@ -27,14 +27,14 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Score again and print what came of it."""
+    from bakeoff.app.options import RunOptions
     from bakeoff.cli import running
 
-    options = {
-        "output": args.output,
-        "sandbox": args.sandbox,
-        "trust": args.trust,
-        "allow_env": args.allow_env,
-    }
-    return running.score_again(
-        args.run, args.source, options, as_json=args.as_json, debug=args.debug
+    options = RunOptions(
+        args.source,
+        output=args.output,
+        sandbox=args.sandbox,
+        trust=args.trust,
+        allow_env=args.allow_env,
     )
+    return running.score_again(args.run, options, as_json=args.as_json, debug=args.debug)

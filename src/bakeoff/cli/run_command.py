@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bakeoff.cli.options import (
     ArgumentGroup,
@@ -15,6 +16,9 @@ from bakeoff.cli.options import (
     new_parser,
     setting,
 )
+
+if TYPE_CHECKING:
+    from bakeoff.app.options import RunOptions
 
 _EXAMPLES = """\
   bakeoff run suite.json --model embedded
@@ -129,14 +133,22 @@ def main(args: Namespace) -> int:
     from bakeoff.cli import running
 
     _refuse_mistakes(args)
-    aside = {"source", "dry_run", "as_json", "agent_config", "debug"}
-    options = {k: v for k, v in vars(args).items() if k not in aside}
-    options["overrides"] = dict(args.overrides)
-    if args.agent_config is not None:
-        options["overrides"]["benchmark.agent_config"] = str(args.agent_config.resolve())
+    options = _options(args)
     if args.dry_run:
-        return running.print_plan(args.source, options, as_json=args.as_json)
-    return running.run(args.source, options, as_json=args.as_json, debug=args.debug)
+        return running.print_plan(options, as_json=args.as_json)
+    return running.run(options, as_json=args.as_json, debug=args.debug)
+
+
+def _options(args: Namespace) -> "RunOptions":
+    """Return the options of the run that was typed; each is parsed into the field of its name."""
+    from bakeoff.app.options import RunOptions
+
+    for_the_command = {"dry_run", "as_json", "agent_config", "debug"}
+    typed = {name: value for name, value in vars(args).items() if name not in for_the_command}
+    typed["overrides"] = dict(args.overrides)
+    if args.agent_config is not None:
+        typed["overrides"]["benchmark.agent_config"] = str(args.agent_config.resolve())
+    return RunOptions(**typed)
 
 
 def _refuse_mistakes(args: Namespace) -> None:

@@ -1,13 +1,13 @@
 """`bakeoff run` and `bakeoff eval` with a person in front of them."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import cast
+from collections.abc import Sequence
 
-from bakeoff import app
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff.app.checks import check_scorers
+from bakeoff.app.options import RunOptions
+from bakeoff.app.run import prepare_run
+from bakeoff.app.run_results import Run
 from bakeoff.cli.printing import print_json
 from bakeoff.cli.views import plan
 from bakeoff.cli.views.live import LiveView
@@ -27,20 +27,18 @@ from bakeoff.frontends.view import View
 from bakeoff.reports.files import as_json as summary_as_json
 
 
-def print_plan(source: Path | None, options: Mapping[str, object], *, as_json: bool) -> int:
+def print_plan(options: RunOptions, *, as_json: bool) -> int:
     """Print what would be run."""
-    if source is None:
+    if options.source is None:
         raise UsageError("--dry-run needs a suite or a run file")
-    prepared = app.plan(source, **_options(options))
+    prepared = prepare_run(options)
     check_scorers(prepared.plan)
     return plan.print_plan(prepared, as_json=as_json)
 
 
-def run(
-    source: Path | None, options: Mapping[str, object], *, as_json: bool, debug: bool = False
-) -> int:
+def run(options: RunOptions, *, as_json: bool, debug: bool = False) -> int:
     """Run, show the progress, print the results; return the exit code."""
-    result = run_session(source, _view(RunProgress(), debug=debug), **_options(options))
+    result = run_session(options, _view(RunProgress(), debug=debug))
     words = _without("--resume", sys.argv[1:])
     resume = ["--resume", result.run_id or ""]
     cap = result.run.manifest.cap if result.run is not None else Cap()
@@ -55,17 +53,10 @@ def run(
     return result.exit_code
 
 
-def score_again(
-    run: str,
-    source: Path | None,
-    options: Mapping[str, object],
-    *,
-    as_json: bool,
-    debug: bool = False,
-) -> int:
+def score_again(run: str, options: RunOptions, *, as_json: bool, debug: bool = False) -> int:
     """Score the stored answers of a run again; return the exit code."""
     view = _view(RunProgress(rescoring=True), debug=debug)
-    result = rescore_session(run, source, view, **_options(options))
+    result = rescore_session(run, options, view)
     if result.run is None or result.stopped_early:
         _print_steps([f"given up: {why}" for why in result.given_up])
         print("stopped; the verdicts are as they were before", file=sys.stderr)
@@ -80,7 +71,7 @@ def _view(progress: RunProgress, *, debug: bool) -> View:
     return PlainLines(progress, debug=debug)
 
 
-def _print_result(run: app.Run, steps: Sequence[str], *, as_json: bool) -> None:
+def _print_result(run: Run, steps: Sequence[str], *, as_json: bool) -> None:
     """Print the results of a run: the figures, what to do next, and last the verdict."""
     summary = run.summary()
     if as_json:
@@ -96,10 +87,6 @@ def _print_result(run: app.Run, steps: Sequence[str], *, as_json: bool) -> None:
 def _print_steps(steps: Sequence[str]) -> None:
     for line in steps:
         print(for_terminal(line), file=sys.stderr, flush=True)
-
-
-def _options(options: Mapping[str, object]) -> app.Options:
-    return cast("app.Options", dict(options))
 
 
 def _with_twice(cap: Cap, words: Sequence[str]) -> list[str]:

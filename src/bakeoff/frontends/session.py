@@ -7,15 +7,15 @@ that shows it, and print their own results. How a run starts, is stopped and end
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from pathlib import Path
-from typing import TypedDict, Unpack
 
-from bakeoff import app
 from bakeoff._lib.redact import public_word
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff.app.interrupts import interruptible
+from bakeoff.app.options import RunOptions
+from bakeoff.app.rescoring import score_again
+from bakeoff.app.run import execute_run
 from bakeoff.app.run_results import Run
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import Event, Listener, RunEnded, RunStarted, ignore
@@ -103,45 +103,23 @@ def _spent(run: Run) -> str:
     return ", ".join(spent)
 
 
-def run_session(
-    given: app.Given | None,
-    view: View,
-    *,
-    files: Listener = ignore,
-    **options: Unpack[app.Options],
-) -> SessionResult:
-    """Run *given* and show it in *view*; *files* gets each event first, to write what it changes."""
+def run_session(options: RunOptions, view: View, *, files: Listener = ignore) -> SessionResult:
+    """Run and show it in *view*; *files* gets each event first, to write what it changes."""
 
     def work(listener: Listener, stop: Stop) -> Coroutine[object, object, Run]:
-        options["listener"], options["stop"] = listener, stop
-        options["command"] = tuple(sys.argv[1:])
-        return app.run_async(given, **options)
+        command = tuple(sys.argv[1:])
+        return execute_run(replace(options, listener=listener, stop=stop, command=command))
 
     return _session(work, view, files, is_complete=_is_complete)
 
 
-def rescore_session(
-    run: str, given: app.Given | None, view: View, **options: Unpack[app.Options]
-) -> SessionResult:
+def rescore_session(run: str, options: RunOptions, view: View) -> SessionResult:
     """Score the stored answers of *run* again and show it in *view*; stopped, it changes nothing."""
 
     def work(listener: Listener, stop: Stop) -> Coroutine[object, object, Run]:
-        options["listener"], options["stop"] = listener, stop
-        return app.rescore_async(run, given, **options)
+        return score_again(run, replace(options, listener=listener, stop=stop))
 
     return _session(work, view, ignore, is_complete=lambda _: False)
-
-
-class RunPlace(TypedDict, total=False):
-    """The options of a run that say where it is kept."""
-
-    folder: Path
-    resume: str
-
-
-def in_folder(folder: Path, *, resumed: bool) -> RunPlace:
-    """Return the options that run in *folder*: a new run, or the rest of the one that is there."""
-    return {"resume": str(folder)} if resumed else {"folder": folder}
 
 
 def _session(

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bakeoff._lib.sanitize import for_terminal
-from bakeoff.app.execution import ends_when
+from bakeoff.app.prepare import PreparedRun
 from bakeoff.app.pricing import forecast_of
-from bakeoff.app.sources import PreparedRun
+from bakeoff.app.run import ends_when
 from bakeoff.cli.printing import print_json
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.planning.forecast import Forecast

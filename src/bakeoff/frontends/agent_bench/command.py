@@ -17,6 +17,7 @@ from bakeoff._lib.argument_parser import ReadableParser
 from bakeoff._lib.clock import now
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff._lib.standard_streams import run_as_process
+from bakeoff.app.options import RunOptions
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.formats.agent_bench import read_bench
@@ -26,7 +27,6 @@ from bakeoff.frontends.session import (
     EXIT_CODES,
     command_line,
     flags,
-    in_folder,
     run_script,
     run_session,
     script_line,
@@ -73,13 +73,9 @@ class AgentBenchCommand:
             run.remove_unless_started()
 
     def _execute(self, spec: RunSpec, view: BenchView) -> int:
-        result = run_session(
-            spec,
-            view,
-            **in_folder(view.run.ledger, resumed=self.resume is not None),
-            sandbox=self.sandbox,
-            env_file=self.env_file,
-        )
+        options = RunOptions(spec, sandbox=self.sandbox, env_file=self.env_file)
+        options = options.in_folder(view.run.ledger, resumed=self.resume is not None)
+        result = run_session(options, view)
         if result.run is not None and not result.stopped_early:
             for note in result.run.summary().notes:
                 LOGGER.warning("%s", note)

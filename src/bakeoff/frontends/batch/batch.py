@@ -14,7 +14,9 @@ from bakeoff import app
 from bakeoff._lib.clock import now, timestamp
 from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.threads import run_sync
-from bakeoff.app.sources import PreparedRun
+from bakeoff.app.options import RunOptions
+from bakeoff.app.prepare import PreparedRun
+from bakeoff.app.run import prepare_run
 from bakeoff.app.workspaces import named
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
@@ -192,7 +194,7 @@ def plan_batch(options: BatchOptions) -> tuple[PreparedRun, tuple[str, ...]]:
         resumed = _resume(options, spec, environment, batch)
         return resumed.prepared, resumed.notices
     spec, choice = _new_spec(options, spec, environment)
-    return app.plan(spec), (*choice.notices, *_idle_judge(spec))
+    return prepare_run(RunOptions(spec)), (*choice.notices, *_idle_judge(spec))
 
 
 def prepare_batch(options: BatchOptions) -> BatchRun:
@@ -249,7 +251,7 @@ def _start(
     options: BatchOptions, spec: RunSpec, environment: _Environment, batch: Batch | None = None
 ) -> BatchRun:
     spec, choice = _new_spec(options, spec, environment)
-    prepared = app.plan(spec)
+    prepared = prepare_run(RunOptions(spec))
     batch = batch or new_batch(options.output, now())
     state = BatchState(task=str(options.task), parallel=spec.parallel or 1)
     state = _with_session(state, choice.offers, environment)
@@ -283,7 +285,7 @@ def _resume(
         sandbox=before.sandbox,
     )
     spec = _with_models(spec, options, offers, environment)
-    prepared = app.plan(spec)
+    prepared = prepare_run(RunOptions(spec))
     refuse_what_differs(before, prepared.plan, state, offers, batch)
     notices = (*choice.notices, *_other_box(before, spec), *_other_machine(state, environment))
     return BatchRun(

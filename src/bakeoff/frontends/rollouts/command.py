@@ -16,6 +16,7 @@ from bakeoff._lib.argument_parser import ReadableParser
 from bakeoff._lib.clock import now
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff._lib.standard_streams import run_as_process
+from bakeoff.app.options import RunOptions
 from bakeoff.app.workspaces import ANY_CONTAINER, VARIABLE, is_container
 from bakeoff.core.errors import BakeoffError, UsageError
 from bakeoff.core.run_spec import RunSpec
@@ -32,7 +33,6 @@ from bakeoff.frontends.session import (
     EXIT_CODES,
     ExitCode,
     flags,
-    in_folder,
     rescore_session,
     run_script,
     run_session,
@@ -136,16 +136,15 @@ class RolloutsCommand:
 
     def execute(self, spec: RunSpec | None, view: RolloutView, console: Console) -> int:
         """Run *spec*, or the rest of the rollout; return the exit code."""
-        result = run_session(
+        options = RunOptions(
             spec,
-            console,
-            files=view,
-            **in_folder(view.rollout.ledger, resumed=self.resume is not None),
             sandbox=self.sandbox,
             parallel=view.parallel,
             env_file=self.env_file,
             only=self.only,
         )
+        options = options.in_folder(view.rollout.ledger, resumed=self.resume is not None)
+        result = run_session(options, console, files=view)
         if result.stopped_early and is_rollout(view.rollout.folder):
             view.rebuild()
         for line in result.next_steps(self._resume_command(spec, view)):
@@ -174,7 +173,7 @@ def grade_again(rollout: Rollout, *, verbosity: int, sandbox: str | None) -> int
     view = view_of(rollout)
     console = GradingConsole(view, sys.stdout, verbosity=verbosity)
     view.rebuild()
-    result = rescore_session(str(rollout.ledger), None, console, sandbox=sandbox)
+    result = rescore_session(str(rollout.ledger), RunOptions(sandbox=sandbox), console)
     if result.stopped_early:
         for why in result.given_up:
             console.say(f"[rollouts] given up: {why}")

@@ -7,11 +7,14 @@ from pathlib import Path
 from threading import RLock
 from typing import ClassVar
 
-from bakeoff import app
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.threads import run_sync
+from bakeoff.app.interrupts import new_event_loop
 from bakeoff.app.model_names import with_secrets
+from bakeoff.app.options import RunOptions
+from bakeoff.app.run import execute_run
 from bakeoff.core.candidate import Conditions
 from bakeoff.core.endpoint import Patience
 from bakeoff.core.errors import UsageError
@@ -87,7 +90,8 @@ class Execution:
             brief = self._prepared(spec, pacing)
             output = self.layers.results_directory / "runs"
             trust = self.layers.config.suite_access.trust
-            app.run(brief, output=output, listener=listen, stop=self.stop, trust=trust)
+            options = RunOptions(brief, output=output, listener=listen, stop=self.stop, trust=trust)
+            run_sync(execute_run(options), loop_factory=new_event_loop)
         except UsageError as error:
             LOGGER.error("the tests cannot be executed: %s", self._line(error))
             reasons.append(str(error))

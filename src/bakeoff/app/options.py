@@ -1,0 +1,186 @@
+"""Every option of a run in one value: made once, where the run is asked for, and passed on whole."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from bakeoff._lib.suggest import did_you_mean
+from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Listener, ignore
+from bakeoff.core.ports import Agent, Model, Scorer
+from bakeoff.core.stop import Stop
+from bakeoff.core.task import ScorerSpec
+from bakeoff.core.values import Json
+from bakeoff.formats.detect import RunSource
+from bakeoff.formats.text.env import Environment, environment
+from bakeoff.models.recording.modes import RecordingFolders
+from bakeoff.planning.select import Selection
+from bakeoff.stores.folders import check_run_name
+
+DEFAULT_OUTPUT = Path("runs")
+
+OwnFunction = Callable[..., object]
+
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What is run and how; an option that is left out is as the files of the source have it."""
+
+    source: RunSource | None = field(default=None, kw_only=False)
+    """A file or a folder, a suite, tasks, or a spec; may be left out with `resume`."""
+
+    # models and agents
+    models: Sequence[str | ModelSpec | Model | OwnFunction] = ()
+    base_url: str | None = None
+    agents: Sequence[str | AgentSpec | Agent | OwnFunction] = ()
+    env_file: str | Path | None = None
+
+    # tasks
+    categories: Sequence[str] = ()
+    tests: Sequence[str] = ()
+    limit: int | None = None
+    rollouts: int | None = None
+    adaptive: bool = False
+    precision: float | None = None
+    scorers: Sequence[str | ScorerSpec | Scorer | OwnFunction] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+    # what a suite may do beyond asking questions
+    trust: bool = False
+    allow_env: Sequence[str] = ()
+
+    # where it runs: a new folder in `output`, exactly this `folder`, or an earlier run;
+    # with `only`, the plan is a part of that run, and the rest of it stays planned
+    output: str | Path = DEFAULT_OUTPUT
+    folder: str | Path | None = None
+    name: str | None = None
+    resume: str | None = None
+    only: bool = False
+
+    # execution
+    parallel: int | None = None
+    sandbox: str | None = None
+    give_up_after: float | None = None  # seconds
+    keep_going: bool = False
+
+    # budget
+    max_cost: float | None = None  # US dollars
+    max_tokens: int | None = None
+    prices: str | Path | None = None
+
+    # recorded answers
+    record: str | Path | None = None
+    replay: str | Path | None = None
+    cache: str | Path | None = None
+
+    # who started it, and who follows it
+    listener: Listener = ignore
+    stop: Stop = field(default_factory=Stop)
+    command: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Raise where options do not go together, or a value makes no sense."""
+        if self.only and not self.resume:
+            raise UsageError(
+                "`only` runs a part of a run that is there: name the run with `resume`"
+            )
+        if self.source is None and not self.resume:
+            raise UsageError(
+                "nothing to run: name a suite, a run file, or a run to resume (--resume)"
+            )
+        if self.name is not None:
+            check_run_name(self.name)
+        for name, value in (("max_cost", self.max_cost), ("max_tokens", self.max_tokens)):
+            if value is not None and not value > 0:
+                raise UsageError(f"{name} is {value}; give more than 0")
+        if self.give_up_after is not None and not self.give_up_after >= 0:
+            raise UsageError(f"give_up_after is {self.give_up_after}; give seconds, 0 or more")
+        if self.precision is not None and not 0 < self.precision < 1:
+            raise UsageError(
+                f"precision is {self.precision}; give a difference of scores such as 0.05"
+            )
+
+    def in_folder(self, folder: Path, *, resumed: bool) -> "RunOptions":
+        """Return the options to run in *folder*: a new run, or the rest of the one that is there."""
+        if resumed:
+            return replace(self, resume=str(folder), folder=None)
+        return replace(self, folder=folder, resume=None)
+
+    @property
+    def selection(self) -> Selection:
+        """Which tasks of the source are run."""
+        return Selection(categories=self.categories, tests=self.tests, limit=self.limit)
+
+    @property
+    def selection_as_data(self) -> dict[str, Json]:
+        """The selection as the manifest keeps it."""
+        chosen: dict[str, Json] = {
+            "categories": list(self.categories),
+            "tests": list(self.tests),
+            "limit": self.limit,
+        }
+        return {key: value for key, value in chosen.items() if value}
+
+    @property
+    def recording(self) -> RecordingFolders:
+        """Where to record, what to replay, and where the cache is."""
+        return RecordingFolders(
+            record=_path(self.record), replay=_path(self.replay), cache=_path(self.cache)
+        )
+
+    def environment(self) -> Environment:
+        """Return the variables that models may read: the shell's, then those of the .env file."""
+        return environment(os.environ, named=_path(self.env_file), here=Path())
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def options_as_keywords(
+    shape: Callable[P, RunOptions],
+) -> Callable[[Callable[[RunOptions], R]], Callable[P, R]]:
+    """Let a function of `RunOptions` be called with the options as keywords, as `bakeoff.run` is."""
+
+    def decorate(function: Callable[[RunOptions], R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            _refuse_unknown(options)
+            return function(shape(*args, **options))
+
+        call.__signature__ = signature(shape)  # type: ignore[attr-defined]  # what `help` shows
+        return call
+
+    return decorate
+
+
+def options_as_more_keywords(
+    shape: Callable[P, RunOptions],
+) -> Callable[[Callable[[A, RunOptions], R]], Callable[Concatenate[A, P], R]]:
+    """Let a function of a run and `RunOptions` be called with the options as keywords."""
+
+    def decorate(function: Callable[[A, RunOptions], R]) -> Callable[Concatenate[A, P], R]:
+        @wraps(function)
+        def call(run: A, /, *args: P.args, **options: P.kwargs) -> R:
+            _refuse_unknown(options)
+            return function(run, shape(*args, **options))
+
+        return call
+
+    return decorate
+
+
+def _refuse_unknown(options: Mapping[str, object]) -> None:
+    known = [option.name for option in fields(RunOptions)]
+    for name in options:
+        if name not in known:
+            raise UsageError(f"no option is called {name!r}; {did_you_mean(name, known)}")

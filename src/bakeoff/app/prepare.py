@@ -1,0 +1,379 @@
+"""From what a person asked for to a plan: the steps of a run before anything is started."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bakeoff._lib.digest import digest
+from bakeoff.app.agent_specs import known, refuse_misfits
+from bakeoff.app.model_names import OWN, how_understood, resolve, where_asked, with_alias
+from bakeoff.app.options import OwnFunction, RunOptions
+from bakeoff.app.pairings import Terms, changed_pairings, default_said, models_of, paired
+from bakeoff.app.pricing import read_prices
+from bakeoff.app.run_results import folders_of, load_run, refuse_a_plan_with_holes
+from bakeoff.app.suite_trust import with_trust
+from bakeoff.app.workspaces import VARIABLE, check_name, named
+from bakeoff.core.budget import Cap
+from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.errors import UsageError
+from bakeoff.core.plan import Plan
+from bakeoff.core.ports import Agent, Model, Scorer
+from bakeoff.core.run_spec import Adaptive, RunSpec
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.formats.detect import RunSource, read_source
+from bakeoff.models.limits.settings import check_endpoints
+from bakeoff.planning.expand import expand, ordered
+from bakeoff.planning.select import select, select_part
+
+_SHAPE_THE_PLAN = (
+    "models", "agents", "scorers", "base_url", "rollouts", "categories", "tests", "limit",
+    "overrides",
+)  # fmt: skip
+_SELECT_A_PART = frozenset({"models", "agents", "rollouts", "categories", "tests", "limit"})
+_WITHOUT_IMAGES = frozenset({"bubblewrap", "local"})
+_NO_MODEL_NAMED = (
+    "no model is named: add --model provider/name, for example --model embedded, or "
+    "--model NAME --base-url http://localhost:8000/v1"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRun:
+    """A plan, ready to run, with the live objects it was given and where it came from."""
+
+    brief: RunSpec
+    plan: Plan
+    own: Mapping[str, object]
+    folders: tuple[Path, ...]
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should read before the run, each line once."""
+        return tuple(dict.fromkeys(self.brief.notices))
+
+
+def refuse_empty(spec: RunSpec, source: RunSource | None) -> None:
+    """Raise where the file *source* names no task."""
+    if not spec.tasks and isinstance(source, str | Path):
+        raise UsageError(f"{source}: it has nothing to run; add `suites` or [[tasks]]")
+
+
+def source_folders(source: RunSource | None) -> tuple[Path, ...]:
+    """Return where a person's own Python may be: beside the files that are read."""
+    if isinstance(source, str | Path):
+        return (Path(source).resolve().parent,)
+    if isinstance(source, RunSpec):
+        return tuple(dict.fromkeys(Path(s.path).resolve().parent for s in source.sources))
+    return ()
+
+
+def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
+    """Return *spec* with the tasks, models, agents and scorers that the options choose."""
+    refuse_empty(spec, options.source)
+    own, folders = own_parts(options), source_folders(options.source)
+    tasks = selected = select(spec.tasks, options.selection)
+    if options.scorers:
+        scorers = tuple(map(_scorer_spec, options.scorers))
+        tasks = tuple(t if t.trouble else replace(t, scorers=scorers) for t in tasks)
+    models = tuple(map(_model_spec, options.models)) or spec.models
+    agents = tuple(map(_agent_spec, options.agents)) or spec.agents
+    spec = replace(spec, tasks=tasks, parallel=options.parallel or spec.parallel)
+    if spec.pairings:
+        default_agent = default_said(spec.pairings) if not options.agents else None
+        pairs = paired(
+            spec.pairings,
+            Terms(
+                tasks={old.digest: new for old, new in zip(selected, tasks, strict=True)},
+                models=models if options.models else (),
+                agents=agents if options.agents else (),
+                rollouts=options.rollouts,
+            ),
+        )
+        pairs = changed_pairings(pairs, agent=lambda agent: known(agent, own, folders))
+        return _with_notices(replace(spec, pairings=pairs, models=()), default_agent)
+    agents = agents or _default_agents(tasks)
+    agents = tuple(known(agent, own, folders) for agent in agents)
+    if not models and any(agent.needs_model for agent in agents or (AgentSpec(),)):
+        raise UsageError(_NO_MODEL_NAMED)
+    rollouts = spec.rollouts if options.rollouts is None else options.rollouts
+    return replace(spec, models=models, agents=agents, rollouts=rollouts)
+
+
+def check_trust(spec: RunSpec, options: RunOptions) -> RunSpec:
+    """Return *spec* with what its suites may do; raise where one names Python without `trust`."""
+    return with_trust(
+        spec,
+        trust=options.trust,
+        allow_env=options.allow_env,
+        folders=source_folders(options.source),
+    )
+
+
+def resolve_models(
+    spec: RunSpec, options: RunOptions, *, aliases: Sequence[ModelSpec] = ()
+) -> RunSpec:
+    """Return *spec* with every model's provider, address and key known; *aliases* may be roles."""
+    check_endpoints(spec.endpoints)
+    folders, environ = source_folders(options.source), options.environment().values
+    named = _with_role_aliases(spec, [*aliases, *models_of(spec)], folders)
+
+    def resolved_model(model: ModelSpec) -> ModelSpec:
+        return resolve(model, base_url=options.base_url, folders=folders, environ=environ)
+
+    roles = {
+        role: resolve(model, folders=folders, environ=environ)
+        for role, model in named.conditions.roles.items()
+    }
+    resolved = replace(
+        named,
+        models=tuple(map(resolved_model, named.models)),
+        pairings=changed_pairings(named.pairings, model=resolved_model),
+        conditions=replace(named.conditions, roles=roles),
+    )
+    return _with_notices(
+        resolved,
+        *map(how_understood, models_of(named), models_of(resolved)),
+        *_roles_understood(named, resolved),
+        *map(where_asked, (*models_of(resolved), *roles.values())),
+        *_repeated(
+            resolved.models or list(map(_model_spec, options.models)),
+            list(map(_agent_spec, options.agents)) or resolved.agents,
+        ),
+    )
+
+
+def apply_limits(spec: RunSpec, options: RunOptions) -> RunSpec:
+    """Return *spec* with the budget, the patience, the sandbox and the early end of the options."""
+    cap = Cap(
+        cost_usd=spec.cap.cost_usd if options.max_cost is None else options.max_cost,
+        tokens=spec.cap.tokens if options.max_tokens is None else options.max_tokens,
+    )
+    prices = spec.prices
+    if options.prices is not None:
+        read_prices(Path(options.prices))  # an error names the path as it was given
+        prices = str(Path(options.prices).resolve())
+    patience = spec.patience
+    if options.give_up_after is not None:
+        patience = replace(patience, give_up_after_s=options.give_up_after)
+    if options.keep_going:
+        patience = replace(patience, keep_going=True)
+    spec = replace(
+        spec, cap=cap, prices=prices, patience=patience, adaptive=_adaptive_rule(spec, options)
+    )
+    return _without_images(_in_sandbox(spec, options.sandbox))
+
+
+def _adaptive_rule(spec: RunSpec, options: RunOptions) -> Adaptive | None:
+    rule = spec.adaptive
+    if options.adaptive and rule is None:
+        rule = Adaptive()
+    if options.precision is not None:
+        rule = replace(rule or Adaptive(), precision=options.precision)
+    return rule
+
+
+def _in_sandbox(spec: RunSpec, name: str | None) -> RunSpec:
+    before, sandbox = spec.sandbox, named(spec.sandbox, name)
+    notice = None
+    if before.settings and not sandbox.settings:
+        notice = (
+            f"sandbox {sandbox.name!r}: the settings for {before.name!r} in the run file are not "
+            f"used: {', '.join(before.settings)}"
+        )
+    if sandbox.name:
+        check_name(sandbox.name)
+    return _with_notices(replace(spec, sandbox=sandbox), notice)
+
+
+def _without_images(spec: RunSpec) -> RunSpec:
+    """Return *spec* without the Dockerfiles of prepared tasks, for a sandbox that builds no images.
+
+    A prepared task brings a Dockerfile for those who use containers. Whoever asks for a sandbox
+    without images by name wants the task there, on the programs of this machine.
+    """
+    sandbox = spec.sandbox.name or os.environ.get(VARIABLE)
+    with_image = [p.task for p in spec.pairings if _has_image(p.task)]
+    if sandbox not in _WITHOUT_IMAGES or not with_image:
+        return spec
+    pairings = tuple(replace(p, task=_without_image(p.task)) for p in spec.pairings)
+    tasks = tuple(map(_without_image, spec.tasks))
+    names = ", ".join(dict.fromkeys(task.id for task in with_image))
+    notice = f"sandbox {sandbox!r} builds no images: no Dockerfile is used for {names}"
+    return _with_notices(replace(spec, pairings=pairings, tasks=tasks), notice)
+
+
+def _has_image(task: Task) -> bool:
+    return task.workspace is not None and task.workspace.image is not None
+
+
+def _without_image(task: Task) -> Task:
+    if task.workspace is None or task.workspace.image is None:
+        return task
+    return replace(task, workspace=replace(task.workspace, image=None))
+
+
+def expand_plan(spec: RunSpec, options: RunOptions) -> PreparedRun:
+    """Return every trial that *spec* asks for; raise where an agent cannot do one of its tasks."""
+    own, plan = own_parts(options), expand(spec)
+    refuse_misfits(plan, own)
+    _check_adaptive(spec, plan)
+    return PreparedRun(brief=spec, plan=plan, own=own, folders=source_folders(options.source))
+
+
+def read_stored_plan(options: RunOptions) -> PreparedRun:
+    """Return the plan of the run that is resumed, from its ledger: its files are not needed."""
+    run = load_run(str(options.resume), output=options.output)
+    plan, manifest = run.plan, run.manifest
+    refuse_a_plan_with_holes(run)
+    spec = RunSpec(
+        name=manifest.name,
+        tasks=(),
+        parallel=options.parallel,
+        conditions=plan.conditions,
+        sources=manifest.sources,
+        cap=manifest.cap,
+        prices=manifest.prices,
+        sandbox=manifest.sandbox,
+        endpoints=manifest.endpoints,
+        adaptive=manifest.adaptive,
+        patience=manifest.patience,
+    )
+    part = _part(ordered(plan, manifest.adaptive), options)
+    spec = apply_limits(spec, options)
+    _check_adaptive(spec, part)
+    part = part if spec.adaptive is None else ordered(part, spec.adaptive)
+    return PreparedRun(brief=spec, plan=part, own={}, folders=folders_of(manifest))
+
+
+def _part(plan: Plan, options: RunOptions) -> Plan:
+    """Return the part of a run's own *plan* that the options select; all of it without `only`."""
+    shaping = [name for name in _SHAPE_THE_PLAN if getattr(options, name)]
+    if options.only:
+        shaping = [name for name in shaping if name not in _SELECT_A_PART]
+    if shaping:
+        raise UsageError(
+            f"without a source the plan is that of the run: {', '.join(shaping)} cannot change "
+            "it; name the source as well"
+        )
+    if not options.only:
+        return plan
+    return select_part(
+        plan,
+        options.selection,
+        models=list(map(str, options.models)),
+        agents=list(map(str, options.agents)),
+        rollouts=options.rollouts,
+    )
+
+
+def _check_adaptive(spec: RunSpec, plan: Plan) -> None:
+    if spec.adaptive is not None and sum(1 for _ in plan.candidates) < 2:
+        raise UsageError(
+            "an adaptive run ends when it is clear which candidate is better, and there is only one: "
+            "name another model or agent"
+        )
+
+
+def read_for_scoring(options: RunOptions) -> RunSpec | None:
+    """Return the source with its roles resolved, if there is one; who solves it does not matter."""
+    if options.source is None:
+        return None
+    spec = check_trust(read_source(options.source, options.overrides), options)
+    without_models = replace(spec, models=(), pairings=())
+    return resolve_models(without_models, options, aliases=models_of(spec))
+
+
+def _with_notices(spec: RunSpec, *notices: str | None) -> RunSpec:
+    return replace(spec, notices=(*spec.notices, *(line for line in notices if line)))
+
+
+def _default_agents(tasks: Sequence[Task]) -> tuple[AgentSpec, ...]:
+    """Return who solves *tasks* where no agent is named: the bare model cannot work on files."""
+    with_files = [task.id for task in tasks if task.workspace is not None]
+    if not with_files:
+        return ()
+    if without := [task.id for task in tasks if task.workspace is None and not task.trouble]:
+        raise UsageError(
+            f"no agent is named, and no built-in one does all of these tasks: {with_files[0]!r} has "
+            f"files to work on, {without[0]!r} has none; run the two kinds apart, for example with "
+            "--test or --category"
+        )
+    talks = all(task.dialogue is not None for task in tasks)
+    return (AgentSpec(name="code-session" if talks else "shell"),)
+
+
+def _with_role_aliases(
+    spec: RunSpec, models: Sequence[ModelSpec], folders: tuple[Path, ...]
+) -> RunSpec:
+    """Return *spec* with the roles that are named after one of the *models* played by it."""
+    roles = {
+        role: with_alias(model, models, key=f"roles.{role}", folders=folders)
+        for role, model in spec.conditions.roles.items()
+    }
+    return replace(spec, conditions=replace(spec.conditions, roles=roles))
+
+
+def _roles_understood(named: RunSpec, resolved: RunSpec) -> Iterator[str | None]:
+    for role, model in named.conditions.roles.items():
+        yield how_understood(model, resolved.conditions.roles[role], what=f"role {role!r}: model")
+
+
+def _repeated(models: Sequence[ModelSpec], agents: Sequence[AgentSpec]) -> list[str]:
+    """Return a line for each model or agent that is named more than once: it runs once."""
+    named = [(digest(m.identity()), f"model {m.label or m.full_name.strip('/')!r}") for m in models]
+    named += [(digest(a.identity()), f"agent {a.label or a.name!r}") for a in agents]
+    names = dict(named)
+    return [
+        f"{names[key]} is named {n} times and runs once; to repeat every task: --rollouts {n}"
+        for key, n in Counter(key for key, _ in named).items()
+        if n > 1
+    ]
+
+
+def _model_spec(given: str | ModelSpec | Model | OwnFunction) -> ModelSpec:
+    if isinstance(given, ModelSpec):
+        return given
+    if isinstance(given, str):
+        return ModelSpec(provider="", name=given)
+    name = _own_name(given)
+    return ModelSpec(provider=OWN, name=name, label=name.rpartition(":")[2])
+
+
+def _agent_spec(given: str | AgentSpec | Agent | OwnFunction) -> AgentSpec:
+    if isinstance(given, AgentSpec):
+        return given
+    if isinstance(given, str):
+        return AgentSpec(name=given)
+    name = _own_name(given)
+    return AgentSpec(name=name, label=name.rpartition(":")[2])
+
+
+def _scorer_spec(given: str | ScorerSpec | Scorer | OwnFunction) -> ScorerSpec:
+    if isinstance(given, ScorerSpec):
+        return given
+    return ScorerSpec(name=given if isinstance(given, str) else _own_name(given))
+
+
+def own_parts(options: RunOptions) -> dict[str, object]:
+    """Return the live objects among the options, by the name that stands for each in the plan."""
+    own: dict[str, object] = {}
+    for part in (*options.scorers, *options.models, *options.agents):
+        if isinstance(part, str | ModelSpec | AgentSpec | ScorerSpec):
+            continue
+        name = _own_name(part)
+        if own.setdefault(name, part) is not part:
+            raise UsageError(
+                f"two different parts are called {name!r}; give each a `name` attribute of its own"
+            )
+    return own
+
+
+def _own_name(part: object) -> str:
+    """Return the name that stands for a live object in the plan."""
+    named_part = part if hasattr(part, "__qualname__") else type(part)
+    name = f"{named_part.__module__}:{named_part.__qualname__}"
+    if named_part is not part and isinstance(own_name := getattr(part, "name", None), str):
+        name += f":{own_name}"
+    return name

@@ -1,0 +1,225 @@
+"""A run from its options to its results, step by step: the file to read first.
+
+`bakeoff run`, `bakeoff.run`, the batch, rollouts and agent benchmark front ends and `TestRunner` all
+make a `RunOptions` and go this way; `bakeoff run --dry-run` stops after `prepare_run`.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+
+from bakeoff._lib.gc_tuning import rare_collections
+from bakeoff._lib.redact import Redactor, url_secrets
+from bakeoff._lib.threads import run_sync
+from bakeoff.app.endpoints import EndpointWatch
+from bakeoff.app.interrupts import new_event_loop
+from bakeoff.app.known_secrets import learn_plan, redacted_errors, redacting
+from bakeoff.app.options import RunOptions, options_as_keywords
+from bakeoff.app.pairings import models_of
+from bakeoff.app.prepare import (
+    PreparedRun,
+    apply_limits,
+    check_trust,
+    choose_tasks_and_candidates,
+    expand_plan,
+    read_stored_plan,
+    resolve_models,
+)
+from bakeoff.app.pricing import check_budget, prices_of
+from bakeoff.app.run_folder import (
+    DEFAULT_PARALLEL,
+    RunFolder,
+    check_earlier_plan,
+    open_run_folder,
+    with_artifacts,
+)
+from bakeoff.app.run_results import Run, summarized
+from bakeoff.app.trial_parts import Parts, SharedTrialParts
+from bakeoff.app.workspaces import open_premises
+from bakeoff.core.events import Notice, RunEnded, RunStarted
+from bakeoff.core.plan import Plan
+from bakeoff.core.run_spec import Adaptive
+from bakeoff.engine.adaptive import AdaptiveSelection
+from bakeoff.engine.budget import Budget
+from bakeoff.engine.run import run_plan
+from bakeoff.executors.local import LocalExecutor
+from bakeoff.formats.detect import read_source
+from bakeoff.models.limits.settings import Limiters
+from bakeoff.models.recording.modes import open_tapes
+from bakeoff.stores.ledger_reader import SqliteLedger
+
+
+@options_as_keywords(RunOptions)
+def run(options: RunOptions) -> Run:
+    """Run a suite, a run file or tasks, and return the finished run.
+
+    With `resume`, runs exactly what is missing of an earlier run; then the source may be left out.
+    """
+    return run_sync(execute_run(options), loop_factory=new_event_loop)
+
+
+@options_as_keywords(RunOptions)
+async def run_async(options: RunOptions) -> Run:
+    """Run as `run` does, in the event loop that is running."""
+    return await execute_run(options)
+
+
+@options_as_keywords(RunOptions)
+def plan(options: RunOptions) -> PreparedRun:
+    """Return what `run` would run, without running it."""
+    return prepare_run(options)
+
+
+def prepare_run(options: RunOptions) -> PreparedRun:
+    """Return what a run with *options* would run; nothing is started, and no folder is made."""
+    options.check()
+    if options.source is None:
+        return read_stored_plan(options)
+    source = read_source(options.source, options.overrides)
+    chosen = choose_tasks_and_candidates(source, options)
+    trusted = check_trust(chosen, options)
+    resolved = resolve_models(trusted, options, aliases=models_of(source))
+    limited = apply_limits(resolved, options)
+    return expand_plan(limited, options)
+
+
+async def execute_run(options: RunOptions) -> Run:
+    """Run everything in a new folder, or what is missing of the run that is resumed."""
+    prepared = prepare_run(options)
+    warning = check_budget(prepared.plan, prepared.brief)
+    whole_plan = check_earlier_plan(prepared, options)
+    environ = read_environment(options)
+    redactor = learn_secrets(prepared, whole_plan, environ)
+    options = replace(options, listener=redacting(options.listener, redactor))
+    with redacted_errors(redactor):
+        async with build_parts(prepared, options, environ, redactor) as parts:
+            tell_before_start(options, parts, warning)
+            async with open_run_folder(prepared, options, whole_plan, parts, redactor) as folder:
+                ended = await run_engine(prepared, options, folder, parts, redactor)
+            tell_end(options, parts, ended)
+            return summarized(folder.path)
+
+
+def read_environment(options: RunOptions) -> Mapping[str, str]:
+    """Return the variables that models may read, and say which file they came from."""
+    environment = options.environment()
+    if environment.said:
+        options.listener(Notice(environment.said))
+    return environment.values
+
+
+def learn_secrets(prepared: PreparedRun, plan: Plan, environ: Mapping[str, str]) -> Redactor:
+    """Return a redactor that knows the secrets of every model, agent and endpoint of the run."""
+    redactor = Redactor()
+    learn_plan(plan, environ, redactor)
+    for endpoint in prepared.brief.endpoints:
+        redactor.add(url_secrets(endpoint))
+    return redactor
+
+
+@asynccontextmanager
+async def build_parts(
+    prepared: PreparedRun, options: RunOptions, environ: Mapping[str, str], redactor: Redactor
+) -> AsyncIterator[SharedTrialParts]:
+    """Build every model, agent, scorer and sandbox of the plan, and close them all at the end."""
+    spec = prepared.brief
+    with closing(open_tapes(options.recording, redactor, options.stop)) as recording:
+        sources = Parts(
+            redactor=redactor,
+            environ=environ,
+            own=prepared.own,
+            folders=prepared.folders,
+            tapes=recording,
+            prices=prices_of(spec),
+            gates=Limiters(spec.endpoints, patience=spec.patience),
+        )
+        async with open_premises(
+            prepared.plan,
+            spec.sandbox,
+            environ=environ,
+            run=spec.name,
+            tell=options.listener,
+            folders=prepared.folders,
+        ) as workspace_services:
+            parts = SharedTrialParts(prepared.plan, sources, premises=workspace_services)
+            try:
+                await parts.check_roles()
+                await parts.start_scorers()
+                yield parts
+            finally:
+                await parts.close()
+
+
+def tell_before_start(options: RunOptions, parts: SharedTrialParts, warning: str | None) -> None:
+    """Tell the listener where the budget may be too small, and which limits nothing uses."""
+    notices = [warning] if warning and not options.resume else []
+    notices += [
+        f"endpoints: no model of this run is asked at {name}" for name in parts.gates.idle()
+    ]
+    for notice in notices:
+        options.listener(Notice(notice))
+
+
+async def run_engine(
+    prepared: PreparedRun,
+    options: RunOptions,
+    folder: RunFolder,
+    parts: SharedTrialParts,
+    redactor: Redactor,
+) -> RunEnded:
+    """Run every trial that is due, and return how the run ended."""
+    plan, spec, run_id = prepared.plan, prepared.brief, folder.path.name
+    if spec.warm_up:
+        await parts.warm_up(plan, options.listener)
+    if spec.adaptive is not None:
+        options.listener(Notice(f"adaptive: {ends_when(spec.adaptive, len(plan))}"))
+    options.listener(
+        RunStarted(
+            run_id,
+            str(folder.path),
+            len(plan),
+            folder.done,
+            spec.cap,
+            folder.billed,
+            spec.adaptive is not None,
+            plan.trials_by_candidate(),
+        )
+    )
+    budget = Budget(spec.cap, before=folder.billed)
+    watch = EndpointWatch(parts.gates, options.listener, redactor)
+    async with watch.watching(options.stop, parts.nothing_left):
+        with rare_collections():
+            await run_plan(
+                plan,
+                store=folder.store,
+                parts_source=parts,
+                executor=LocalExecutor(spec.parallel or DEFAULT_PARALLEL, pause_s=spec.pause_s),
+                stop=options.stop,
+                emit=with_artifacts(options.listener, folder.path, redactor),
+                budget=budget,
+                selection=_adaptive_selection(prepared, folder),
+            )
+    cut_short = options.stop.requested or bool(watch.given_up)
+    return RunEnded(run_id, cut_short, budget.reached, watch.given_up)
+
+
+def tell_end(options: RunOptions, parts: SharedTrialParts, ended: RunEnded) -> None:
+    """Tell the listener what to know of how models were asked, and that the run has ended."""
+    for line in parts.last_words():
+        options.listener(Notice(line))
+    options.listener(ended)
+
+
+def ends_when(rule: Adaptive, trials: int) -> str:
+    """Return in words when an adaptive run of at most so many *trials* ends."""
+    known = f", or their difference known to within {rule.precision:g}" if rule.precision else ""
+    return f"it ends when the candidates are separated{known}; {trials:,} trials at most"
+
+
+def _adaptive_selection(prepared: PreparedRun, folder: RunFolder) -> AdaptiveSelection | None:
+    """Return what decides when an adaptive run may end, knowing the trials of before."""
+    if prepared.brief.adaptive is None:
+        return None
+    selection = AdaptiveSelection(prepared.plan, prepared.brief.adaptive)
+    selection.restore(SqliteLedger(folder.path).rows())
+    return selection

@@ -1,0 +1,202 @@
+"""The folder of a run: made or found again, with its ledger open and its manifest written."""
+
+import platform
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from bakeoff._lib.clock import now
+from bakeoff._lib.redact import Redactor
+from bakeoff.app.options import RunOptions
+from bakeoff.app.prepare import PreparedRun
+from bakeoff.app.trial_parts import SharedTrialParts
+from bakeoff.core.budget import NO_BILL, Bill
+from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Event, Listener, Notice, TrialEnded
+from bakeoff.core.manifest import Manifest
+from bakeoff.core.plan import Plan
+from bakeoff.planning.resume import differences, merged, missing_from, remaining
+from bakeoff.reports.artifacts import write_artifacts
+from bakeoff.stores.checkpoints import FileCheckpoints
+from bakeoff.stores.folders import (
+    find_run,
+    make_folder,
+    new_folder,
+    read_manifest,
+    write_manifest,
+)
+from bakeoff.stores.ledger_reader import SqliteLedger
+from bakeoff.stores.ledger_writer import SqliteStore
+
+DEFAULT_PARALLEL = 8
+VERSION = version("bakeoff")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFolder:
+    """The folder of a run that is running, its open ledger, and what was done and billed before."""
+
+    path: Path
+    store: SqliteStore
+    done: int
+    billed: Bill
+
+
+@asynccontextmanager
+async def open_run_folder(
+    prepared: PreparedRun,
+    options: RunOptions,
+    whole_plan: Plan,
+    parts: SharedTrialParts,
+    redactor: Redactor,
+) -> AsyncIterator[RunFolder]:
+    """Make the folder of a new run or find that of an earlier one, and freeze the plan in its ledger.
+
+    *whole_plan* is all that is planned there: with `only` that is more than is run now.
+    """
+    path = _folder(prepared, options)
+    store = SqliteStore(path, redactor=redactor, version=VERSION)
+    try:
+        for notice in (*store.damage.lines, *prepared.notices):
+            options.listener(Notice(notice))
+        if options.resume:
+            for line in _differences(prepared.plan, path):
+                options.listener(Notice(f"{line}: its recorded trials cannot be reused"))
+        store.freeze(whole_plan)
+        manifest = await _manifest(prepared, options, path, whole_plan, parts)
+        write_manifest(path, manifest, redactor)
+        store.keep_manifest(manifest)
+        parts.checkpoints = FileCheckpoints(path, redactor)
+        done, billed = 0, NO_BILL
+        if options.resume:
+            done = _finished(prepared.plan, path, whole_plan, store)
+            billed = SqliteLedger(path).billed()
+        yield RunFolder(path=path, store=store, done=done, billed=billed)
+    finally:
+        await store.close()
+
+
+def _folder(prepared: PreparedRun, options: RunOptions) -> Path:
+    if options.resume:
+        return find_run(options.resume, Path(options.output))
+    if options.folder is not None:
+        return make_folder(Path(options.folder))
+    return new_folder(Path(options.output), options.name or prepared.brief.name, now())
+
+
+def _finished(plan: Plan, path: Path, whole_plan: Plan, store: SqliteStore) -> int:
+    """Return how many trials of *plan* are finished."""
+    if plan is whole_plan:
+        return SqliteLedger(path).finished()
+    due = sum(1 for _ in remaining(plan, store.next_attempts))
+    return len(plan) - due
+
+
+def check_earlier_plan(prepared: PreparedRun, options: RunOptions) -> Plan:
+    """Return all that is planned in the run's folder: a resume must keep what the run promised."""
+    if not options.resume:
+        return prepared.plan
+    folder = find_run(options.resume, Path(options.output))
+    ledger = SqliteLedger(folder)
+    if not ledger.begun:
+        return prepared.plan
+    before = ledger.planned()
+    if not options.only:
+        if missing := missing_from(prepared.plan, before):
+            raise UsageError(
+                f"{folder.name} has planned more than this asks for ({'; '.join(missing)}), and "
+                "those results would leave its reports: ask for as much as before, or add --only "
+                "to run just this part and keep the rest"
+            )
+        return prepared.plan
+    if prepared.brief.adaptive is not None:
+        raise UsageError("an adaptive run chooses its trials itself: --only cannot go with it")
+    if apart := _differences(prepared.plan, folder):
+        raise UsageError(
+            f"--only keeps the rest of {folder.name}, which was run otherwise ({'; '.join(apart)}): "
+            "start a new run, or resume the whole of it without --only"
+        )
+    return merged(before, prepared.plan)
+
+
+def _differences(plan: Plan, folder: Path) -> list[str]:
+    tasks, seats = SqliteLedger(folder).known()
+    known = {
+        name: {**seat.candidate.identity(), **seat.conditions.identity()}
+        for name, seat in seats.items()
+    }
+    return differences(plan, tasks, known)
+
+
+async def _manifest(
+    prepared: PreparedRun,
+    options: RunOptions,
+    path: Path,
+    plan: Plan,
+    parts: SharedTrialParts,
+) -> Manifest:
+    """Return the manifest of the run; one that is resumed keeps its date and its name."""
+    spec, served = prepared.brief, await parts.served(prepared.plan)
+    manifest = Manifest(
+        run=path.name,
+        name=spec.name,
+        created_at=now().isoformat(),
+        bakeoff=VERSION,
+        python=sys.version.split()[0],
+        platform=platform.platform(),
+        planned=len(plan),
+        tasks=sum(1 for _ in plan.tasks),
+        plan=plan.digest,
+        candidates=tuple(plan.candidates),
+        conditions=plan.conditions,
+        sources=spec.sources,
+        command=tuple(options.command),
+        selection=options.selection_as_data,
+        cap=spec.cap,
+        prices=spec.prices,
+        sandbox=replace(spec.sandbox, name=parts.sandbox),
+        endpoints=spec.endpoints,
+        adaptive=spec.adaptive,
+        run_name=options.name,
+        patience=spec.patience,
+        served=served,
+    )
+    before = _earlier_manifest(path) if options.resume else None
+    if before is None:
+        return manifest
+    _tell_other_sandbox(before.sandbox.name, parts.sandbox, options.listener)
+    return replace(
+        manifest,
+        created_at=before.created_at,
+        run_name=options.name or before.run_name,
+        served={**before.served, **served},
+    )
+
+
+def _earlier_manifest(folder: Path) -> Manifest | None:
+    """Return what the run that is resumed promised; None where it was killed before it could."""
+    try:
+        return read_manifest(folder)
+    except UsageError:
+        return None
+
+
+def _tell_other_sandbox(before: str | None, current: str | None, listener: Listener) -> None:
+    if before and current and before != current:
+        listener(
+            Notice(f"sandbox: trials run in {current} now, earlier ones of this run in {before}")
+        )
+
+
+def with_artifacts(listener: Listener, folder: Path, redactor: Redactor) -> Listener:
+    """Return a listener that writes the files of a workspace trial before *listener* hears of it."""
+
+    def listen(event: Event) -> None:
+        if isinstance(event, TrialEnded) and event.trial.task.workspace is not None:
+            write_artifacts(folder, event.trial, event.attempt, redactor)
+        listener(event)
+
+    return listen
