@@ -110,7 +110,7 @@ class EndpointWatch:
     @property
     def given_up(self) -> tuple[str, ...]:
         """Why each endpoint that is not asked any more was given up."""
-        return tuple(map(self._redactor.text, self._gates.given_up))
+        return tuple(map(self._redactor.text, self._gates.given_up.values()))
 
     @asynccontextmanager
     async def watching(
@@ -154,7 +154,7 @@ class EndpointWatch:
         down = {w.endpoint: w for w in waits if w.down_s is not None}
         for endpoint in [name for name in self._down if name not in down]:
             took_s = self._down.pop(endpoint)
-            if endpoint not in (text.partition(": ")[0] for text in self.given_up):
+            if endpoint not in self._gates.given_up:
                 self._tell(Notice(f"{endpoint} answers again after {format_duration(took_s)}"))
         for endpoint, wait in down.items():
             down_s = wait.down_s or 0.0

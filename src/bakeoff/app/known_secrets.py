@@ -145,7 +145,7 @@ def redacted_errors(redactor: Redactor) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        clean = redactor.text(str(error))
-        if clean == str(error):
+        clean = error.rewritten(redactor.text)
+        if str(clean) == str(error):
             raise
-        raise UsageError(clean) from None  # the cause still has what was taken out
+        raise clean from None  # the cause still has what was taken out

@@ -7,7 +7,7 @@ from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.formats.text.locate import shown
-from bakeoff.formats.text.problems import prefixed
+from bakeoff.formats.text.problems import at_location, in_task
 
 
 @contextmanager
@@ -16,9 +16,9 @@ def about(spec: ModelSpec | AgentSpec) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        if spec.origin is None or str(error).startswith(spec.origin.where):
+        if spec.origin is None or error.location == spec.origin.where:
             raise
-        raise prefixed(spec.origin.where, error) from error
+        raise at_location(spec.origin.where, error) from error
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def about_scorer(spec: ScorerSpec, task: Task) -> Iterator[None]:
     except UsageError as error:
         if spec.origin is None:
             raise
-        raise prefixed(shown(spec.origin), error) from error
+        raise at_location(shown(spec.origin), error) from error
 
 
 @contextmanager
@@ -39,7 +39,6 @@ def about_task(task: Task) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        name = f"task {task.id!r}"
-        if name in str(error):
+        if error.task == task.id:
             raise
-        raise prefixed(name, error) from error
+        raise in_task(task.id, error) from error

@@ -16,7 +16,8 @@
 Adapters raise plain Python errors or one of the four; `boundary` names the rest.
 """
 
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Self
 
 from bakeoff._lib.tracebacks import traceback_text
 
@@ -26,7 +27,33 @@ class BakeoffError(Exception):
 
 
 class UsageError(BakeoffError):
-    """The user can fix this one; the message says how."""
+    """The user can fix this one; the message says how.
+
+    `problems` are the mistakes that the message lists, one by one. `location` is the `file:line` that
+    the message begins with, and `task` the id of the task that it names, where it does.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        problems: Sequence[str] = (),
+        location: str | None = None,
+        task: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems) or (message,)
+        self.location = location
+        self.task = task
+
+    def rewritten(self, rewrite: Callable[[str], str]) -> Self:
+        """Return the same error with another text: as *rewrite* makes it of this one's."""
+        return type(self)(
+            rewrite(str(self)),
+            problems=[rewrite(problem) for problem in self.problems],
+            location=None if self.location is None else rewrite(self.location),
+            task=self.task,
+        )
 
 
 class LedgerError(BakeoffError):

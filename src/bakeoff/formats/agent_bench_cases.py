@@ -30,6 +30,7 @@ from bakeoff.formats.text.convert import as_given, convert
 from bakeoff.formats.text.entries import Endpoints
 from bakeoff.formats.text.json import read_json
 from bakeoff.formats.text.locate import line_in, shown
+from bakeoff.formats.text.problems import Problems
 
 Text = Annotated[str, Meta(min_length=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -182,15 +183,11 @@ class Cases:
 
     def tasks(self) -> list[Task]:
         """Return the cases as tasks; what is wrong is told for all of them at once."""
-        tasks, wrong = [], []
+        tasks, problems = [], Problems()
         for case in self.ids():
-            try:
-                with as_given(self.folder):
-                    tasks.append(self._task(case))
-            except UsageError as error:
-                wrong.append(str(error))
-        if wrong:
-            raise UsageError("\n".join(wrong))
+            with problems.gathered(), as_given(self.folder):
+                tasks.append(self._task(case))
+        problems.raise_any()
         return tasks
 
     def sources(self) -> Iterator[Source]:

@@ -159,12 +159,14 @@ class Choice:
         if task.target is None:
             raise UsageError(
                 f"task {task.id!r}: scorer 'choice' needs `expected`; "
-                f"write one of its options: {', '.join(self.options)}"
+                f"write one of its options: {', '.join(self.options)}",
+                task=task.id,
             )
         named = self._distinct([str(task.target).strip()])
         if not named:
             raise UsageError(
                 f"task {task.id!r}: `expected` is {task.target!r}, which is no option of scorer "
-                f"'choice'; {did_you_mean(str(task.target), self.options)}"
+                f"'choice'; {did_you_mean(str(task.target), self.options)}",
+                task=task.id,
             )
         return named[0]

@@ -24,7 +24,8 @@ def workspace_of(task: Task, scorer: str) -> Workspace:
     if task.workspace is None:
         raise UsageError(
             f"task {task.id!r}: scorer {scorer!r} grades what was changed in a workspace, and the "
-            "task has none; give it files, or choose another scorer"
+            "task has none; give it files, or choose another scorer",
+            task=task.id,
         )
     return task.workspace
 

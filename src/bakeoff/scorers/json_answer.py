@@ -235,11 +235,13 @@ class JsonAnswer:
         if self.fields is None and self.schema is None and task.target is None:
             raise UsageError(
                 f"task {task.id!r}: scorer 'json' needs `expected`, or one of the settings "
-                "`fields` and `schema`"
+                "`fields` and `schema`",
+                task=task.id,
             )
         if self.fields is None and task.target == {}:
             raise UsageError(
-                f"task {task.id!r}: `expected` is {{}}, which every object has; name a field"
+                f"task {task.id!r}: `expected` is {{}}, which every object has; name a field",
+                task=task.id,
             )
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002

@@ -135,7 +135,8 @@ def _target(task: Task) -> Number:
     if number is None:
         raise UsageError(
             f"task {task.id!r}: scorer 'numeric' needs a number as `expected`, not {target!r}; "
-            'write it as 42, 0.5 or "3/4"'
+            'write it as 42, 0.5 or "3/4"',
+            task=task.id,
         )
     return number
 

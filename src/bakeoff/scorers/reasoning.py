@@ -160,7 +160,9 @@ class Reasoning:
         try:
             return msgspec.convert({**_known(config), **own}, Reasoning)
         except (msgspec.ValidationError, UsageError) as error:
-            raise UsageError(f"task {task.id!r}: `evaluation_config`: {error}") from error
+            raise UsageError(
+                f"task {task.id!r}: `evaluation_config`: {error}", task=task.id
+            ) from error
 
 
 def _known(config: Json) -> dict[str, Json]:

@@ -63,7 +63,8 @@ class Reward:
         if not any(self.script.startswith(f"{place}/") for place in places if place):
             raise UsageError(
                 f"task {task.id!r}: scorer 'reward' runs {self.script}, and no hidden files go "
-                f"there; there are: {', '.join(places) or 'none'}"
+                f"there; there are: {', '.join(places) or 'none'}",
+                task=task.id,
             )
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:

@@ -31,17 +31,21 @@ def expected_values(task: Task, scorer: str, given: Json = None) -> tuple[str | 
     if target is None:
         raise UsageError(
             f"task {task.id!r}: scorer {scorer!r} needs `expected`; "
-            "add it to the task, or choose a scorer that needs none (judge, reasoning)"
+            "add it to the task, or choose a scorer that needs none (judge, reasoning)",
+            task=task.id,
         )
     several = target if isinstance(target, list | tuple) else (target,)
     if not several:
-        raise UsageError(f"task {task.id!r}: `expected` is an empty list; name one answer at least")
+        raise UsageError(
+            f"task {task.id!r}: `expected` is an empty list; name one answer at least", task=task.id
+        )
     values = []
     for value in several:
         if not isinstance(value, str | bool | int | float):
             raise UsageError(
                 f"task {task.id!r}: scorer {scorer!r} compares texts and numbers, not "
-                f"{type(value).__name__}; for objects use the scorer 'json'"
+                f"{type(value).__name__}; for objects use the scorer 'json'",
+                task=task.id,
             )
         values.append(value)
     return tuple(values)
@@ -145,7 +149,8 @@ class Includes:
             if not as_text(value).strip():
                 raise UsageError(
                     f"task {task.id!r}: `expected` is blank, and scorer 'includes' would find it "
-                    "in every answer; write what the answer must contain"
+                    "in every answer; write what the answer must contain",
+                    task=task.id,
                 )
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002

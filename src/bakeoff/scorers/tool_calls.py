@@ -41,9 +41,10 @@ class ToolCalls:
         if task.target is None:
             raise UsageError(
                 f"task {task.id!r}: scorer 'tool-calls' needs `expected`, or the setting `calls`; "
-                'write [{"name": "TOOL", "arguments": {}}], or [] where no tool should be called'
+                'write [{"name": "TOOL", "arguments": {}}], or [] where no tool should be called',
+                task=task.id,
             )
-        _check_calls(_listed(task.target), f"task {task.id!r}: `expected`")
+        _check_calls(_listed(task.target), f"task {task.id!r}: `expected`", task=task.id)
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Compare the calls that were made with those that are expected."""
@@ -82,7 +83,7 @@ def _listed(target: Json) -> list[Json]:
     return list(target) if isinstance(target, list | tuple) else [target]
 
 
-def _check_calls(calls: Sequence[Json], what: str) -> None:
+def _check_calls(calls: Sequence[Json], what: str, *, task: str | None = None) -> None:
     for call in calls:
         plain = isinstance(call, str)
         full = (
@@ -94,7 +95,8 @@ def _check_calls(calls: Sequence[Json], what: str) -> None:
         if not plain and not full:
             raise UsageError(
                 f"{what}: {call!r} is no tool call; write the name of a tool, or "
-                '{"name": "TOOL", "arguments": {"KEY": "VALUE"}}'
+                '{"name": "TOOL", "arguments": {"KEY": "VALUE"}}',
+                task=task,
             )
 
 

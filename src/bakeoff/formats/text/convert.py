@@ -16,7 +16,7 @@ from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
-from bakeoff.formats.text.problems import all_of
+from bakeoff.formats.text.problems import error_of
 
 T = TypeVar("T")
 KeyPath = tuple[str | int, ...]
@@ -50,7 +50,7 @@ def convert(
             line, name = line_of(path), name_of(path)
             where = f"{source}:{line}" if line else source
             messages[f"{where}: {message}{f' ({name})' if name else ''}"] = None
-        raise UsageError(all_of(list(messages))) from error
+        raise error_of(list(messages)) from error
 
 
 def _mistakes(data: Json, kind: type, first: str, *, toml: bool) -> Iterator[tuple[KeyPath, str]]:
@@ -278,7 +278,7 @@ def as_given(path: Path) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise UsageError(told_as_given(str(error), path)) from error
+        raise error.rewritten(lambda text: told_as_given(text, path)) from error
 
 
 def told_as_given(message: str, path: Path | str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bakeoff.core.errors import UsageError
-from bakeoff.formats.text.problems import all_of
+from bakeoff.formats.text.problems import error_of
 
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)", re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'")
@@ -43,7 +43,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         if entry is not None:
             values[entry[0]] = entry[1]
     if wrong:
-        raise UsageError(all_of(wrong))  # without a cause: that would hold the line
+        raise error_of(wrong)  # without a cause: that would hold the line
     return values
 
 

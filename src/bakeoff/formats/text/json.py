@@ -14,7 +14,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Source
 from bakeoff.core.values import Json
 from bakeoff.formats.text.convert import dotted
-from bakeoff.formats.text.problems import all_of
+from bakeoff.formats.text.problems import error_of
 
 _DEEPEST = 200  # whoever walks the data later needs room on the stack
 _LONE_SURROGATE = re.compile(
@@ -47,13 +47,11 @@ def _refuse_repeated_keys(path: Path, data: bytes) -> None:
     try:
         json.loads(text, object_pairs_hook=_distinct)
     except _RepeatedKeyError:
-        raise UsageError(
-            all_of(
-                [
-                    f"{path}:{line}: key {dotted(key)!r} is repeated here; it was first on line {before}"
-                    for key, line, before in repeated_keys(text)
-                ]
-            )
+        raise error_of(
+            [
+                f"{path}:{line}: key {dotted(key)!r} is repeated here; it was first on line {before}"
+                for key, line, before in repeated_keys(text)
+            ]
         ) from None
 
 

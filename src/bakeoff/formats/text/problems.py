@@ -12,7 +12,7 @@ class Problems:
     """What is wrong so far; `raise_any` ends it."""
 
     def __init__(self) -> None:
-        self._messages: list[str] = []
+        self._problems: list[str] = []
         self._seen: set[str] = set()
 
     @contextmanager
@@ -27,30 +27,39 @@ class Problems:
             self.add(error, of)
 
     def add(self, error: UsageError, of: str = "") -> None:
-        """Keep what *error* says."""
-        for message in str(error).split("\n"):
-            same = message.replace(of, "") if of else message
+        """Keep the mistakes that *error* lists."""
+        for problem in error.problems:
+            same = problem.replace(of, "") if of else problem
             if same not in self._seen:
                 self._seen.add(same)
-                self._messages.append(message)
+                self._problems.append(problem)
 
     @property
     def message(self) -> str:
         """All mistakes, each on a line of its own."""
-        return all_of(self._messages)
+        return str(error_of(self._problems))
 
     def raise_any(self) -> None:
         """Raise one error with all mistakes; nothing without any."""
-        if self._messages:
-            raise UsageError(self.message)
+        if self._problems:
+            raise error_of(self._problems)
 
 
-def all_of(messages: Sequence[str]) -> str:
-    """Return *messages* as the lines of one message; of very many only the first."""
-    more = len(messages) - _MOST_SHOWN
-    return "\n".join([*messages[:_MOST_SHOWN], *([f"... and {more} more"] if more > 0 else [])])
+def error_of(
+    problems: Sequence[str], *, location: str | None = None, task: str | None = None
+) -> UsageError:
+    """Return one error that lists *problems*, a line each; of very many it shows the first."""
+    more = len(problems) - _MOST_SHOWN
+    lines = [*problems[:_MOST_SHOWN], *([f"... and {more} more"] if more > 0 else [])]
+    return UsageError("\n".join(lines), problems=problems, location=location, task=task)
 
 
-def prefixed(prefix: str, error: UsageError) -> UsageError:
-    """Return *error* with *prefix* before each of its lines."""
-    return UsageError("\n".join(f"{prefix}: {line}" for line in str(error).split("\n")))
+def at_location(location: str, error: UsageError) -> UsageError:
+    """Return *error* with the place of its mistakes before each of them."""
+    problems = [f"{location}: {problem}" for problem in error.problems]
+    return error_of(problems, location=location, task=error.task)
+
+
+def in_task(task: str, error: UsageError) -> UsageError:
+    """Return *error* with the id of its task before each of its mistakes."""
+    return error_of([f"task {task!r}: {problem}" for problem in error.problems], task=task)

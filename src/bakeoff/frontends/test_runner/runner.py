@@ -433,7 +433,7 @@ class TestRunner:
 
     def _log_errors(self, what: str, error: UsageError) -> None:
         """Log each problem of a file on a line of its own."""
-        for problem in str(error).split("\n"):
+        for problem in error.problems:
             LOGGER.error("%s: %s", what, self._line(problem))
 
     def _line(self, what: object) -> str:

@@ -49,7 +49,7 @@ class Limiters:
         patience: Patience | None = None,
     ) -> None:
         self._patience = patience
-        self.given_up: list[str] = []
+        self.given_up: dict[str, str] = {}  # why, by the endpoint's name
         self.on_given_up: Callable[[], None] | None = None
         self._limits = {_key(name): limit for name, limit in (limits or {}).items()}
         self._idle = {_key(name): name for name in limits or {}}
@@ -87,7 +87,7 @@ class Limiters:
         yield from (wait for wait in waits if wait is not None)
 
     def _give_up(self, endpoint: str, why: str) -> None:
-        self.given_up.append(why)
+        self.given_up[self._endpoints[endpoint].name] = why
         for (place, _), model in self._models.items():
             if place == endpoint:
                 model.close(why)
