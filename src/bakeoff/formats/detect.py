@@ -1,6 +1,11 @@
-"""Which front door a file belongs to, where its ending does not tell: what is in it does."""
+"""Which format a file or a folder is in: decided here and nowhere else, and read by its reader.
+
+The readers are imported when they are needed: a suite of prompts brings no other format with it, and
+a reader whose files name other files may ask here what those are.
+"""
 
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
 
 from bakeoff._lib.suggest import near, near_file
@@ -8,15 +13,40 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Suite, Task
 from bakeoff.core.values import Json
-from bakeoff.formats.agent_bench import read_agent_bench
-from bakeoff.formats.agent_bench_cases import is_agent_bench, is_agent_file
-from bakeoff.formats.dialogue import holds_cases, is_dialogue, read_cases
-from bakeoff.formats.markdown_task import read_markdown_task
-from bakeoff.formats.rollouts import read_toml_file
-from bakeoff.formats.run_file import RunFile, read_suite_file, read_task_folders
+from bakeoff.formats.text.json import read_json
 from bakeoff.formats.text.toml import line_of, read_toml
 
 RunSource = str | Path | Suite | Sequence[Task] | RunSpec
+
+INSTRUCTION, SETTINGS = "instruction.md", "task.toml"  # of a task folder, ours or Harbor's
+PREPARED_META = "tb_meta.json"
+OLD_TERMINAL_BENCH = "task.yaml"
+_TASK_FILES = (INSTRUCTION, SETTINGS, PREPARED_META, OLD_TERMINAL_BENCH)
+_DIALOGUE_ENDINGS = (".toml", ".json")
+_BEGINNING = 1 << 16  # bytes
+
+
+class Format(Enum):
+    """What a file or a folder that a person names is."""
+
+    SUITE = auto()
+    DIALOGUE = auto()  # one, or a folder of them
+    RUN_FILE = auto()
+    ROLLOUTS = auto()
+    AGENT_BENCHMARK = auto()
+    BENCHMARK_AGENT = auto()
+    MARKDOWN_TASK = auto()
+    TASK_FOLDER = auto()  # one, or a folder of them
+    UNKNOWN = auto()
+
+
+class TaskFolderFormat(Enum):
+    """What the folder of one coding task is."""
+
+    NATIVE = auto()
+    HARBOR = auto()
+    PREPARED = auto()
+    OLD_TERMINAL_BENCH = auto()
 
 
 def read_source(source: RunSource, overrides: Mapping[str, str] | None = None) -> RunSpec:
@@ -32,18 +62,43 @@ def read_source(source: RunSource, overrides: Mapping[str, str] | None = None) -
 
 def read_path(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
     """Return what the file or the folder *path* asks for."""
-    if path.is_dir():
-        return read_folder_by_content(path, overrides)
-    meant = None if path.exists() else near_file(path)
-    if meant is not None:
+    if not path.exists() and (meant := near_file(path)) is not None:
         raise UsageError(f"{path} cannot be read: there is no such file; did you mean {meant}?")
-    match path.suffix.lower():
-        case ".toml":
-            return read_toml_by_content(path, overrides)
-        case ".json":
-            return read_json_by_content(path, overrides)
-        case ".md":
+    match format_of(path):
+        case Format.SUITE:
+            from bakeoff.formats.run_file import read_suite_file
+
+            return read_suite_file(path, overrides)
+        case Format.DIALOGUE:
+            from bakeoff.formats.dialogue import read_cases
+
+            return read_cases(path, overrides)
+        case Format.RUN_FILE:
+            from bakeoff.formats.run_file import read_run_file
+
+            _refuse_misspelt_format(path)
+            return read_run_file(path, overrides)
+        case Format.ROLLOUTS:
+            from bakeoff.formats.rollouts import read_rollouts_file
+
+            return read_rollouts_file(path, overrides)
+        case Format.AGENT_BENCHMARK:
+            from bakeoff.formats.agent_bench import read_agent_bench
+
+            return read_agent_bench(path, overrides)
+        case Format.MARKDOWN_TASK:
+            from bakeoff.formats.markdown_task import read_markdown_task
+
             return read_markdown_task(path, overrides)
+        case Format.TASK_FOLDER:
+            from bakeoff.formats.run_file import read_task_folders
+
+            return read_task_folders(path, overrides)
+        case Format.BENCHMARK_AGENT:
+            raise UsageError(
+                f"{path}: this is an agent of an agent benchmark; run it with the base file: "
+                f"bakeoff run BASE.toml --agents {path}"
+            )
     what = "what kind of file is this?" if path.exists() else "there is no such file or folder."
     raise UsageError(
         f"{path}: {what} A suite ends in .json, a run file in .toml, a task in Markdown in "
@@ -51,39 +106,104 @@ def read_path(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec
     )
 
 
-def read_toml_by_content(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
-    """Return what a TOML file asks for: an agent benchmark, a dialogue, rollouts, or any other run."""
+def format_of(path: Path) -> Format:
+    """Return the format of *path*; of a file that cannot be read, the one whose reader says why."""
+    if path.is_dir():
+        has_dialogues = not is_task_folder(path) and dialogue_files(path)
+        return Format.DIALOGUE if has_dialogues else Format.TASK_FOLDER
+    match path.suffix.lower():
+        case ".json":
+            return Format.DIALOGUE if _is_dialogue_file(path) else Format.SUITE
+        case ".toml":
+            return _format_of_toml(path)
+        case ".md":
+            return Format.MARKDOWN_TASK
+    return Format.UNKNOWN
+
+
+def is_of_tasks(path: Path) -> bool:
+    """Whether *path* holds tasks that can be tried out by themselves: a folder, or one in Markdown."""
+    return path.is_dir() or format_of(path) is Format.MARKDOWN_TASK
+
+
+def _format_of_toml(path: Path) -> Format:
+    try:
+        data, _ = read_toml(path)
+    except UsageError:
+        return Format.RUN_FILE
+    if isinstance(data.get("benchmark"), Mapping):
+        return Format.AGENT_BENCHMARK
+    if _is_dialogue(data):
+        return Format.DIALOGUE
+    if is_benchmark_agent(data):
+        return Format.BENCHMARK_AGENT
+    return Format.ROLLOUTS if _names_prepared_tasks(data) else Format.RUN_FILE
+
+
+def _is_dialogue(data: object) -> bool:
+    return isinstance(data, Mapping) and "objective" in data
+
+
+def is_benchmark_agent(data: Mapping[str, Json]) -> bool:
+    """Whether the keys of a TOML file are those of one agent of an agent benchmark."""
+    if "model" not in data:
+        return False
+    from bakeoff.formats.agent_bench_cases import AgentFile
+
+    return set(data) <= set(AgentFile.__struct_fields__)
+
+
+def _names_prepared_tasks(data: Mapping[str, Json]) -> bool:
+    """Whether [[tasks]] have a `prepared_dir`, perhaps misspelt: only those of rollouts do."""
+    tasks = data.get("tasks")
+    return isinstance(tasks, list) and any(
+        isinstance(task, Mapping) and near("prepared_dir", task, least=0.85) for task in tasks
+    )
+
+
+def _refuse_misspelt_format(path: Path) -> None:
+    """Raise where the key that tells the format of a TOML file is misspelt."""
+    from bakeoff.formats.run_file import RunFile
+
     data, text = read_toml(path)
-    if is_agent_bench(data):
-        return read_agent_bench(path, overrides)
-    if is_dialogue(data):
-        return read_cases(path, overrides)
-    _refuse_what_is_no_run(path, data, text)
-    return read_toml_file(path, overrides)
-
-
-def _refuse_what_is_no_run(path: Path, data: Mapping[str, Json], text: str) -> None:
-    """Raise where a file is of another kind, which its unknown keys would not tell."""
-    if is_agent_file(data):
-        raise UsageError(
-            f"{path}: this is an agent of an agent benchmark; run it with the base file: "
-            f"bakeoff run BASE.toml --agents {path}"
-        )
     for key in set(data) - set(RunFile.__struct_fields__):
         if meant := near(key, ("objective", "benchmark"), least=0.85):
             line = line_of(text, (key,))
             raise UsageError(f"{path}:{line}: unknown key {key!r}; did you mean {meant!r}?")
 
 
-def read_json_by_content(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
-    """Return what a JSON file asks for: a dialogue, or a suite of prompts."""
-    if holds_cases(path):
-        return read_cases(path, overrides)
-    return read_suite_file(path, overrides)
+def dialogue_files(folder: Path) -> list[Path]:
+    """Return the dialogues that lie in *folder*, in the order of their names."""
+    return [path for path in sorted(folder.iterdir()) if _is_dialogue_file(path)]
 
 
-def read_folder_by_content(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
-    """Return what a folder asks for: dialogues, if nothing else is in it; else coding tasks."""
-    if holds_cases(path):
-        return read_cases(path, overrides)
-    return read_task_folders(path, overrides)
+def _is_dialogue_file(path: Path) -> bool:
+    """Whether *path* is a file with a dialogue in it; one that cannot be read is none."""
+    if path.suffix.lower() not in _DIALOGUE_ENDINGS or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            if b"objective" not in file.read(_BEGINNING):  # a suite may be long
+                return False
+    except OSError:
+        return False
+    try:
+        read = read_json if path.suffix.lower() == ".json" else read_toml
+        return _is_dialogue(read(path)[0])
+    except UsageError:
+        return False
+
+
+def is_task_folder(path: Path) -> bool:
+    """Whether *path* is the folder of one coding task."""
+    return path.is_dir() and any((path / name).is_file() for name in _TASK_FILES)
+
+
+def format_of_task_folder(folder: Path, settings: Mapping[str, Json]) -> TaskFolderFormat:
+    """Return what the task in *folder* is, whose `task.toml` holds *settings*."""
+    if (folder / PREPARED_META).is_file():
+        return TaskFolderFormat.PREPARED
+    if (folder / OLD_TERMINAL_BENCH).is_file() and not (folder / SETTINGS).is_file():
+        return TaskFolderFormat.OLD_TERMINAL_BENCH
+    is_harbor = (folder / "environment").is_dir() or settings.keys() & {"environment", "verifier"}
+    return TaskFolderFormat.HARBOR if is_harbor else TaskFolderFormat.NATIVE

@@ -22,8 +22,8 @@ from bakeoff.formats.data_workspace import (
     GROUND_TRUTH,
     DataRoom,
 )
+from bakeoff.formats.detect import dialogue_files
 from bakeoff.formats.run_file import Count, ModelTable, Positive, model_spec, with_settings
-from bakeoff.formats.task_folder import is_task_folder
 from bakeoff.formats.text.convert import KeyPath, convert
 from bakeoff.formats.text.entries import ScorerEntry, default_scorers, scorer_specs
 from bakeoff.formats.text.json import read_json
@@ -80,49 +80,14 @@ class DialogueFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     roles: dict[str, str | ModelTable] = {}
 
 
-def is_dialogue(data: object) -> bool:
-    """Whether what a file holds is a dialogue and not a suite or a run."""
-    return isinstance(data, Mapping) and "objective" in data
-
-
-_ENDINGS = (".toml", ".json")
-_BEGINNING = 1 << 16
 _LineOf = Callable[[KeyPath], int | None]
-
-
-def is_case_file(path: Path) -> bool:
-    """Whether *path* is a file with a dialogue in it; one that cannot be read is none."""
-    if path.suffix.lower() not in _ENDINGS or not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            if b"objective" not in file.read(_BEGINNING):  # a suite may be long
-                return False
-    except OSError:
-        return False
-    try:
-        return is_dialogue(_data(path)[0])
-    except UsageError:
-        return False
-
-
-def holds_cases(path: Path) -> bool:
-    """Whether *path* is a dialogue, or a folder of dialogues that is no coding task."""
-    if path.is_dir():
-        return not is_task_folder(path) and bool(case_files(path))
-    return is_case_file(path)
-
-
-def case_files(folder: Path) -> list[Path]:
-    """Return the dialogues that lie in *folder*, in the order of their names."""
-    return [path for path in sorted(folder.iterdir()) if is_case_file(path)]
 
 
 def read_cases(
     path: Path, overrides: Mapping[str, str] | None = None, *, boxed: bool = False
 ) -> RunSpec:
     """Return the dialogue in the file *path*, or those in the folder; *boxed*, each has a box."""
-    files = case_files(path) if path.is_dir() else [path]
+    files = dialogue_files(path) if path.is_dir() else [path]
     tasks: dict[str, Task] = {}
     roles: dict[str, ModelSpec] = {}
     sources = []

@@ -111,11 +111,6 @@ _AT_THE_HEAD = re.compile(r"\s*(?:<!--.*?-->|#[^\n]*)\s*", re.DOTALL)
 _CANARY = re.compile(r"canary GUID|BENCHMARK DATA SHOULD NEVER", re.IGNORECASE)
 
 
-def is_harbor(folder: Path, data: Mapping[str, Json]) -> bool:
-    """Whether *folder*, whose `task.toml` holds *data*, is a task in Harbor's format."""
-    return (folder / "environment").is_dir() or "environment" in data or "verifier" in data
-
-
 def read_harbor_task(folder: Path, data: Mapping[str, Json], text: str) -> Task:
     """Return the task in *folder*, whose settings are *data*, written as *text*."""
     source = folder / "task.toml"

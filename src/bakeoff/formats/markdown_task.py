@@ -24,7 +24,8 @@ from bakeoff.core.run_spec import RunSpec, Source
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Tree, Workspace
-from bakeoff.formats.native_task import SETTINGS, TaskSettings, native_task
+from bakeoff.formats.detect import SETTINGS
+from bakeoff.formats.native_task import TaskSettings, native_task
 from bakeoff.formats.run_file import with_settings
 from bakeoff.formats.text.convert import as_given, placed_as_given
 from bakeoff.formats.text.markdown import KNOWN_KEYS, MarkdownTask, line_of_key, read_markdown_file

@@ -25,6 +25,7 @@ from bakeoff.core.workspace import (
     Workspace,
     parse_allowed_host,
 )
+from bakeoff.formats.detect import INSTRUCTION, SETTINGS
 from bakeoff.formats.text.convert import KeyPath, convert, dotted
 from bakeoff.formats.text.entries import ScorerEntry, scorer_specs
 from bakeoff.formats.text.toml import line_of
@@ -180,9 +181,6 @@ def _script(tests: Path, files: list[Path]) -> str:
     return f"sh tests/{found[0].relative_to(tests)}"
 
 
-INSTRUCTION = "instruction.md"
-
-
 def read_instruction(folder: Path) -> str:
     """Return the instruction in *folder*."""
     file = folder / INSTRUCTION
@@ -198,8 +196,6 @@ def read_instruction(folder: Path) -> str:
         raise UsageError(f"{file} is empty; write the agent's instructions into it")
     return text
 
-
-SETTINGS = "task.toml"
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 

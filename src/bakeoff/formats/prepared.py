@@ -16,8 +16,8 @@ from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Image, Reference, Tree, Workspace
+from bakeoff.formats.detect import PREPARED_META
 from bakeoff.formats.prepared_files import (
-    META,
     OVERRIDES,
     Overrides,
     PreparedEvaluation,
@@ -132,7 +132,7 @@ _EVALUATION = "evaluation"
 _REFERENCE = "diff.patch"
 # the tests, the solution and how it was found; the tool that prepares folders also puts copies
 # of them into overlay_files/
-_SECRET_NAMES = (META, OVERRIDES, _REFERENCE, "repo_info.json", "notes.md")
+_SECRET_NAMES = (PREPARED_META, OVERRIDES, _REFERENCE, "repo_info.json", "notes.md")
 _OVERLAY, _REPO_OVERLAY = "overlay_files", "overlay_repo_files"
 # files of keys; those without values, which a repository shows to people, are none
 _ENV_FILE = re.compile(r"\.env(?:\.(?!(?:example|sample|template|dist)$).+)?")
@@ -240,7 +240,7 @@ class _Prepared:
 
     @property
     def _source(self) -> Path:
-        return self.folder / META
+        return self.folder / PREPARED_META
 
     def _override(self, *key: str | int) -> SourceLocation:
         """Return where *key* stands in the overrides."""

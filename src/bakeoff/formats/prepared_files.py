@@ -15,11 +15,11 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Tree
+from bakeoff.formats.detect import PREPARED_META
 from bakeoff.formats.text.convert import convert, dotted
 from bakeoff.formats.text.json import read_json
 from bakeoff.formats.text.locate import line_in, shown
 
-META = "tb_meta.json"
 OVERRIDES = "overrides.json"
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -115,11 +115,11 @@ class Overrides(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 def read_meta(folder: Path) -> tuple[TbMeta, dict[str, Json]]:
     """Return the tb_meta.json in *folder*, and the keys of it that mean nothing here."""
-    path = folder / META
+    path = folder / PREPARED_META
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder")
     if not path.is_file():
-        raise UsageError(f"{path} is not there: a prepared task is a folder with a {META}")
+        raise UsageError(f"{path} is not there: a prepared task is a folder with a {PREPARED_META}")
     data = _object(path)
     known = TbMeta.__struct_fields__
     meta = _converted(data, TbMeta, path)

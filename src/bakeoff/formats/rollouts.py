@@ -17,9 +17,8 @@ from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Pairing, RunSpec, Source
 from bakeoff.core.task import Task
-from bakeoff.core.values import Json
+from bakeoff.formats.detect import PREPARED_META
 from bakeoff.formats.prepared import KEPT_OUT, PreparedDir, environment, read_prepared
-from bakeoff.formats.prepared_files import META
 from bakeoff.formats.run_file import (
     AgentTable,
     BudgetTable,
@@ -31,7 +30,6 @@ from bakeoff.formats.run_file import (
     conditions_of,
     model_spec,
     origin_in,
-    read_run_file,
     sandbox_spec,
 )
 from bakeoff.formats.text.convert import KeyPath, convert, dotted
@@ -79,28 +77,12 @@ class RolloutsFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
 
 
-def is_rollouts_file(data: Mapping[str, Json]) -> bool:
-    """Whether the tables of a TOML file are those of rollouts, if misspelt, and not of another run."""
-    tasks = data.get("tasks")
-    return isinstance(tasks, list) and any(
-        isinstance(task, Mapping) and near("prepared_dir", task, least=0.85) for task in tasks
-    )
-
-
 _GLOB = re.compile(r"[*?\[]")
 
 
-def read_toml_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
-    """Return what the TOML file at *path* asks for: rollouts, or any other run."""
+def read_rollouts_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
+    """Return what the rollouts in the TOML file *path* ask for."""
     data, text = read_toml(path)
-    if not is_rollouts_file(data):
-        return read_run_file(path, overrides)
-    return _read_rollouts(path, data, text, overrides or {})
-
-
-def _read_rollouts(
-    path: Path, data: Mapping[str, Json], text: str, overrides: Mapping[str, str]
-) -> RunSpec:
     file = convert(data, RolloutsFile, source=str(path), line_of=partial(line_of, text))
     if overrides:
         changed = with_overrides(data, overrides)
@@ -204,7 +186,9 @@ class _Reader:
         found = self._found(entry.prepared_dir)
         if not found:
             where = self._where(("tasks", number, "prepared_dir"))
-            raise UsageError(f"{where}: {entry.prepared_dir!r} matches no folder with a {META}")
+            raise UsageError(
+                f"{where}: {entry.prepared_dir!r} matches no folder with a {PREPARED_META}"
+            )
         for folder in found:
             yield PreparedDir(
                 folder=folder.resolve(),
@@ -241,4 +225,4 @@ class _Reader:
 
 
 def _prepared(root: Path, pattern: str) -> list[Path]:
-    return sorted(path for path in root.glob(pattern) if (path / META).is_file())
+    return sorted(path for path in root.glob(pattern) if (path / PREPARED_META).is_file())

@@ -20,8 +20,8 @@ from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
+from bakeoff.formats.detect import Format, format_of, read_path
 from bakeoff.formats.suite import Scoring, read_suite
-from bakeoff.formats.task_folder import read_tasks
 from bakeoff.formats.text.convert import KeyPath, convert
 from bakeoff.formats.text.entries import (
     Endpoints,
@@ -216,6 +216,8 @@ def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> R
 
 def read_task_folders(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
     """Return what the task folders at *path* ask for, as if a run file had named only them."""
+    from bakeoff.formats.task_folder import read_tasks
+
     brief = read_tasks(path)
     return with_settings(brief, overrides) if overrides else brief
 
@@ -299,25 +301,23 @@ def _check_all_parameters(run: RunFile, at: _Places) -> None:
 
 def _suite(place: Path, run: RunFile, scoring: Scoring, at: SourceLocation) -> RunSpec:
     """Return what *place* asks for, as it does on the command line; it is named *at* a key."""
-    from bakeoff.formats.dialogue import holds_cases, read_cases  # they need ours
-    from bakeoff.formats.markdown_task import judged, read_markdown
-
-    ending = place.suffix.lower()
-    if holds_cases(place):
-        return read_cases(place)
-    if place.is_dir():
-        return read_tasks(place)
     if not place.exists():
         meant = near_file(place)
         hint = f"; did you mean {meant.name!r}?" if meant else ""
         raise UsageError(f"{shown(at)}: key 'suites': {place} is not there{hint}")
-    if ending == ".json":
-        return read_suite(place, scoring=scoring)
-    if ending == ".md":
-        conditions = conditions_of(run.limits, run.roles)
-        return judged(replace(read_markdown(place), conditions=conditions))
-    why = _NO_RUN_FILE if ending == ".toml" else _WHAT_KIND
-    raise UsageError(f"{shown(at)}: key 'suites': {place}: {why}")
+    match format_of(place):
+        case Format.SUITE:
+            return read_suite(place, scoring=scoring)
+        case Format.DIALOGUE | Format.TASK_FOLDER:
+            return read_path(place)
+        case Format.MARKDOWN_TASK:
+            from bakeoff.formats.markdown_task import judged, read_markdown  # it needs ours
+
+            conditions = conditions_of(run.limits, run.roles)
+            return judged(replace(read_markdown(place), conditions=conditions))
+        case Format.UNKNOWN:
+            raise UsageError(f"{shown(at)}: key 'suites': {place}: {_WHAT_KIND}")
+    raise UsageError(f"{shown(at)}: key 'suites': {place}: {_NO_RUN_FILE}")
 
 
 def _scoring(run: RunFile, at: _Places) -> Scoring:

@@ -1,24 +1,25 @@
-"""The front door for coding tasks: a folder each, of our own, prepared, or Harbor's; many are a suite."""
+"""Coding tasks in folders, one or many: our own, prepared ones, and Harbor's."""
 
 from pathlib import Path
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec, Source
 from bakeoff.core.task import Task
-from bakeoff.formats.harbor import is_harbor, read_harbor_task
-from bakeoff.formats.native_task import INSTRUCTION, SETTINGS, read_native_task
+from bakeoff.formats.detect import (
+    INSTRUCTION,
+    OLD_TERMINAL_BENCH,
+    PREPARED_META,
+    SETTINGS,
+    TaskFolderFormat,
+    format_of_task_folder,
+    is_task_folder,
+)
+from bakeoff.formats.harbor import read_harbor_task
+from bakeoff.formats.native_task import read_native_task
 from bakeoff.formats.prepared import PreparedDir, read_prepared
-from bakeoff.formats.prepared_files import META
 from bakeoff.formats.text.convert import as_given, placed_as_given
+from bakeoff.formats.text.problems import Problems
 from bakeoff.formats.text.toml import read_toml
-
-_OLD_TERMINAL_BENCH = "task.yaml"
-_MARKS = (INSTRUCTION, SETTINGS, META, _OLD_TERMINAL_BENCH)
-
-
-def is_task_folder(path: Path) -> bool:
-    """Whether *path* is the folder of one task."""
-    return path.is_dir() and any((path / mark).is_file() for mark in _MARKS)
 
 
 def read_tasks(path: Path) -> RunSpec:
@@ -29,18 +30,16 @@ def read_tasks(path: Path) -> RunSpec:
     """
     folders = [path] if is_task_folder(path) else _task_folders(path)
     tasks: dict[str, Task] = {}
-    wrong: list[str] = []
+    problems = Problems()
     for folder in folders:
-        try:
+        with problems.gathered():
             task = read_task_folder(folder)
-        except UsageError as error:
-            wrong.append(str(error))
-            continue
-        if task.id in tasks:
-            wrong.append(f"{folder}: task {task.id!r} is there twice; give each its own `id`")
-        tasks[task.id] = task
-    if wrong:
-        raise UsageError("\n".join(wrong))
+            if task.id in tasks:
+                raise UsageError(
+                    f"{folder}: task {task.id!r} is there twice; give each its own `id`"
+                )
+            tasks[task.id] = task
+    problems.raise_any()
     sources = (
         Source(path=str(folder.resolve()), digest=task.digest)
         for folder, task in zip(folders, tasks.values(), strict=True)
@@ -57,9 +56,9 @@ def _task_folders(path: Path) -> list[Path]:
         if not folder.name.startswith((".", "_")) and is_task_folder(folder)
     ]
     if not folders:
-        files = (
-            sorted(path.glob("*.toml")) + sorted(path.glob("*.json")) + sorted(path.glob("*.md"))
-        )
+        files = [
+            file for ending in ("toml", "json", "md") for file in sorted(path.glob(f"*.{ending}"))
+        ]
         hint = f"; to run a file that is in it, name the file: {files[0]}" if files else ""
         raise UsageError(
             f"{path}: no task is in this folder; a task is a folder with an {INSTRUCTION}{hint}"
@@ -76,17 +75,21 @@ def read_task_folder(path: Path) -> Task:
 def _read(path: Path) -> Task:
     if not path.is_dir():
         raise UsageError(f"{path}: there is no such folder")
-    if (path / META).is_file():
-        return _prepared(path)
-    if (path / _OLD_TERMINAL_BENCH).is_file() and not (path / SETTINGS).is_file():
-        raise UsageError(
-            f"{path}: this is a task of the first Terminal-Bench ({_OLD_TERMINAL_BENCH}), which is "
-            f"not read here; `harbor tasks migrate -i OLD -o NEW` makes one of the newer format of it"
-        )
-    data, text = read_toml(path / SETTINGS) if (path / SETTINGS).is_file() else ({}, "")
-    if is_harbor(path, data):
-        return read_harbor_task(path, data, text)
-    return read_native_task(path, data, text)
+    has_settings = (path / SETTINGS).is_file() and not (path / PREPARED_META).is_file()
+    data, text = read_toml(path / SETTINGS) if has_settings else ({}, "")
+    match format_of_task_folder(path, data):
+        case TaskFolderFormat.PREPARED:
+            return _prepared(path)
+        case TaskFolderFormat.HARBOR:
+            return read_harbor_task(path, data, text)
+        case TaskFolderFormat.NATIVE:
+            return read_native_task(path, data, text)
+        case TaskFolderFormat.OLD_TERMINAL_BENCH:
+            raise UsageError(
+                f"{path}: this is a task of the first Terminal-Bench ({OLD_TERMINAL_BENCH}), which "
+                f"is not read here; `harbor tasks migrate -i OLD -o NEW` makes one of the newer "
+                "format of it"
+            )
 
 
 def _prepared(path: Path) -> Task:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from bakeoff import app
 from bakeoff._lib.clock import now, timestamp
 from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.threads import run_sync
@@ -22,6 +21,7 @@ from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.values import Json
+from bakeoff.formats.detect import Format, format_of, read_path
 from bakeoff.formats.markdown_task import judged, read_markdown
 from bakeoff.formats.models_file import BatchSettings, ModelsConfig, read_models_file
 from bakeoff.formats.text.env import environment as read_environment
@@ -211,7 +211,7 @@ def prepare_batch(options: BatchOptions) -> BatchRun:
 
 
 def _task(path: Path) -> RunSpec:
-    spec = read_markdown(path) if path.suffix.lower() == ".md" else app.read(path, {})
+    spec = read_markdown(path) if format_of(path) is Format.MARKDOWN_TASK else read_path(path)
     if len(spec.tasks) != 1:
         raise UsageError(f"{path}: a batch runs one task, and here are {len(spec.tasks)}")
     return spec
