@@ -153,7 +153,7 @@ class _Graders:
     def _score(self, order: Grade, line: _Line) -> Score:
         scorer = self._scorer(order)
         if order.given is not None and isinstance(scorer, FunctionScorer):
-            return scorer.read(self._done(scorer.called(order.given)))
+            return scorer.to_score(self._done(scorer.call(order.given)))
         context = Context(
             model=_Asks(line),
             roles={role: _Asks(line, role) for role in order.roles},

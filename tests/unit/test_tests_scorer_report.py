@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bakeoff.scorers.testing.report import Report, read_report, signed
+from bakeoff.scorers.testing.report import Report, read_report, split_signed
 
 SECRET = b"known to two"
 
@@ -29,17 +29,17 @@ def report(*records: Any, whole: bool = True, code: int = 0) -> Report:
 def test_only_what_is_signed_is_heard_and_none_of_it_stays_in_the_output() -> None:
     forged = line({"whole": True}, b"guessed")
     output = f"before\n{line({'started': True})}\nin between\n{forged}\nbakeoff-report x\nafter"
-    said, rest = signed(output, SECRET)
+    said, rest = split_signed(output, SECRET)
     assert said == [{"started": True}]
     assert rest == "before\nin between\nafter"
 
 
 def test_a_line_that_was_changed_after_it_was_signed_is_not_heard() -> None:
-    assert signed(line({"code": 1}).replace("1", "0"), SECRET)[0] == []
+    assert split_signed(line({"code": 1}).replace("1", "0"), SECRET)[0] == []
 
 
 def test_names_that_cannot_be_stored_are_made_fit() -> None:
-    (said,), _ = signed(line({"name": "\ud800"}), SECRET)
+    (said,), _ = split_signed(line({"name": "\ud800"}), SECRET)
     assert said == {"name": "\N{REPLACEMENT CHARACTER}"}
 
 

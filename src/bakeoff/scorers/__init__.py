@@ -1,1 +1,1 @@
-"""Adapters that judge outcomes."""
+"""Scorers: adapters that judge outcomes."""

@@ -147,12 +147,12 @@ class Choice:
             last = max(cues, key=lambda match: match.start("named"))
             return self._distinct(known.label.findall(last["named"]))
         for form in known.faint:
-            if found := self._distinct(match["named"] for match in form.finditer(answer, start)):
-                return found
+            if named := self._distinct(match["named"] for match in form.finditer(answer, start)):
+                return named
         return []
 
-    def _distinct(self, found: Iterable[str]) -> list[str]:
-        folded = {text.casefold() for text in found}
+    def _distinct(self, texts: Iterable[str]) -> list[str]:
+        folded = {text.casefold() for text in texts}
         return [option for option in self.options if option.casefold() in folded]
 
     def _target(self, task: Task) -> str:

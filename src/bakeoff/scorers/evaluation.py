@@ -1,4 +1,4 @@
-"""The scorer `evaluation`: a task's own metric on the file that the agent predicted, as a skill."""
+"""The scorer `evaluation`: a task's own metric on the agent's prediction file, as a skill score."""
 
 import json
 import secrets
@@ -19,8 +19,8 @@ from bakeoff.scorers.grading_box import (
     is_inside,
     last_lines,
     open_grading_workspace,
-    run_in,
-    shortened,
+    run_check,
+    truncate,
     workspace_of,
 )
 
@@ -59,8 +59,8 @@ class Evaluation:
             )
         if self.baseline is None:
             return
-        room = self._best - self.baseline if self.higher_is_better else self.baseline - self._best
-        if room <= 0:
+        span = self._best - self.baseline if self.higher_is_better else self.baseline - self._best
+        if span <= 0:
             than = "higher" if self.higher_is_better else "lower"
             raise UsageError(
                 f"scorer 'evaluation': with a baseline of {self.baseline:g} and {self._best:g} as the "
@@ -93,41 +93,41 @@ class Evaluation:
     async def _evaluate(
         self, prediction: str, task: Task, outcome: Outcome, context: Context
     ) -> Score:
-        word = secrets.token_hex(16)
+        token = secrets.token_hex(16)
         source = _PROCESS.read_text(encoding="utf-8")
         command = Command(
             argv=(self.python, "-I", "-c", source, self.module, self.truth, prediction),
             environment={"PYTHONDONTWRITEBYTECODE": "1"},
             time_s=self.time_s,
-            stdin=word.encode(),
+            stdin=token.encode(),
         )
         opened = open_grading_workspace(task, outcome, context, scorer="evaluation")
-        async with opened as room:
-            ran = await run_in(room, command, scorer="evaluation")
-        before, found, told = ran.output.rpartition(f"\n{word}")
-        if not found:
+        async with opened as grading:
+            ran = await run_check(grading, command, scorer="evaluation")
+        before, separator, record = ran.output.rpartition(f"\n{token}")
+        if not separator:
             how = ran.stopped or f"exit {ran.code}"
             raise CheckError(
                 f"scorer 'evaluation': the evaluation ended without a result ({how}); "
                 f"{last_lines(ran.output)}"
             )
-        return self._scored(json.loads(told), shortened(before))
+        return self._to_score(json.loads(record), truncate(before))
 
-    def _scored(self, told: dict[str, Json], output: str) -> Score:
+    def _to_score(self, record: dict[str, Json], output: str) -> Score:
         details: dict[str, Json] = {"output": output, "baseline": self.baseline}
         details |= {"best": self._best, "higher_is_better": self.higher_is_better}
         details |= {"score": None, "skill": None}
-        if broken := told.get("broken"):
+        if broken := record.get("broken"):
             raise CheckError(f"scorer 'evaluation': {self.module} cannot be loaded: {broken}")
-        if told.get("missing"):
+        if record.get("missing"):
             why = f"there is no {self.prediction}"
             return Score(scorer="evaluation", value=0.0, explanation=why, details=details)
-        if error := told.get("error"):
+        if error := record.get("error"):
             why = f"{self.prediction} cannot be evaluated: {one_line(str(error))}"
-            if not told.get("own") and told.get("control") is not None:
+            if not record.get("own") and record.get("control") is not None:
                 raise CheckError(f"scorer 'evaluation': {why}; nor can the truth in its place")
             return Score(scorer="evaluation", value=0.0, explanation=why, details=details)
-        score = told["score"]
+        score = record["score"]
         if not isinstance(score, int | float):
             raise CheckError(f"scorer 'evaluation': its score is {score!r}, not a number")
         value, skill = self._value(float(score))

@@ -1,8 +1,8 @@
-"""The evaluation of one prediction inside the clean room.
+"""Evaluates one prediction inside the grading box.
 
-This file is never imported: its source is what `python3 -I -c` runs in the box. It loads a task's
-`evaluation_metrics.py`, calls its `evaluate(y_true_path, y_pred_path)`, and tells what came of it in
-one line, signed with a word that it was given on standard input.
+This file is never imported: `python3 -I -c` runs its source in the box. It loads a task's
+`evaluation_metrics.py`, calls its `evaluate(y_true_path, y_pred_path)`, and prints the result as one
+line of JSON, prefixed with the token that it read from standard input.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
 
-def _evaluated(evaluate: object, truth: str, prediction: str) -> dict[str, object]:
+def _call(evaluate: object, truth: str, prediction: str) -> dict[str, object]:
     try:
         score = float(evaluate(truth, prediction))  # type: ignore[operator]
     except BaseException as error:  # noqa: BLE001 -- whatever it raises is what came of it
@@ -20,7 +20,7 @@ def _evaluated(evaluate: object, truth: str, prediction: str) -> dict[str, objec
     return {"score": score} if math.isfinite(score) else {"error": f"it returned {score}"}
 
 
-def _loaded(path: str) -> object:
+def _load(path: str) -> object:
     sys.path.insert(0, os.path.dirname(path))  # noqa: PTH120 -- what lies beside it may be imported
     spec = spec_from_file_location("evaluation_metrics", path)
     if spec is None or spec.loader is None:
@@ -30,9 +30,9 @@ def _loaded(path: str) -> object:
     return module.evaluate
 
 
-def _told(module: str, truth: str, prediction: str) -> dict[str, object]:
+def _evaluate_prediction(module: str, truth: str, prediction: str) -> dict[str, object]:
     try:
-        evaluate = _loaded(module)
+        evaluate = _load(module)
     except BaseException as error:  # noqa: BLE001 -- an evaluation that cannot be loaded
         return {"broken": f"{type(error).__name__}: {error}"[:2000]}
     if not os.path.lexists(prediction):
@@ -42,20 +42,20 @@ def _told(module: str, truth: str, prediction: str) -> dict[str, object]:
         return {"error": "it is a link, and not a file of its own", "own": True}
     if not os.path.isfile(prediction):  # noqa: PTH113
         return {"error": "it is no file", "own": True}
-    told = _evaluated(evaluate, truth, prediction)
-    if "error" in told:
-        # the truth as its own prediction: if even that fails, it is not for the prediction
-        told["control"] = _evaluated(evaluate, truth, truth).get("error")
-    return told
+    record = _call(evaluate, truth, prediction)
+    if "error" in record:
+        # the truth as its own prediction: if that fails too, the prediction is not at fault
+        record["control"] = _call(evaluate, truth, truth).get("error")
+    return record
 
 
 def main() -> None:
-    """Evaluate, and tell."""
-    word = sys.stdin.read()
+    """Evaluate the prediction and print the result."""
+    token = sys.stdin.read()
     out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
-    told = _told(*sys.argv[1:4])
-    out.write(f"\n{word}{json.dumps(told)}\n")
+    record = _evaluate_prediction(*sys.argv[1:4])
+    out.write(f"\n{token}{json.dumps(record)}\n")
     out.flush()
     out.close()
     os._exit(0)

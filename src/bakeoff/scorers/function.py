@@ -20,7 +20,7 @@ from bakeoff.workers.wire import Broke, Grade, Graded
 
 _OFFERED = ("answer", "target", "task", "outcome", "tool_calls")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -43,13 +43,13 @@ class FunctionScorer:
         self._in_thread = in_thread and not inspect.iscoroutinefunction(function)
         self._settings = dict(settings or {})
         self._name = str(getattr(function, "__name__", "function"))
-        self._by_name, self._by_place = _parameters(function, self._name, self._settings)
+        self._named, self._positional = _parameters(function, self._name, self._settings)
 
     def check(self, task: Task) -> None:
-        """Accept any task: what it needs is the function's own business."""
+        """Accept any task: the function decides what it needs."""
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
-        """Call the function and read what it returned."""
+        """Call the function and convert its result."""
         offered = {
             "answer": outcome.answer,
             "target": task.target,
@@ -58,33 +58,33 @@ class FunctionScorer:
             "tool_calls": outcome.tool_calls,
         }
         if self._in_thread:
-            result = await run_in_thread(partial(self.called, offered))
+            result = await run_in_thread(partial(self.call, offered))
         else:
-            result = self.called(offered)
+            result = self.call(offered)
         if inspect.isawaitable(result):
             result = await result
-        return self.read(result)
+        return self.to_score(result)
 
     @property
     def wants(self) -> frozenset[str]:
-        """What of an outcome the function is called with."""
-        return frozenset((*self._by_place, *self._by_name))
+        """The names of what the function is called with."""
+        return frozenset((*self._positional, *self._named))
 
-    def called(self, offered: Mapping[str, object]) -> object:
-        """Return what the function returns for what is *offered*."""
-        places = [offered[name] for name in self._by_place]
-        names = {name: offered[name] for name in self._by_name}
+    def call(self, offered: Mapping[str, object]) -> object:
+        """Call the function with what it takes of *offered*."""
+        places = [offered[name] for name in self._positional]
+        names = {name: offered[name] for name in self._named}
         return self._function(*places, **names, **self._settings)
 
-    def read(self, result: object) -> Score:
-        """Return what the function returned as a score."""
+    def to_score(self, result: object) -> Score:
+        """Convert the function's result to a score."""
         return _score(self._name, result)
 
 
 def _parameters(
     function: Callable[..., object], name: str, settings: Mapping[str, Json]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what to pass by name and what by place, or say why it cannot be called."""
+    """Return what to pass by name and what by position; UsageError where it cannot be called."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:  # some built-ins do not say
@@ -96,7 +96,7 @@ def _parameters(
     wanted = [p for p in wanted if p.kind not in _REST]
     if by_name and not wanted:
         return by_name, ()
-    places = sum(p.kind in _PLACED for p in wanted) or _optional_places(free)
+    places = sum(p.kind in _POSITIONAL_KINDS for p in wanted) or _optional_positionals(free)
     if by_name or not 1 <= places <= 2 or places < len(wanted):
         wants = ", ".join(p.name for p in wanted) or "nothing"
         raise UsageError(
@@ -106,10 +106,10 @@ def _parameters(
     return (), ("answer", "target")[:places]
 
 
-def _optional_places(free: list[inspect.Parameter]) -> int:
+def _optional_positionals(free: list[inspect.Parameter]) -> int:
     if any(p.kind is p.VAR_POSITIONAL for p in free):
         return 2
-    return min(2, sum(p.kind in _PLACED for p in free))
+    return min(2, sum(p.kind in _POSITIONAL_KINDS for p in free))
 
 
 def _check_settings(
@@ -159,15 +159,15 @@ def _plain(name: str, details: Mapping[str, object]) -> dict[str, Json]:
     return plain
 
 
-_MOST_OUTPUT = 20_000
+_MAX_OUTPUT = 20_000
 _LIGHT = frozenset({"answer", "target"})
 
 
 class ScorerInProcess:
-    """Lets a worker process grade with the scorer that *spec* names; *scorer* is that one, here.
+    """Grades in a worker process with the scorer that *spec* names; *scorer* is the same, built here.
 
-    In a process it has the models and roles of the kit and nothing else of it. An async one that
-    grades files needs the bench, and runs here.
+    In a worker process it has only the models and roles of the context. An async scorer that grades
+    files needs the workspaces, and runs in this process.
     """
 
     def __init__(self, spec: ScorerSpec, scorer: Scorer, pool: WorkerPool) -> None:
@@ -178,14 +178,14 @@ class ScorerInProcess:
         self._light = isinstance(scorer, FunctionScorer) and scorer.wants <= _LIGHT
 
     def check(self, task: Task) -> None:
-        """Let the scorer look at the task, where it wants to."""
+        """Let the scorer check the task, if it can."""
         if (check := getattr(self._scorer, "check", None)) is not None:
             check(task)
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
-        """Let a process grade."""
-        needs_bench = context.workspaces is not None and not self._is_function
-        if needs_bench and inspect.iscoroutinefunction(self._scorer.score):
+        """Grade in a worker process."""
+        needs_workspaces = context.workspaces is not None and not self._is_function
+        if needs_workspaces and inspect.iscoroutinefunction(self._scorer.score):
             return await self._scorer.score(task, outcome, context)
         printed: list[str] = []
         reply = await self._pool.work(
@@ -214,6 +214,6 @@ class ScorerInProcess:
 
 
 def _with_output(score: Score, output: str) -> Score:
-    """Return *score* with what the scorer printed, which reports show, unless it says so itself."""
-    details = {"output": output[-_MOST_OUTPUT:], **score.details}
+    """Return *score* with the scorer's output, which reports show, unless it has its own."""
+    details = {"output": output[-_MAX_OUTPUT:], **score.details}
     return replace(score, details=details)

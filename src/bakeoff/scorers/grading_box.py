@@ -1,4 +1,4 @@
-"""What the scorers share that grade a change in a clean room: the room, commands in it, words."""
+"""Shared by scorers that grade a change: opening a grading workspace, running checks, messages."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -15,7 +15,7 @@ from bakeoff.core.sandbox import Command, CommandResult, GradingWorkspace, Mount
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Workspace
 
-MOST_OUTPUT = 200_000
+MAX_OUTPUT = 200_000
 _LAST_LINES = 12
 
 
@@ -31,7 +31,7 @@ def workspace_of(task: Task, scorer: str) -> Workspace:
 
 
 class GradingOptions(TypedDict, total=False):
-    """What a check wants of its room beyond the task's own files; see `Bench.clean_room`."""
+    """What a check needs beyond the task's own files; see `Workspaces.open_for_grading`."""
 
     protected: tuple[str, ...]
     mounts: tuple[Mount, ...]
@@ -48,7 +48,7 @@ def open_grading_workspace(
     scorer: str,
     **options: Unpack[GradingOptions],
 ) -> AbstractAsyncContextManager[GradingWorkspace]:
-    """Open a room with the outcome's change in it; nothing else of the outcome is looked at."""
+    """Open a grading workspace with the change of *outcome*, and nothing else of it."""
     if context.workspaces is None:
         raise ScorerError(f"scorer {scorer!r} has no sandbox to grade in")
     label = f"{context.label} {scorer}".strip()
@@ -56,15 +56,15 @@ def open_grading_workspace(
 
 
 class CheckError(ScorerError):
-    """The check gave no verdict: its fault, or that of what it checks."""
+    """The check gave no verdict, through its own fault or that of the checked change."""
 
 
 class CheckTimeoutError(CheckError):
-    """The check did not come to its end in time."""
+    """The check did not end in time."""
 
     @classmethod
     def after(cls, time_s: float, output: str, *, scorer: str) -> "CheckTimeoutError":
-        """Return the error for a check that printed *output* until its time was over."""
+        """Return the error for a check that printed *output* until its time limit."""
         return cls(
             f"scorer {scorer!r}: the check did not end within {time_s:g} s; {last_lines(output)}"
         )
@@ -80,15 +80,15 @@ async def check_change(
     scorer: str,
     control: Callable[[], Awaitable[object]] | None = None,
 ) -> Score:
-    """Return what *check* says of the outcome; 0 where the change is why it gives no verdict.
+    """Return the verdict of *check*; 0 where the change is the reason that it gives none.
 
-    Else a change that breaks its own check would be left out of the mean, and giving up would pay.
-    A check that never ends is the change's doing: without it, what was to be repaired may hang too.
-    Where one cannot run, or its box breaks twice, it is tried without the change. A *control* is
-    tried instead, whatever happened. If that fails too, it is a fault.
+    Otherwise a change that breaks its own check would be left out of the mean, and breaking it would
+    pay. A check that times out is always blamed on the change, because the unrepaired task may hang
+    too. Where a check cannot run, or its box breaks twice, it is run without the change; a *control*
+    is run instead, whatever happened. If that fails too, it is a fault.
     """
     try:
-        return await _checked_again(check, outcome)
+        return await _check_with_retry(check, outcome)
     except (CheckError, SandboxError) as error:
         if outcome.change is None or not outcome.change.files:
             raise
@@ -102,43 +102,43 @@ async def check_change(
         return Score(scorer=scorer, value=0.0, explanation=f"{broke}{error}")
 
 
-async def _checked_again(check: Check, outcome: Outcome) -> Score:
-    """Check once more where the box broke: sandboxes fail by themselves too."""
+async def _check_with_retry(check: Check, outcome: Outcome) -> Score:
+    """Check once more where the box broke, because sandboxes can fail by themselves."""
     try:
         return await check(outcome)
     except SandboxError:
         return await check(outcome)
 
 
-async def run_in(room: GradingWorkspace, command: Command, *, scorer: str) -> CommandResult:
-    """Run *command*; CheckTimeoutError where its time was over."""
-    ran = await room.box.run(command)
+async def run_check(grading: GradingWorkspace, command: Command, *, scorer: str) -> CommandResult:
+    """Run *command*; CheckTimeoutError where it reached its time limit."""
+    ran = await grading.box.run(command)
     if ran.stopped and command.time_s is not None and ran.elapsed_s >= command.time_s:
         raise CheckTimeoutError.after(command.time_s, ran.output, scorer=scorer)
     return ran
 
 
 def last_lines(output: str) -> str:
-    """Return the end of what a command printed, as one line of a message."""
+    """Return the last lines of a command's output, as one line for a message."""
     lines = [line for line in for_terminal(output).splitlines() if line.strip()]
-    said = " / ".join(one_line(line) for line in lines[-_LAST_LINES:])
-    return f"it last said: {said}" if said else "it said nothing"
+    text = " / ".join(one_line(line) for line in lines[-_LAST_LINES:])
+    return f"it last said: {text}" if text else "it said nothing"
 
 
-def shortened(output: str, most: int = MOST_OUTPUT) -> str:
-    """Return *output*, or its beginning and its end where it is long."""
+def truncate(output: str, most: int = MAX_OUTPUT) -> str:
+    """Return *output*, shortened to its beginning and end where it is long."""
     if len(output) <= most:
         return output
     half = most // 2
     return f"{output[:half]}\n[... {len(output) - most} characters left out ...]\n{output[-half:]}"
 
 
-def inside(workspace: Workspace, path: str) -> str:
-    """Return a path that is meant from where the agent starts, as seen from the root."""
+def path_from_root(workspace: Workspace, path: str) -> str:
+    """Convert a path relative to the agent's working directory to one relative to the root."""
     plain = PurePosixPath("/", workspace.workdir, path)
     return str(plain).lstrip("/")
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path stays where it is looked for."""
+    """Whether a path is relative and does not contain `..`."""
     return bool(path) and not path.startswith("/") and ".." not in PurePosixPath(path).parts

@@ -1,4 +1,4 @@
-"""The scorer `json`: an answer that is data, against a schema, fields, or both."""
+"""The scorer `json`: compares a JSON answer with a schema, with fields, or both."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ _TIMEOUT_S = 2.0
 
 
 def check_schema(schema: dict[str, Json]) -> None:
-    """Refuse a schema that is not one, or that refers to what is not in it."""
+    """Refuse an invalid schema, or one with references that cannot be resolved in it."""
     from jsonschema.exceptions import SchemaError
 
     try:
@@ -44,7 +44,7 @@ def check_schema(schema: dict[str, Json]) -> None:
 
 
 def schema_fault(value: Json, schema: dict[str, Json]) -> str | None:
-    """Return what is wrong with *value* by *schema*, or None."""
+    """Return how *value* violates *schema*, or None."""
     from referencing.exceptions import Unresolvable
 
     try:
@@ -147,7 +147,7 @@ class NoJsonError(ValueError):
 
 
 def read_json(text: str) -> Json:
-    """Return the JSON value that *text* is, as RFC 8259 has it: NaN and infinity are refused."""
+    """Parse *text* as JSON by RFC 8259, which refuses NaN and infinity."""
     try:
         value: Json = _DECODER.decode(text.strip())
     except RecursionError as error:
@@ -158,7 +158,7 @@ def read_json(text: str) -> Json:
 
 
 def find_json(text: str, *, only_object: bool = False) -> Json:
-    """Return the JSON in *text*: all of it, a fenced block, or the first object or array."""
+    """Return the JSON in *text*: the whole text, a fenced block, or the first object or array."""
     fenced = (match[1] for match in islice(_FENCED.finditer(text), _TRIES))
     for candidate in chain([text], fenced):
         try:
@@ -171,7 +171,7 @@ def find_json(text: str, *, only_object: bool = False) -> Json:
 def _first_in_prose(text: str, starts: re.Pattern[str]) -> Json:
     """Decode at each plausible bracket until it works.
 
-    What one try has read is not tried again, so no part of a broken value is taken for the whole.
+    Text that an attempt has read is skipped, so no part of a broken value is taken for the whole.
     """
     why, end = "there is none", 0
     for _ in range(_TRIES):
@@ -245,7 +245,7 @@ class JsonAnswer:
             )
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
-        """Take the JSON out of the answer and compare it."""
+        """Extract the JSON from the answer and compare it."""
         expected = task.target if self.fields is None else self.fields
         try:
             # a citation such as [1] is no answer where an object is due
@@ -283,7 +283,7 @@ class JsonAnswer:
 
 
 def same(value: Json, expected: Json) -> bool:
-    """Whether two JSON values are equal as JSON has it: 1 is 1.0, and true is not 1."""
+    """Whether two JSON values are equal in JSON's sense: 1 is 1.0, and true is not 1."""
     if isinstance(expected, bool) or isinstance(value, bool):
         return value is expected
     if isinstance(expected, Mapping):

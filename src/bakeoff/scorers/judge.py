@@ -30,7 +30,7 @@ _REMINDER = (
     "That was not a verdict I can read. Reply with the JSON object alone, without any other text: "
     '{{"reasoning": "...", "score": <a number from 1 to {scale}>}}'
 )
-_MOST_PATCH = 100_000
+_MAX_PATCH = 100_000
 _FENCED = re.compile(r"\s*```[\w-]*\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
 
@@ -93,8 +93,10 @@ class Judge:
             parts["CHANGE"] = _shown(outcome.change)
         if self.include_target and task.target is not None:
             target = task.target
-            told = target if isinstance(target, str) else json.dumps(target, ensure_ascii=False)
-            parts["REFERENCE"] = told
+            reference = (
+                target if isinstance(target, str) else json.dumps(target, ensure_ascii=False)
+            )
+            parts["REFERENCE"] = reference
         parts = {name: well_formed(text) for name, text in parts.items()}
         marker = _marker(parts.values())
         blocks = [f"<{name} {marker}>\n{text}\n</{name} {marker}>" for name, text in parts.items()]
@@ -103,7 +105,7 @@ class Judge:
         return Message(role="system", content=system), Message(role="user", content=user)
 
     async def _ask(self, judge: Model, request: Request) -> tuple[_Verdict, str | None]:
-        """Return the verdict and who gave it, asking a second time where there was none."""
+        """Return the verdict and its model, asking a second time where there was none."""
         first = await judge.complete(request)
         try:
             return _verdict(first.text, self.scale), first.model
@@ -122,7 +124,7 @@ class Judge:
 
 
 def _verdict(reply: str, scale: int) -> _Verdict:
-    """Read a reply that is a verdict and nothing else: JSON in prose may be the candidate's."""
+    """Parse a reply that is only a verdict: JSON within prose may be the candidate's."""
     fenced = _FENCED.fullmatch(reply)
     value = read_json(fenced[1] if fenced else reply)
     if not isinstance(value, dict):
@@ -142,20 +144,20 @@ def _conversation(messages: tuple[Message, ...]) -> str:
 
 
 def _shown(change: Change) -> str:
-    """Return what was changed, as a patch that is not longer than a judge can be asked to read."""
+    """Return the change as a patch, shortened to what a judge can be asked to read."""
     notes = []
     if change.archive is not None:
         notes.append(f"[{change.files} files of the machine were changed; they are not shown]")
     elif not change.patch:
         notes.append("[no file was changed]")
-    elif len(change.patch) > _MOST_PATCH:
-        left = len(change.patch) - _MOST_PATCH
+    elif len(change.patch) > _MAX_PATCH:
+        left = len(change.patch) - _MAX_PATCH
         notes.append(f"[the patch goes on for {left} more characters, which are not shown]")
-    return "\n".join([change.patch[:_MOST_PATCH], *notes]).strip("\n")
+    return "\n".join([change.patch[:_MAX_PATCH], *notes]).strip("\n")
 
 
 def _marker(texts: Iterable[str]) -> str:
-    """Return a word that none of *texts* holds, and that their authors could not foresee."""
+    """Return a marker that occurs in none of *texts*, and that their authors could not predict."""
     texts = list(texts)
     marker = digest(texts)
     while any(marker in text for text in texts):

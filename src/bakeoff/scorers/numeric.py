@@ -1,4 +1,4 @@
-"""The scorer `numeric`: a number in the answer against a number."""
+"""The scorer `numeric`: compares a number in the answer with the expected one."""
 
 import decimal
 import math
@@ -33,7 +33,7 @@ _NUMBER = re.compile(
     re.VERBOSE,
 )
 _PLAIN = str.maketrans("−⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-+-0123456789")
-# The widest arithmetic there is, and nothing of it raises: digits come from the answer.
+# The widest exponent range, without exceptions: the digits come from the answer.
 _CONTEXT = decimal.Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _READ = 200_000  # characters; enough for any answer, and a runaway one still costs little
 
@@ -71,13 +71,15 @@ class Numeric:
         _target(task)
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
-        """Take one number out of the answer and compare it."""
+        """Extract one number from the answer and compare it."""
         target = _target(task)
-        found = last_number(outcome.answer) if self.take == "last" else first_number(outcome.answer)
-        if found is None:
+        number = (
+            last_number(outcome.answer) if self.take == "last" else first_number(outcome.answer)
+        )
+        if number is None:
             return Score(scorer="numeric", value=0.0, explanation="no number in the answer")
-        right = any(self._close(a, b) for a, b in _readings(found, target))
-        wanted, got = (one_line(str(n.value), width=60) for n in (target, found))
+        right = any(self._close(a, b) for a, b in _readings(number, target))
+        wanted, got = (one_line(str(n.value), width=60) for n in (target, number))
         return Score(
             scorer="numeric",
             value=float(right),
@@ -141,10 +143,10 @@ def _target(task: Task) -> Number:
     return number
 
 
-def _readings(found: Number, target: Number) -> list[tuple[Decimal, Decimal]]:
-    plain = (found.value, target.value)
-    if found.percent == target.percent:
+def _readings(number: Number, target: Number) -> list[tuple[Decimal, Decimal]]:
+    plain = (number.value, target.value)
+    if number.percent == target.percent:
         return [plain]
-    if found.percent:
-        return [plain, (found.value.scaleb(-2, _CONTEXT), target.value)]
-    return [plain, (found.value, target.value.scaleb(-2, _CONTEXT))]
+    if number.percent:
+        return [plain, (number.value.scaleb(-2, _CONTEXT), target.value)]
+    return [plain, (number.value, target.value.scaleb(-2, _CONTEXT))]

@@ -1,4 +1,4 @@
-"""The scorer `reasoning`: a heuristic about style. It never says whether an answer is right."""
+"""The scorer `reasoning`: a heuristic about style, which never says whether an answer is right."""
 
 import math
 import re
@@ -94,9 +94,9 @@ _ENOUGH_WORDS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningReport:
-    """How a text reads. Metrics and scores go from 0 to 100, and are rounded to one decimal.
+    """The style of a text; metrics and scores are from 0 to 100, rounded to one decimal.
 
-    `indicators` tells of each expected indicator whether it occurs; no metric counts it.
+    `indicators` says for each expected indicator whether it occurs; no metric counts it.
     """
 
     reasoning_type: str
@@ -123,7 +123,7 @@ class Reasoning:
         _check("scorer 'reasoning'", self.reasoning_type, self.custom_weights)
 
     def check(self, task: Task) -> None:
-        """Refuse a task whose `evaluation_config` makes no sense."""
+        """Refuse a task with an invalid `evaluation_config`."""
         self._for(task)
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
@@ -229,16 +229,16 @@ def _pattern(text: str, kind: str) -> float:
 
 
 def _in_order(line: str, parts: Sequence[str]) -> bool:
-    """Whether *line* holds all *parts*, each at least one character after the one before.
+    """Whether *line* contains all *parts* in order, at least one character apart.
 
-    One search after the other, so that the time is linear in the line, whatever a model writes.
+    One search per part keeps the time linear in the line, whatever a model writes.
     """
     begin = 0
     for part in parts:
-        found = re.compile(part).search(line, begin) if begin <= len(line) else None
-        if found is None:
+        match = re.compile(part).search(line, begin) if begin <= len(line) else None
+        if match is None:
             return False
-        begin = found.end() + 1
+        begin = match.end() + 1
     return True
 
 

@@ -22,8 +22,8 @@ from bakeoff.scorers.grading_box import (
     check_change,
     last_lines,
     open_grading_workspace,
-    run_in,
-    shortened,
+    run_check,
+    truncate,
     workspace_of,
 )
 from bakeoff.scorers.json_answer import read_json
@@ -31,10 +31,10 @@ from bakeoff.scorers.json_answer import read_json
 _LOGS = "/logs/verifier"
 _BASH = "/bin/bash"  # not one that an agent put on PATH
 _FILES = ("reward.json", "reward.txt")
-_MOST = 65_536
-_MARK_S = 60.0
+_MAX_BYTES = 65_536
+_PROBE_S = 60.0
 _SIGNALLED = range(129, 193)  # exit codes of what a signal ended: 128 and its number
-_NAMED = 3
+_MAX_NAMED = 3
 _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -73,7 +73,7 @@ class Reward:
         async def check(outcome: Outcome) -> Score:
             logs = scratch.new_folder("verifier")
             try:
-                logs.chmod(0o777)  # whoever the box makes of the verifier; the folder above is shut
+                logs.chmod(0o777)  # for any user in the box; the folder above is private
                 return await self._score(task, outcome, context, logs)
             finally:
                 scratch.remove(logs)
@@ -90,15 +90,15 @@ class Reward:
             mounts=(shown,),
             environment=self.environment,
         )
-        async with opened as room:
-            is_shared = await _give_to_verifier(room, logs)
+        async with opened as grading:
+            is_shared = await _give_to_verifier(grading, logs)
             command = Command(
                 argv=(_BASH, self.script), environment=self.environment, time_s=self.time_s
             )
-            ran = await run_in(room, command, scorer="reward")
-            at_the_end = _Written.read(logs)
-            await room.box.stop()  # nobody writes any more
-            written = _Written.read(logs)
+            ran = await run_check(grading, command, scorer="reward")
+            at_the_end = _RewardFiles.read(logs)
+            await grading.box.stop()  # nothing writes any more
+            written = _RewardFiles.read(logs)
             ended = f"exit code {ran.code}; {last_lines(ran.output)}"
             if ran.code is None or ran.code in _SIGNALLED:
                 how = ran.stopped or f"code {ran.code}"
@@ -113,72 +113,72 @@ class Reward:
             return Score(
                 scorer="reward",
                 value=value,
-                explanation=_explained(value, objection, ended, room.undone),
+                explanation=_explanation(value, objection, ended, grading.undone),
                 details={
                     "rewards": dict(rewards),
                     "code": ran.code,
                     "duration_s": round(ran.elapsed_s, 3),
-                    "output": shortened(ran.output),
-                    "undone": list(room.undone),
+                    "output": truncate(ran.output),
+                    "undone": list(grading.undone),
                 },
             )
 
 
-async def _give_to_verifier(room: GradingWorkspace, logs: Path) -> bool:
-    """Let nobody but the verifier's user write rewards, where this user can arrange that.
+async def _give_to_verifier(grading: GradingWorkspace, logs: Path) -> bool:
+    """Make the folder writable for the verifier's user only, where this user may do that.
 
-    Returns whether what the box writes is seen here at once.
+    Returns whether files that the box writes are visible here at once.
     """
-    mark = f".{secrets.token_hex(8)}"
-    await room.box.run(Command(argv=("/bin/sh", "-c", f": >{_LOGS}/{mark}"), time_s=_MARK_S))
-    return _shut_to_others(logs, logs / mark)
+    probe = f".{secrets.token_hex(8)}"
+    await grading.box.run(Command(argv=("/bin/sh", "-c", f": >{_LOGS}/{probe}"), time_s=_PROBE_S))
+    return _shut_to_others(logs, logs / probe)
 
 
-def _shut_to_others(logs: Path, mark: Path) -> bool:
-    """Give *logs* to whoever wrote *mark*; return whether the mark is there at all."""
+def _shut_to_others(logs: Path, probe: Path) -> bool:
+    """Make the user that wrote *probe* the owner of *logs*; return whether *probe* exists."""
     try:
-        verifier = mark.lstat()
+        verifier = probe.lstat()
     except FileNotFoundError:  # the box works on a copy of the folder
         return False
-    mark.unlink(missing_ok=True)
+    probe.unlink(missing_ok=True)
     if os.geteuid() == 0:
         os.chown(logs, verifier.st_uid, verifier.st_gid)
-    if os.geteuid() in (0, verifier.st_uid):  # else this user could not take away what lies there
+    if os.geteuid() in (0, verifier.st_uid):  # otherwise this user could not remove its files
         logs.chmod(0o755)
     return True
 
 
-def _explained(
+def _explanation(
     value: float, objection: str | None, ended: str, undone: Sequence[str]
 ) -> str | None:
-    """Return why the reward is not 1, for a person."""
+    """Return why the reward is not 1, for people."""
     if value >= 1:
         return None
     reasons = [objection] if objection else []
     if undone:
-        more = f" and {len(undone) - _NAMED} more" if len(undone) > _NAMED else ""
+        more = f" and {len(undone) - _MAX_NAMED} more" if len(undone) > _MAX_NAMED else ""
         reasons.append(
-            f"the verifier did not see what was changed at {', '.join(undone[:_NAMED])}{more} (for a "
+            f"the verifier did not see what was changed at {', '.join(undone[:_MAX_NAMED])}{more} (for a "
             "task about the system itself, set trust_system_changes = true)"
         )
     return one_line("; ".join([*reasons, ended]), width=600)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Written:
-    """What lies in the verifier's folder: the text of each reward, or why it cannot be read."""
+class _RewardFiles:
+    """The reward files: the text of each, or why it cannot be read."""
 
     texts: Mapping[str, str]
     problems: Mapping[str, str]
     stamps: Mapping[str, tuple[int, ...]]
 
     @classmethod
-    def read(cls, logs: Path) -> "_Written":
-        """Return what lies there now."""
+    def read(cls, logs: Path) -> "_RewardFiles":
+        """Read the files as they are now."""
         texts, problems, stamps = {}, {}, {}
         for name in _FILES:
             try:
-                texts[name], stamps[name] = _text(logs / name)
+                texts[name], stamps[name] = _read_small_file(logs / name)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -186,13 +186,15 @@ class _Written:
         return cls(texts=texts, problems=problems, stamps=stamps)
 
     def rewards(self, ended: str) -> tuple[dict[str, float], str | None]:
-        """Return the rewards by name, the lower ones of two files, and what is wrong with them."""
+        """Return the rewards by name, the lower ones if two files differ, and a note about that."""
         for name, why in self.problems.items():
             raise CheckError(f"scorer 'reward': {name} cannot be read: {why}; {ended}")
         given: dict[str, dict[str, float]] = {}
         for name, text in self.texts.items():
             try:
-                given[name] = _checked(read_json(text) if name.endswith(".json") else float(text))
+                given[name] = _check_rewards(
+                    read_json(text) if name.endswith(".json") else float(text)
+                )
             except ValueError as error:
                 raise CheckError(
                     f"scorer 'reward': {name} holds no reward from 0 to 1 but {one_line(text)!r} "
@@ -214,7 +216,7 @@ def _value(rewards: Mapping[str, float]) -> float:
     return rewards.get("reward", sum(rewards.values()) / len(rewards))
 
 
-def _checked(value: Json) -> dict[str, float]:
+def _check_rewards(value: Json) -> dict[str, float]:
     named = value if isinstance(value, dict) else {"reward": value}
     rewards = {}
     for name, reward in named.items():
@@ -228,14 +230,14 @@ def _checked(value: Json) -> dict[str, float]:
     return rewards
 
 
-def _text(path: Path) -> tuple[str, tuple[int, ...]]:
-    """Return a small file that a stranger may have put there (no link, nothing that waits), and its stamp."""
+def _read_small_file(path: Path) -> tuple[str, tuple[int, ...]]:
+    """Read a small untrusted file, without following links or blocking; return it and its stamp."""
     file = os.open(path, _SAFE)
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(0, "it is not a file")
-        text = os.read(file, _MOST).decode("utf-8", "replace").strip()
+        text = os.read(file, _MAX_BYTES).decode("utf-8", "replace").strip()
         return text, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     finally:
         os.close(file)

@@ -20,10 +20,10 @@ from bakeoff.core.values import Json
 from bakeoff.scorers.grading_box import (
     CheckError,
     check_change,
-    inside,
     is_inside,
     last_lines,
     open_grading_workspace,
+    path_from_root,
     workspace_of,
 )
 from bakeoff.scorers.json_answer import NoJsonError, read_json
@@ -38,8 +38,10 @@ _PROGRAMS |= {".pl": "perl", ".php": "php"}
 _TEST = re.compile(r"^\s*(?:async\s+)?def\s+test\w*\s*\(", re.MULTILINE)
 
 
-def how_to_run(path: str, content: str, *, time_s: float, environment: Mapping[str, str]) -> Tests:
-    """Return what runs the script at *path*: by its kind, and for Python by what is in it.
+def tests_for_script(
+    path: str, content: str, *, time_s: float, environment: Mapping[str, str]
+) -> Tests:
+    """Return the scorer for the script at *path*, by its suffix and, for Python, its content.
 
     A file of test functions that is only executed would pass without running any of them.
     """
@@ -54,12 +56,12 @@ def how_to_run(path: str, content: str, *, time_s: float, environment: Mapping[s
 
 
 def is_python(path: str) -> bool:
-    """Whether the script at *path* is run by Python."""
+    """Whether the script at *path* is a Python file."""
     return PurePosixPath(path).suffix == ".py"
 
 
 def program_of(path: str) -> str | None:
-    """Return the program that a box must have to run the script at *path*; sh is everywhere."""
+    """Return the program that a box needs for the script at *path*; None for the shell."""
     program = _PROGRAMS.get(PurePosixPath(path).suffix)
     return None if program == "bash" else program
 
@@ -73,8 +75,8 @@ def _command(path: str) -> str:
 
 
 def metrics_in(output: str) -> dict[str, Json]:
-    """Return the custom metrics that *output* tells: as a whole, or in lines of their own."""
-    found: dict[str, Json] = {}
+    """Return the custom metrics in *output*: the whole text as JSON, or single lines of it."""
+    metrics: dict[str, Json] = {}
     for text in (output.strip(), *output.splitlines()):
         if not text.startswith("{") or _KEY not in text:
             continue
@@ -82,18 +84,18 @@ def metrics_in(output: str) -> dict[str, Json]:
             value = read_json(well_formed(json.dumps(read_json(text), ensure_ascii=False)))
         except NoJsonError:
             continue
-        metrics = value.get(_KEY) if isinstance(value, dict) else None
-        if isinstance(metrics, dict):
-            found |= metrics
-    return found
+        custom = value.get(_KEY) if isinstance(value, dict) else None
+        if isinstance(custom, dict):
+            metrics |= custom
+    return metrics
 
 
-_MOST_SCRIPT_OUTPUT = 50_000
+_MAX_SCRIPT_OUTPUT = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rubric:
-    """One criterion; `evaluation_criteria` tells the judge more about it."""
+    """One criterion; `evaluation_criteria` has more details for the judge."""
 
     id: str
     criterion: str = ""
@@ -103,7 +105,7 @@ class Rubric:
 
 @dataclass(frozen=True, kw_only=True)
 class TestScript:
-    """A test of a rubric: a file of the clean room, written there first where `content` is given."""
+    """A test of a rubric: a file in the grading workspace, written there if `content` is given."""
 
     path: str
     rubric_id: str
@@ -112,7 +114,7 @@ class TestScript:
 
 @dataclass(frozen=True, kw_only=True)
 class _Result:
-    """How one script went."""
+    """The result of one script."""
 
     script: TestScript
     success: bool
@@ -176,10 +178,12 @@ class Rubrics:
             workspace_of(task, "rubrics")
 
     async def check_box(self, box: Box) -> None:
-        """Raise, before an agent starts in *box*, where it cannot run one of the scripts."""
-        ways = [self._way(script, await _content(box, script)) for script in self.test_scripts]
-        if any(way.runner for way in ways):
-            pytest = any(way.runner == "pytest" for way in ways)
+        """Raise where *box* cannot run one of the scripts; called before the agent starts."""
+        runs = [
+            self._tests_for(script, await _content(box, script)) for script in self.test_scripts
+        ]
+        if any(run.runner for run in runs):
+            pytest = any(run.runner == "pytest" for run in runs)
             await check_python(box, scorer="rubrics", pytest=pytest, environment=self.environment)
         programs = (program_of(script.path) for script in self.test_scripts)
         await check_programs(box, filter(None, programs), scorer="rubrics")
@@ -189,22 +193,24 @@ class Rubrics:
         results = [await self._run(script, task, outcome, context) for script in self.test_scripts]
         entries: dict[str, dict[str, Json]] = {}
         for rubric in self.rubrics:
-            mine = [result for result in results if result.script.rubric_id == rubric.id]
+            rubric_results = [result for result in results if result.script.rubric_id == rubric.id]
             entries[rubric.id] = (
-                _tested(rubric, mine) if mine else await _judged(rubric, task, outcome, context)
+                _tested_entry(rubric, rubric_results)
+                if rubric_results
+                else await _judged_entry(rubric, task, outcome, context)
             )
         total = _total(self.rubrics, entries)
         return Score(
             scorer="rubrics",
             value=total,
-            explanation=_in_words(entries),
+            explanation=_explanation(entries),
             passed=_all_tests_pass(self.rubrics, entries),
             details={
                 "rubrics": dict(entries),
                 "total_score": total,
                 "max_score": 1.0,
-                "test_results": {result.script.path: _told(result) for result in results},
-                **_merged(results),
+                "test_results": {result.script.path: _result_details(result) for result in results},
+                **_merge_metrics(results),
                 "undone": sorted({name for result in results for name in result.undone}),
             },
         )
@@ -213,7 +219,7 @@ class Rubrics:
         self, script: TestScript, task: Task, outcome: Outcome, context: Context
     ) -> _Result:
         workspace = workspace_of(task, "rubrics")
-        protected = tuple(inside(workspace, path) for path in (script.path, METRICS_FILE))
+        protected = tuple(path_from_root(workspace, path) for path in (script.path, METRICS_FILE))
         mounts = await brought_mounts() if is_python(script.path) else ()
         texts = {} if script.content is None else {protected[0]: script.content}
 
@@ -229,10 +235,10 @@ class Rubrics:
                 environment=self.environment,
                 read_once=protected[:1] if is_python(script.path) else (),
             )
-            async with opened as room:
-                content = await _content(room.box, script, required=True)
-                score = await self._way(script, content).score_in(room, workspace)
-                written = await room.box.run(Command(argv=("cat", METRICS_FILE), time_s=30.0))
+            async with opened as grading:
+                content = await _content(grading.box, script, required=True)
+                score = await self._tests_for(script, content).score_in(grading, workspace)
+                written = await grading.box.run(Command(argv=("cat", METRICS_FILE), time_s=30.0))
                 doubtful = metrics_in(written.output) if written.code == 0 else {}
                 if is_python(script.path):
                     metrics = _metrics_of(_texts(score.details.get("printed")))
@@ -247,12 +253,14 @@ class Rubrics:
 
         return _result(script, await check_change(check, outcome, scorer="rubrics"))
 
-    def _way(self, script: TestScript, content: str) -> Tests:
-        return how_to_run(script.path, content, time_s=self.time_s, environment=self.environment)
+    def _tests_for(self, script: TestScript, content: str) -> Tests:
+        return tests_for_script(
+            script.path, content, time_s=self.time_s, environment=self.environment
+        )
 
 
 async def _content(box: Box, script: TestScript, *, required: bool = False) -> str:
-    """Return what the script says; nothing where it is not in *box*, and is not *required*."""
+    """Return the content of the script; empty where it is missing and not *required*."""
     if script.content is not None:
         return script.content
     ran = await box.run(Command(argv=("cat", "--", script.path), time_s=60.0))
@@ -272,7 +280,7 @@ def _result(script: TestScript, score: Score) -> _Result:
     return _Result(
         script=script,
         success=score.value >= 1.0,
-        output=printed[-_MOST_SCRIPT_OUTPUT:],
+        output=printed[-_MAX_SCRIPT_OUTPUT:],
         duration_s=elapsed if isinstance(elapsed, float) else 0.0,
         metrics=metrics if isinstance(metrics, dict) else {},
         unverified=_texts(score.details.get("unverified")),
@@ -291,12 +299,12 @@ def _texts(value: Json) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-def _tested(rubric: Rubric, results: list[_Result]) -> dict[str, Json]:
+def _tested_entry(rubric: Rubric, results: list[_Result]) -> dict[str, Json]:
     passed = sum(result.success for result in results)
     return _entry(rubric, passed / len(results), len(results), passed)
 
 
-async def _judged(
+async def _judged_entry(
     rubric: Rubric, task: Task, outcome: Outcome, context: Context
 ) -> dict[str, Json]:
     if "judge" not in context.roles:
@@ -326,7 +334,7 @@ def _entry(
 
 
 def _total(rubrics: tuple[Rubric, ...], entries: Mapping[str, Mapping[str, Json]]) -> float:
-    """Return the weighted mean over what has a score."""
+    """Return the weighted mean over the rubrics with a score."""
     got = weight = 0.0
     for rubric in rubrics:
         score = entries[rubric.id]["score"]
@@ -349,7 +357,7 @@ def _all_tests_pass(
     return all(e["tests_passed"] == e["test_count"] for e in tested) if tested else None
 
 
-def _told(result: _Result) -> dict[str, Json]:
+def _result_details(result: _Result) -> dict[str, Json]:
     return {
         "success": result.success,
         "output": result.output,
@@ -357,8 +365,8 @@ def _told(result: _Result) -> dict[str, Json]:
     }
 
 
-def _merged(results: list[_Result]) -> dict[str, Json]:
-    """Return the metrics of all scripts; what the solution may have told goes behind the others."""
+def _merge_metrics(results: list[_Result]) -> dict[str, Json]:
+    """Return the metrics of all scripts; verified ones override those the solution may have set."""
     sure: dict[str, Json] = {}
     doubtful: dict[str, Json] = {}
     for result in results:
@@ -369,14 +377,14 @@ def _merged(results: list[_Result]) -> dict[str, Json]:
     return {"custom_metrics": doubtful | sure, **more}
 
 
-def _in_words(entries: Mapping[str, Mapping[str, Json]]) -> str:
-    words = []
+def _explanation(entries: Mapping[str, Mapping[str, Json]]) -> str:
+    parts = []
     for name, entry in entries.items():
         score, count = entry["score"], entry["test_count"]
         if score is None:
-            words.append(f"{name}: not scored, there is no judge")
+            parts.append(f"{name}: not scored, there is no judge")
         elif count:
-            words.append(f"{name}: {entry['tests_passed']} of {count} tests passed")
+            parts.append(f"{name}: {entry['tests_passed']} of {count} tests passed")
         else:
-            words.append(f"{name}: judged {score:.2f}")
-    return "; ".join(words)
+            parts.append(f"{name}: judged {score:.2f}")
+    return "; ".join(parts)

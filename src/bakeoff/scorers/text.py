@@ -21,12 +21,12 @@ from bakeoff.core.values import Json
 
 
 def as_text(value: str | float) -> str:
-    """Return a scalar as a person would write it: 42, 0.5, true."""
+    """Return a scalar as text: 42, 0.5, true."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def expected_values(task: Task, scorer: str, given: Json = None) -> tuple[str | float, ...]:
-    """Return what *task* accepts, one entry per alternative; *given* overrules its target."""
+    """Return the accepted answers of *task*; *given* overrides its target."""
     target = task.target if given is None else given
     if target is None:
         raise UsageError(
@@ -70,7 +70,7 @@ def normal(text: str, *, ignore_case: bool = False) -> str:
 
 
 def single_spaced(text: str) -> str:
-    """Return *text* stripped, with runs of whitespace as one space; a long one part by part."""
+    """Return *text* stripped, with runs of whitespace as one space."""
     return " ".join(filter(None, (" ".join(part.split()) for part in _parts(text))))
 
 
@@ -80,7 +80,7 @@ def word_count(text: str) -> int:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield *text* in parts that end between words: a list of all its words may be huge."""
+    """Yield *text* in parts that end between words, because a list of all words may be huge."""
     start = 0
     while len(text) - start > _PART:
         gap = _SPACE.search(text, start + _PART)
@@ -157,7 +157,7 @@ class Includes:
         """Look for every target."""
         answer = normal(outcome.answer, ignore_case=self.ignore_case)
         targets = expected_values(task, "includes")
-        missing = [as_text(target) for target in targets if not self._found(target, answer)]
+        missing = [as_text(target) for target in targets if not self._contains(target, answer)]
         right = not missing if self.all else len(missing) < len(targets)
         return Score(
             scorer="includes",
@@ -166,11 +166,11 @@ class Includes:
             details={"missing": missing},
         )
 
-    def _found(self, target: str | float, answer: str) -> bool:
+    def _contains(self, target: str | float, answer: str) -> bool:
         text = normal(as_text(target), ignore_case=self.ignore_case)
         literal = re.escape(text)
         if not isinstance(target, str | bool):
-            # a literal at the front makes the search fast; what stands before it is asked after
+            # a leading literal makes the search fast; what precedes it is checked afterwards
             alone = rf"(?<!\w{literal})(?<!\d[.,]{literal})(?<!(?<!\w)[-−]{literal})(?!\w|[.,]\d)"
             return re.search(literal + alone, answer) is not None
         if self.whole_words:
@@ -224,21 +224,21 @@ class Pattern:
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Search the answer."""
         try:
-            found = self._search(outcome.answer, _INLINE_S)
+            matched = self._search(outcome.answer, _INLINE_S)
         except TimeoutError:
-            found = await self._search_aside(outcome.answer)
-        if found is None:
+            matched = await self._search_in_thread(outcome.answer)
+        if matched is None:
             why = f"no match of {self.pattern!r} in the answer"
             return Score(scorer="pattern", value=0.0, explanation=why)
         if self.group is None:
-            return Score(scorer="pattern", value=1.0, details={"found": one_line(found)})
+            return Score(scorer="pattern", value=1.0, details={"found": one_line(matched)})
         targets = [as_text(v) for v in expected_values(task, "pattern", self.expected)]
-        right = self._folded(found) in map(self._folded, targets)
+        right = self._folded(matched) in map(self._folded, targets)
         return Score(
             scorer="pattern",
             value=float(right),
-            explanation=None if right else f"expected {_any_of(targets)}, got {_shown(found)}",
-            details={"found": one_line(found)},
+            explanation=None if right else f"expected {_any_of(targets)}, got {_shown(matched)}",
+            details={"found": one_line(matched)},
         )
 
     @cached_property
@@ -254,7 +254,7 @@ class Pattern:
                 "correct it, or escape what is meant literally with a backslash"
             ) from error
 
-    async def _search_aside(self, answer: str) -> str | None:
+    async def _search_in_thread(self, answer: str) -> str | None:
         try:
             return await asyncio.to_thread(self._search, answer, _TIMEOUT_S)
         except TimeoutError as error:

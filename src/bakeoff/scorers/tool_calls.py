@@ -1,4 +1,4 @@
-"""The scorer `tool-calls`: which tools a model called, and with what."""
+"""The scorer `tool-calls`: which tools a model called, and with which arguments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class ToolCalls:
         _check_calls(_listed(task.target), f"task {task.id!r}: `expected`", task=task.id)
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
-        """Compare the calls that were made with those that are expected."""
+        """Compare the calls with the expected ones."""
         expected = _listed(task.target) if self.calls is None else self.calls
         made = outcome.tool_calls
         fits = [[self._fits(call, wanted) for call in made] for wanted in expected]
@@ -101,7 +101,7 @@ def _check_calls(calls: Sequence[Json], what: str, *, task: str | None = None) -
 
 
 def _most_pairs(fits: Sequence[Sequence[bool]]) -> int:
-    """Return how many rows can be paired with a column each that fits (augmenting paths)."""
+    """Return the size of a maximum matching of rows and fitting columns (augmenting paths)."""
     row_of: dict[int, int] = {}
 
     def pair(row: int, tried: set[int]) -> bool:

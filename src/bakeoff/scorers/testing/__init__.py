@@ -1,1 +1,1 @@
-"""The scorer `tests`: how tests run in a grading box and how their report is believed."""
+"""The scorer `tests`: running tests in a grading box, and verifying their report."""

@@ -1,14 +1,14 @@
-"""Runs in the grading box: starts the tests in processes of their own and signs what they reported.
+"""Runs in the grading box: starts the tests in separate processes and signs their report.
 
-It is sent as text to whatever Python is there (3.7 or later), and imports nothing of the workspace.
-The secret it signs with comes through its standard input and is known to nobody else in the box;
+It is sent as text to the box's Python (3.7 or later), and imports nothing from the workspace. The
+secret that it signs with comes through its standard input and is known to nothing else in the box;
 the tests, which run the agent's code, can end or confuse their own process, but cannot sign.
 
-The test files are taken out of the box before any code of the agent runs, and handed to the process
-of the tests: what that process starts cannot look up what is expected.
+The test files are removed from the box before any code of the agent runs, and passed to the test
+process: programs that it starts cannot look up what is expected.
 
-The tests run twice, in an order that chance decides: as they are, and as decoys that must fail (see
-plan.py). Code that makes tests pass by any other way than being right makes decoys pass too.
+The tests run twice, in random order: as they are, and as decoys that must fail (see plan.py). Code
+that makes tests pass in any other way than by being right makes decoys pass too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import sys
 import time
 import types
 
-MOST = 3_000_000  # bytes of a report; what is longer is not whole
-MOST_NAMES = 50
+MAX_REPORT = 3_000_000  # bytes of a report; a longer one is not complete
+MAX_NAMES = 50
 CANNOT = 70
 
 
@@ -38,45 +38,45 @@ def main() -> None:
     with contextlib.suppress(OSError):
         os.ftruncate(0, 0)  # where it is a file, others in the box may have it open
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    _shut_others_out()
-    _say(secret, {"started": True})
+    _forbid_tracing()
+    _send(secret, {"started": True})
     report = _Tests(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])).run()
-    _say(secret, report)
+    _send(secret, report)
     sys.exit(0 if report["whole"] and report["code"] == 0 else 1)
 
 
-def _shut_others_out() -> None:
-    """Let no other process of this user look into this one, where the system can do that."""
+def _forbid_tracing() -> None:
+    """Forbid other processes of this user to trace this one, where the system supports it."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
-def _say(secret: bytes, what: dict[str, object]) -> None:
-    text = json.dumps(what)
-    seal = hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
-    rest = memoryview(f"\nbakeoff-report {seal} {text}\n".encode())
+def _send(secret: bytes, message: dict[str, object]) -> None:
+    text = json.dumps(message)
+    signature = hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+    rest = memoryview(f"\nbakeoff-report {signature} {text}\n".encode())
     while rest:
         rest = rest[os.write(1, rest) :]
 
 
 class _Tests:
-    """The tests of one scorer: what is planned, and how they are run, as they are and as decoys."""
+    """The tests of one scorer: the plan, and the runs with and without decoys."""
 
     def __init__(self, tests: str, planning: str, wanted: dict[str, object]) -> None:
         self._sources = (tests, planning)
         self._wanted = wanted
         plan = types.ModuleType("plan")
         exec(compile(planning, "<plan>", "exec"), plan.__dict__)  # noqa: S102 -- it is ours
-        found = plan.read_plan(wanted["runner"], wanted["paths"])
+        planned = plan.read_plan(wanted["runner"], wanted["paths"])
         self._plan = plan
         self._test_files: dict[str, str] = {}
-        self._planned = [test.id for tests in found.values() for test in tests]
-        self._decoys, self._sure = plan.choose_decoys(found, random.SystemRandom())
+        self._planned = [test.id for tests in planned.values() for test in tests]
+        self._decoys, self._sure = plan.choose_decoys(planned, random.SystemRandom())
 
     def run(self) -> dict[str, object]:
-        """Return what the tests reported, what was planned, and how the decoys went."""
+        """Return the report of the tests, the plan, and the results of the decoys."""
         paths = [str(path) for path in self._wanted["paths"]]  # type: ignore[attr-defined]
         missing = [path for path in paths if not os.path.exists(path.split("::")[0])]  # noqa: PTH110
         if missing:
@@ -85,7 +85,7 @@ class _Tests:
         if self._wanted["read_once"]:
             self._test_files = self._plan.take_sources(self._wanted["runner"], paths)
         control: dict[str, object] | None = None
-        # by chance: code that knows it runs for the second time knows nothing
+        # random, so that code learns nothing from being run a second time
         decoys_first = bool(self._sure) and secrets.randbits(1) == 1
         if decoys_first:
             control = self._control()
@@ -120,40 +120,42 @@ class _Tests:
             "in_place": in_place,
             "whole": report["whole"],
             "out_of_time": report["out_of_time"],
-            "passed": passed[:MOST_NAMES] if in_place else [],
+            "passed": passed[:MAX_NAMES] if in_place else [],
             "failed": failed,
         }
 
     def _run(self, decoys: dict[str, list[list[int]]] | None) -> dict[str, object]:
-        """Run the tests and return all that they said, with how their process ended."""
-        told, telling = os.pipe()
+        """Run the tests and return their records, with how their process ended."""
+        read_fd, write_fd = os.pipe()
         nonce = secrets.token_hex(16)
         child = subprocess.Popen(
-            [sys.executable, "-c", *self._sources, str(telling), json.dumps(self._wanted)],
+            [sys.executable, "-c", *self._sources, str(write_fd), json.dumps(self._wanted)],
             stdin=subprocess.PIPE,
             stdout=None if decoys is None else subprocess.DEVNULL,
             stderr=None if decoys is None else subprocess.DEVNULL,
-            pass_fds=(telling,),
+            pass_fds=(write_fd,),
             env=_environment(),
             start_new_session=True,
         )
-        os.close(telling)
+        os.close(write_fd)
         orders = {"nonce": nonce, "decoys": decoys, "sources": self._test_files}
         with contextlib.suppress(BrokenPipeError):
             if child.stdin is not None:
                 child.stdin.write(json.dumps(orders).encode())
                 child.stdin.close()
-        said, out_of_time = _heard(told, child, float(str(self._wanted["time_s"])))
+        received, out_of_time = _receive(read_fd, child, float(str(self._wanted["time_s"])))
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)  # what they left must not print into the report
-        os.close(told)
-        return dict(_checked(said, nonce, child.wait()), out_of_time=out_of_time)
+            os.killpg(
+                child.pid, signal.SIGKILL
+            )  # remaining processes must not write into the report
+        os.close(read_fd)
+        return dict(_checked(received, nonce, child.wait()), out_of_time=out_of_time)
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables of the tests' process, in which nothing can stand for Python's modules.
+    """Return the environment of the test process, in which nothing shadows Python's own modules.
 
-    It imports what it needs first, and then from the folders that PYTHONPATH named.
+    It imports what it needs first, and only then from the folders in PYTHONPATH.
     """
     environment = dict(os.environ)
     if "PYTHONPATH" in environment:
@@ -161,40 +163,40 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def _heard(told: int, child: subprocess.Popen[bytes], time_s: float) -> tuple[bytes, bool]:
-    """Return what comes through the pipe until the tests or their time are over.
+def _receive(read_fd: int, child: subprocess.Popen[bytes], time_s: float) -> tuple[bytes, bool]:
+    """Return what comes through the pipe until the tests end or time out.
 
-    Whoever else holds the pipe open is not waited for.
+    Other processes that hold the pipe open are not waited for.
     """
-    said, until = b"", time.monotonic() + time_s
+    received, until = b"", time.monotonic() + time_s
     while True:
         over = child.poll() is not None
-        ready = select.select([told], [], [], 0 if over else 0.05)[0]
-        piece = os.read(told, 65536) if ready else b""
-        if len(said) <= MOST:
-            said += piece
-        if (ready and not piece) or (over and (not ready or len(said) > MOST)):
+        ready = select.select([read_fd], [], [], 0 if over else 0.05)[0]
+        chunk = os.read(read_fd, 65536) if ready else b""
+        if len(received) <= MAX_REPORT:
+            received += chunk
+        if (ready and not chunk) or (over and (not ready or len(received) > MAX_REPORT)):
             break
         if time.monotonic() > until:
-            return said, True
-    while child.poll() is None:  # the pipe is shut, and the process is not over
+            return received, True
+    while child.poll() is None:  # the pipe is closed, but the process is still running
         if time.monotonic() > until:
-            return said, True
+            return received, True
         time.sleep(0.01)
-    return said, False
+    return received, False
 
 
-def _checked(said: bytes, nonce: str, code: int) -> dict[str, object]:
-    """Return the report: whole only where every line is the tests' own, to the last."""
+def _checked(received: bytes, nonce: str, code: int) -> dict[str, object]:
+    """Return the report; it is whole only where every line is the tests' own, to the last."""
     records = []
-    whole = len(said) <= MOST
-    for number, line in enumerate(said.decode("utf-8", "replace").splitlines()):
+    whole = len(received) <= MAX_REPORT
+    for number, line in enumerate(received.decode("utf-8", "replace").splitlines()):
         try:
             record = json.loads(line)
         except ValueError:
             record = None
         if not isinstance(record, dict) or record.pop("by", None) != [nonce, number]:
-            whole = False  # somebody else wrote into the pipe
+            whole = False  # something else wrote into the pipe
             break
         records.append(record)
     last = records[-1] if records else {}

@@ -1,4 +1,4 @@
-"""Whether a box can run tests at all: asked before an agent works in it, so that no work is lost."""
+"""Checks whether a box can run tests before an agent works in it, and brings pytest if it has none."""
 
 import asyncio
 import atexit
@@ -16,20 +16,20 @@ from bakeoff.core.errors import ScorerError
 from bakeoff.core.sandbox import Box, Command, Mount
 from bakeoff.scorers.grading_box import last_lines
 
-VARIABLE = "BAKEOFF_PYTEST"  # where the process of the tests finds it
-OLDEST_PYTHON = (3, 11)  # for an older one pytest needs packages that are not installed here
+VARIABLE = "BAKEOFF_PYTEST"  # tells the test process where it is
+OLDEST_PYTHON = (3, 11)  # on older ones pytest needs packages that are not installed here
 _TARGET = "/opt/bakeoff-pytest"
 _PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _copying = Lock()
 
 
 def is_here() -> bool:
-    """Whether there is a pytest to bring."""
+    """Whether pytest is installed beside Bakeoff, so that it can be brought."""
     return all(_location(name) is not None for name in _PACKAGES)
 
 
 def mounts() -> tuple[Mount, ...]:
-    """Return what shows it in a box; nothing where there is none to bring."""
+    """Return the mounts that show pytest in a box; none where it is not installed."""
     if not is_here():
         return ()
     with _copying:
@@ -37,13 +37,13 @@ def mounts() -> tuple[Mount, ...]:
 
 
 def environment() -> dict[str, str]:
-    """Return what tells the process of the tests where it is."""
+    """Return the variables that tell the test process where pytest is."""
     return {VARIABLE: _TARGET}
 
 
 @cache
 def _folder() -> Path:
-    """Return a folder with the packages and nothing else, so that no other package is seen."""
+    """Return a folder with only these packages, so that no other package is visible."""
     folder = scratch.new_folder("pytest")
     atexit.register(scratch.remove, folder)
     for name in _PACKAGES:
@@ -52,7 +52,7 @@ def _folder() -> Path:
             shutil.copytree(source, folder / name)  # with its bytecode: it is mounted read-only
         elif source is not None:
             shutil.copy2(source, folder / source.name)
-    folder.chmod(0o755)  # whoever the box makes of the tests must be able to read it
+    folder.chmod(0o755)  # readable for any user in the box
     return folder
 
 
@@ -83,7 +83,7 @@ print(json.dumps([list(sys.version_info[:2]), find_spec("pytest") is not None]))
 
 
 async def brought_mounts() -> tuple[Mount, ...]:
-    """Return what shows the pytest that Bakeoff brings; the first call copies it."""
+    """Return the mounts for the pytest that Bakeoff brings; the first call copies it."""
     return await asyncio.to_thread(mounts)
 
 
@@ -95,7 +95,7 @@ async def check_python(
     pytest: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise where *box* has no Python, or with *pytest* none that can run it."""
+    """Raise where *box* has no Python, or with *pytest*, none that can run pytest."""
     python = command or "python3"
     probe = Command(
         argv=("sh", "-c", f'exec {python} "$@"', "sh", "-c", _PROBE),
@@ -115,7 +115,7 @@ async def check_python(
 
 
 def refuse_pytest(scorer: str, version: tuple[int, ...]) -> None:
-    """Raise where a Python without pytest cannot use the one that Bakeoff brings either."""
+    """Raise where a Python without pytest cannot use the one that Bakeoff brings."""
     if not is_here():
         why = "and none is installed beside Bakeoff that it could bring: pip install pytest"
     elif version < OLDEST_PYTHON:

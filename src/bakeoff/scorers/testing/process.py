@@ -1,11 +1,10 @@
-"""Runs in the grading box, in the process of the tests: what they do is told line by line.
+"""The test process in the grading box: runs the tests and reports what they do line by line.
 
-It is sent as text to whatever Python is there (3.7 or later). Python's own modules and pytest are
-imported before the workspace can be imported from; pytest hears no settings of the workspace but
-those that are asked for. What the tests start cannot look into this process. When the tests are over
-the process leaves at once, so that nothing that the agent's code has registered for the end is called.
-The test files come through its standard input, and are no longer in the box. With decoys, their
-code is changed as it is loaded (see plan.py).
+It is sent as text to the box's Python (3.7 or later). Python's own modules and pytest are imported
+before the workspace is importable; pytest reads no settings of the workspace except requested ones.
+Programs that the tests start cannot trace this process. After the tests it exits at once, so that no
+exit handler of the agent's code runs. The test files come through its standard input, and are no
+longer in the box. With decoys, their code is changed as it is loaded (see plan.py).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import sys
 
 if sys.path[:1] == [""]:
-    del sys.path[0]  # before any import: a file of the workspace must not pass for Python's own
+    del sys.path[0]  # before any import: a file of the workspace must not shadow a module of Python
 
 import ast
 import builtins
@@ -37,29 +36,29 @@ if TYPE_CHECKING:
     import pytest
     from _typeshed import OptExcInfo
 
-MOST_TEXT = 2_000
-MOST_METRICS = 200_000  # characters
+MAX_TEXT = 2_000
+MAX_METRICS = 200_000  # characters
 CANNOT = 70
 
 
-def teller(pipe: int, nonce: str) -> Callable[..., None]:
-    """Return what tells the overseer; each line carries what only these two know."""
+def make_sender(pipe: int, nonce: str) -> Callable[..., None]:
+    """Return the function that reports to the overseer; each line carries their shared nonce."""
     os.set_inheritable(pipe, False)  # noqa: FBT003 -- it takes no name
     write = os.write
     count = 0
 
-    def tell(**what: object) -> None:
+    def send(**what: object) -> None:
         nonlocal count
         rest = memoryview((json.dumps(dict(what, by=[nonce, count])) + "\n").encode())
         count += 1
         while rest:
             rest = rest[write(pipe, rest) :]
 
-    return tell
+    return send
 
 
-def shut_others_out() -> None:
-    """Let no program that the tests start look into this process, where the system can do that."""
+def forbid_tracing() -> None:
+    """Forbid other processes to trace this one, where the system supports it."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -67,37 +66,37 @@ def shut_others_out() -> None:
 
 
 class BoxFirst:
-    """Finds the box's own modules where the solution brought new ones of the same name.
+    """An import finder that prefers the box's modules over new ones of the solution.
 
-    A workspace is imported from before the box; what the task did not have cannot take the place of
-    what the tests import.
+    The workspace comes before the box in the import path; a new module must not replace what the
+    tests import.
     """
 
-    def __init__(self, new: list[str], places: list[str]) -> None:
-        self._places = places
-        self.names = [name for name in new if self._found(name) is not None]
+    def __init__(self, new: list[str], search_path: list[str]) -> None:
+        self._search_path = search_path
+        self.names = [name for name in new if self._find(name) is not None]
 
-    def _found(self, name: str) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, self._places)
-        # a folder without __init__.py is found last, wherever it is
+    def _find(self, name: str) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, self._search_path)
+        # a namespace package is found last, wherever it is
         return None if spec is None or spec.loader is None or spec.origin is None else spec
 
     def find_spec(self, name: str, path: object = None, _: object = None) -> ModuleSpec | None:
-        """Return the module of the box for a name that the solution brought too."""
-        return self._found(name) if path is None and name in self.names else None
+        """Return the box's module for a name that the solution also has."""
+        return self._find(name) if path is None and name in self.names else None
 
 
 class Metrics:
-    """Tells what the tests' own code prints about custom metrics; what others print is not theirs."""
+    """Reports the custom metrics that the tests' own code prints, and ignores other code."""
 
-    def __init__(self, tell: Callable[..., None], files: list[Path]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[..., None], files: list[Path]) -> None:
+        self._send = send
         self._files = {str(file.resolve()) for file in files}
         self._own: dict[int, types.CodeType] = {}
-        self._left = MOST_METRICS
+        self._left = MAX_METRICS
 
     def own(self, file: Path | str, code: types.CodeType) -> None:
-        """Count *code* among that of the tests where *file* is one of them."""
+        """Register *code* as the tests' own where *file* is a test file."""
         if str(Path(file).resolve()) in self._files:
             self._own.update((id(part), part) for part in code_objects(code))
 
@@ -105,22 +104,22 @@ class Metrics:
         """Listen to `write_log`."""
         genuine = builtins.print
 
-        def heard(*values: object, **settings: Any) -> None:
+        def print_and_note(*values: object, **settings: Any) -> None:
             genuine(*values, **settings)
             ours = id(sys._getframe(1).f_code) in self._own  # noqa: SLF001 -- who called
             if ours and settings.get("file") in (None, sys.stdout, sys.stderr):
                 self._note(str(settings.get("sep") or " ").join(map(str, values)))
 
-        builtins.print = heard
+        builtins.print = print_and_note
 
     def install_in_pytest(self) -> None:
-        """Know the code of test files as pytest loads them."""
+        """Register the code of test files as pytest loads them."""
         from _pytest.assertion import rewrite
 
         name = "_rewrite_test"
         genuine = getattr(rewrite, name, None)
         if genuine is None:
-            return  # a pytest of another time: no metrics rather than somebody else's
+            return  # an unknown pytest version: no metrics rather than unverified ones
 
         def rewritten(file: Path, *rest: Any) -> tuple[Any, types.CodeType]:
             status, code = genuine(file, *rest)
@@ -132,41 +131,41 @@ class Metrics:
     def _note(self, text: str) -> None:
         if "custom_metrics" in text and len(text) <= self._left:
             self._left -= len(text)
-            self._tell(printed=text)
+            self._send(printed=text)
 
 
 class Decoys:
-    """Makes tests fail that must fail: changes the code of test files as they are loaded."""
+    """Inserts decoys into the code of test files as they are loaded."""
 
     def __init__(
-        self, plan: Any, by_file: dict[str, list[list[int]]], tell: Callable[..., None]
+        self, plan: Any, by_file: dict[str, list[list[int]]], send: Callable[..., None]
     ) -> None:
         self._plan = plan
         self._by_file = {_full(file): lines for file, lines in by_file.items()}
-        self._tell = tell
+        self._send = send
         self._tolerant: tuple[type, ...] = (type(unittest.mock.ANY),)
 
     def install(self) -> None:
-        """Let the changed code find what it calls."""
-        for name, function in self._plan.decoy_functions(self._tell, self._tolerant).items():
+        """Install the functions that decoys call."""
+        for name, function in self._plan.decoy_functions(self._send, self._tolerant).items():
             setattr(builtins, name, function)
 
     def put_into(self, tree: ast.Module, file: str) -> ast.Module:
-        """Return the code of *file* with the decoys that were chosen for it."""
+        """Return the code of *file* with its decoys."""
         lines = self._by_file.pop(_full(file), None)
         if lines is None:
             return tree
-        self._tell(decoys_in=file)
+        self._send(decoys_in=file)
         changed: ast.Module = self._plan.with_decoys(tree, lines)
         return changed
 
     def tolerate(self, types: tuple[type, ...]) -> None:
-        """Expect nothing of comparisons with values of these types."""
+        """Do not change comparisons with values of these types."""
         self._tolerant += types
 
 
 class TestFiles:
-    """The code of the test files: as it was handed over, else as it is on the disk, with decoys."""
+    """The code of the test files, as passed by the overseer or from the disk, with decoys."""
 
     def __init__(self, sources: dict[str, str], decoys: Decoys | None, metrics: Metrics) -> None:
         self._sources = {_full(file): text.encode("latin-1") for file, text in sources.items()}
@@ -178,24 +177,24 @@ class TestFiles:
                 linecache.cache[file] = (len(text), None, lines, file)  # for tracebacks
 
     def install(self) -> None:
-        """Let the code of the decoys find what it calls."""
+        """Install the functions that decoys call."""
         if self._decoys is not None:
             self._decoys.install()
 
     def parsed(self, file: Path) -> ast.Module:
-        """Return the code of *file*, with decoys where there are any."""
+        """Parse *file*, and insert its decoys, if any."""
         text = self._sources.get(_full(str(file)))
         tree = ast.parse(file.read_bytes() if text is None else text, str(file))
         return tree if self._decoys is None else self._decoys.put_into(tree, str(file))
 
     def compiled(self, file: Path) -> types.CodeType:
-        """Return the code of *file*, ready to run."""
+        """Compile *file*."""
         code: types.CodeType = compile(self.parsed(file), str(file), "exec")
         self._metrics.own(file, code)
         return code
 
     def install_in_pytest(self) -> None:
-        """Bring the code to pytest before it rewrites the assertions in it."""
+        """Pass the code to pytest before it rewrites assertions."""
         import pytest
         from _pytest.assertion import rewrite
 
@@ -217,12 +216,12 @@ class TestFiles:
         self.install()
 
 
-def let_in_python_path() -> None:
-    """Import from the folders that PYTHONPATH names, now that all of Python's own is imported."""
-    told = os.environ.pop("BAKEOFF_PYTHONPATH", None)
-    if told is not None:
-        os.environ["PYTHONPATH"] = told  # for the programs that the tests start
-        sys.path[:0] = [str(Path(folder).resolve()) for folder in told.split(os.pathsep)]
+def restore_python_path() -> None:
+    """Restore the folders of PYTHONPATH, now that Python's own modules are imported."""
+    python_path = os.environ.pop("BAKEOFF_PYTHONPATH", None)
+    if python_path is not None:
+        os.environ["PYTHONPATH"] = python_path  # for the programs that the tests start
+        sys.path[:0] = [str(Path(folder).resolve()) for folder in python_path.split(os.pathsep)]
 
 
 def _full(file: str) -> str:
@@ -230,7 +229,7 @@ def _full(file: str) -> str:
 
 
 def outside(workdir: str) -> list[str]:
-    """Return where Python may import from before the workspace is let in."""
+    """Return the import path without the workspace."""
     root = Path.cwd()
     for _ in Path(workdir).parts:
         root = root.parent
@@ -246,45 +245,45 @@ def _within(place: str, folder: Path) -> bool:
 
 
 class Plugin:
-    """What pytest calls."""
+    """The pytest plug-in that reports results."""
 
-    def __init__(self, tell: Callable[..., None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Tell what is going to be run."""
-        self._tell(collected=[item.nodeid for item in session.items])
+        """Report the collected tests."""
+        self._send(collected=[item.nodeid for item in session.items])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Tell what could not be collected; print what a file printed when it was imported."""
+        """Report what could not be collected; print the output of imports."""
         if report.outcome == "passed":
             printed = "".join(text for title, text in report.sections if "stdout" in title)
             sys.stdout.write(f"\n{printed}" if printed else "")
         else:
-            text = report.longreprtext[-MOST_TEXT:]
-            self._tell(uncollected=report.nodeid, how=report.outcome, text=text)
+            text = report.longreprtext[-MAX_TEXT:]
+            self._send(uncollected=report.nodeid, how=report.outcome, text=text)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell how one phase of a test went."""
-        text = "" if report.outcome == "passed" else report.longreprtext[-MOST_TEXT:]
-        self._tell(test=report.nodeid, phase=report.when, how=report.outcome, text=text)
+        """Report the result of one phase of a test."""
+        text = "" if report.outcome == "passed" else report.longreprtext[-MAX_TEXT:]
+        self._send(test=report.nodeid, phase=report.when, how=report.outcome, text=text)
 
 
-def run_pytest(tell: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
-    """Run the files with pytest, without any of the workspace's settings, and return its code."""
+def run_pytest(send: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
+    """Run the files with pytest, without the workspace's settings, and return its exit code."""
     everywhere = sys.path[:]
     brought = os.environ.pop("BAKEOFF_PYTEST", None)
     sys.path[:] = outside(wanted["workdir"])
     if brought and sys.version_info >= (3, 11) and util.find_spec("pytest") is None:
-        everywhere.append(brought)  # last: what the box has of its own goes before
+        everywhere.append(brought)  # last: the box's own packages come first
         sys.path.append(brought)
     try:
         import pytest
     except ImportError as error:
-        tell(cannot=str(error))
+        send(cannot=str(error))
         return CANNOT
     files.install_in_pytest()
-    tell(ready=True)
+    send(ready=True)
     sys.path[:] = [str(Path.cwd()), *everywhere]
     own = [
         "-c",
@@ -297,55 +296,55 @@ def run_pytest(tell: Callable[..., None], wanted: dict[str, Any], files: TestFil
         "addopts=",
     ]
     arguments = [*own, "-q", "-rP", *wanted["options"], *wanted["paths"]]
-    return int(pytest.main(arguments, plugins=[Plugin(tell)]))
+    return int(pytest.main(arguments, plugins=[Plugin(send)]))
 
 
 class Result(unittest.TestResult):
-    """What unittest calls."""
+    """The unittest result that reports each test."""
 
-    def __init__(self, tell: Callable[..., None]) -> None:
+    def __init__(self, send: Callable[..., None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._send = send
 
-    def _told(self, test: unittest.TestCase, how: str, text: str = "") -> None:
+    def _record(self, test: unittest.TestCase, how: str, text: str = "") -> None:
         if text:
             sys.stderr.write(f"{how}: {test.id()}\n{text}\n")
-        self._tell(test=test.id(), phase="call", how=how, text=text[-MOST_TEXT:])
+        self._send(test=test.id(), phase="call", how=how, text=text[-MAX_TEXT:])
 
     def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: D102, N802
         super().addSuccess(test)
-        self._told(test, "passed")
+        self._record(test, "passed")
 
     def addError(self, test: unittest.TestCase, err: OptExcInfo) -> None:  # noqa: D102, N802
         super().addError(test, err)
-        self._told(test, "failed", self.errors[-1][1])
+        self._record(test, "failed", self.errors[-1][1])
 
     def addFailure(self, test: unittest.TestCase, err: OptExcInfo) -> None:  # noqa: D102, N802
         super().addFailure(test, err)
-        self._told(test, "failed", self.failures[-1][1])
+        self._record(test, "failed", self.failures[-1][1])
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: D102, N802
         super().addSkip(test, reason)
-        self._told(test, "skipped", reason)
+        self._record(test, "skipped", reason)
 
     def addExpectedFailure(self, test: unittest.TestCase, err: OptExcInfo) -> None:  # noqa: D102, N802
         super().addExpectedFailure(test, err)
-        self._told(test, "skipped", "it failed as expected")
+        self._record(test, "skipped", "it failed as expected")
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: D102, N802
         super().addUnexpectedSuccess(test)
-        self._told(test, "failed", "it passed, and was not expected to")
+        self._record(test, "failed", "it passed, and was not expected to")
 
     def addSubTest(  # noqa: D102, N802
         self, test: unittest.TestCase, subtest: unittest.TestCase, err: OptExcInfo | None
     ) -> None:
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self._told(test, "failed", f"{subtest.id()}: {err[1]}")
+            self._record(test, "failed", f"{subtest.id()}: {err[1]}")
 
 
-def run_unittest(tell: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
-    """Run the files with unittest, each loaded by its path, and return 0 where all is well."""
+def run_unittest(send: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
+    """Run the files with unittest, each loaded by its path, and return 0 on success."""
     paths = [file for path in wanted["paths"] for file in test_files(path)]
     sys.path[:] = [str(Path.cwd()), *sys.path, *sorted({str(file.parent) for file in paths})]
     suite = unittest.TestSuite()
@@ -353,22 +352,22 @@ def run_unittest(tell: Callable[..., None], wanted: dict[str, Any], files: TestF
     files.install()
     for file in paths:
         try:
-            suite.addTests(loaded(file, files))
+            suite.addTests(load_suite(file, files))
         except BaseException:  # noqa: BLE001 -- whatever it is, the file could not be loaded
             text = traceback.format_exc()
             sys.stderr.write(text)
-            tell(uncollected=str(file), how="failed", text=text[-MOST_TEXT:])
+            send(uncollected=str(file), how="failed", text=text[-MAX_TEXT:])
             well = False
-    tell(collected=[test.id() for test in every(suite)])
-    result = Result(tell)
+    send(collected=[test.id() for test in flatten(suite)])
+    result = Result(send)
     suite.run(result)
     return 0 if well and result.wasSuccessful() else 1
 
 
-def run_python(tell: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
-    """Run each file as a program of its own; what counts is that it comes to its end."""
+def run_python(send: Callable[..., None], wanted: dict[str, Any], files: TestFiles) -> int:
+    """Run each file as a program, which passes if it runs to its end."""
     everywhere = sys.path[:]
-    tell(collected=wanted["paths"])
+    send(collected=wanted["paths"])
     files.install()
     code = 0
     for path in wanted["paths"]:
@@ -379,16 +378,16 @@ def run_python(tell: Callable[..., None], wanted: dict[str, Any], files: TestFil
         if why:
             sys.stderr.write(why + "\n")
             code = 1
-        tell(test=path, phase="call", how="failed" if why else "passed", text=why[-MOST_TEXT:])
+        send(test=path, phase="call", how="failed" if why else "passed", text=why[-MAX_TEXT:])
     return code
 
 
 def why_it_failed(file: Path, files: TestFiles) -> str:
-    """Run a program to its end; return why it failed, nothing where it did not."""
+    """Run a program; return why it failed, empty where it passed."""
     ours, its = sys.modules["__main__"], types.ModuleType("__main__")
     its.__file__ = str(file)
     sys.modules["__main__"] = its
-    own = set(MAY_LEAVE)
+    own = set(MAY_EXIT)
     try:
         program = files.compiled(file)
         own.update(code_objects(program))
@@ -396,8 +395,8 @@ def why_it_failed(file: Path, files: TestFiles) -> str:
     except SystemExit as error:
         if error.code not in (None, 0):
             return f"exit code {error.code}"
-        if not left_by_itself(error, own):
-            return "the program did not call for its exit itself"
+        if not exited_by_itself(error, own):
+            return "the program did not exit by its own code"
     except BaseException:  # noqa: BLE001 -- whatever it is, it failed
         return traceback.format_exc()
     finally:
@@ -405,22 +404,22 @@ def why_it_failed(file: Path, files: TestFiles) -> str:
     return ""
 
 
-MAY_LEAVE = tuple(getattr(unittest.TestProgram, name).__code__ for name in ("__init__", "runTests"))
-"""What a program may let call for its exit: `unittest.main()`."""
+MAY_EXIT = tuple(getattr(unittest.TestProgram, name).__code__ for name in ("__init__", "runTests"))
+"""Code that may exit on a program's behalf: `unittest.main()`."""
 
 
 def code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield the code of a program and of all functions that are written in it."""
+    """Yield the code object of a program and those of all functions in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from code_objects(constant)
 
 
-def left_by_itself(error: SystemExit, own: set[types.CodeType]) -> bool:
-    """Whether nothing but the program's own code stands between it and its exit.
+def exited_by_itself(error: SystemExit, own: set[types.CodeType]) -> bool:
+    """Whether only the program's own code is on the stack between its start and its exit.
 
-    A file name proves nothing: whoever compiles code chooses it.
+    File names prove nothing, because any code can be compiled under any name.
     """
     identities = {id(code) for code in own}
     frame = error.__traceback__
@@ -433,8 +432,8 @@ def left_by_itself(error: SystemExit, own: set[types.CodeType]) -> bool:
     return frame is None
 
 
-def loaded(file: Path, files: TestFiles) -> unittest.TestSuite:
-    """Return the tests in *file*; the module is called as it would be from the working folder."""
+def load_suite(file: Path, files: TestFiles) -> unittest.TestSuite:
+    """Return the tests in *file*, loaded under the module name relative to the working directory."""
     name = ".".join(file.relative_to(Path.cwd()).with_suffix("").parts)
     spec = util.spec_from_file_location(name, str(file))
     if spec is None or spec.loader is None:
@@ -446,52 +445,52 @@ def loaded(file: Path, files: TestFiles) -> unittest.TestSuite:
 
 
 def test_files(path: str) -> list[Path]:
-    """Return the test files that *path* stands for: itself, or those in the folder."""
+    """Return the test files of *path*: itself, or those in the folder."""
     whole = Path.cwd() / path
     return sorted(whole.rglob("test*.py")) if whole.is_dir() else [whole]
 
 
-def every(suite: unittest.TestSuite) -> list[unittest.TestCase]:
-    """Return the tests of a suite, one by one."""
-    found: list[unittest.TestCase] = []
+def flatten(suite: unittest.TestSuite) -> list[unittest.TestCase]:
+    """Return all tests of a suite as a flat list."""
+    tests: list[unittest.TestCase] = []
     for test in suite:
-        found += every(test) if isinstance(test, unittest.TestSuite) else [test]
-    return found
+        tests += flatten(test) if isinstance(test, unittest.TestSuite) else [test]
+    return tests
 
 
 def main() -> None:
-    """Run the tests that are wanted, tell all, and leave."""
-    shut_others_out()
+    """Run the requested tests, report them, and exit."""
+    forbid_tracing()
     orders, wanted = json.loads(sys.stdin.read()), json.loads(sys.argv[3])
-    tell = teller(int(sys.argv[2]), orders["nonce"])
+    send = make_sender(int(sys.argv[2]), orders["nonce"])
     plan = types.ModuleType("plan")
     exec(compile(sys.argv[1], "<plan>", "exec"), plan.__dict__)  # noqa: S102 -- it is ours
-    decoys = None if orders["decoys"] is None else Decoys(plan, orders["decoys"], tell)
-    leave = os._exit
+    decoys = None if orders["decoys"] is None else Decoys(plan, orders["decoys"], send)
+    exit_now = os._exit
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.pycache_prefix = (
         os.devnull
     )  # code comes from the files that can be read, and from nowhere else
     del sys.argv[1:]
-    let_in_python_path()
+    restore_python_path()
     box = BoxFirst(wanted["new_modules"], outside(wanted["workdir"]))
     if box.names:
-        tell(hidden_by_box=box.names)
+        send(hidden_by_box=box.names)
         sys.meta_path.insert(0, box)
     paths = [file for path in wanted["paths"] for file in test_files(path.split("::")[0])]
-    metrics = Metrics(tell, paths)
+    metrics = Metrics(send, paths)
     metrics.install()
     files = TestFiles(orders["sources"], decoys, metrics)
     runners = {"pytest": run_pytest, "unittest": run_unittest, "python": run_python}
     try:
-        code = runners[wanted["runner"]](tell, wanted, files)
+        code = runners[wanted["runner"]](send, wanted, files)
     except BaseException:  # noqa: BLE001 -- the agent's code can raise anything
         traceback.print_exc()
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    tell(over=code)
-    leave(code)
+    send(over=code)
+    exit_now(code)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the tests reported from the clean room: believed where it is signed and whole."""
+"""The report of the tests from the grading box, trusted where it is signed and complete."""
 
 import hashlib
 import hmac
@@ -10,14 +10,14 @@ from typing import Any, Literal
 from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.values import Json
 
-How = Literal["passed", "failed", "skipped", "not run"]
-MARK = "bakeoff-report "
-_WORST: tuple[How, ...] = ("passed", "skipped", "failed")
+TestStatus = Literal["passed", "failed", "skipped", "not run"]
+REPORT_PREFIX = "bakeoff-report "
+_BY_SEVERITY: tuple[TestStatus, ...] = ("passed", "skipped", "failed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """How the decoys went, the tests that must fail; `in_place` where they could be used at all."""
+    """The results of the decoys, which must fail; `in_place` says whether they could be used."""
 
     in_place: bool
     whole: bool
@@ -26,7 +26,7 @@ class Control:
 
     @property
     def objection(self) -> str | None:
-        """Why the tests cannot be believed; None where every decoy failed, as it must."""
+        """Why the tests cannot be trusted; None where every decoy failed, as it must."""
         if not self.in_place:
             return None
         if self.passed:
@@ -41,16 +41,16 @@ class Control:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """How each test went. `whole` only where nothing is missing or not the runner's own.
+    """The status of each test; `whole` only where the report is complete and the runner's own.
 
-    `planned` are the tests that the files are known to hold. `cannot` says why the runner could not
-    begin, `missing` which files it did not find. `printed` is what the tests' own code printed about
-    custom metrics; `hidden_by_box` are modules of the solution for which the box's own were taken.
+    `planned` are the tests that the files are known to contain. `cannot` says why the runner could
+    not start, `missing` which files it did not find. `printed` is what the tests' own code printed
+    about custom metrics; `hidden_by_box` are modules of the solution that the box's own replaced.
     """
 
     whole: bool
     code: int
-    tests: Mapping[str, How] = field(default_factory=dict)
+    tests: Mapping[str, TestStatus] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
     uncollected: Mapping[str, str] = field(default_factory=dict)
     planned: tuple[str, ...] = ()
@@ -68,12 +68,12 @@ class Report:
 
     @property
     def unreported(self) -> list[str]:
-        """The planned tests of which nothing was heard; of files that could not be read, none."""
+        """The planned tests that were not reported; none where files could not be collected."""
         heard = {name.partition("[")[0] for name in self.tests}
         return [] if self.uncollected else [name for name in self.planned if name not in heard]
 
     def named(self, name: str) -> list[str]:
-        """Return the tests that *name* stands for: in full, or without file, class or parameters."""
+        """Return the tests that match *name*: in full, or without file, class or parameters."""
         return [test for test in self.tests if _is_named(test, name)]
 
 
@@ -85,34 +85,34 @@ def _is_named(test: str, name: str) -> bool:
     )
 
 
-def signed(output: str, secret: bytes) -> tuple[list[dict[str, Json]], str]:
-    """Return what was said under *secret*, and the output without all such lines."""
-    said, rest = [], []
+def split_signed(output: str, secret: bytes) -> tuple[list[dict[str, Json]], str]:
+    """Return the messages signed with *secret*, and the output without all message lines."""
+    messages, rest = [], []
     for line in output.split("\n"):
-        if not line.startswith(MARK):
+        if not line.startswith(REPORT_PREFIX):
             rest.append(line)
             continue
-        seal, _, text = line.removeprefix(MARK).partition(" ")
-        right = hmac.new(secret, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
-        if hmac.compare_digest(seal.encode("utf-8", "replace"), right.encode()):
-            said.append(_plain(text))
-    return said, "\n".join(rest).strip("\n")
+        seal, _, text = line.removeprefix(REPORT_PREFIX).partition(" ")
+        expected = hmac.new(secret, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        if hmac.compare_digest(seal.encode("utf-8", "replace"), expected.encode()):
+            messages.append(_plain(text))
+    return messages, "\n".join(rest).strip("\n")
 
 
 def _plain(text: str) -> dict[str, Json]:
-    """Return what *text* says, with all names and messages fit to be stored."""
+    """Parse *text*, with all text in it encodable as UTF-8."""
     value: dict[str, Json] = json.loads(text)
     again: dict[str, Json] = json.loads(well_formed(json.dumps(value, ensure_ascii=False)))
     return again
 
 
-def read_report(said: Mapping[str, Json]) -> Report:
-    """Return the report that the overseer signed."""
-    records = said["records"]
-    code = said["code"]
+def read_report(message: Mapping[str, Json]) -> Report:
+    """Parse the report that the overseer signed."""
+    records = message["records"]
+    code = message["code"]
     assert isinstance(records, list)  # noqa: S101 -- it is ours, and signed
     assert isinstance(code, int)  # noqa: S101
-    tests: dict[str, How] = {}
+    tests: dict[str, TestStatus] = {}
     why: dict[str, str] = {}
     uncollected: dict[str, str] = {}
     cannot: str | None = None
@@ -128,7 +128,7 @@ def read_report(said: Mapping[str, Json]) -> Report:
             case {"uncollected": str(name), "text": str(text)}:
                 uncollected[name] = text
             case {"test": str(name), "phase": str(phase), "how": str(how), "text": str(text)}:
-                tests[name] = _worse(tests.get(name, "not run"), how, phase)
+                tests[name] = _worse_status(tests.get(name, "not run"), how, phase)
                 if text:
                     why.setdefault(name, text)
             case {"ready": True}:
@@ -138,23 +138,23 @@ def read_report(said: Mapping[str, Json]) -> Report:
             case {"missing": [*paths]}:
                 missing = tuple(map(str, paths))
     return Report(
-        planned=_names(said.get("planned")),
-        control=_control(said.get("control")),
-        out_of_time=bool(said.get("out_of_time")),
-        whole=bool(said["whole"]),
+        planned=_names(message.get("planned")),
+        control=_control(message.get("control")),
+        out_of_time=bool(message.get("out_of_time")),
+        whole=bool(message["whole"]),
         code=code,
         tests=tests,
         why=why,
         uncollected=uncollected,
         cannot=cannot,
         missing=missing,
-        printed=tuple(_told(records, "printed")),
-        hidden_by_box=tuple(name for names in _told(records, "hidden_by_box") for name in names),
+        printed=tuple(_values(records, "printed")),
+        hidden_by_box=tuple(name for names in _values(records, "hidden_by_box") for name in names),
     )
 
 
-def _told(records: Sequence[Json], key: str) -> Iterator[Any]:
-    """Yield what the process of the tests said under *key*."""
+def _values(records: Sequence[Json], key: str) -> Iterator[Any]:
+    """Yield what the test process reported under *key*."""
     yield from (record[key] for record in records if isinstance(record, dict) and key in record)
 
 
@@ -171,18 +171,18 @@ def _control(value: Json) -> Control | None:
     return None
 
 
-def _worse(before: How, how: str, phase: str) -> How:
-    """Return how a test stands after one more phase: passed only where it was called."""
-    now: How = how if how in _WORST else "failed"
+def _worse_status(before: TestStatus, how: str, phase: str) -> TestStatus:
+    """Return the status of a test after one more phase; passed only where it was called."""
+    now: TestStatus = how if how in _BY_SEVERITY else "failed"
     if now == "passed" and phase != "call":
         return before
     if before == "not run":
         return now
-    return max(before, now, key=_WORST.index)
+    return max(before, now, key=_BY_SEVERITY.index)
 
 
-def counts(tests: Mapping[str, How], uncollected: Sequence[str]) -> dict[str, Json]:
-    """Return how many tests went which way."""
-    kinds: tuple[How, ...] = ("passed", "failed", "skipped", "not run")
-    ways = list(tests.values())
-    return {"uncollected": len(uncollected), **{kind: ways.count(kind) for kind in kinds}}
+def counts(tests: Mapping[str, TestStatus], uncollected: Sequence[str]) -> dict[str, Json]:
+    """Return the number of tests with each status."""
+    kinds: tuple[TestStatus, ...] = ("passed", "failed", "skipped", "not run")
+    statuses = list(tests.values())
+    return {"uncollected": len(uncollected), **{kind: statuses.count(kind) for kind in kinds}}

@@ -1,4 +1,4 @@
-"""The scorer `tests`: hidden tests are run on the change, in a room where the agent never was."""
+"""The scorer `tests`: runs hidden tests on the change, in a fresh workspace."""
 
 import json
 import re
@@ -21,24 +21,31 @@ from bakeoff.scorers.grading_box import (
     CheckError,
     CheckTimeoutError,
     check_change,
-    inside,
     is_inside,
     last_lines,
     open_grading_workspace,
-    run_in,
-    shortened,
+    path_from_root,
+    run_check,
+    truncate,
     workspace_of,
 )
 from bakeoff.scorers.testing import preflight
 from bakeoff.scorers.testing.preflight import REMEDY, brought_mounts, check_python
-from bakeoff.scorers.testing.report import MARK, Control, Report, counts, read_report, signed
+from bakeoff.scorers.testing.report import (
+    REPORT_PREFIX,
+    Control,
+    Report,
+    counts,
+    read_report,
+    split_signed,
+)
 
 Runner = Literal["pytest", "unittest", "python", "script"]
 
 _NOT_STARTED = (126, 127)
 _NO_TESTS = (4, 5)  # pytest: it was called wrongly, it found nothing
-_MOST_RAW = 8_000_000
-_MOST_TESTS = 2_000
+_MAX_RAW = 8_000_000
+_MAX_TESTS = 2_000
 _SPARE_S = 30.0
 _FRAMEWORK = re.compile(r"\s*(?:python[\d.]*\s+-m\s+(?:pytest|unittest)|pytest)\b")
 
@@ -120,15 +127,15 @@ class Tests:
         workspace_of(task, "tests")
 
     def read_once(self, workspace: Workspace) -> tuple[str, ...]:
-        """Return the test files that are taken out of the box before the agent's code runs."""
+        """Return the test files that are removed from the box before the agent's code runs."""
         if self.readable or any("assert" in option for option in self.options):
             return ()  # pytest's own loader would have to find them
-        return tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
+        return tuple(path_from_root(workspace, path.split("::")[0]) for path in self.paths)
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Run the tests on the outcome's change."""
         workspace = workspace_of(task, "tests")
-        protected = tuple(inside(workspace, path.split("::")[0]) for path in self.paths)
+        protected = tuple(path_from_root(workspace, path.split("::")[0]) for path in self.paths)
         mounts = await brought_mounts() if self.runner == "pytest" else ()
 
         async def check(outcome: Outcome) -> Score:
@@ -142,13 +149,13 @@ class Tests:
                 environment=self.environment,
                 read_once=self.read_once(workspace),
             )
-            async with opened as room:
-                return await self.score_in(room, workspace)
+            async with opened as grading:
+                return await self.score_in(grading, workspace)
 
         return await check_change(check, outcome, scorer="tests")
 
     async def check_box(self, box: Box) -> None:
-        """Raise, before an agent starts in *box*, where its Python cannot run these tests."""
+        """Raise where the Python of *box* cannot run these tests; called before the agent starts."""
         if not self._script:
             await check_python(
                 box,
@@ -158,43 +165,43 @@ class Tests:
                 environment=self.environment,
             )
 
-    async def score_in(self, room: GradingWorkspace, workspace: Workspace) -> Score:
-        """Run the tests in a clean room that is open already."""
+    async def score_in(self, grading: GradingWorkspace, workspace: Workspace) -> Score:
+        """Run the tests in a grading workspace that is already open."""
         if self._script:
-            return await self._score_script(room)
-        return await self._score_report(room, workspace)
+            return await self._score_script(grading)
+        return await self._score_report(grading, workspace)
 
-    async def _score_script(self, room: GradingWorkspace) -> Score:
+    async def _score_script(self, grading: GradingWorkspace) -> Score:
         line = self.command or ""
         command = Command(argv=("sh", "-c", line), environment=self.environment, time_s=self.time_s)
-        ran = await run_in(room, command, scorer="tests")
+        ran = await run_check(grading, command, scorer="tests")
         if ran.code in _NOT_STARTED:
             raise CheckError(
                 f"scorer 'tests': {one_line(line)!r} could not be started (code {ran.code}); "
                 f"{last_lines(ran.output)}"
             )
-        why = None if ran.code == 0 else _how(ran)
+        why = None if ran.code == 0 else _end_text(ran)
         return Score(
             scorer="tests",
             value=float(ran.code == 0),
             explanation=why,
-            details=self._details(room, ran, ran.output),
+            details=self._details(grading, ran, ran.output),
         )
 
-    async def _score_report(self, room: GradingWorkspace, workspace: Workspace) -> Score:
+    async def _score_report(self, grading: GradingWorkspace, workspace: Workspace) -> Score:
         secret = secrets.token_bytes(32)
-        testing = self._testing(workspace, secret, room.new_modules)
-        ran = await run_in(room, testing, scorer="tests")
-        said, output = signed(ran.output, secret)
-        if not said:
+        command = self._test_command(workspace, secret, grading.new_modules)
+        ran = await run_check(grading, command, scorer="tests")
+        messages, output = split_signed(ran.output, secret)
+        if not messages:
             raise CheckError(
                 f"scorer 'tests': Python could not be started with {self.command or 'python3'!r} "
-                f"({_how(ran)}); {last_lines(output)}; {REMEDY}"
+                f"({_end_text(ran)}); {last_lines(output)}; {REMEDY}"
             )
-        details = self._details(room, ran, output)
-        report = read_report(said[-1]) if len(said) == 2 else None
+        details = self._details(grading, ran, output)
+        report = read_report(messages[-1]) if len(messages) == 2 else None
         if report is None:
-            why = f"the tests ended without a report: {_how(ran)}"
+            why = f"the tests ended without a report: {_end_text(ran)}"
             return Score(scorer="tests", value=0.0, explanation=why, details=details)
         self._refuse_what_could_not_run(report, output)
         value, explanation = self._verdict(report, ran)
@@ -206,15 +213,15 @@ class Tests:
         details |= {"hidden_by_box": list(report.hidden_by_box)} if report.hidden_by_box else {}
         details |= {
             "counts": counts(report.tests, list(report.uncollected)),
-            "tests": dict(list(report.tests.items())[:_MOST_TESTS]),
+            "tests": dict(list(report.tests.items())[:_MAX_TESTS]),
             "uncollected": dict(list(report.uncollected.items())[:20]),
         }
         return Score(scorer="tests", value=value, explanation=explanation, details=details)
 
-    def _testing(
+    def _test_command(
         self, workspace: Workspace, secret: bytes, new_modules: tuple[str, ...]
     ) -> Command:
-        """Return the command that runs the tests and signs what they report."""
+        """Return the command that runs the tests and signs their report."""
         wanted = {
             "runner": self.runner,
             "workdir": "" if workspace.whole_box else workspace.workdir,
@@ -224,7 +231,7 @@ class Tests:
             "new_modules": list(new_modules),
             "read_once": bool(self.read_once(workspace)),
         }
-        # isolated: the overseer imports nothing but what Python itself brings
+        # isolated: the overseer imports only Python's own modules
         sources = map(_source, ("overseer.py", "process.py", "plan.py"))
         arguments = ("-I", "-c", *sources)
         start = f'exec {self.command or "python3"} "$@"'
@@ -235,13 +242,13 @@ class Tests:
                 **(preflight.environment() if self.runner == "pytest" else {}),
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
-            time_s=2 * self.time_s + _SPARE_S,  # the overseer keeps the time of each of two runs
+            time_s=2 * self.time_s + _SPARE_S,  # the overseer limits each of the two runs
             stdin=secret,
-            most_output=_MOST_RAW,
+            most_output=_MAX_RAW,
         )
 
     def _refuse_what_could_not_run(self, report: Report, output: str) -> None:
-        """Raise where the tests never got as far as the agent's work, or to their end."""
+        """Raise where the tests could not start, or did not end in time."""
         if report.out_of_time:
             raise CheckTimeoutError.after(self.time_s, output, scorer="tests")
         if report.cannot is not None:
@@ -269,10 +276,10 @@ class Tests:
         passed = set(report.passed)
         bad = [test for test in dict.fromkeys(wanted) if test not in passed]
         if not report.whole:
-            return 0.0, f"the tests did not run to their end: {_how(ran)}"
+            return 0.0, f"the tests did not run to their end: {_end_text(ran)}"
         if not bad and wanted and report.code == 0 and ran.code == 0 and not report.uncollected:
             return 1.0, None
-        why = _told(bad, report) if bad or report.uncollected else _how(ran)
+        why = _failure_summary(bad, report) if bad or report.uncollected else _end_text(ran)
         if not self.partial:
             return 0.0, why
         total = len(set(wanted)) + len(report.uncollected)
@@ -280,13 +287,15 @@ class Tests:
         # the code says that something is wrong that no test shows
         return (share if share < 1 else 0.0), why
 
-    def _details(self, room: GradingWorkspace, ran: CommandResult, output: str) -> dict[str, Json]:
+    def _details(
+        self, grading: GradingWorkspace, ran: CommandResult, output: str
+    ) -> dict[str, Json]:
         return {
             "runner": self.runner or "script",
             "code": ran.code,
             "duration_s": round(ran.elapsed_s, 3),
-            "output": shortened(output),
-            "undone": list(room.undone),
+            "output": truncate(output),
+            "undone": list(grading.undone),
         }
 
 
@@ -298,16 +307,16 @@ def _source(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _how(ran: CommandResult) -> str:
-    """Return how a command ended, for a person."""
+def _end_text(ran: CommandResult) -> str:
+    """Return how a command ended, for people."""
     how = ran.stopped or f"exit code {ran.code}"
     lines = [line for line in ran.output.splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith(MARK)]
+    own = [line for line in lines if not line.startswith(REPORT_PREFIX)]
     return f"{how}: {one_line(own[-1])}" if own else how
 
 
-def _told(bad: list[str], report: Report) -> str:
-    """Return which tests did not pass, the first with why."""
+def _failure_summary(bad: list[str], report: Report) -> str:
+    """Return which tests did not pass, with the reason of the first."""
     if not bad:
         name, text = next(iter(report.uncollected.items()))
         return f"{name} could not be collected: {_last(text)}"
