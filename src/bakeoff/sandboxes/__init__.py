@@ -1,1 +1,1 @@
-"""Where commands run: in a folder, in bubblewrap, in a container, on Modal."""
+"""Sandboxes: a plain folder on the host, bubblewrap, containers, and Modal."""

@@ -1,4 +1,4 @@
-"""What the boxes of one bubblewrap sandbox have in common, found out once."""
+"""Detects once what bubblewrap can use on this host, and prepares what all boxes share."""
 
 import shutil
 import subprocess
@@ -28,11 +28,11 @@ _NAMESPACES = (
 
 @dataclass(frozen=True, kw_only=True)
 class HostSupport:
-    """What a box is made with here.
+    """What this host offers for boxes.
 
-    `support` is a private folder with what every box shows; `python_mounts` are needed where the
-    host has no python3 of its own; `seccomp_filter` is the filter of system calls, where there is one, and
-    `grading_seccomp_filter` that of a grading box.
+    `support` is a private folder with files that every box shows; `python_mounts` are needed where
+    the host has no python3 of its own; `seccomp_filter` filters system calls, where the processor is
+    supported, and `grading_seccomp_filter` those of a grading box.
     """
 
     program: str
@@ -47,13 +47,13 @@ class HostSupport:
 
     @property
     def path(self) -> str:
-        """Where programs are looked for in a box."""
+        """The PATH in a box."""
         mounted_python = self.python if self.python_mounts else None
         return PATH if mounted_python is None else f"{PATH}:{Path(mounted_python).parent}"
 
 
 def prepare(rootfs: Path | None, *, with_cgroups: bool) -> HostSupport:
-    """Find out what can be used here; UsageError or SandboxError where no box can be made."""
+    """Detect what this host supports; UsageError or SandboxError where it supports no box."""
     program = find_bwrap()
     namespaces = usable_namespaces(program)
     python, python_mounts = python_of(rootfs)
@@ -81,7 +81,7 @@ def prepare(rootfs: Path | None, *, with_cgroups: bool) -> HostSupport:
 
 
 def find_bwrap() -> str:
-    """Return where bubblewrap is."""
+    """Return the path of bubblewrap."""
     program = shutil.which("bwrap")
     if program is None:
         raise UsageError(f"bubblewrap is not installed; get it with: {INSTALL}")
@@ -94,7 +94,7 @@ def usable_namespaces(program: str) -> tuple[str, ...]:
     refusal = _refusal(program, strict)
     if refusal is None:
         return strict
-    if "nknown option" in refusal:  # before 0.8; the filter of system calls must do alone
+    if "nknown option" in refusal:  # before 0.8: the seccomp filter has to be enough
         refusal = _refusal(program, _NAMESPACES)
         if refusal is None:
             return _NAMESPACES
@@ -106,8 +106,8 @@ def usable_namespaces(program: str) -> tuple[str, ...]:
 
 
 def _refusal(program: str, arguments: tuple[str, ...]) -> str | None:
-    """Return what bubblewrap says against *arguments*, None where it takes them."""
-    # programs alone: among all mounts of the machine, one may just be going away
+    """Return bubblewrap's error for *arguments*; None where they work."""
+    # program folders only: some other mount of the machine may be disappearing just now
     folders = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
     mounts = [argument for folder in folders for argument in ("--ro-bind-try", folder, folder)]
     argv = [program, *arguments, *mounts, "--proc", "/proc", "true"]

@@ -1,8 +1,9 @@
-"""The file system that a command in bubblewrap sees: programs of the host, nothing of its people.
+"""The file system that a command in bubblewrap sees: the host's programs, none of its users' files.
 
-Read-only are the host's programs and libraries and the few files of /etc that they need. Nothing of
-/home, /root, /var, /run or the rest of /etc is there, and where this process is root, what only root
-may read is not there either: in the box the user is 1000, but to the host's files still root.
+The host's programs and libraries, and the few files of /etc that they need, are mounted read-only.
+/home, /root, /var, /run and the rest of /etc are not shown. Where this process is root, files that
+only root may read are not shown either: the user in the box is 1000, but accesses the host's files
+as root.
 """
 
 import os
@@ -46,9 +47,9 @@ _ETC_CONTENT = {
 
 
 def write_support(folder: Path) -> None:
-    """Write what every box shows but the host has not, once: an /etc of its own.
+    """Write the files that every box shows in addition to the host's: its own /etc.
 
-    Its files are copies, because each thing that is mounted makes every command slower.
+    They are copies, because each mount makes every command slower.
     """
     etc = folder / "etc"
     etc.mkdir()
@@ -64,7 +65,7 @@ def write_support(folder: Path) -> None:
     (etc / "resolv.conf").touch()
     (folder / "resolv.conf").write_text(f"nameserver {NAMESERVER}\n")
     (folder / "nothing").mkdir()
-    # a copy: a box sees in its list of mounts where each of them lies on the host
+    # a copy: a box sees the host path of each mount in its list of mounts
     shutil.copyfile(_RELAY, folder / "relay.py")
 
 
@@ -73,25 +74,25 @@ def _etc_folders() -> list[str]:
 
 
 def python_of(rootfs: Path | None) -> tuple[str | None, list[str]]:
-    """Return the python3 of a box, and what must be mounted for it where it is our own."""
+    """Return the python3 of a box, and the mounts that it needs if it is this process's own."""
     root = rootfs or Path("/")
     for name in _PYTHONS:
         if (root / name).is_file():
             return f"/{name}", []
     if rootfs is not None:
-        return None, []  # ours needs libraries that may not be there
+        return None, []  # this process's own needs libraries that may be missing there
     prefix = sys.base_prefix
     return f"{prefix}/bin/python3", ["--ro-bind", prefix, prefix]
 
 
-@lru_cache(maxsize=256)  # most boxes of a run differ in nothing here
+@lru_cache(maxsize=256)  # most boxes of a run have the same arguments
 def root_arguments(
     support: Path, *, rootfs: Path | None, targets: tuple[str, ...], resolver: Path | None
 ) -> tuple[str, ...]:
-    """Return bubblewrap's arguments for all that is the same in every box.
+    """Return bubblewrap's arguments for the file system that all boxes share.
 
-    *targets* are the places where something will be mounted later; *resolver* is the resolv.conf of
-    a box with a network.
+    *targets* are paths where something will be mounted later; *resolver* is the resolv.conf of a box
+    with a network.
     """
     mount_points = [PurePosixPath(target) for target in (*targets, HOME, "/tmp", SUPPORT)]  # noqa: S108
     arguments: list[str] = []
@@ -111,7 +112,7 @@ def root_arguments(
 
 
 def _image(rootfs: Path, mount_points: list[PurePosixPath]) -> Iterator[str]:
-    """Show an unpacked image, but for the folders that are the box's own."""
+    """Show an unpacked image except for the folders that are the box's own."""
     for entry in sorted(rootfs.iterdir()):
         target = PurePosixPath("/", entry.name)
         if (
@@ -126,7 +127,7 @@ def _image(rootfs: Path, mount_points: list[PurePosixPath]) -> Iterator[str]:
 
 
 def _shown(source: Path, target: PurePosixPath, mount_points: list[PurePosixPath]) -> Iterator[str]:
-    """Show *source* read-only; piece by piece where something must be mounted that it lacks."""
+    """Show *source* read-only; entry by entry where a mount point below it is missing."""
     if source.is_symlink():
         yield from ("--symlink", str(source.readlink()), str(target))
         return
@@ -151,8 +152,8 @@ def _etc(support: Path) -> list[str]:
 
 
 def _kernel() -> list[str]:
-    # read-only: some of the kernel's files ask only who writes, not with which capability, and
-    # through /proc/PID/mem a program could rewrite the one that grades it
+    # read-only: some kernel files check only the user and not capabilities, and through
+    # /proc/PID/mem a program could rewrite the one that grades it
     return ["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--remount-ro", "/proc"]
 
 

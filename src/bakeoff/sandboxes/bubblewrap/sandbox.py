@@ -1,4 +1,4 @@
-"""Boxes of Linux namespaces, by bubblewrap: no daemon, no image, and started in milliseconds."""
+"""The bubblewrap sandbox: boxes of Linux namespaces without daemon or image, started in milliseconds."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ GATEWAY_PORT = 8642
 _SHM_BYTES = 256 << 20
 _EXIT_TIMEOUT_S = 10.0
 _BY_SIGNAL = 128
-# what bubblewrap says where a folder that it needs has been taken away, replaced or closed
+# bubblewrap's error where a folder that it needs was removed, replaced or made inaccessible
 _FOLDER_BROKEN = re.compile(
     r"bwrap: Can't .*: (?:No such file or directory|Not a directory|Permission denied)"
 )
@@ -52,7 +52,7 @@ class _NotStartedError(SandboxError):
 
 
 class BubblewrapBox:
-    """Private folders and a control group, in which commands are run."""
+    """A box: private folders and a control group; each command runs in new namespaces."""
 
     def __init__(
         self, spec: BoxSpec, host: HostSupport, *, proxy: EgressProxy | None, host_network: bool
@@ -72,7 +72,7 @@ class BubblewrapBox:
 
     @property
     def gateway_url(self) -> str | None:
-        """Where a command reaches the gateway: through the relay, or directly on the host's network."""
+        """The URL of the gateway for commands: through the relay, or directly on the host network."""
         if self._spec.gateway is None:
             return None
         return self._spec.gateway.url if self._on_host_network else _local_url(GATEWAY_PORT)
@@ -84,7 +84,7 @@ class BubblewrapBox:
 
     @property
     def _relays(self) -> dict[int, str]:
-        """The ports of the box that lead to a socket of the host, and the socket."""
+        """The ports of the box that are relayed to a socket of the host, and the socket."""
         relays = {}
         if self._spec.gateway is not None and not self._on_host_network:
             relays[GATEWAY_PORT] = self._spec.gateway.socket
@@ -93,7 +93,7 @@ class BubblewrapBox:
         return relays
 
     async def run(self, command: Command) -> CommandResult:
-        """Run *command* in namespaces of its own, which end with it."""
+        """Run *command* in new namespaces, which end with it."""
         if (ran := unstartable(command)) is not None:
             return ran
         with ExitStack() as files:
@@ -121,7 +121,7 @@ class BubblewrapBox:
             if uplink is not None:
                 pass_fds += uplink.pass_fds
                 arguments += uplink.arguments
-            # through a file: the environment may hold a token, and arguments are seen by everyone
+            # through a file: the environment may hold a token, and arguments are visible to all users
             arguments_fd = _memory_file("\0".join([*arguments, ""]).encode())
             files.callback(os.close, arguments_fd)
             program = self._program(command, arguments_fd, pass_fds=(arguments_fd, *pass_fds))
@@ -129,7 +129,7 @@ class BubblewrapBox:
                 return await self._supervised(command, program, reading)
 
     async def _supervised(self, command: Command, program: Program, status: int) -> CommandResult:
-        """Run *program*; the exit code is 126 where what ran before has closed or removed its folder."""
+        """Run *program*; exit code 126 where earlier commands removed its folder or made it inaccessible."""
         start = self._start_of(command)
         try:
             ran = await self._supervision.run(
@@ -155,7 +155,7 @@ class BubblewrapBox:
             memory_mb=None if "memory" in limited else limits.memory_mb,
             processes=None if "pids" in limited else limits.processes,
         )
-        for port in self._relays:  # one becomes the next, and the last the command
+        for port in self._relays:  # each relay execs the next one, and the last one the command
             relay = (str(self._host.python), "-I", "-S", f"{SUPPORT}/relay.py")
             inside = (*inside, *relay, str(port), f"{SUPPORT}/{port}.sock", "--")
         return Program(
@@ -175,7 +175,7 @@ class BubblewrapBox:
         )
 
     def _mount_arguments(self) -> list[str]:
-        """Return bubblewrap's words for all that does not differ from command to command."""
+        """Return bubblewrap's arguments that are the same for all commands of the box."""
         spec, host = self._spec, self._host
         arguments = [*host.namespaces, *(["--share-net"] if self._on_host_network else [])]
         targets = (spec.root, *(mount.target for mount in (*spec.mounts, *spec.pinned)))
@@ -196,7 +196,7 @@ class BubblewrapBox:
         return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/"]
 
     def _resolver(self) -> Path | None:
-        """Return the resolv.conf that the box sees; None where there is nobody to ask."""
+        """Return the resolv.conf that the box sees; None where it has no name server."""
         if self._has_uplink:
             return self._host.support / "resolv.conf"
         names = Path("/etc/resolv.conf").resolve()
@@ -221,7 +221,7 @@ class BubblewrapBox:
         return arguments
 
     async def _wait_gone(self, status: int, ended: ProcessResult | None) -> None:
-        """Wait until the namespaces are gone, and raise where bubblewrap itself failed."""
+        """Wait until the namespaces have ended; raise where bubblewrap itself failed."""
         report = _read_status(status)
         child = report.get("child-pid")
         clock = asyncio.get_running_loop().time
@@ -246,7 +246,7 @@ class BubblewrapBox:
         raise SandboxError(WHOLE_BOX)
 
     async def close(self) -> None:
-        """End every command; take the private folders and the control group away."""
+        """End every command; remove the private folders and the control group."""
         await self.stop()
         if self._proxy is not None:
             await self._proxy.close()
@@ -268,7 +268,7 @@ def _local_url(port: int) -> str:
 
 
 def _memory_file(data: bytes) -> int:
-    """Return an open file in memory that holds *data*, at its beginning."""
+    """Return a descriptor of an in-memory file with *data*, at its start."""
     number = os.memfd_create("arguments", os.MFD_CLOEXEC)
     with os.fdopen(number, "wb", closefd=False) as file:
         file.write(data)
@@ -277,12 +277,12 @@ def _memory_file(data: bytes) -> int:
 
 
 def _never_started(ended: ProcessResult, report: dict[str, int]) -> bool:
-    """Whether bubblewrap gave up before the command: it says so, unless somebody killed it."""
+    """Whether bubblewrap failed before it started the command, and was not killed itself."""
     return "exit-code" not in report and ended.code is not None and ended.code < _BY_SIGNAL
 
 
 def _read_status(status: int) -> dict[str, int]:
-    """Return what bubblewrap told about itself: its child, and how that ended."""
+    """Return bubblewrap's JSON status: the pid of its child and the child's exit code."""
     report: dict[str, int] = {}
     try:
         text = os.read(status, 65536)
@@ -317,13 +317,13 @@ _NO_UPLINK = (
 
 
 class Bubblewrap:
-    """Opens boxes of namespaces.
+    """Opens boxes of Linux namespaces.
 
-    With a *rootfs*, boxes see the programs of that unpacked image instead of the host's. Without
-    control groups, which need rights that not every user has, rlimits keep the limits.
+    With a *rootfs*, boxes see the programs of that unpacked image instead of the host's. Where
+    control groups are not permitted, rlimits enforce the limits.
 
-    A task that asks for a network gets one of its own, without the host's loopback; with
-    `network="host"` it gets the host's. *private_hosts* may be reached where a task lists them.
+    A task that asks for a network gets its own, without the host's loopback; with `network="host"`
+    it gets the host's. *private_hosts* can be reached where a task lists them.
     """
 
     name = "bubblewrap"
@@ -350,7 +350,7 @@ class Bubblewrap:
 
     @classmethod
     def available(cls) -> str | None:
-        """Return why no box can be had here, and what to do about it; None where all is fine."""
+        """Return why bubblewrap cannot be used here, and what to do; None where it can."""
         if not sys.platform.startswith("linux"):
             return "bubblewrap needs Linux; choose a container: --sandbox docker"
         try:
@@ -360,14 +360,14 @@ class Bubblewrap:
         return None
 
     def check_network(self, network: Network) -> None:
-        """Raise where no box can have this *network* here; the host's own is only for who says so."""
+        """Raise where a box cannot have this *network* here."""
         if network is not True or self._host_network:
             return
         if why := uplink.unavailable_reason():
             raise UsageError(_NO_UPLINK.format(why=why))
 
     async def image(self, image: Image | None) -> None:
-        """Refuse an image: only a container can start from one."""
+        """Refuse an image: only containers can start from one."""
         refuse_image(image, sandbox="bubblewrap")
 
     async def open(self, spec: BoxSpec) -> Box:
@@ -384,7 +384,7 @@ class Bubblewrap:
             raise SandboxError(f"no box can be opened: {error}") from error
         finally:
             if ready.done() and _failed(ready):
-                self._ready = None  # somebody may mend it, and try again
+                self._ready = None  # the cause may be fixed before the next attempt
 
     async def _opened(self, spec: BoxSpec, host: HostSupport) -> Box:
         proxy = await open_proxy(spec.network, private_hosts=self._private_hosts)
@@ -396,11 +396,11 @@ class Bubblewrap:
             raise
 
     async def reap(self) -> Sequence[str]:
-        """Take away the control groups, processes and folders of dead runs."""
+        """Remove the control groups, processes and folders of dead runs."""
         return await asyncio.to_thread(reap)
 
     async def close(self) -> None:
-        """Take away what all boxes shared."""
+        """Remove what all boxes shared."""
         ready, self._ready = self._ready, None
         if ready is not None:
             await asyncio.wait([ready])

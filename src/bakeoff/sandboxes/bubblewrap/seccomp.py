@@ -1,7 +1,7 @@
-"""A filter for system calls that no program of a task needs and that reach out of a box.
+"""A seccomp filter for system calls that no task needs and that could lead out of a box.
 
-The namespaces do not cover all of the kernel: its key rings belong to the session we were started
-in, and some calls have been the way out before. So these are refused, as container engines do.
+Namespaces do not cover the whole kernel: key rings belong to the session of this process, and some
+calls have been used for escapes before. They are refused, as container engines do.
 """
 
 import platform
@@ -10,15 +10,15 @@ from pathlib import Path
 
 _ALLOW, _REFUSE, _UNKNOWN = 0x7FFF0000, 0x00050001, 0x00050026  # EPERM, and ENOSYS
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT = 0, 4, 16  # in what the kernel shows to a filter
-_AF_VSOCK = 40  # sockets to the host of a virtual machine, which no namespace covers
-_FOREIGN_NUMBERS = 0x40000000  # the other way of counting calls on x86-64
+_NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT = 0, 4, 16  # offsets in struct seccomp_data
+_AF_VSOCK = 40  # sockets to the host of a virtual machine, which namespaces do not isolate
+_FOREIGN_NUMBERS = 0x40000000  # the x32 numbering of system calls on x86-64
 _NEW_NAMESPACES = 0x7E020000
 
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
-_CLONE3 = 435  # its arguments are out of a filter's sight; programs fall back to clone
+_CLONE3 = 435  # a filter cannot see its arguments; programs fall back to clone
 _REFUSED = {  # the numbers of each, in the order of _ARCHES
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -57,8 +57,8 @@ _REFUSED = {  # the numbers of each, in the order of _ARCHES
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
 }
-# One process looking into another, or taking its files: in a grading box, where the program that
-# runs the tests and the code that they test belong to one user.
+# Inspecting another process or taking its descriptors: refused in a grading box, where the test
+# runner and the code under test have the same user.
 _REFUSED_WHEN_GRADING = {
     "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
@@ -69,7 +69,7 @@ _REFUSED_WHEN_GRADING = {
 
 
 def write_filter(path: Path, *, grading: bool) -> bool:
-    """Write the filter for this machine to *path*; False where there is none for its processor."""
+    """Write the filter for this machine to *path*; False where its processor is not supported."""
     machine = platform.machine()
     if machine not in _ARCHES:
         return False
@@ -81,7 +81,7 @@ def write_filter(path: Path, *, grading: bool) -> bool:
 
 
 def _program(machine: str, refused: list[int]) -> bytes:
-    """Return the filter; every jump of a step is counted from the step after it."""
+    """Return the BPF program; jumps are relative to the next instruction."""
     steps = [
         (_LOAD, 0, 0, _ARCH_AT),
         (_EQUAL, 1, 0, _ARCHES[machine]),

@@ -1,1 +1,1 @@
-"""Boxes of docker and podman."""
+"""Boxes that are containers of docker or podman."""

@@ -1,4 +1,4 @@
-"""One open container: commands are `exec`ed in it, and a restart ends what will not end by itself."""
+"""One open container: runs commands with `exec`, watches its disk, ends stuck processes by a restart."""
 
 import asyncio
 import os
@@ -38,10 +38,10 @@ _SIZE_FORMAT = "size={{.SizeRw}}"
 
 
 async def disk_watch_for(engine: Engine, container: str, spec: BoxSpec) -> Watch | None:
-    """Return what watches the disk of a box; None where it has no limit.
+    """Return the disk watch of a box; None where it has no limit.
 
-    Where the engine keeps the container's files in a folder that we may read, it is watched from
-    here at no cost; else the engine has to be asked.
+    Where the container's files are in a folder that this user may read, that folder is watched,
+    which is cheap; otherwise the engine is asked.
     """
     if spec.limits.disk_mb is None:
         return None
@@ -65,7 +65,7 @@ async def disk_watch_for(engine: Engine, container: str, spec: BoxSpec) -> Watch
 
 
 def _procs_files(pid: str) -> list[Path]:
-    """Return the files that list the processes of a container, by its first one."""
+    """Return the cgroup.procs files of a container, found by its first process."""
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
@@ -86,12 +86,12 @@ def _processes(procs_files: list[Path]) -> set[int]:
         try:
             pids.update(int(pid) for pid in path.read_text().split())
         except OSError:
-            continue  # not mounted there, or the container restarts just now
+            continue  # not mounted there, or the container is restarting
     return pids
 
 
 class _EngineDiskWatch:
-    """What a container adds to its image, as its engine says."""
+    """Watches the size of a container's layer by asking the engine."""
 
     def __init__(self, engine: Engine, container: str, max_mb: int) -> None:
         self._engine = engine
@@ -119,7 +119,7 @@ class _EngineDiskWatch:
 
 
 class _BothWatches:
-    """Two watches at once."""
+    """Runs two watches at the same time."""
 
     def __init__(self, first: Watch, second: Watch) -> None:
         self._first = first
@@ -136,19 +136,19 @@ _EXPORT_S = 600.0
 _TOO_LONG = "file name too long"
 _OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
-# the folders of the shell and of what it is made of; a line of `diff` that says one is not as it was
+# a line of `diff` that reports a change in the folders of the shell and its libraries
 _PROGRAMS_CHANGED = re.compile(r"^[CD] /(?:usr/(?:local/)?)?(?:s?bin|lib\w*)/", re.MULTILINE)
 _STATE_FORMAT = "state={{.State.Running}}"
 
 
 def sockets(spec: BoxSpec, proxy: EgressProxy | None) -> dict[int, str]:
-    """Return the ports of a box that lead to a socket of the host, and the socket."""
+    """Return the ports of a box that are relayed to a socket of the host, and the socket."""
     gateway = {} if spec.gateway is None else {relay.PORT: spec.gateway.socket}
     return gateway if proxy is None else {**gateway, PROXY_PORT: str(proxy.socket)}
 
 
 class ContainerBox:
-    """A container of ours that runs; `ready` makes it fit for the first command."""
+    """A running container; await `ready` before the first command."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class ContainerBox:
         self._supervision = Supervision(spec.limits, cgroup=None, disk=None)
 
     async def ready(self) -> None:
-        """Make the change that the spec brings, find a relay, start to watch the disk."""
+        """Apply the change of the spec, choose a relay, start watching the disk."""
         disk = await disk_watch_for(self._engine, self.name, self._spec)
         self._supervision = Supervision(self._spec.limits, cgroup=None, disk=disk)
         await self._apply()
@@ -186,7 +186,7 @@ class ContainerBox:
 
     @property
     def gateway_url(self) -> str | None:
-        """Where a command in the box reaches the gateway."""
+        """The URL of the gateway for commands in the box."""
         return None if self._spec.gateway is None else f"http://127.0.0.1:{relay.PORT}"
 
     @property
@@ -195,7 +195,7 @@ class ContainerBox:
         return () if self._proxy is None else self._proxy.refused
 
     async def run(self, command: Command) -> CommandResult:
-        """Run *command*; where it must be stopped, every process of the box ends with it."""
+        """Run *command*; stopping it early ends every process of the box."""
         if (ran := unstartable(command)) is not None:
             return ran
         if self._relay is not None:
@@ -211,11 +211,11 @@ class ContainerBox:
             await self._engine.call("kill", self.name)
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
-        """Return what the stopped container has that its image has not, and what is gone."""
+        """Return how the stopped container differs from its image: an archive, and deleted paths."""
         try:
             printed = await self._engine.call("diff", self.name, most_output=1 << 28)
         except SandboxError as error:
-            if _TOO_LONG in str(error):  # the agent's doing, not the engine's
+            if _TOO_LONG in str(error):  # caused by the agent, not the engine
                 raise ChangeTooLargeError("the agent left a path too long to be read") from error
             raise
         own_mounts = [mount.target for mount in self._mounts]
@@ -233,7 +233,7 @@ class ContainerBox:
         return packed, tuple(sorted({*differences.gone, *differences.perhaps_gone} - present))
 
     async def close(self) -> None:
-        """Take the container away, running or not."""
+        """Remove the container, running or not."""
         self._stopped = True
         await self._supervision.stop()
         try:
@@ -266,7 +266,7 @@ class ContainerBox:
         if not start_marker.started and ran.stopped is None:
             printed, no_folder, _ = ran.output.partition(no_folder_marker(marker))
             if retry and not no_folder and not self._stopped:
-                # the container has ended, or is so full of processes that it takes no more
+                # the container has ended, or has too many processes to start another
                 await self._restart()
                 return await self._exec(command, retry=False)
             why = await self._start_failure(command, printed)
@@ -292,7 +292,7 @@ class ContainerBox:
         return f"{why}. The container has ended; it printed: {last.output.strip() or 'nothing'}"
 
     async def _broken_from_inside(self, command: Command, *, no_folder: bool) -> bool:
-        """Whether a command that could be started before cannot be any more because of what has run."""
+        """Whether earlier commands are the reason that a command can no longer be started."""
         if no_folder:
             return self._start_of(command) in self._started_in
         return bool(self._started_in) and await self._has_changed_programs()
@@ -320,7 +320,7 @@ class ContainerBox:
         )
 
     async def _after(self, ended: ProcessResult | None) -> None:
-        """A client that was killed leaves its command running in the container."""
+        """Restart after a client was killed, which leaves its command running in the container."""
         if (ended is None or ended.stopped is not None) and not self._stopped:
             await self._restart()
 
@@ -330,7 +330,7 @@ class ContainerBox:
         try:
             await self._call_until_dead("restart", "-t", "0", self.name)
         except SandboxError:
-            # its processes have ended all the same; without its shell it cannot start again
+            # its processes have ended anyway; without its shell it cannot start again
             if not await self._has_changed_programs():
                 raise
 
@@ -355,8 +355,8 @@ class ContainerBox:
         return "state=true" in state.split()
 
     async def _ran_out_of_memory(self) -> bool:
-        """Whether the kernel killed a process of the box since this was last asked."""
-        # read in the container: an engine's own flag is about its first process only
+        """Whether the kernel has killed a process of the box since the last call."""
+        # read in the container: the engine's own flag covers its first process only
         command = ("sh", "-c", f"cat {_OOM_FILES} 2>/dev/null")
         result = await self._engine.ask("exec", *self._user_arguments(), self.name, *command)
         kills = sum(int(count) for count in _OOM_KILLS.findall(result.output))

@@ -1,7 +1,7 @@
-"""How a container's file system differs from its image, as an archive; and such a change made again.
+"""The change of a container against its image, as an archive, and how to apply it again.
 
-The archive is filtered out of the engine's export as it streams by: nothing is unpacked on the host,
-where names and links that an agent chose could do harm.
+The archive is filtered from the engine's export as a stream: nothing is unpacked on the host, where
+names and links chosen by an agent could do harm.
 """
 
 import gzip
@@ -18,7 +18,7 @@ from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError
 from bakeoff.core.workspace import IN_IMAGE
 
-# What is not part of the work: the kernel's, what lasts no longer than a run, what apt can have again.
+# Not part of the work: kernel files, temporary files, and caches of apt.
 _LEFT_OUT = tuple(
     f"/{path}"
     for path in (
@@ -30,7 +30,7 @@ _ENTRY = re.compile(r"([ACD]) (/.+)")
 _IN_A_NAME = re.compile(r"\n[ACD] /")
 _CHUNK = 1 << 20
 
-# Makes way for an archive: takes away what is gone, and whatever is of another kind than what comes.
+# Prepares for an archive: removes deleted paths, and whatever is of another kind than the new entry.
 _CLEAR = """\
 for word; do
   path=${word#?}
@@ -46,12 +46,12 @@ CLEAR = ("xargs", "-0", "-n", "500", "sh", "-c", _CLEAR, "sh")
 
 @value_object
 class Differences:
-    """The paths that a container has anew or changed, and those that it has no more.
+    """The paths that a container added or changed, and those that it deleted.
 
-    Engines print a name as it is, so a line break in one makes it look like something else. `included`
-    may hold names that are none, which no file will have; `in_image` are those of them at which the
-    image has something too. What of `perhaps_gone` is still there was not taken away. `printed` is
-    what the engine said, for a name that looks like several entries.
+    Engines print names unescaped, so a line break in one makes it ambiguous. `included` may contain
+    names that no file has; `in_image` are those that also exist in the image. Paths of `perhaps_gone`
+    that still exist were not deleted. `printed` is the engine's output, for names that look like
+    several entries.
     """
 
     included: frozenset[str]
@@ -72,7 +72,7 @@ class Differences:
 
 
 def read_differences(printed: str, own: Iterable[str]) -> Differences:
-    """Return what `diff` printed, without what is not part of the work; *own* are our mounts."""
+    """Parse the output of `diff`, without what is not part of the work; *own* are our mounts."""
     left_out = (*_LEFT_OUT, *own)
     included: set[str] = set()
     in_image: set[str] = set()
@@ -98,9 +98,9 @@ def read_differences(printed: str, own: Iterable[str]) -> Differences:
 
 
 def _entries(printed: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the kind of each entry, and the name that it has.
+    """Yield the kind of each entry and its possible names.
 
-    Lines that are none may belong to the name before them, or be a warning: then both are told.
+    A line that is no entry may continue the name before it or be a warning; both names are yielded.
     """
     entries: list[tuple[str, list[str]]] = []
     for line in printed.removesuffix("\n").split("\n"):
@@ -126,10 +126,10 @@ def archive(
     max_mb: int,
     time_s: float,
 ) -> tuple[bytes, frozenset[str]]:
-    """Run *export*, which prints a tar, and return the *included* paths of it as a gzipped tar.
+    """Run *export*, which prints a tar, and return its *included* paths as a gzipped tar.
 
-    Those that the image has something at are marked. Beside it, those that were *check_for* and are
-    there. It blocks, so it belongs in a thread.
+    Members that also exist in the image are marked. Also returns the paths of *check_for* that
+    exist. It blocks, so run it in a thread.
     """
     with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(
@@ -141,8 +141,8 @@ def archive(
         try:
             filtered = _filtered(stream, included, in_image, check_for, max_mb << 20)
             while stream.read(_CHUNK):
-                pass  # what fills up the last block
-            if code := process.wait():  # cut between two files, a tar looks whole
+                pass  # the padding after the last block
+            if code := process.wait():  # a tar that is cut between two files looks complete
                 raise tarfile.ReadError(f"exit code {code}")
         except tarfile.TarError as error:
             process.kill()
@@ -185,12 +185,12 @@ def _filtered(
                 if path in in_image:
                     member.pax_headers = {**member.pax_headers, IN_IMAGE: "1"}
                 filtered.addfile(member, whole.extractfile(member) if member.isreg() else None)
-            whole.members.clear()  # type: ignore[attr-defined] # else it remembers every file
+            whole.members.clear()  # type: ignore[attr-defined] # else it keeps every member in memory
     return buffer.getvalue(), frozenset(present)
 
 
 def _diff_name(name: str) -> str:
-    """Return the path of a member as `diff` shows it: what is no text has become a mark."""
+    """Return the path of a member as `diff` prints it, with replacement characters."""
     path = f"/{name.strip('/')}"
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -200,7 +200,7 @@ def _is_file_like(member: tarfile.TarInfo) -> bool:
 
 
 class _BoundedBuffer(io.BytesIO):
-    """A buffer that takes only so much."""
+    """A buffer with a maximum size."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__()
@@ -216,7 +216,7 @@ class _BoundedBuffer(io.BytesIO):
 
 
 def clear_input(packed: bytes | None, gone: tuple[str, ...]) -> bytes:
-    """Return what `CLEAR` reads so that it makes way for *packed*."""
+    """Return the input of `CLEAR` that prepares for *packed*."""
     entries = [f"G{path}" for path in gone]
     if packed is not None:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as members:

@@ -1,4 +1,4 @@
-"""The client of a container engine, called as a program; what docker and podman do differently."""
+"""The command-line client of docker or podman: calls, arguments, and how a command is started."""
 
 import asyncio
 import csv
@@ -19,7 +19,7 @@ from bakeoff.sandboxes.host.shell_limits import file_size_limit
 
 EngineName = Literal["docker", "podman"]
 
-_AT_ONCE = 8  # an engine asked for thirty containers in one moment gets slower, not faster
+_AT_ONCE = 8  # more concurrent calls make an engine slower, not faster
 _CALL_S = 120.0
 _ASK_S = 10.0
 _MAX_SHOWN = 2000
@@ -31,9 +31,9 @@ _INSTALL = {
 
 @dataclass(frozen=True, kw_only=True)
 class EngineDialect:
-    """The words that differ between the engines."""
+    """The arguments that differ between the engines."""
 
-    run: tuple[str, ...]  # keeps what a container prints small, and the host's proxies out of it
+    run: tuple[str, ...]  # limits a container's log, and keeps the host's proxies out of it
     remove: tuple[str, ...]
     copy: tuple[str, ...]  # into a container, with the owners as they are in the archive
     rootless: str
@@ -56,7 +56,7 @@ DIALECTS: Mapping[EngineName, EngineDialect] = {
 
 
 class Engine:
-    """Calls one engine's client; not too many calls at a time."""
+    """Calls one engine's client, with a limit on concurrent calls."""
 
     def __init__(self, name: EngineName, environment: Mapping[str, str]) -> None:
         self.name = name
@@ -65,7 +65,7 @@ class Engine:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     def unavailable_reason(self) -> str | None:
-        """Return None where the engine answers, else why it does not and what to do."""
+        """Return why the engine cannot be used, and what to do; None where it works."""
         if shutil.which(self.name, path=self.environment.get("PATH")) is None:
             return f"there is no program {self.name!r}; {_INSTALL[self.name]}"
         # docker's `version` fails where no daemon answers, podman's where its set-up is broken
@@ -88,13 +88,13 @@ class Engine:
     def program(
         self, *arguments: str, stdin: bytes = b"", most_output: int = 1_000_000
     ) -> process.Program:
-        """Return the call with *arguments*, not yet made."""
+        """Return the call with *arguments*, not yet started."""
         return process.Program(
             argv=(self.name, *arguments),
             environment=self.environment,
             stdin=stdin,
             most_output=most_output,
-            keeps_children=True,  # podman leaves a watcher with each container
+            keeps_children=True,  # podman leaves a monitor process with each container
         )
 
     async def ask(
@@ -104,7 +104,7 @@ class Engine:
         time_s: float = _CALL_S,
         most_output: int = 1_000_000,
     ) -> process.ProcessResult:
-        """Make the call and return how it ended, good or bad."""
+        """Make the call and return how it ended, successful or not."""
         call = self.program(*arguments, stdin=stdin, most_output=most_output)
         try:
             async with self._slots:
@@ -119,7 +119,7 @@ class Engine:
         time_s: float = _CALL_S,
         most_output: int = 1_000_000,
     ) -> str:
-        """Make the call and return what it printed; SandboxError where it fails."""
+        """Make the call and return its output; SandboxError where it fails."""
         ended = await self.ask(*arguments, stdin=stdin, time_s=time_s, most_output=most_output)
         if ended.code == 0:
             return ended.output
@@ -129,24 +129,24 @@ class Engine:
         raise SandboxError(f"{what} failed: {ended.output.strip()[-_MAX_SHOWN:]}")
 
     async def is_rootless(self) -> bool:
-        """Whether root in a container is the engine's user outside of it."""
+        """Whether root in a container is the engine's user on the host."""
         info = await self.call("info", "--format", self.dialect.rootless)
         return "name=rootless" in info or "rootless=true" in info
 
 
 HOME = "/home/agent"
 
-# A shell that waits also sees off the orphans of the container, so no init program is needed.
+# A waiting shell also reaps the orphans of the container, so no init program is needed.
 _WAIT = "while :; do sleep 3600; done"
 _WAIT_AT_HOME = f"mkdir -p -m 1777 /tmp {HOME}; {_WAIT}"
 
-# What package managers use. A box with a folder of ours needs none: it works as one user.
+# Needed by package managers. A box with a mounted folder needs none: it has one user.
 _PACKAGING_CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID",
 )  # fmt: skip
 
-# Reads lines up to the mark, does what they say, and becomes the command. A shell reads a pipe
-# byte by byte, so what follows the mark is left for the command.
+# Reads lines up to the marker, evaluates them, and execs the command. A shell reads a pipe byte by
+# byte, so what follows the marker is left for the command.
 _ENTER = """\
 _lines=
 while IFS= read -r _line && [ "$_line" != "$1" ]; do _lines="$_lines$_line
@@ -160,15 +160,15 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def run_arguments(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> list[str]:
-    """Return what follows `run` for the container of *spec*, after its name and labels."""
+    """Return the arguments of `run` for the container of *spec*, after its name and labels."""
     arguments = ["--pull", "never", "--security-opt", "no-new-privileges"]
-    arguments += ["--security-opt", "label=disable"]  # else SELinux keeps it from its own mounts
+    arguments += ["--security-opt", "label=disable"]  # otherwise SELinux blocks its own mounts
     arguments += [] if spec.network is True else ["--network", "none"]
     arguments += _limits(spec.limits)
     arguments += ["--cap-drop", "ALL"]
     for mount in mounts:
         arguments += ["--mount", _mount(mount)]
-    if spec.folder is None:  # the image as its maker meant it, with its own user and entrypoint
+    if spec.folder is None:  # the image with its own user and entrypoint
         for capability in _PACKAGING_CAPABILITIES:
             arguments += ["--cap-add", capability]
         return [*arguments, image, "sh", "-c", _WAIT]
@@ -188,7 +188,7 @@ def _limits(limits: BoxLimits) -> list[str]:
 
 
 def _mount(mount: Mount) -> str:
-    """Return a mount as the engines read it: a line of CSV, whatever is in the paths."""
+    """Return a mount in the engines' format: one line of CSV, so that paths may hold anything."""
     line = io.StringIO()
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
     csv.writer(line, lineterminator="").writerow(fields + ([] if mount.writable else ["readonly"]))
@@ -196,19 +196,19 @@ def _mount(mount: Mount) -> str:
 
 
 def wrap_command(argv: tuple[str, ...], marker: str) -> list[str]:
-    """Return the program to run in the container so that it becomes *argv*."""
-    return ["/bin/sh", "-c", _ENTER, "sh", marker, *argv]  # not one that an agent put on PATH
+    """Return the command line that starts *argv* in the container."""
+    return ["/bin/sh", "-c", _ENTER, "sh", marker, *argv]  # absolute, so that an agent cannot put another one on PATH
 
 
 def no_folder_marker(marker: str) -> str:
-    """Return what is printed instead of the mark where there is no such folder to start in."""
+    """Return the text that is printed instead of the marker where the working directory is missing."""
     return f"nowhere-{marker}"
 
 
 def preamble(
     environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, marker: str
 ) -> bytes:
-    """Return what comes before the command's own input; it makes the mark the first line out."""
+    """Return the input before the command's own; it prints the marker as the first line of output."""
     lines = []
     for name, value in environment.items():
         if not _VARIABLE.fullmatch(name):
@@ -216,7 +216,7 @@ def preamble(
         lines.append(f"export {name}={shlex.quote(value)}")
     if disk_mb is not None:
         lines.append(file_size_limit(disk_mb))
-    # the mark after `cd`: without it the command has not been started
+    # the marker after `cd`: without it the command was not started
     start = f"cd -- {shlex.quote(cwd)} 2>&1 || {{ echo {no_folder_marker(marker)}; exit 126; }}"
     lines += [start, f"echo {marker}"]
     return "".join(f"{line}\n" for line in [*lines, marker]).encode()

@@ -1,10 +1,10 @@
-"""How commands in a container reach a socket of the host: it is mounted, and a relay leads to it.
+"""Relays from a port in a container to a mounted socket of the host.
 
-There are two such sockets: the model gateway's, and that of the proxy to the hosts of a list.
+There are two such sockets: the model gateway, and the proxy to the allowed hosts.
 
-A relay needs something in the container that can run it. Each command looks whether there is one
-that listens, and starts it where there is none: the first command of a box, the first after a
-restart, and whoever comes after a program that killed it.
+A relay needs an interpreter in the container. Each command checks whether a relay is listening and
+starts one if not: the first command of a box, the first after a restart, and the next after a
+program killed it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,14 +38,14 @@ exec "$@"
 
 @dataclass(frozen=True, kw_only=True)
 class Relay:
-    """A way to run a relay: which program runs which file, and what it wants besides."""
+    """A way to run a relay: interpreter, file, and further arguments."""
 
     interpreter: str
     file: str
     more: str = ""
 
     def wrap(self, argv: tuple[str, ...], ports: Iterable[int]) -> tuple[str, ...]:
-        """Return *argv* behind words that see to it that a relay listens at each of *ports*."""
+        """Return *argv* with a prefix that makes sure a relay listens at each of *ports*."""
         for port in ports:
             start = f"{self.interpreter} {_SUPPORT}/{self.file} {port} {_socket(port)} {self.more}"
             argv = ("sh", "-c", _ENSURE, "sh", start.strip(), f"{port:04X}", *argv)
@@ -53,7 +53,7 @@ class Relay:
 
 
 RELAYS = (
-    # relay.py ends with the command that it is given: one that lasts as long as the box
+    # relay.py ends with its command, so it gets one that lasts as long as the box
     Relay(interpreter="python3", file="relay.py", more="-- sleep 2147483647"),
     Relay(interpreter="perl", file="relay.pl"),
     Relay(interpreter="node", file="relay.js"),
@@ -62,7 +62,7 @@ FIND = ("sh", "-c", _FIND)  # to be run in the box; `choose` reads what it print
 
 
 def mounts(sockets: Mapping[int, str]) -> tuple[Mount, ...]:
-    """Return what the box must show so that a relay can lead from each port to its socket."""
+    """Return the mounts that the relays of *sockets* need in the box."""
     if not sockets:
         return ()
     names = [relay.file for relay in RELAYS]
@@ -76,7 +76,7 @@ def _socket(port: int) -> str:
 
 
 def choose(printed: str, *, image: str | None) -> Relay:
-    """Return the first relay that can be run, by what `FIND` printed."""
+    """Return the first relay that can be run, by the output of `FIND`."""
     for relay in RELAYS:
         if f"relay={relay.interpreter}" in printed.split():
             return relay

@@ -1,8 +1,8 @@
-"""Boxes that are containers of docker or podman, through the client that the user has.
+"""The docker and podman sandboxes, through the user's own client, and the images they start from.
 
-A container sees its folder, its mounts and its image; it has no network unless the task asks for
-one, no capability but those of package managers where the whole box is the work, and the limits of
-its task. It carries the mark of its run in its name, so that what a dead run left can be found.
+A container sees its folder, its mounts and its image. It has no network unless the task asks for
+one, no capabilities except those of package managers in a whole-box task, and the limits of its
+task. Its name identifies its run, so that leftovers of dead runs can be found.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ _FETCH_S = 1800.0
 
 
 class Images:
-    """Makes images ready on one engine; who asks for the same one waits for the same work.
+    """Pulls and builds images on one engine, each once.
 
-    A build that failed is not tried again: everybody who needs it gets the same message.
+    A failed build is not repeated: every caller gets the same error.
     """
 
     def __init__(self, engine: Engine, *, default: str, build_s: float) -> None:
@@ -46,7 +46,7 @@ class Images:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ready(self, image: Image | None) -> str:
-        """Return the name of an image that is there; UsageError where it cannot be had."""
+        """Return the name of an available image; UsageError where it cannot be pulled or built."""
         name = _name(image, self._default)
         async with self._locks[name]:
             if name in self._broken:
@@ -93,7 +93,7 @@ class Images:
 
 @asynccontextmanager
 async def _build_context(folder: Path, left_out: tuple[str, ...]) -> AsyncIterator[Path]:
-    """Give a folder that holds what a build may see: *folder* itself, or a copy without some paths."""
+    """Provide the build context: *folder* itself, or a copy of it without *left_out*."""
     if not left_out:
         yield folder
         return
@@ -119,7 +119,7 @@ def _name(image: Image | None, default: str) -> str:
 
 
 def _find_dockerfile(image: Image) -> tuple[Path, Path]:
-    """Return the folder to build from and the Dockerfile, both there."""
+    """Return the folder to build from and its Dockerfile; both exist."""
     tree = image.context
     if tree is None or tree.commit is not None:
         raise UsageError(f"an image is built from a folder, not from {tree}")
@@ -138,9 +138,9 @@ _OWNER = "bakeoff.owner"
 class Container:
     """Opens containers on one engine.
 
-    `default_image` is for tasks that name none. `environment` is the client's own, such as
-    DOCKER_HOST; None is that of this process. Nothing of it enters a container. `private_hosts` may
-    be reached where a task lists them.
+    `default_image` is for tasks that name none. `environment` is the client's, such as DOCKER_HOST;
+    None is that of this process; containers do not get it. `private_hosts` can be reached where a
+    task lists them.
     """
 
     name: EngineName
@@ -153,18 +153,18 @@ class Container:
 
     def __post_init__(self) -> None:
         self.private_hosts = checked_private_hosts(self.private_hosts)
-        # the client finds its engine, its user and its settings by the environment, as in a shell
+        # the client finds its engine and settings through the environment, as in a shell
         environment = os.environ if self.environment is None else self.environment
         self._engine = Engine(self.name, dict(environment))
         self._images = Images(self._engine, default=self.default_image, build_s=self.build_s)
         self._user: str | None = None
 
     def available(self) -> str | None:
-        """Return None where the engine answers, else why not and what to install."""
+        """Return why the engine cannot be used, and what to install; None where it works."""
         return self._engine.unavailable_reason()
 
     async def image(self, image: Image | None) -> str:
-        """Return the name of the image, fetched or built where it must be."""
+        """Return the name of the image, pulled or built if necessary."""
         return await self._images.ready(image)
 
     async def open(self, spec: BoxSpec) -> Box:
@@ -192,7 +192,7 @@ class Container:
         )
         arguments = ("-d", "--name", name, *labels, *self._engine.dialect.run)
         try:
-            # not cut short: an engine that was asked for a container makes it, whoever still waits
+            # not cancelled: an engine that was asked for a container creates it anyway
             await run_to_completion(self._start(*arguments, *run_arguments(spec, mounts, image)))
             await box.ready()
         except BaseException:
@@ -209,7 +209,7 @@ class Container:
         await self._engine.ask(*self._engine.dialect.remove, name)
 
     async def _container_user(self) -> str:
-        """Return the user in a container to whom a folder of ours belongs."""
+        """Return the user in a container that owns the mounted folder."""
         if self._user is None:
             outside = os.getuid()
             is_root = outside == 0 or await self._engine.is_rootless()
@@ -217,11 +217,11 @@ class Container:
         return self._user
 
     async def reap(self) -> Sequence[str]:
-        """Take away this engine's containers of dead runs, running or not, then their folders."""
+        """Remove this engine's containers of dead runs, then their folders."""
         arguments = ("ps", "-a", "--filter", f"label={_OWNER}", "--format", "name={{.Names}}")
         listed = await self._engine.ask(*arguments)
         lines = []
-        for word in listed.output.split():  # nothing where no engine answers: no container either
+        for word in listed.output.split():  # empty where no engine answers
             owner = process_identity.find(word)
             if (
                 word.startswith("name=bakeoff-")
@@ -234,7 +234,7 @@ class Container:
         return [*lines, *await asyncio.to_thread(cleanup.reap)]
 
     async def close(self) -> None:
-        """Nothing is held for the whole run."""
+        """Do nothing: nothing is held for the whole run."""
 
 
 def _folder(spec: BoxSpec) -> tuple[Mount, ...]:

@@ -1,1 +1,1 @@
-"""The way out of a box: an allow-list proxy, and a network of its own."""
+"""Egress of a box: an allow-list proxy, and its own network."""

@@ -1,9 +1,9 @@
-"""An HTTP proxy that lets one box reach the hosts of its list, and remembers what it refused.
+"""An HTTP proxy through which one box reaches its allowed hosts; refused requests are recorded.
 
-It listens on a unix socket, which a relay brings into a box without network: what does not go
-through it goes nowhere. A host is looked up only where the list has it, and the address that was
-checked is the one that is connected to. Private addresses, and those of this machine, are refused
-unless the operator named the host as well.
+It listens on a unix socket, which a relay connects to a box without network, so there is no other
+way out. A host is resolved only if it is allowed, and the checked address is the one that is
+connected to. Private addresses, and those of this machine, are refused unless the operator lists
+the host as well.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.workspace import AllowedHost, Network, parse_allowed_host, plain_host
 
-# as networks, for a routing table; `is_global` knows the same ones
+# as networks, for a routing table; the same ones as `is_global` uses
 _NOT_PUBLIC = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
     "192.0.0.0/24", "192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24",
@@ -34,7 +34,7 @@ _IPV6_TABLE = Path("/proc/net/if_inet6")
 
 
 def is_public(address: str) -> bool:
-    """Whether *address* is out on the Internet, and not one of this machine's own."""
+    """Whether *address* is public and not one of this machine's own."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if parsed.is_multicast or not parsed.is_global:
         return False
@@ -45,7 +45,7 @@ def is_public(address: str) -> bool:
 
 
 def _embedded(address: IPv4Address | IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that an IPv6 address leads to, where it does."""
+    """Return the IPv4 address that is embedded in an IPv6 address, if any."""
     if isinstance(address, IPv4Address):
         return None
     if address in _TRANSLATED:
@@ -56,7 +56,7 @@ def _embedded(address: IPv4Address | IPv6Address) -> IPv4Address | None:
 def closed_networks(uplink: str) -> list[str]:
     """Return the IPv4 networks that a box must not reach through an *uplink* on that network.
 
-    On the uplink's own network the uplink alone answers, whatever addresses this machine has there.
+    On the uplink's own network only the uplink answers, whatever addresses this machine has.
     """
     inside = ipaddress.ip_network(uplink)
     own = [address for address in map(IPv4Address, sorted(_own_ipv4())) if address.is_global]
@@ -64,7 +64,7 @@ def closed_networks(uplink: str) -> list[str]:
 
 
 def own_addresses() -> set[str]:
-    """Return the addresses of this machine's interfaces, as far as the kernel tells."""
+    """Return the addresses of this machine's interfaces, as far as the kernel lists them."""
     return {*_own_ipv4(), *_own_ipv6()}
 
 
@@ -103,7 +103,7 @@ _DROPPED = (b"proxy-", b"connection:", b"keep-alive:", b"host:")
 
 
 class _RefusedError(Exception):
-    """A request that is not let through: the status and the reason that the client is told."""
+    """A refused request, with the HTTP status and reason for the client."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(why)
@@ -112,7 +112,7 @@ class _RefusedError(Exception):
 
 @value_object
 class _Target:
-    """Where a request goes; `head` is what is sent there first, "" for a tunnel."""
+    """The destination of a request; `head` is sent there first, empty for a tunnel."""
 
     host: str
     port: int
@@ -141,21 +141,19 @@ class EgressProxy:
             self._server = await asyncio.start_unix_server(
                 self._accept, self.socket, limit=_MAX_HEAD
             )
-            self.socket.chmod(
-                _WORLD_WRITABLE
-            )  # its folder is private; a box is shown the socket alone
+            self.socket.chmod(_WORLD_WRITABLE)  # its folder is private; a box sees only the socket
         except OSError as error:
             await self.close()
             raise SandboxError(f"the proxy cannot listen at {self.socket}: {error}") from error
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What was refused, each kind once, with how often."""
+        """The refused requests, each once with its count."""
         lines = [f"{line} ({n} times)" if n > 1 else line for line, n in self._refused.items()]
         return (*lines, *([f"and {self._unlisted} more"] if self._unlisted else []))
 
     async def close(self) -> None:
-        """End every connection and take the socket away."""
+        """Close every connection and remove the socket."""
         if self._server is not None:
             self._server.close()
         for task in self._connections:
@@ -202,7 +200,7 @@ class EgressProxy:
             far_writer.close()
 
     async def _connect(self, target: _Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection to an address of *target* that may be connected to."""
+        """Return a connection to an allowed address of *target*."""
         if not _is_covered(self._allowed, target):
             why = "is not among the hosts and ports that this task may reach"
             raise self._refusal(target, why)
@@ -228,7 +226,7 @@ class EgressProxy:
 
 
 def proxy_environment(port: int = PORT) -> dict[str, str]:
-    """Return the variables by which programs in a box find the proxy."""
+    """Return the environment variables that point programs in a box to the proxy."""
     url, direct = f"http://127.0.0.1:{port}", "localhost,127.0.0.1,::1"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     proxies = {spelled: url for name in names for spelled in (name, name.lower())}
@@ -273,7 +271,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 def _target(head: bytes) -> _Target:
-    """Return where the request with this *head* goes: `CONNECT host:port`, or `GET http://...`."""
+    """Parse the destination of a request: `CONNECT host:port`, or `GET http://...`."""
     first, *fields = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     request_line = first.decode("ascii", errors="replace").split(" ")
     try:
@@ -290,7 +288,7 @@ def _target(head: bytes) -> _Target:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = [field for field in fields if not field.lower().startswith(_DROPPED)]
     authority = f"Host: {parts.netloc.rpartition('@')[2]}".encode()
-    # one request for each connection: the next may be for a host that is not allowed
+    # one request per connection: the next one may be for another host
     lines = [f"{method} {path} HTTP/1.1".encode(), authority, *headers, b"Connection: close"]
     return _Target(host=host, port=port or 80, head=b"\r\n".join([*lines, b"", b""]))
 
@@ -315,14 +313,14 @@ async def _first_connection(
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Pass on what *source* sends, and its end; where one side breaks off, both end."""
+    """Copy *source* to *sink* until its end; an error closes the sink."""
     try:
         while chunk := await source.read(_CHUNK):
             sink.write(chunk)
             await sink.drain()
         sink.write_eof()
     except OSError:
-        sink.close()  # whoever reads from it sees the end
+        sink.close()  # its reader sees the end
 
 
 def _error_response(status: str, why: str) -> bytes:

@@ -1,8 +1,8 @@
-"""A way out for a network namespace: slirp4netns, which needs no rights of the host.
+"""Connects a network namespace to the Internet with slirp4netns, which needs no privileges.
 
-From the namespace the public Internet can be reached, as far as the host reaches it. The host's
-loopback cannot, nor can its other addresses or any private network: slirp4netns refuses the first,
-and routes that the box has no right to change refuse the rest.
+The namespace reaches the public Internet as far as the host does. It does not reach the host's
+loopback, which slirp4netns refuses, nor the host's other addresses or private networks, which are
+refused by routes that the box may not change.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import SandboxError
 from bakeoff.sandboxes.egress.proxy import closed_networks
 
-NAMESERVER = "10.0.2.3"  # of slirp4netns: it asks the host's
+NAMESERVER = "10.0.2.3"  # of slirp4netns, which forwards to the host's
 _NETWORK = "10.0.2.0/24"
 _PROGRAM = "slirp4netns"
 _TUNNELS = Path("/dev/net/tun")
@@ -29,7 +29,7 @@ _END_S = 10.0
 
 
 def unavailable_reason() -> str | None:
-    """Return why no uplink can be had here, and what to install; None where it can."""
+    """Return why uplinks are not available here, and what to install; None where they are."""
     if shutil.which(_PROGRAM) is None:
         return f"it needs {_PROGRAM}, which is not installed (apt install {_PROGRAM})"
     if not os.access(_TUNNELS, os.R_OK | os.W_OK):
@@ -38,7 +38,7 @@ def unavailable_reason() -> str | None:
 
 
 class Uplink:
-    """The uplink of one command's namespaces; it ends with this process, if not before."""
+    """The uplink of one command's namespaces; it ends with this process at the latest."""
 
     def __init__(self, process: asyncio.subprocess.Process, end: ExitStack) -> None:
         self._process = process
@@ -57,9 +57,9 @@ class Uplink:
 
 
 class AwaitedUplink:
-    """Lets bubblewrap wait with its command until the command's namespaces have an uplink.
+    """Makes bubblewrap wait with its command until the command's namespaces have an uplink.
 
-    Use it as a context around the command; `arguments` and `pass_fds` are for bubblewrap.
+    Use it as a context around the command; pass `arguments` and `pass_fds` to bubblewrap.
     """
 
     def __init__(self, files: ExitStack) -> None:
@@ -71,11 +71,11 @@ class AwaitedUplink:
         self._uplink: Uplink | None = None
 
     async def __aenter__(self) -> None:
-        """Begin to wait for the namespaces."""
+        """Start waiting for the namespaces."""
         self._task = asyncio.create_task(self._provide())
 
     async def __aexit__(self, *_: object) -> None:
-        """End the uplink with the command; raise where there was none."""
+        """End the uplink; raise where it could not be set up."""
         self._task.cancel()
         await asyncio.wait([self._task])
         if self._uplink is not None:
@@ -93,7 +93,7 @@ class AwaitedUplink:
             self._uplink = await attach(pid)
         except SandboxError:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)  # it waits; without a network it must not begin
+                os.kill(pid, signal.SIGKILL)  # it is waiting; without a network it must not start
             raise
         os.write(self._go, b"1")
 
@@ -106,7 +106,7 @@ def _pipe(files: ExitStack) -> tuple[int, int]:
 
 
 async def attach(pid: int) -> Uplink:
-    """Give the network namespace of the process *pid* an uplink, and return it when it works."""
+    """Start an uplink for the network namespace of process *pid*, and wait until it works."""
     with ExitStack() as ends:
         ready, ready_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends.callback(os.close, ready)
@@ -149,7 +149,7 @@ def _arguments(pid: int, *, ready: int, end: int) -> tuple[str, ...]:
 
 
 async def _wait_ready(process: asyncio.subprocess.Process, ready: int) -> None:
-    """Wait until the uplink works; raise what it says where it does not."""
+    """Wait until the uplink works; SandboxError with its error where it does not."""
     try:
         async with asyncio.timeout(_READY_S):
             await _readable(ready)
@@ -162,7 +162,7 @@ async def _wait_ready(process: asyncio.subprocess.Process, ready: int) -> None:
 
 
 async def _readable(number: int) -> None:
-    """Wait until something can be read from the open file *number*, or its end."""
+    """Wait until the descriptor *number* is readable or at its end."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(number, readable.set)

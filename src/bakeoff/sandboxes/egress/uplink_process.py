@@ -1,9 +1,8 @@
-"""Becomes the uplink of one network namespace: `python3 uplink_process.py PID ROUTES -- argv...`.
+"""Starts the uplink of one network namespace: `python3 uplink_process.py PID ROUTES -- argv...`.
 
-First everything in ROUTES, a list of networks with commas, is made unreachable in the namespace of
-the process PID: whoever is in there has no right to change that. Then it becomes *argv*, in which
-{netns} and {userns} are replaced by the paths of the two namespaces. It is run by path, and needs
-only the standard library.
+It makes every network in ROUTES, separated by commas, unreachable in the namespace of process PID,
+where nobody may change that, and then execs *argv*, in which {netns} and {userns} are replaced by
+the paths of the two namespaces. It is run by path, with the standard library only.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _MAPPED_S = 5.0
 
 
 def _wait_until_mapped(pid: str) -> None:
-    """Wait until the users of the namespace are set: it cannot be entered properly before."""
+    """Wait until the user map of the namespace is set, which entering it requires."""
     until = time.monotonic() + _MAPPED_S
     while time.monotonic() < until:
         with open(f"/proc/{pid}/uid_map", encoding="ascii") as file:  # noqa: PTH123 -- no imports
@@ -56,7 +55,7 @@ def _make_unreachable(network: str) -> bytes:
 
 
 def _close_routes(netns: int, userns: int, networks: list[str]) -> None:
-    """Enter the namespaces, and make *networks* unreachable there."""
+    """Enter the namespaces and make *networks* unreachable there."""
     _enter(userns, _NEW_USER)
     _enter(netns, _NEW_NET)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
@@ -69,11 +68,11 @@ def _close_routes(netns: int, userns: int, networks: list[str]) -> None:
 
 
 def main(pid: str, networks: str, _: str, *argv: str) -> None:
-    """Close the routes, then become the uplink."""
+    """Close the routes, then exec the uplink."""
     _wait_until_mapped(pid)
     netns = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
     userns = fcntl.ioctl(netns, _GET_OWNER)
-    child = os.fork()  # apart: whoever has entered the namespaces cannot come back
+    child = os.fork()  # a child, because a process cannot leave the namespaces again
     if child == 0:
         try:
             _close_routes(netns, userns, networks.split(","))

@@ -1,1 +1,1 @@
-"""What boxes on this machine share: limits, clean-up, and the box that is only a folder."""
+"""What boxes on this host share: limits, process supervision, cleanup, and the local sandbox."""

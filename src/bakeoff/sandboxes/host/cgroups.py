@@ -1,7 +1,7 @@
-"""Limits of a whole box kept by the kernel: control groups, of the first or the second version.
+"""Control groups, version 1 or 2, with which the kernel enforces the limits of a whole box.
 
-What a machine lets us use differs: version 1 has a tree for each controller, version 2 has one tree,
-of which an ordinary user may own a part, or none. `find` says what there is.
+Version 1 has a tree per controller; version 2 has one tree, of which an ordinary user may own a
+part or nothing. `find` detects what this process may use.
 """
 
 import errno
@@ -18,7 +18,7 @@ from bakeoff.sandboxes.host.process_tags import kill_if_running
 
 PREFIX = "bakeoff-"
 CONTROLLERS = ("memory", "pids", "cpu")
-_OWN_PROCESSES = 3  # what the sandbox itself has in the box: two of bubblewrap, one relay
+_OWN_PROCESSES = 3  # the sandbox's own processes in the box: two of bubblewrap, one relay
 _PERIOD_US = 100_000
 _REMOVE_TIMEOUT_S = 5.0
 _MAX_DEPTH = 8
@@ -26,13 +26,13 @@ _MAX_DEPTH = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Cgroups:
-    """The places under which groups can be made: one for each controller that may be used."""
+    """The parent groups under which this process may create groups, by controller."""
 
     version: int
     parents: Mapping[str, Path]
 
     def make(self, tag: str, limits: BoxLimits) -> "Cgroup":
-        """Return a new group with the limits of a box; OSError where it cannot be had."""
+        """Create a group with the limits of a box; OSError where that fails."""
         needed = ("memory", "pids") if limits.cpus is None else CONTROLLERS
         folders = {n: p / f"{PREFIX}{tag}" for n, p in self.parents.items() if n in needed}
         group = Cgroup(version=self.version, folders=folders)
@@ -55,16 +55,16 @@ class Cgroup:
 
     @property
     def entry_files(self) -> list[Path]:
-        """The files into which a process with one thread writes 0 to enter.
+        """The files to which a single-threaded process writes 0 to enter the group.
 
-        In version 1 that is the file for single threads: the other one makes the whole kernel wait
-        for a moment of quiet, which is longer than all the rest of starting a box.
+        In version 1 it is the file for threads: the one for processes makes the kernel wait for an
+        RCU grace period, which takes longer than the rest of starting a box.
         """
         name = "tasks" if self.version == 1 else "cgroup.procs"
         return sorted({folder / name for folder in self.folders.values()})
 
     def limit(self, limits: BoxLimits) -> None:
-        """Set the limits that can be kept here."""
+        """Set the limits that can be enforced here."""
         v1 = self.version == 1
         if limits.memory_mb is not None and "memory" in self.folders:
             limit = str(limits.memory_mb << 20)
@@ -90,7 +90,7 @@ class Cgroup:
 
     @property
     def oom_kills(self) -> int:
-        """How many processes were killed because the box had no memory left."""
+        """How many processes were killed because the box ran out of memory."""
         if "memory" not in self.folders:
             return 0
         name = "memory.oom_control" if self.version == 1 else "memory.events"
@@ -101,19 +101,19 @@ class Cgroup:
         return 0
 
     def processes(self) -> set[int]:
-        """Return the processes that are in the group."""
+        """Return the ids of the processes in the group."""
         pids: set[int] = set()
         for folder in self.folders.values():
             try:
                 text = (folder / "cgroup.procs").read_text()
                 pids.update(int(pid) for pid in text.split())
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ENODEV):  # somebody took it away
+                if error.errno not in (errno.ENOENT, errno.ENODEV):  # removed by another process
                     raise
         return pids
 
     def kill(self) -> int:
-        """Kill every process of the group until there is none, and return how many there were."""
+        """Kill processes of the group until there is none, and return how many there were."""
         killed: set[int] = set()
         until = time.monotonic() + _REMOVE_TIMEOUT_S
         while (pids := self.processes()) and time.monotonic() < until:
@@ -124,7 +124,7 @@ class Cgroup:
         return len(killed)
 
     def remove(self) -> None:
-        """Take the group away; its processes have been ended before."""
+        """Remove the group, whose processes must have ended."""
         for folder in set(self.folders.values()):
             _remove(folder)
 
@@ -139,13 +139,13 @@ def _remove(folder: Path) -> None:
         except OSError:
             if time.monotonic() > until:
                 raise
-            time.sleep(0.002)  # the last process has ended but is not yet off the books
+            time.sleep(0.002)  # the last process has ended but the kernel has not released it yet
         else:
             return
 
 
 def find() -> Cgroups | None:
-    """Return the places where this process may make groups and enter them, None where nowhere."""
+    """Return where this process may create and enter groups; None where nowhere."""
     try:
         own = Path("/proc/self/cgroup").read_text()
         mounts = Path("/proc/self/mountinfo").read_text()
@@ -175,7 +175,7 @@ def _version_1(own: str, mounts: str) -> dict[str, Path]:
 
 
 def _version_2(own: str, mounts: str) -> list[Path]:
-    """Return where groups may be made: seldom in our own, which has processes in it."""
+    """Return where groups may be created; seldom our own group, which contains processes."""
     for line in own.splitlines():
         if line.startswith("0::"):
             for mount in mounts.splitlines():
@@ -196,7 +196,7 @@ def _offers_controllers(folder: Path) -> bool:
 
 
 def _mounted(mount: str, kind: str, path: str) -> Path | None:
-    """Return where a group's *path* is seen through a line of mountinfo."""
+    """Return the folder of a group's *path* by one line of mountinfo; None if it is another mount."""
     before, _, after = mount.partition(" - ")
     if after.split(" ")[0] != kind:
         return None
@@ -206,7 +206,7 @@ def _mounted(mount: str, kind: str, path: str) -> Path | None:
 
 
 def _can_enter(parent: Path) -> bool:
-    """Whether a process of ours can enter a group made under *parent*: tried, once."""
+    """Whether a child process can enter a new group under *parent*; tries it."""
     if not os.access(parent, os.W_OK):
         return False
     probe = parent / f"{PREFIX}{process_identity.current()}-probe{time.monotonic_ns()}"
@@ -223,14 +223,14 @@ def _can_enter(parent: Path) -> bool:
 
 
 def reap() -> list[str]:
-    """Kill and take away the groups of dead owners; return a line for each."""
+    """Kill and remove the groups of dead owners; return a line for each."""
     lines = []
     for folder in _orphaned_groups():
         try:
             count = Cgroup(version=1, folders={"any": folder}).kill()
             _remove(folder)
         except OSError:
-            continue  # the kernel holds a process of it; nobody's run has to wait for that
+            continue  # the kernel still holds a process of it; no run has to wait for that
         lines.append(f"control group {folder} with {count} processes")
     return lines
 
@@ -250,7 +250,7 @@ def _orphaned_groups() -> list[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether we may take a group away: other users see to their own."""
+    """Whether this user may remove a group; other users remove their own."""
     try:
         return os.geteuid() in (0, folder.stat().st_uid)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What dead runs left on this machine: control groups, processes, folders."""
+"""The host resources of a box (folders, control group, disk watch), and cleanup after dead runs."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from bakeoff.sandboxes.host.disk_watch import DiskWatch
 
 
 def reap() -> list[str]:
-    """Take away what runs left whose owners are gone; return a line for each thing."""
+    """Remove control groups, processes and folders of dead runs; return a line for each."""
     lines = cgroups.reap()
     killed = process_tags.kill(process_tags.has_dead_owner)
     if killed:
@@ -19,7 +19,7 @@ def reap() -> list[str]:
 
 
 class BoxResources:
-    """A home and a temp folder, a folder for the files where none is given, and a control group."""
+    """A box's home, temp folder, folder for the files if none is given, and control group."""
 
     def __init__(self, spec: BoxSpec, groups: Cgroups | None) -> None:
         self.tag = process_tags.new_tag()
@@ -41,18 +41,18 @@ class BoxResources:
 
     @property
     def entry_files(self) -> list[Path]:
-        """What a command enters, by writing to it."""
+        """The files that a command writes to in order to enter the control group."""
         return self.cgroup.entry_files if self.cgroup else []
 
     def _watch(self, max_mb: int | None) -> DiskWatch | None:
-        """Return what watches everything that the box can write to; None where it has no limit."""
+        """Return the watch over everything that the box can write; None where it has no limit."""
         if max_mb is None:
             return None
         processes_of = self.cgroup.processes if self.cgroup else None
         return DiskWatch((self.folder, self._private), max_mb, processes=processes_of)
 
     def remove(self) -> None:
-        """Take all of it away but a folder that was given; the processes have been ended."""
+        """Remove everything except a given folder; the processes must have ended."""
         try:
             if self.cgroup is not None:
                 self.cgroup.remove()

@@ -1,8 +1,7 @@
-"""How much a box writes, watched from outside: no quota of the file system is needed.
+"""Watches how much disk a box uses, without file system quotas.
 
-Measuring means looking at every file, which is dear where there are many. So the free space of the
-file system is watched, which costs nothing, and the files are measured when it shrinks, and
-otherwise now and then.
+Measuring every file is expensive. So the free space of the file system is checked, which is cheap,
+and the files are measured when it shrinks, and otherwise from time to time.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from bakeoff._lib.value_object import value_object
 
 _CHECK_S = 0.2
 _FULL_CHECK_S = 10.0
-_PAUSE_FACTOR = 50  # a measurement that takes a second is not repeated for fifty
+_PAUSE_FACTOR = 50  # the pause after a measurement, in multiples of its duration
 
 
 Processes = Callable[[], Iterable[int]]
@@ -28,7 +27,7 @@ Processes = Callable[[], Iterable[int]]
 
 @value_object
 class DiskSize:
-    """What folders hold: the bytes on the disk, and whether all of it could be seen."""
+    """The disk usage of folders, and whether all of it could be measured."""
 
     used_bytes: int
     too_deep: bool = False
@@ -36,14 +35,14 @@ class DiskSize:
 
 
 class Watch(Protocol):
-    """Looks at what a box takes while a command runs in it."""
+    """Watches the disk usage of a box while a command runs in it."""
 
     async def watch(self, on_exceeded: Callable[[str], None]) -> None:
-        """Look until cancelled; call *on_exceeded* with the reason when the box takes too much."""
+        """Watch until cancelled; call *on_exceeded* with the reason when the limit is exceeded."""
 
 
 class DiskWatch:
-    """Watches some folders of one box while its commands run."""
+    """Watches the folders of one box while its commands run."""
 
     def __init__(
         self, folders: tuple[Path, ...], max_mb: int, *, processes: Processes | None = None
@@ -57,7 +56,7 @@ class DiskWatch:
         self._next = time.monotonic() + _FULL_CHECK_S
 
     async def watch(self, on_exceeded: Callable[[str], None]) -> None:
-        """Look until cancelled; call *on_exceeded* with the reason when the box takes too much."""
+        """Watch until cancelled; call *on_exceeded* with the reason when the limit is exceeded."""
         while True:
             await asyncio.sleep(_CHECK_S)
             try:
@@ -102,7 +101,7 @@ class DiskWatch:
 
 
 def measure(folders: tuple[Path, ...]) -> DiskSize:
-    """Return what *folders* take on the disk; a file with several names counts once."""
+    """Return the disk usage of *folders*; hard links count once."""
     used_bytes, too_deep, hidden = 0, False, False
     linked: set[tuple[int, int]] = set()
     folders_left = [str(folder) for folder in folders]
@@ -113,7 +112,7 @@ def measure(folders: tuple[Path, ...]) -> DiskSize:
                     try:
                         status = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
-                        continue  # the command is at work meanwhile
+                        continue  # the command is still running
                     if stat.S_ISDIR(status.st_mode):
                         folders_left.append(entry.path)
                     elif status.st_nlink > 1:
@@ -122,14 +121,14 @@ def measure(folders: tuple[Path, ...]) -> DiskSize:
                         linked.add((status.st_dev, status.st_ino))
                     used_bytes += status.st_blocks * 512
         except OSError as error:
-            # a folder that has just gone takes nothing
+            # a folder that was just removed takes nothing
             too_deep = too_deep or error.errno == errno.ENAMETOOLONG
             hidden = hidden or error.errno == errno.EACCES
     return DiskSize(used_bytes=used_bytes, too_deep=too_deep, hidden=hidden)
 
 
 def unlinked_bytes(processes: Iterable[int], folders: tuple[Path, ...]) -> int:
-    """Return what files take that *processes* hold open and that have no name any more."""
+    """Return the size of deleted files that *processes* still hold open."""
     devices = {folder.stat().st_dev for folder in folders}
     sizes: dict[tuple[int, int], int] = {}
     for pid in processes:
@@ -141,7 +140,7 @@ def unlinked_bytes(processes: Iterable[int], folders: tuple[Path, ...]) -> int:
 
 
 def _open_files(pid: int) -> Iterator[os.stat_result]:
-    """Yield what a process holds open; it may end, or close some of it, meanwhile."""
+    """Yield the status of each open file of a process, which may end or close files meanwhile."""
     with suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What sandboxes refuse that are no containers: an image to start from, and the change of one."""
+"""Refusals of sandboxes that are not containers: images and whole-box changes."""
 
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.sandbox import BoxSpec

@@ -1,8 +1,8 @@
-"""Boxes that are only folders: commands run on the host, as this user. They do not isolate.
+"""The local sandbox: commands run on the host, as this user, in a folder, without isolation.
 
-A command sees the box's files where they lie on the host, not at the box's root: `BAKEOFF_ROOT`
-says where, and a path under the root, or under a mount, that stands as a whole in the arguments,
-the environment or the working folder is translated. A path inside a script is not.
+A command sees the box's files at their path on the host, not at the box's root. `BAKEOFF_ROOT` holds
+that path, and an argument, variable or working directory that is a path under the root or a mount
+is translated. A path inside a script is not.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from bakeoff.sandboxes.host.supervision import Supervision, not_started, unstart
 class Local:
     """Opens boxes that are a private folder and a process group.
 
-    Programs are looked for on *path*; left out, on the same as those of this process.
+    Programs are looked up on *path*, by default that of this process.
     """
 
     name = "local"
@@ -37,11 +37,11 @@ class Local:
 
     @classmethod
     def available(cls) -> str | None:
-        """Return None: wherever there is a shell, there is a box."""
+        """Return None where there is a shell, which is all that it needs."""
         return None if shutil.which("sh", path=os.defpath) else "there is no sh on this machine"
 
     async def image(self, image: Image | None) -> None:
-        """Refuse an image: only a container can start from one."""
+        """Refuse an image: only containers can start from one."""
         refuse_image(image, sandbox="the local sandbox")
 
     async def open(self, spec: BoxSpec) -> Box:
@@ -49,22 +49,22 @@ class Local:
         refuse_whole_box(spec)
         if self._cgroups is None:
             self._cgroups = asyncio.create_task(asyncio.to_thread(cgroups.find))
-        path = self._path or os.environ.get("PATH", os.defpath)  # the host's programs are its
+        path = self._path or os.environ.get("PATH", os.defpath)  # it uses the host's programs
         try:
             return _LocalBox(spec, path=path, groups=await asyncio.shield(self._cgroups))
         except OSError as error:
             raise SandboxError(f"no box can be opened: {error}") from error
 
     async def reap(self) -> Sequence[str]:
-        """Take away the control groups, processes and folders of dead runs."""
+        """Remove the control groups, processes and folders of dead runs."""
         return await asyncio.to_thread(reap)
 
     async def close(self) -> None:
-        """Hold nothing for the whole run."""
+        """Do nothing: nothing is held for the whole run."""
 
 
 class _LocalBox:
-    """A folder, a home and a temp folder; its processes carry the box's mark."""
+    """A folder, a home and a temp folder; its processes carry the box's tag."""
 
     def __init__(self, spec: BoxSpec, *, path: str, groups: Cgroups | None) -> None:
         self._spec = spec
@@ -80,23 +80,23 @@ class _LocalBox:
 
     @property
     def gateway_url(self) -> str | None:
-        """Where a command reaches the gateway: its address on the host."""
+        """The URL of the gateway on the host."""
         return None if self._spec.gateway is None else self._spec.gateway.url
 
     @property
     def refused_traffic(self) -> tuple[str, ...]:
-        """Nothing: the host's network is open to what does not isolate."""
+        """Nothing: commands use the host's network."""
         return ()
 
     async def run(self, command: Command) -> CommandResult:
-        """Run *command* in the folder; what it leaves running runs on until the stop."""
+        """Run *command* in the folder; what it leaves running continues until `stop`."""
         if (ran := unstartable(command)) is not None:
             return ran
         self._commands += 1
         tag = f"{self._resources.tag}.{self._commands}"
 
         async def after(ended: ProcessResult | None) -> None:
-            if ended is None or ended.stopped is not None:  # what left the group goes too
+            if ended is None or ended.stopped is not None:  # also what left the process group
                 await asyncio.to_thread(process_tags.kill, process_tags.has_tag(tag))
 
         cwd = self._on_host(str(PurePosixPath(self._spec.root, command.cwd or self._spec.workdir)))
@@ -140,14 +140,14 @@ class _LocalBox:
         return ":".join(self._on_host(part) for part in value.split(":"))
 
     def _on_host(self, path: str) -> str:
-        """Return a path of the box as a path of the host; the deepest mount counts."""
+        """Translate a path of the box to one of the host, by the deepest mount."""
         for target in sorted(self._host_paths, key=len, reverse=True):
             if path == target or path.startswith(f"{target.rstrip('/')}/"):
                 return self._host_paths[target] + path[len(target.rstrip("/")) :]
         return path
 
     async def stop(self) -> None:
-        """End every process that carries the box's mark or is in its control group."""
+        """End every process that carries the box's tag or is in its control group."""
         await self._supervision.stop()
         await asyncio.to_thread(self._kill)
 
@@ -161,7 +161,7 @@ class _LocalBox:
         raise SandboxError(WHOLE_BOX)
 
     async def close(self) -> None:
-        """End every process; take the private folders and the control group away."""
+        """End every process; remove the private folders and the control group."""
         await self.stop()
         await asyncio.to_thread(self._resources.remove)
 

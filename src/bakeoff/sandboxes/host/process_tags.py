@@ -1,6 +1,6 @@
-"""Processes found by the mark of their box, which they carry in their environment.
+"""Finds processes by the tag of their box, which is in their environment.
 
-A process that left its group and its session still has the environment it was started with.
+A process that left its process group and session keeps the environment it was started with.
 """
 
 import os
@@ -13,27 +13,27 @@ from pathlib import Path
 from bakeoff._lib import process_identity
 
 VARIABLE = "BAKEOFF_BOX"
-_MAX_ROUNDS = 100  # a process may fork while it is looked for: look until there is none
+_MAX_ROUNDS = 100  # processes may fork meanwhile: repeat until there is none
 
 
 def new_tag() -> str:
-    """Return a mark for a new box of this process."""
+    """Return a tag for a new box of this process."""
     return f"{process_identity.current()}-{secrets.token_hex(4)}"
 
 
 def has_tag(tag: str) -> Callable[[str], bool]:
-    """Return what tells a process of the box (or of the one command) with *tag*."""
+    """Return a predicate for the tags of the box, or of its one command, with *tag*."""
     return lambda value: value == tag or value.startswith(f"{tag}.")
 
 
 def has_dead_owner(value: str) -> bool:
-    """Whether a process belongs to a box whose owner is gone."""
+    """Whether a tag belongs to a box whose owner is dead."""
     tag = process_identity.find(value)
     return tag is not None and process_identity.is_dead(tag)
 
 
 def tagged_processes(belongs: Callable[[str], bool]) -> list[int]:
-    """Return the processes whose mark *belongs*; those that are no more but a zombie are left out."""
+    """Return the processes whose tag *belongs*; zombies, which have no environment, are left out."""
     if not Path("/proc/self").exists():
         return []
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
@@ -41,7 +41,7 @@ def tagged_processes(belongs: Callable[[str], bool]) -> list[int]:
 
 
 def _tag_of(pid: int) -> str:
-    """Return the mark a process carries; "" where it has none, is gone, or of another user."""
+    """Return the tag of a process; "" where it has none, has ended, or has another user."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -51,7 +51,7 @@ def _tag_of(pid: int) -> str:
 
 
 def kill(belongs: Callable[[str], bool]) -> int:
-    """Kill the processes whose mark *belongs* until there is none, and return how many there were."""
+    """Kill processes whose tag *belongs* until there is none, and return how many there were."""
     killed: set[int] = set()
     for round_number in range(_MAX_ROUNDS):
         pids = tagged_processes(belongs)
@@ -65,7 +65,7 @@ def kill(belongs: Callable[[str], bool]) -> int:
 
 
 def kill_if_running(pid: int) -> None:
-    """Kill a process that may just have gone."""
+    """Kill a process that may have ended already."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,6 +1,6 @@
-"""A few words of shell before a command: what must be done in the process that becomes it.
+"""Shell prefixes that set limits before a command is exec'ed, and the marker of its start.
 
-Doing it in Python between fork and exec is not safe in a process with threads.
+Setting them in Python between fork and exec is not safe in a process with threads.
 """
 
 import shlex
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def enter_cgroups(entry_files: list[Path], *, max_file_mb: int | None) -> tuple[str, ...]:
-    """Return the words before an argv that enter control groups and limit the size of files."""
+    """Return the argv prefix that enters control groups and limits the size of files."""
     steps = [f"echo 0 > {shlex.quote(str(path))} || exit 125" for path in entry_files]
     steps.append("ulimit -c 0")
     if max_file_mb is not None:
@@ -18,19 +18,19 @@ def enter_cgroups(entry_files: list[Path], *, max_file_mb: int | None) -> tuple[
 
 
 def file_size_limit(max_mb: int) -> str:
-    """Return the line of shell that limits how large a file can get."""
+    """Return the shell command that limits the size of files."""
     return f"ulimit -f {max_mb * 2048}"  # POSIX counts in blocks of 512 bytes
 
 
 def set_rlimits(*, memory_mb: int | None, processes: int | None) -> tuple[str, ...]:
-    """Return the words before an argv that limit each process where no control group can.
+    """Return the argv prefix that limits each process, for where there is no control group.
 
-    Memory is what a process writes to, not what it reserves: some reserve far more than they use.
+    Memory is limited by data size, not address space: some programs reserve far more than they use.
     """
     steps = []
     if memory_mb is not None:
         steps.append(f"ulimit -d {memory_mb * 1024}")
-    if processes is not None:  # one letter in bash and zsh, another in dash and ash
+    if processes is not None:  # -u in bash and zsh, -p in dash and ash
         steps.append(f"ulimit -u {processes} 2>/dev/null || ulimit -p {processes}")
     return _shell(steps)
 
@@ -40,7 +40,7 @@ def _shell(steps: list[str]) -> tuple[str, ...]:
 
 
 class StartMarker:
-    """Hears what comes after the mark, which is the first line of a command that was started."""
+    """Passes on output after the start marker, the first line of a command that was started."""
 
     def __init__(self, marker: str, on_output: Callable[[bytes], None] | None) -> None:
         self.marker = marker
@@ -50,7 +50,7 @@ class StartMarker:
         self.started = False
 
     def __call__(self, chunk: bytes) -> None:
-        """Hear the next piece."""
+        """Take the next chunk of output."""
         if self._pending is not None:
             chunk = self._pending + chunk
             if len(chunk) < len(self._line) and self._line.startswith(chunk):

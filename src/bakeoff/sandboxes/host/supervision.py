@@ -1,4 +1,4 @@
-"""The commands of one box while they run: ended in time, within the box's limits, all at a stop."""
+"""Supervises the commands of one box: time limits, memory, disk, and ending all of them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,14 +10,14 @@ from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.host.cgroups import Cgroup
 from bakeoff.sandboxes.host.disk_watch import Watch
 
-_NOT_RUNNABLE = 126  # as a shell says it
-_MAX_ARGUMENT = 128 << 10  # of the kernel
+_NOT_RUNNABLE = 126  # the exit code of shells
+_MAX_ARGUMENT = 128 << 10  # the kernel's limit
 
 AfterCommand = Callable[[ProcessResult | None], Coroutine[object, object, None]]
 
 
 class Supervision:
-    """Starts commands and sees them off; knows which are running."""
+    """Starts commands, waits for them, and can end all that are running."""
 
     def __init__(self, limits: BoxLimits, *, cgroup: Cgroup | None, disk: Watch | None) -> None:
         self._limits = limits
@@ -27,7 +27,7 @@ class Supervision:
         self._stopped = False
 
     async def run(self, command: Command, program: Program, after: AfterCommand) -> CommandResult:
-        """Run *program*, which is *command* in the box; *after* sees to what it left."""
+        """Run *program*, which is *command* in the box; *after* cleans up after it."""
         if self._stopped:
             raise SandboxError("the box has been stopped: nothing can be run in it any more")
         kills_before = self._oom_kills()
@@ -76,7 +76,7 @@ class Supervision:
         return 0 if self._cgroup is None else self._cgroup.oom_kills
 
     async def stop(self) -> None:
-        """End every command that runs; nothing starts after this."""
+        """End every running command; no command can be started after this."""
         self._stopped = True
         unfinished = list(self._running.values())
         for child in self._running:
@@ -86,10 +86,10 @@ class Supervision:
 
 
 def unstartable(command: Command) -> CommandResult | None:
-    """Return how a command ends that no system can start, None for any other.
+    """Return the result of a command that no system can start; None for any other.
 
-    Whoever wrote it is at fault, not the box; a zero byte, besides, would part words that belong
-    together, and what follows it would be taken for an order of ours.
+    The command is at fault, not the box. A null byte would also split an argument, and the rest
+    would be taken for arguments of ours.
     """
     texts = (*command.argv, command.cwd or "", *command.environment, *command.environment.values())
     if any("\0" in text for text in texts):
@@ -100,5 +100,5 @@ def unstartable(command: Command) -> CommandResult | None:
 
 
 def not_started(why: str) -> CommandResult:
-    """Return how a command ends that its box could not start through no fault of the box's own."""
+    """Return the result of a command that could not be started through no fault of the box."""
     return CommandResult(code=_NOT_RUNNABLE, output=f"{why}\n", elapsed_s=0.0)

@@ -1,4 +1,4 @@
-"""One box on Modal: a copy of the folder goes there when it opens and comes back when it stops."""
+"""One box on Modal: the folder is copied there when it opens, and back when it stops."""
 
 import asyncio
 import os
@@ -23,11 +23,11 @@ from bakeoff.sandboxes.host.supervision import not_started, unstartable
 from bakeoff.sandboxes.modal import sdk
 from bakeoff.sandboxes.modal.sdk import Remote
 
-_OWNER_MAY = 0o700  # what comes back must be readable and removable here
+_OWNER_MAY = 0o700  # files that come back must be readable and removable here
 
 
 def pack(sources: Iterable[tuple[Path, str]], into: Path) -> None:
-    """Write a tar of host paths, each at its place in the box."""
+    """Write a tar of host paths, each at its path in the box."""
     with tarfile.open(into, "w", format=tarfile.PAX_FORMAT) as tar:
         for source, target in sources:
             tar.add(source, arcname=target.strip("/"), filter=_anonymous)
@@ -40,7 +40,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def unpack(packed: Path, folder: Path, *, max_mb: int | None) -> None:
-    """Fill the empty *folder* from a tar; SandboxError where it holds too much or is none."""
+    """Unpack a tar into the empty *folder*; SandboxError where it is too large or not a tar."""
     try:
         _unpack(packed, folder, max_mb)
     except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
@@ -79,7 +79,7 @@ def _put(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
         return
     content = tar.extractfile(member) if member.isreg() else None
     if content is None:
-        return  # a FIFO or a device is nothing that can be kept
+        return  # a FIFO or a device cannot be copied
     path.parent.mkdir(parents=True, exist_ok=True)
     with content, path.open("wb") as file:
         while chunk := content.read(1 << 20):
@@ -108,7 +108,7 @@ _CHECK_S = 0.2
 
 _ENTER = 'exec 2>&1; cd -- "$1" && printf "%s\\n" "$2" || exit 126; shift 2; exec "$@"'
 
-# By the mark in their environment, which also a process has that left its session.
+# By the tag in their environment, which a process keeps when it leaves its session.
 _KILL = """\
 for round in 1 2 3 4 5 6 7 8 9 10; do
   found=
@@ -124,7 +124,7 @@ exit 1
 
 
 class ModalBox:
-    """A running box on Modal; `send` must be awaited before the first command."""
+    """A running box on Modal; await `send` before the first command."""
 
     def __init__(self, remote: Remote, spec: BoxSpec, *, tag: str) -> None:
         self._remote = remote
@@ -137,12 +137,12 @@ class ModalBox:
 
     @property
     def gateway_url(self) -> str | None:
-        """None: a gateway on this machine cannot be reached from there."""
+        """None: boxes on Modal cannot reach a gateway on this machine."""
         return None
 
     @property
     def refused_traffic(self) -> tuple[str, ...]:
-        """Nothing: what Modal blocks cannot be seen from here."""
+        """Nothing: what Modal blocks is not visible here."""
         return ()
 
     async def send(self) -> None:
@@ -164,7 +164,7 @@ class ModalBox:
     # --- commands ---------------------------------------------------------------------------------
 
     async def run(self, command: Command) -> CommandResult:
-        """Run *command*; when its time is over it is killed with all that carries its mark."""
+        """Run *command*; at its time limit, it is killed with all processes that carry its tag."""
         if self._stopped:
             raise SandboxError("the box has been stopped: nothing can be run in it any more")
         if (ran := unstartable(command)) is not None:
@@ -185,7 +185,7 @@ class ModalBox:
             why = f"{command.argv[0]!r} could not be started: {output.text().strip()}"
             if (
                 self._start_of(command) in self._started_in
-            ):  # what has run since made that impossible
+            ):  # earlier commands made that impossible
                 return not_started(why)
             raise SandboxError(why)
         self._started_in.add(self._start_of(command))
@@ -206,7 +206,7 @@ class ModalBox:
         return None if code is not None else f"its time was over after {command.time_s:g} s"
 
     async def _run_to_end(self, command: Command, tag: str, marker: StartMarker) -> int | None:
-        """Return the exit code, or None where the command's time was over and it was killed."""
+        """Return the exit code; None where the command reached its time limit and was killed."""
         limit = self._spec.limits.disk_mb
         enter = _ENTER if limit is None else f"{shell_limits.file_size_limit(limit)}; {_ENTER}"
         start = self._start_of(command)
@@ -224,7 +224,7 @@ class ModalBox:
             with boundary(SandboxError, "modal"):
                 return following.result()
         await run_to_completion(self._kill(tag))
-        await asyncio.wait([following], timeout=_CHECK_S)  # for the last of its output
+        await asyncio.wait([following], timeout=_CHECK_S)  # for the rest of its output
         following.cancel()
         return None
 
@@ -242,14 +242,14 @@ class ModalBox:
                 marker(chunk)
             return await sdk.code(process)
         finally:
-            feeding.cancel()  # a command need not read all that it is given
+            feeding.cancel()  # a command may leave input unread
 
     def _environment(self, of_command: Mapping[str, str], tag: str) -> dict[str, str]:
         ours = {"HOME": _HOME, "LANG": "C.UTF-8", "BAKEOFF_ROOT": self._spec.root}
         return {**ours, **self._spec.environment, **of_command, VARIABLE: tag}
 
     async def _run_script(self, script: str, *arguments: str, time_s: float) -> None:
-        """Run a script of our own, which must succeed in time."""
+        """Run an internal script, which must succeed in time."""
         output = BoundedOutput(2000)
         with boundary(SandboxError, "modal"):
             async with asyncio.timeout(time_s):
@@ -263,7 +263,7 @@ class ModalBox:
             raise SandboxError(f"modal: {shlex.quote(script)} gave {code}: {output.text().strip()}")
 
     async def _kill(self, tag: str) -> None:
-        """Kill what carries *tag*; where that cannot be done, end the whole box."""
+        """Kill the processes that carry *tag*; if that fails, end the whole box."""
         try:
             await self._run_script(_KILL, f"{VARIABLE}={tag}", time_s=_KILL_S)
         except SandboxError:
@@ -273,7 +273,7 @@ class ModalBox:
     # --- the end ----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """End every process, bring the folder back, end the box."""
+        """End every process, copy the folder back, end the box."""
         if self._stopped:
             return
         self._stopped = True
@@ -298,7 +298,7 @@ class ModalBox:
             await asyncio.to_thread(scratch.remove, private)
 
     async def _download(self, packed: Path) -> None:
-        """Copy the archive here, as long as it is no bigger than the box's disk may be."""
+        """Download the archive, up to the size that the box's disk may have."""
         limit = self._spec.limits.disk_mb
         getting = asyncio.create_task(self._remote.get(_ARCHIVE, packed))
         until = time.monotonic() + _TRANSFER_S
@@ -315,11 +315,11 @@ class ModalBox:
             getting.cancel()
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
-        """Refuse: only the folder comes back."""
+        """Refuse: only the folder is copied back."""
         raise SandboxError(WHOLE_BOX)
 
     async def close(self) -> None:
-        """End the box; what is in it is lost unless it was stopped first."""
+        """End the box; its files are lost unless it was stopped first."""
         self._stopped = True
         await run_to_completion(self._end())
 
@@ -331,7 +331,7 @@ class ModalBox:
 
 
 def _replace(folder: Path, unpacked: Path) -> None:
-    """Make *folder* hold what *unpacked* holds, and nothing else."""
+    """Replace the content of *folder* by that of *unpacked*."""
     for old in list(folder.iterdir()):
         scratch.remove(old)
     for new in list(unpacked.iterdir()):

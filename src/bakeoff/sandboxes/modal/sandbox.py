@@ -1,9 +1,9 @@
-"""Boxes on Modal, in the cloud (extra `modal`).
+"""The Modal sandbox: boxes in the cloud (extra `modal`).
 
-The folder of a box is copied there when it opens and comes back when it stops; what a mount shows
-is copied too. The gateway of this machine cannot be reached from there, so agents that are programs
-of their own do not work on Modal: those do whose model is asked from here, such as `shell`, and so
-does grading. Modal keeps the limits of memory and processors; those of processes are not kept.
+The folder of a box is copied there when it opens and back when it stops; mounts are copied too. The
+gateway of this machine cannot be reached from there, so external agent programs do not work on
+Modal; agents whose model is called from here, such as `shell`, do, and so does grading. Modal
+enforces the limits of memory and processors, but not of processes.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ _NOT_IN_A_TAG = re.compile(r"[^A-Za-z0-9._-]+")
 class Modal:
     """Opens boxes on Modal under one app.
 
-    A box lives no longer than `lifetime_s`, whatever happens to this machine. `add_python` is the
-    version to add to images that have no Python of their own, which Modal may ask for.
+    A box lives at most `lifetime_s`, whatever happens to this machine. `add_python` is the version
+    to add to images without Python, which Modal may require.
     """
 
     app: str = "bakeoff"
@@ -55,7 +55,7 @@ class Modal:
         return unavailable_reason()
 
     async def image(self, image: Image | None) -> str:
-        """Return a name for the image, which is built on Modal by now."""
+        """Build the image on Modal, and return a name for it."""
         image_spec = image or Image(name=self.default_image)
         key = image_spec.name or f"bakeoff-{digest(image_spec.identity())}"
         async with self._lock:
@@ -81,7 +81,7 @@ class Modal:
         )
 
     def check_network(self, network: Network) -> None:
-        """Refuse a list of hosts: there is no proxy of ours on Modal."""
+        """Refuse a list of hosts: the allow-list proxy cannot run on Modal."""
         if not isinstance(network, bool) and network:
             raise UsageError(
                 "a box on Modal cannot be held to a list of hosts; write network = true or false, "
@@ -113,7 +113,7 @@ class Modal:
         return box
 
     async def _create(self, box_spec: ModalBoxSpec) -> Remote:
-        """Return a new box. Once asked for it is waited for: else it would run on unknown."""
+        """Create a box; the request is not cancelled, because the box would keep running unnoticed."""
         created: list[Remote] = []
 
         async def create() -> None:
@@ -130,7 +130,7 @@ class Modal:
         return created[0]
 
     async def reap(self) -> Sequence[str]:
-        """End the boxes whose owners are gone."""
+        """End the boxes whose owners are dead."""
         lines = []
         with boundary(SandboxError, "modal"):
             async for remote in self._sdk.running(_KIND):
@@ -141,7 +141,7 @@ class Modal:
         return lines
 
     async def close(self) -> None:
-        """Nothing is held for the whole run."""
+        """Do nothing: nothing is held for the whole run."""
 
 
 def _check(spec: BoxSpec) -> None:

@@ -1,6 +1,6 @@
-"""Every call to Modal's SDK, and nothing else; the SDK is imported when the first one is made.
+"""All calls to Modal's SDK, which is imported at the first call.
 
-What the SDK returns is passed through as it is: its types are not known where it is not installed.
+What the SDK returns is passed through as `Any`: its types are unknown where it is not installed.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -26,7 +26,7 @@ def unavailable_reason() -> str | None:
 
 @value_object
 class ModalBoxSpec:
-    """A remote box to be made: what it starts from, what it may take, how it is found again."""
+    """A remote box to create: its image, limits and tags."""
 
     image: Any
     lifetime_s: int
@@ -59,12 +59,12 @@ class Remote:
         await self.sandbox.terminate.aio(wait=True)
 
     async def tags(self) -> dict[str, str]:
-        """Return the tags it was made with."""
+        """Return the tags it was created with."""
         return dict(await self.sandbox.get_tags.aio())
 
 
 class Sdk:
-    """Modal under one app, which is made where it is missing."""
+    """Modal's API for one app, which is created if it does not exist."""
 
     def __init__(self, app: str) -> None:
         self._name = app
@@ -77,13 +77,13 @@ class Sdk:
         return self._app_handle
 
     def image_by_name(self, name: str, *, add_python: str | None) -> Any:
-        """Return an image of a registry."""
+        """Return an image from a registry."""
         return import_module("modal").Image.from_registry(name, add_python=add_python)
 
     def image_from_dockerfile(
         self, dockerfile: Path, folder: Path, *, left_out: tuple[str, ...], add_python: str | None
     ) -> Any:
-        """Return an image that is built from a Dockerfile, which sees nothing that is left out."""
+        """Return an image built from a Dockerfile, without the paths in *left_out*."""
         image = import_module("modal").Image
         ignored = {"ignore": list(left_out)} if left_out else {}
         return image.from_dockerfile(
@@ -91,11 +91,11 @@ class Sdk:
         )
 
     async def build(self, image: Any) -> None:
-        """Have an image built now, so that it fails here and not with the first box."""
+        """Build an image now, so that errors show here and not with the first box."""
         await image.build.aio(await self._app())
 
     async def create(self, spec: ModalBoxSpec) -> Remote:
-        """Make a box that does nothing until it is told."""
+        """Create a box that sleeps until commands are run in it."""
         sandbox = await import_module("modal").Sandbox.create.aio(
             "sleep",
             "infinity",
@@ -118,7 +118,7 @@ class Sdk:
 
 
 async def feed(process: Any, data: bytes, *, chunk: int = 1 << 20) -> None:
-    """Give *data* to a program's standard input, and close it."""
+    """Write *data* to a program's standard input, and close it."""
     for start in range(0, len(data), chunk):
         process.stdin.write(data[start : start + chunk])
         await process.stdin.drain.aio()
@@ -127,11 +127,11 @@ async def feed(process: Any, data: bytes, *, chunk: int = 1 << 20) -> None:
 
 
 async def output(process: Any) -> AsyncIterator[bytes]:
-    """Yield what a program prints, as it comes."""
+    """Yield a program's output as it arrives."""
     async for chunk in process.stdout:
         yield chunk
 
 
 async def code(process: Any) -> int:
-    """Wait for the end of a program and return its exit code."""
+    """Wait for a program and return its exit code."""
     return int(await process.wait.aio())

@@ -1,1 +1,1 @@
-"""Programs that run inside a box and lead from a port to a mounted socket."""
+"""Programs that run inside a box and relay a port to a mounted socket."""
