@@ -1,1 +1,1 @@
-"""Adapters that solve tasks with a model."""
+"""Agents: adapters that solve tasks."""

@@ -1,6 +1,6 @@
-"""The reference solution, applied: whether the task can be solved, and its grade can be trusted.
+"""The agents `oracle` and `nop`, which show whether a task can be solved and its grade be trusted.
 
-It works in the agent's room like any other agent, with commands in its box; only the path of the
+The oracle works in the agent's workspace like any other agent, with commands in its box; only the
 reference is read on the host.
 """
 
@@ -34,7 +34,7 @@ trap 'rm -rf "$at"' EXIT
 tar -xf - -C "$at" || exit
 if command -v bash >/dev/null; then bash "$at/$1" </dev/null; else sh "$at/$1" </dev/null; fi"""
 _HARBOR_SOLUTION_FOLDER = (
-    "/solution"  # where the scripts of whole boxes look for what lies beside them
+    "/solution"  # where Harbor's solution scripts expect the files beside them
 )
 
 
@@ -49,7 +49,7 @@ class Oracle:
         workspace_of(task, "oracle")
 
     async def solve(self, task: Task, context: Context) -> Outcome:
-        """Lay the reference over the room, or run it there."""
+        """Apply the reference to the workspace, or run it there."""
         workspace = workspace_of(task, "oracle")
         if context.workspace is None:
             raise SandboxError("agent 'oracle' was given no box to work in")
@@ -66,7 +66,7 @@ class Oracle:
 
 
 def _command(reference: Reference, workspace: Workspace) -> Command:
-    """Return what applies *reference*; paths in it are relative to the root, or to `at`."""
+    """Return the command that applies *reference*, whose paths are relative to the root or `at`."""
     path = Path(reference.path)
     if reference.kind == "script":
         beside = _HARBOR_SOLUTION_FOLDER if workspace.whole_box else ""
@@ -83,7 +83,7 @@ def _command(reference: Reference, workspace: Workspace) -> Command:
 
 
 def _archive(folder: Path) -> bytes:
-    """Return the files of *folder* as a tar file that belongs to nobody in particular."""
+    """Return the files of *folder* as a tar file without owners."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         if Path(entry.name).name in LEFT_OUT:

@@ -24,10 +24,9 @@ def with_system_prompt(
 
 @dataclass(frozen=True, kw_only=True)
 class Direct:
-    """Sends the task's messages as they are and takes the answer as it comes.
+    """Sends the task's messages unchanged and returns the model's answer.
 
-    Tools that the model calls are not run: the calls are what it answered. A `system_prompt` comes
-    before everything else.
+    Tool calls are not run: they are part of the answer. A `system_prompt` comes first.
     """
 
     system_prompt: str | None = None

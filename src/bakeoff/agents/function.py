@@ -17,7 +17,7 @@ from bakeoff.workers.wire import Begin, Broke, Left, Solve
 class FunctionAgent:
     """Calls `function(task, model, **settings)`; it returns the answer or an Outcome.
 
-    One that blocks is called beside the loop, so that nobody waits for it.
+    A blocking function is called in a thread.
     """
 
     def __init__(self, function: Callable[..., object], settings: Mapping[str, Json]) -> None:
@@ -35,7 +35,7 @@ class FunctionAgent:
 
 
 def to_outcome(answer: object) -> Outcome:
-    """Return what a function left, which may be just the answer."""
+    """Return the outcome of a function, which may return just the answer."""
     if isinstance(answer, Outcome):
         return answer
     if isinstance(answer, str):
@@ -51,9 +51,9 @@ def is_blocking(agent: object) -> bool:
 
 
 class BlockingAgent:
-    """Gives each task to a process that is free, or to a new one.
+    """Runs each task in a free worker process, or in a new one.
 
-    It has the models of the kit and nothing else of it.
+    Of the context it has only the models.
     """
 
     def __init__(self, program: Sequence[str], begin: Begin) -> None:

@@ -1,4 +1,4 @@
-"""A person as the agent: a shell in the box at this terminal, or a folder to be changed."""
+"""The agent `human`: a person works in a shell in the box, or changes files in a folder."""
 
 import asyncio
 import fcntl
@@ -23,16 +23,16 @@ from bakeoff.core.task import Message, Task
 
 _POLL_S = 0.2
 _BUSY_S = 0.2
-_CWD_MARKER = "\x1e"  # a line of the box's own that says where the shell went
+_CWD_MARKER = "\x1e"  # precedes the working directory in the output
 
 
 @dataclass(frozen=True, kw_only=True)
 class Human:
     """Lets the person at the terminal solve the task.
 
-    With `wait_for = "shell"` each line is run in the box, where `cd` lasts and programs that take
-    over the screen do not work. With `"folder"` it says where the files lie, and waits until Enter
-    is pressed or a file with the folder's name and `.done` at its end is there.
+    With `wait_for = "shell"` each line is run in the box; `cd` persists, full-screen programs do not
+    work. With `"folder"` it prints the path of the files, and waits for Enter or for a file with the
+    folder's name plus `.done`.
     """
 
     wait_for: Literal["shell", "folder"] = "shell"
@@ -47,7 +47,7 @@ class Human:
         return await self.resume(task, context, instruction_of(task))
 
     async def resume(self, task: Task, context: Context, message: str) -> Outcome:
-        """Show what there is to say, and let the person work on."""
+        """Show *message*, and let the person continue."""
         workspace = workspace_of(task, "human")
         if context.workspace is None:
             raise SandboxError("agent 'human' was given no box to work in")
@@ -68,7 +68,7 @@ class Human:
 
 
 class _Terminal:
-    """The controlling terminal, read without a thread that could not be stopped."""
+    """The controlling terminal, read without a thread, which could not be stopped."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -78,7 +78,7 @@ class _Terminal:
         os.write(self._fd, text.encode("utf-8", errors="replace"))
 
     async def line(self) -> str | None:
-        """Return the next line that is typed; None at its end (Ctrl-D)."""
+        """Return the next line of input; None at its end (Ctrl-D)."""
         while b"\n" not in self._pending:
             await self._readable()
             chunk = os.read(self._fd, 4096)
@@ -100,7 +100,7 @@ class _Terminal:
 
 @asynccontextmanager
 async def _terminal() -> AsyncIterator[_Terminal]:
-    """Hold the terminal for one trial at a time."""
+    """Hold the terminal exclusively, for one trial at a time."""
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -109,7 +109,7 @@ async def _terminal() -> AsyncIterator[_Terminal]:
         lock = os.open(os.ttyname(fd), os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             await _locked(lock)
-            termios.tcflush(fd, termios.TCIFLUSH)  # typed before anybody asked
+            termios.tcflush(fd, termios.TCIFLUSH)  # input from before the prompt
             yield _Terminal(fd)
         finally:
             os.close(lock)
@@ -139,14 +139,14 @@ async def _wait_for_folder(terminal: _Terminal, workspace: OpenWorkspace) -> Non
         while not entered.done() and not _remove_if_there(done_file):
             await asyncio.wait({entered}, timeout=_POLL_S)
         if entered.done():
-            entered.result()  # a terminal that is gone did not press Enter
+            entered.result()  # raises where the terminal is gone
     finally:
         entered.cancel()
-        await asyncio.wait({entered})  # it must let go of the terminal before that is closed
+        await asyncio.wait({entered})  # it must release the terminal before that is closed
 
 
 def _remove_if_there(done_file: Path) -> bool:
-    """Whether there was such a file; it is gone then."""
+    """Remove the file; return whether it existed."""
     try:
         done_file.unlink()
     except FileNotFoundError:
@@ -166,7 +166,7 @@ async def _shell(terminal: _Terminal, box: Box, start: str, journal: Journal) ->
         if not line.strip():
             continue
         journal.add_messages(Message(role="user", content=line))
-        # the trap outlives an `exit` in the line, so that the place is told in any case
+        # the trap runs also after an `exit` in the line, so the directory is always printed
         script = f'cd {shlex.quote(cwd)}; trap \'printf "{_CWD_MARKER}%s" "$PWD"\' EXIT; {line}\n'
         ran = await box.run(Command(argv=("sh", "-c", script), cwd=start))
         output, _, new_cwd = ran.output.rpartition(_CWD_MARKER)

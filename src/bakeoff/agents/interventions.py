@@ -1,8 +1,8 @@
-"""An agent with somebody at its side: the instructor stands in for the person who would help.
+"""Interventions: the instructor plays the person who helps an agent that stopped too early.
 
-Where the agent stops and asks, or stops while the task's visible check fails, the instructor
-answers, and the agent goes on. Each such message is one intervention. The instructor is told what
-the agent was told, never what is hidden: it has nothing to give away.
+When the agent stops with a question, or while the task's visible check fails, the instructor
+answers, and the agent resumes. Each such message is one intervention. The instructor knows what the
+agent was told and nothing hidden, so it cannot leak anything.
 """
 
 from dataclasses import dataclass
@@ -25,24 +25,24 @@ do next. You cannot write the code for it. Decide what the task leaves open; do 
 
 @runtime_checkable
 class ResumableAgent(Protocol):
-    """An agent that can be told something after it stopped."""
+    """An agent that can continue with a new message after it stopped."""
 
     async def solve(self, task: Task, context: Context) -> Outcome:
-        """Work from the start."""
+        """Work on *task* from the start."""
 
     async def resume(self, task: Task, context: Context, message: str) -> Outcome:
-        """Work on in the same room, with what was said."""
+        """Continue in the same workspace with *message*."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WithInterventions:
-    """Lets *agent* work, and has the instructor step in, at most `interventions` times."""
+    """Runs *agent* with at most `interventions` messages of the instructor."""
 
     agent: ResumableAgent
     interventions: int
 
     async def solve(self, task: Task, context: Context) -> Outcome:
-        """Work until the agent is done or nobody steps in any more."""
+        """Work until the agent is done or the interventions are used up."""
         outcome = await self.agent.solve(task, context)
         for _ in range(self.interventions):
             why = await _intervention_reason(task, context, outcome)
@@ -56,14 +56,14 @@ class WithInterventions:
 
 
 def add_interventions(agent: Agent, interventions: int) -> Agent:
-    """Return *agent* with the instructor at its side, if it is one that can be told something."""
+    """Return *agent* with interventions, if it is resumable."""
     if interventions and isinstance(agent, ResumableAgent):
         return WithInterventions(agent=agent, interventions=interventions)
     return agent
 
 
 async def _intervention_reason(task: Task, context: Context, outcome: Outcome) -> str | None:
-    """Return what the instructor is told of the stop; None where the agent seems to be done."""
+    """Return why the instructor should intervene; None where the agent seems to be done."""
     workspace = task.workspace
     if workspace is not None and workspace.check is not None and context.workspace is not None:
         ran = await context.workspace.box.run(

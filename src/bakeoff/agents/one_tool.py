@@ -1,7 +1,7 @@
-"""A model with one tool that takes one text: think, have it run, look; until there is nothing to run.
+"""The loop of a model with one tool that takes one text: think, run, observe, repeat.
 
-It is asked with function calling. A model that cannot do that writes the text in a fenced block
-instead, so that any model can take part.
+It uses function calling. A model without function calling writes the text in a fenced block
+instead, so that every model can take part.
 """
 
 import json
@@ -21,7 +21,7 @@ RunTool = Callable[[str], Awaitable[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class LoopEnded:
-    """How a loop ended: the last completion, and why there is no other."""
+    """How a loop ended: the last completion, and why it was the last."""
 
     last: Completion | None
     why: str | None
@@ -29,9 +29,10 @@ class LoopEnded:
 
 @dataclass(frozen=True, kw_only=True)
 class OneTool:
-    """A tool, how a model is told of it, and how its text is found where it is written in a block.
+    """A tool, the system prompt that explains it, and the pattern of a fenced block with its text.
 
-    `nudge` is said once to a model that begins without using it; without one, that is its answer.
+    `nudge` is sent once to a model that starts without using the tool; without a nudge, that text is
+    its answer.
     """
 
     system: str
@@ -41,7 +42,7 @@ class OneTool:
     nudge: str | None = None
 
     def with_system_prompt(self, system_prompt: str | None) -> "OneTool":
-        """Return the same tool, told of behind a system prompt of somebody's own."""
+        """Return the same tool with *system_prompt* before its own."""
         if not system_prompt:
             return self
         return replace(self, system=f"{system_prompt}\n\n{self.system}")
@@ -49,7 +50,7 @@ class OneTool:
     async def use(
         self, task: Task, context: Context, journal: Journal, run_tool: RunTool, *, steps: int
     ) -> LoopEnded:
-        """Let the model use the tool at most *steps* times; *run_tool* runs a text and says what came."""
+        """Let the model use the tool at most *steps* times; *run_tool* runs a text and returns its output."""
         last: Completion | None = None
         tools: tuple[Tool, ...] = (self.tool,)
         for _ in range(steps):
@@ -78,7 +79,7 @@ class OneTool:
         return LoopEnded(last=last, why=f"{steps} steps are spent")
 
     async def _run_calls(self, reply: Message, run_tool: RunTool) -> list[Message]:
-        """Return what came of every text in *reply*; nothing where there was none."""
+        """Run every tool call or fenced block in *reply*, and return the results."""
         written = self.fenced.search(reply.content)
         if not reply.tool_calls and written is not None:
             return [Message(role="user", content=await run_tool(written[1]))]
@@ -97,7 +98,9 @@ class OneTool:
         text = arguments.get(self.argument) if isinstance(arguments, dict) else None
         if call.name != self.tool.name or not isinstance(text, str):
             return None
-        return well_formed(text)  # no system starts a program with half a character in its words
+        return well_formed(
+            text
+        )  # no system starts a program with a lone surrogate in its arguments
 
     def _usage_hint(self) -> str:
         return f"There is one tool, `{self.tool.name}`, and it takes one text: `{self.argument}`."

@@ -1,4 +1,4 @@
-"""Our own coding agent: it runs commands in the box until it says that it is done."""
+"""The agent `shell`: a model that runs commands in the box until it says that it is done."""
 
 import re
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _COMMANDS = OneTool(system=_SYSTEM, tool=_RUN, argument="command", fenced=_FENCE
 
 @dataclass(frozen=True, kw_only=True)
 class Shell:
-    """Runs commands in the box until it says that it is done; works with any model."""
+    """Runs commands in the box until the model says that it is done; works with any model."""
 
     steps: int = 50
     command_s: float = 120.0
@@ -56,7 +56,7 @@ class Shell:
         return await self._work(task, context)
 
     async def resume(self, task: Task, context: Context, message: str) -> Outcome:
-        """Work on after somebody said something; what was done is in the journal."""
+        """Continue with *message*; earlier work is in the journal."""
         if context.journal is not None:
             context.journal.add_messages(Message(role="user", content=message))
         return await self._work(task, context)

@@ -1,4 +1,4 @@
-"""Which tasks an agent can work on: it says so before the first request, not in every trial."""
+"""Checks before the first request whether an agent can work on a task."""
 
 from typing import Protocol, runtime_checkable
 
@@ -6,15 +6,15 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.workspace import Workspace
 
-_GRADE_FILES = frozenset({"evaluation", "reward", "tests"})  # they never look at the answer
+_GRADE_FILES = frozenset({"evaluation", "reward", "tests"})  # they ignore the answer
 
 
 @runtime_checkable
 class ChecksTasks(Protocol):
-    """An agent that knows which tasks it cannot work on."""
+    """An agent that checks whether it can work on a task."""
 
     def check(self, task: Task) -> None:
-        """Raise UsageError where *task* is not for this agent."""
+        """Raise UsageError where this agent cannot work on *task*."""
 
 
 def workspace_of(task: Task, agent: str) -> Workspace:

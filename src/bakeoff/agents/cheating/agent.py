@@ -1,4 +1,4 @@
-"""A cheater: it wants the score without the work, and a task that it passes cannot be trusted."""
+"""The agent `cheat`: it wants the score without the work, and a task that it passes is not sound."""
 
 import secrets
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ _TIME_S = 120.0
 class Cheat:
     """Solves nothing and tries to be graded as if it had; a sound task gives it 0.
 
-    It plays all its tricks in one box, or those it is told to. `witness` is a file of the host that nobody in
-    the box can write: if it is there afterwards, the host has run what the cheater left.
+    It plays all its tricks in one box, or those in `tricks`. `witness` is a file of the host that
+    nothing in the box can write: if it exists afterwards, the host has run what the cheater left.
     """
 
     needs_model: ClassVar[bool] = False
@@ -41,7 +41,7 @@ class Cheat:
         workspace_of(task, "cheat")
 
     async def solve(self, task: Task, context: Context) -> Outcome:
-        """Play the tricks in the room."""
+        """Play the tricks in the workspace."""
         workspace = workspace_of(task, "cheat")
         if context.workspace is None:
             raise SandboxError("agent 'cheat' was given no box to work in")

@@ -1,10 +1,10 @@
-"""A dialogue: an instructor who wants something, a supervisor who watches, and an agent that works.
+"""A dialogue between an instructor, watched by a supervisor, and an agent; and its audit.
 
-A turn is a message to the agent and its reply. The supervisor sees every message of the instructor;
-one that contradicts its reference goes out all the same, and the next turn is the supervisor's
-follow-up in the place of the instructor's. Where the instructor says that it ends, the agent replies
-once more, unless a follow-up is pending: then the conversation goes on. With `shard_user` nobody
-watches: the instructor reveals one to three shards a turn, and when all are told, asks to wrap up.
+A turn is a message to the agent and its reply. The supervisor checks every message of the
+instructor; one that contradicts the reference is still sent, and the next turn is the supervisor's
+follow-up instead of the instructor's. When the instructor ends the conversation, the agent replies
+once more, unless a follow-up is pending. With `shard_user` there is no supervisor: the instructor
+reveals one to three shards per turn, and asks to wrap up when all are told.
 """
 
 import re
@@ -32,14 +32,14 @@ ALL_TOLD = "all shards are told"
 
 @runtime_checkable
 class HoldsResources(Protocol):
-    """An agent that holds something in its room for as long as the conversation goes on."""
+    """An agent that holds something in its box for the whole conversation."""
 
     async def release(self, context: Context) -> None:
-        """Give it back."""
+        """Release it."""
 
 
 class _CheckpointedModel:
-    """The candidate's model in one turn; what it answers is saved."""
+    """The candidate's model in one turn; its answers are saved."""
 
     def __init__(self, checkpoint: ConversationCheckpoint, model: Model, turn: int) -> None:
         self._checkpoint = checkpoint
@@ -47,14 +47,14 @@ class _CheckpointedModel:
         self._turn = turn
 
     async def complete(self, request: Request) -> Completion:
-        """Answer from the tape, else ask."""
+        """Answer from the checkpoint, else ask the model."""
         return await self._checkpoint.ask(AGENT, self._turn, self._model, request)
 
 
 class DialogueCandidate:
-    """Tells an agent what the instructor says, and knows what was said until now.
+    """Passes the instructor's messages to an agent, and keeps the conversation.
 
-    An agent that can go on is told each message; any other is given the whole conversation anew.
+    A resumable agent gets each message; any other gets the whole conversation each time.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DialogueCandidate:
         self.last_outcome: Outcome | None = None
 
     async def answer(self, message: str, turn: int) -> str:
-        """Return what the agent says to *message*."""
+        """Return the agent's reply to *message*."""
         user_message = Message(role="user", content=well_formed(message))
         self._conversation.append(user_message)
         context = replace(
@@ -93,7 +93,7 @@ class DialogueCandidate:
         return reply
 
     async def _solve_again(self, message: str, context: Context, turn: int) -> Outcome:
-        """Return what an agent leaves that is given the whole conversation; once without a room."""
+        """Solve with the whole conversation; without a workspace, a saved reply is reused."""
         if (
             context.workspace is None
             and (saved := self._checkpoint.replied(turn, message)) is not None
@@ -106,20 +106,20 @@ class DialogueCandidate:
         return outcome
 
     def transcript(self) -> tuple[Message, ...]:
-        """Return what was said to the agent, by it, and by its tools where it told them."""
+        """Return the conversation, with the agent's tool calls where it recorded them."""
         own = self._journal.messages
         if self._first_task is None or self._context.model_access is not None or not own:
             return tuple(self._conversation)
         return (self._conversation[0], *own)
 
     async def release(self) -> None:
-        """Let the agent give back what it holds."""
+        """Let the agent release what it holds."""
         if isinstance(self._agent, HoldsResources):
             await self._agent.release(self._context)
 
 
 def _shown(task: Task) -> Task:
-    """Return *task* as the candidate may know it: nothing of the roles, nothing of its grade."""
+    """Return *task* as the candidate may see it: without roles and grading."""
     workspace = task.workspace
     if workspace is not None:
         workspace = replace(workspace, hidden=(), protected=(), reference=None)
@@ -128,12 +128,12 @@ def _shown(task: Task) -> Task:
 
 @dataclass(frozen=True, kw_only=True)
 class InDialogue:
-    """Has the roles of a task talk to *agent* until they are done or the turns are spent."""
+    """Runs the dialogue of a task with *agent* until it ends or the turns are used up."""
 
     agent: Agent
 
     async def solve(self, task: Task, context: Context) -> Outcome:
-        """Hold the conversation, or go on with one that was cut off."""
+        """Hold the conversation, or resume one that was interrupted."""
         if task.dialogue is None:
             return await self.agent.solve(task, context)
         context = context if context.journal is not None else replace(context, journal=Journal())
@@ -146,7 +146,7 @@ class InDialogue:
 
 
 class _Conversation:
-    """One dialogue on its way."""
+    """One dialogue in progress."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class _Conversation:
         self._shards = dict(enumerate(dialogue.shards, start=1))
 
     async def hold(self) -> Outcome:
-        """Return what the agent left when the conversation was over."""
+        """Hold the conversation and return the agent's outcome."""
         follow_up: str | None = None
         self._journal.partial_outcome = self._outcome
         for number in range(1, self._dialogue.max_turns + 1):
@@ -192,7 +192,7 @@ class _Conversation:
         raise LimitReached(f"{self._dialogue.max_turns} turns are spent")
 
     async def _next(self, number: int, follow_up: str | None) -> Turn:
-        """Return the next message to the agent, as the rules have it."""
+        """Return the next turn's message to the agent."""
         dialogue, turns = self._dialogue, self._turns
         if follow_up is not None:
             return Turn(number=number, speaker=SUPERVISOR, message=follow_up)
@@ -235,7 +235,7 @@ class _Conversation:
 
 
 def _turn_note(turn: Turn) -> dict[str, Json]:
-    """Return *turn* as a note; the words themselves are in the transcript."""
+    """Return *turn* as a note; its text is in the transcript."""
     return {
         "turn": turn.number,
         "speaker": turn.speaker,
@@ -258,8 +258,8 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|[;:\n]+")
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
             "eleven", "twelve")  # fmt: skip
 _DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)}
-_IN_ANY_TEXT = 10  # up to here a number alone says nothing; it does together with what it counts
-_PHRASE = 6  # words: what is said in other words does not share so many in a row by chance
+_IN_ANY_TEXT = 10  # up to here a number alone is not specific; with what it counts, it is
+_PHRASE = 6  # words: a paraphrase does not share so many in a row by chance
 _SHORT_PHRASE = 4  # words of a whole sentence
 _LONG = 4  # letters of a word with a meaning
 _STEM = 5  # letters in which `predict` and `prediction` are the same
@@ -280,7 +280,7 @@ _YES_OR_NO = re.compile(
 
 
 def phrases(texts: Iterable[str]) -> set[str]:
-    """Return what is peculiar to *texts*: each row of six words, and each shorter sentence."""
+    """Return the phrases of *texts*: each run of six words, and each shorter sentence."""
     return {phrase for text in texts for phrase in _phrases_in(text)}
 
 
@@ -294,7 +294,7 @@ def _phrases_in(text: str) -> Iterator[str]:
 
 
 def searchable(*texts: str) -> str:
-    """Return *texts* such that a phrase can be looked for in them."""
+    """Return *texts* normalized, so that phrases can be searched in them."""
     return " | ".join(f" {' '.join(_words(text))} " for text in texts)
 
 
@@ -313,13 +313,13 @@ def figures(*texts: str) -> set[str]:
 
 
 def share(text: str, other: str) -> float:
-    """Return how much of the words with a meaning in *text* is in *other*, by their stems."""
+    """Return the share of the meaningful words of *text* that occur in *other*, by their stems."""
     stems = _stems(text)
     return len(stems & _stems(other)) / len(stems) if stems else 1.0
 
 
 def is_asking(reply: str, answer: str) -> bool:
-    """Whether *reply* ends with a question that *answer* leaves open; a courtesy is none."""
+    """Whether *reply* ends with a question, not just a courtesy, that *answer* leaves open."""
     last = _SENTENCE.split(reply.strip().rstrip("*_)\"'` "))[-1]
     if not last.endswith("?") or _COURTESY.search(last) or _YES_OR_NO.match(answer):
         return False
@@ -331,7 +331,7 @@ def _words(text: str) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    """Return a number as it is however it was written; other words as they are."""
+    """Return a number in one canonical form; other words unchanged."""
     if not word[0].isdigit():
         return _DIGITS.get(word, word)
     whole, point, rest = re.sub(r",(?=\d{3}\b)", "", word).replace(",", ".").partition(".")
@@ -352,11 +352,11 @@ CONTRADICTED, OVERRULED, WITHHELD = "contradicted", "overruled", "withheld"
 AUDIT_MARKS = (LEAKED, ENDED_EARLY, CONTRADICTED, OVERRULED, WITHHELD)
 
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(\S.*)$", re.MULTILINE)
-_MIN_RAISED_SHARE, _MIN_TOLD_SHARE = 0.34, 0.3  # the share of the words that must have been said
+_MIN_RAISED_SHARE, _MIN_TOLD_SHARE = 0.34, 0.3  # the share of words that must have occurred
 
 
 def audited(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Turn:
-    """Return *turn*, the next after *before*, with what there is to mark."""
+    """Return *turn*, which follows *before*, with its audit marks."""
     return replace(turn, marks=tuple(_audit_marks(dialogue, before, turn)))
 
 
@@ -377,7 +377,7 @@ def _audit_marks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Iter
 
 
 def _leaks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
-    """Whether the message has a phrase or a figure of what was to be kept."""
+    """Whether the message contains a phrase or figure that was to be kept secret."""
     told_shards = {number for earlier in (*before, turn) for number in earlier.shards}
     if dialogue.mode == "shard_user":
         secret = [s for n, s in enumerate(dialogue.shards, start=1) if n not in told_shards]

@@ -1,9 +1,9 @@
-"""Every answer of a dialogue, saved as it comes; one that was cut off goes on without asking again.
+"""Checkpoints of a dialogue: every answer is saved, so that it resumes without asking again.
 
-To go on, the conversation is played from its start: whoever is asked again what was asked before
-gives the answer that is on the tape. An agent that works in a room works again, on its model's old
-answers, so that its room is what it was; any other is not called for a message it has replied to.
-Where the conversation takes another way, the rest of the tape is worth nothing, and is replaced.
+To resume, the conversation is replayed from its start: a repeated question gets the saved answer.
+An agent with a workspace works again, on its model's saved answers, so that its workspace becomes
+what it was; any other is not called for a message it has replied to. Where the conversation
+diverges, the rest of the checkpoint is replaced.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,10 @@ from bakeoff.core.values import Json
 
 
 class _SavedExchange(msgspec.Struct, frozen=True):
-    """One answer on the tape, and enough of the question to know it again.
+    """One saved answer, with enough of the question to recognize it.
 
-    Of its messages only those are kept that the party was not told before: the first `kept` are
-    the same as in the question before. A `reply` is what the agent itself said to a message, with
-    its `notes`, however it came by it.
+    Of its messages only new ones are stored: the first `kept` are the same as in the party's
+    question before. A `reply` is the agent's own reply to a message, with its `notes`.
     """
 
     party: str
@@ -50,7 +49,7 @@ class ConversationCheckpoint:
         self._before: dict[str, tuple[Message, ...]] = {}
 
     async def ask(self, party: str, turn: int, model: Model, request: Request) -> Completion:
-        """Return what *party* answered when it was asked this before; else ask it, and save it."""
+        """Return the saved answer of *party* to this request; else ask it, and save the answer."""
         fingerprint = _fingerprint(party, request)
         before = self._before.get(party, ())
         self._before[party] = request.messages
@@ -75,7 +74,7 @@ class ConversationCheckpoint:
         return completion
 
     def replied(self, turn: int, message: str) -> Outcome | None:
-        """Return what the agent replied to *message* before; what it asked for that is passed over."""
+        """Return the agent's saved reply to *message*; its model requests for it are skipped."""
         for at in range(self._at, len(self._recorded)):
             saved = self._recorded[at]
             if (saved.party, saved.turn) != (AGENT, turn):
@@ -89,7 +88,7 @@ class ConversationCheckpoint:
         return None
 
     async def save_reply(self, turn: int, message: str, outcome: Outcome) -> None:
-        """Save what the agent replied to *message*."""
+        """Save the agent's reply to *message*."""
         del self._recorded[self._at :]
         await self._save(
             _SavedExchange(
@@ -112,7 +111,7 @@ class ConversationCheckpoint:
 
 
 def exchanges(entries: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
-    """Return the saved *entries* as who was asked what in full, and what came back."""
+    """Return the saved *entries* as full exchanges: who was asked what, and the answer."""
     before: dict[str, list[Message]] = {}
     listed: list[dict[str, Json]] = []
     for entry in entries:
@@ -138,16 +137,16 @@ def _exchange(saved: _SavedExchange, messages: Sequence[Message]) -> dict[str, J
 
 
 def _repeats_answer(reply: _SavedExchange, last: Mapping[str, Json]) -> bool:
-    """Whether a reply is just what the agent's model answered last."""
+    """Whether a reply equals the last answer of the agent's model."""
     answered = (last.get("party"), last.get("turn"), last.get("answer"))
     return answered == (AGENT, reply.turn, reply.completion.text)
 
 
 def _fingerprint(party: str, request: Request) -> str:
-    """Return what a question must have in common with an earlier one to be the same.
+    """Return the fingerprint by which a repeated question is recognized.
 
-    What the agent's code prints when it is run again may differ by a clock. Whether the agent went
-    the same way shows in its message, which is part of what its instructor is asked next.
+    The agent's own questions have none: output of code that runs again may differ, for example by a
+    clock. Whether the agent diverged shows in its reply, which is in the instructor's next question.
     """
     if party == AGENT:
         return ""
@@ -162,7 +161,7 @@ def _common_prefix(a: tuple[Message, ...], b: tuple[Message, ...]) -> int:
 
 
 def _encodable(value: Json) -> dict[str, Json]:
-    """Return *value* such that it can be written as UTF-8, whatever a model said."""
+    """Return *value* with all text encodable as UTF-8."""
 
     def clean(inner: Json) -> Json:
         if isinstance(inner, str):

@@ -1,4 +1,4 @@
-"""The instructor and the supervisor: asked for an object of a known form, and asked again once."""
+"""The roles of a dialogue: prompts of instructor and supervisor, and parsing of their JSON answers."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -76,19 +76,19 @@ REMINDER = "I could not read that: {why}. Leave the thought out this time, and b
 
 
 def instructor_prompt(dialogue: Dialogue) -> str:
-    """Return the instructor's part: how to play it, and all that it knows."""
+    """Return the instructor's system prompt: its role, and all that it knows."""
     ours = _INSTRUCTOR if dialogue.mode == "user" else _SHARD_USER
     prompt = _insert(dialogue.instructor_prompt or ours, _CONTEXT, _facts(dialogue))
     return f"{prompt}\n\n{instructor_form(dialogue)}"
 
 
 def instructor_form(dialogue: Dialogue) -> str:
-    """Return how the instructor is to answer."""
+    """Return the answer format of the instructor."""
     return _INSTRUCTOR_FORM if dialogue.mode == "user" else _SHARD_FORM
 
 
 def supervisor_prompt(dialogue: Dialogue) -> str:
-    """Return the supervisor's part: how to play it, and its reference."""
+    """Return the supervisor's system prompt: its role, and its reference."""
     reference = dialogue.supervision or dialogue.reference or _facts(dialogue)
     titled = f"**Reference**\n{reference}"
     prompt = _insert(dialogue.supervisor_prompt or _SUPERVISOR, _REFERENCE, titled)
@@ -96,12 +96,12 @@ def supervisor_prompt(dialogue: Dialogue) -> str:
 
 
 def supervisor_form() -> str:
-    """Return how the supervisor is to answer."""
+    """Return the answer format of the supervisor."""
     return _SUPERVISOR_FORM
 
 
 def _insert(prompt: str, field: str, text: str) -> str:
-    """Return *prompt* with *text* where it wants it, else behind it."""
+    """Return *prompt* with *text* at its placeholder, else appended."""
     return prompt.replace(field, text) if field in prompt else f"{prompt}\n\n{text}"
 
 
@@ -120,14 +120,13 @@ Answer = Mapping[str, Json]
 
 
 class FormError(Exception):
-    """A role's answer is not of the form it was asked for; the message says why."""
+    """A role's answer does not have the requested form; the message says why."""
 
 
 def json_object(text: str) -> dict[str, Json]:
-    """Return the JSON object in *text*: the first one that stands in it, or what there is of one.
+    """Return the first JSON object in *text*, also one that was cut off.
 
-    A model that ran on until it was cut has said what it said; whether that is enough is for the
-    reader to see.
+    Whether a truncated object is complete enough is for the caller to check.
     """
     decoder = json.JSONDecoder(strict=False)
     at = text.find("{")
@@ -163,7 +162,7 @@ def _closed(text: str, at: int) -> str:
 
 
 def text_of(answer: Answer, key: str) -> str:
-    """Return the text under *key*, which must say something."""
+    """Return the text under *key*, which must not be blank."""
     value = answer.get(key)
     if not isinstance(value, str) or not value.strip():
         raise FormError(f"{key!r} is not a text")
@@ -171,7 +170,7 @@ def text_of(answer: Answer, key: str) -> str:
 
 
 def flag_of(answer: Answer, key: str) -> bool:
-    """Return the truth value under *key*, also where a model wrote it as a text."""
+    """Return the boolean under *key*, also where a model wrote it as text."""
     value = answer.get(key)
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
@@ -181,7 +180,7 @@ def flag_of(answer: Answer, key: str) -> bool:
 
 
 def shards_of(answer: Answer, open_shards: Mapping[int, str]) -> tuple[int, ...]:
-    """Return the shards that were told: one to three of those that are left."""
+    """Return the revealed shards: one to three of those that are left."""
     value = answer.get("shards")
     numbers = value if isinstance(value, list) else [value]
     chosen = tuple(dict.fromkeys(n for n in numbers if isinstance(n, int) and n in open_shards))
@@ -199,7 +198,7 @@ _REFUSAL_WORDS = ("response_format", "json_schema", "schema", "format", "grammar
 
 @value_object
 class Instruction:
-    """What the instructor says next."""
+    """The instructor's next message."""
 
     message: str
     end: bool = False
@@ -208,7 +207,7 @@ class Instruction:
 
 @value_object
 class SupervisorVerdict:
-    """What the supervisor thinks of a message, and what is to be said next if it goes wrong."""
+    """The supervisor's verdict on a message, and what to say next if it is contradictory."""
 
     contradictory: bool = False
     follow_up: str | None = None
@@ -216,7 +215,7 @@ class SupervisorVerdict:
 
 @value_object
 class _Question(Generic[T]):
-    """What a role is asked, and how its answer is read; a second one may be read more kindly."""
+    """A question to a role, and how its answer is parsed; a second answer may be parsed leniently."""
 
     role: str
     model: Model
@@ -230,9 +229,9 @@ class _Question(Generic[T]):
 
 @value_object
 class Roles:
-    """The live roles of one dialogue; without a supervisor nobody watches the instructor.
+    """The roles of one dialogue; without a supervisor, nothing is checked.
 
-    `without_schema` are the roles whose endpoint knows no structured output.
+    `without_schema` are the roles whose endpoint does not support structured output.
     """
 
     dialogue: Dialogue
@@ -266,10 +265,10 @@ class Roles:
         )
 
     async def check(self, turns: Sequence[Turn], message: str) -> SupervisorVerdict:
-        """Ask the supervisor about a message that the instructor is about to say.
+        """Ask the supervisor about the instructor's next message.
 
-        One that objects and has nothing to say instead is asked again; if it still has nothing, the
-        message stands as contradictory, and nobody speaks in the instructor's place.
+        A supervisor that objects without a follow-up is asked again; without one the second time,
+        the message counts as contradictory and no follow-up is sent.
         """
         if self.supervisor is None:
             return SupervisorVerdict()
@@ -301,9 +300,9 @@ class Roles:
         )
 
     async def _ask(self, question: _Question[T]) -> T:
-        """Return the answer as it is read, asking a second time where it cannot be.
+        """Return the parsed answer, asking a second time where it cannot be parsed.
 
-        The second time without thoughts: a small model may have spent all its tokens on them.
+        The second request leaves out the thought: a small model may use all its tokens on it.
         """
         request = Request(messages=question.messages, schema=question.schema, rollout=self.rollout)
         first = await self._complete(question, request)
@@ -330,7 +329,7 @@ class Roles:
             ) from error
 
     async def _complete(self, question: _Question[T], request: Request) -> str:
-        """Return what a role says; its endpoint is not the candidate's, nor are its faults."""
+        """Return a role's answer; errors of its endpoint are not the candidate's."""
         if question.role in self.without_schema:
             request = replace(request, schema=None)
         try:
@@ -354,7 +353,7 @@ class Roles:
 def _instructor_messages(
     dialogue: Dialogue, turns: Sequence[Turn], open_shards: Mapping[int, str]
 ) -> tuple[Message, ...]:
-    """Return the conversation from the instructor's side, in which the agent is the other one."""
+    """Return the conversation from the instructor's side, where the agent is the user."""
     messages = [Message(role="system", content=instructor_prompt(dialogue))]
     if dialogue.mode == "user":
         messages.append(Message(role="user", content=BEGIN))
@@ -389,7 +388,7 @@ def _conversation(turns: Sequence[Turn]) -> str:
 
 
 def _refuses_schemas(error: ProviderError) -> bool:
-    """Whether an endpoint says that it knows no structured output."""
+    """Whether an endpoint says that it does not support structured output."""
     text = str(error).lower()
     return not error.transient and any(word in text for word in _REFUSAL_WORDS)
 
@@ -414,7 +413,7 @@ _VERDICT_SCHEMA = _object(
 
 
 def _without_thought(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """Return *schema* without thoughts, and with what can be long at the end."""
+    """Return *schema* without the thought, and with the long text last."""
     properties = schema["properties"]
     known = properties if isinstance(properties, Mapping) else {}
     rest = {key: value for key, value in known.items() if key not in ("thought", _LONG)}

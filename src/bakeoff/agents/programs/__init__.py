@@ -1,1 +1,1 @@
-"""Coding agents that are programs of their own: which there are, how they are run and read."""
+"""External coding agents: the catalog, how they are installed, run and read."""

@@ -1,8 +1,8 @@
-"""The coding agents that are programs of their own: one declaration each, to be read side by side.
+"""The catalog of external coding agents, one declaration each.
 
-Every one of them is given the instruction on its standard input where it reads it there, knows its
-model as `bakeoff` (a name of which none of them has an opinion), and finds the gateway through
-its environment or a file in the home of the box. Fields such as `{gateway}` are those of `fields`.
+Each gets the instruction on its standard input, if it reads it there, knows its model as `bakeoff`
+(a name that none of them treats specially), and finds the gateway through its environment or a file
+in the home of the box. Placeholders such as `{gateway}` are those of `output.FIELDS`.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ MODEL = "bakeoff"
 
 @dataclass(frozen=True, kw_only=True)
 class Final:
-    """Where a program's JSON lines hold its last message: in an event that looks like `event`."""
+    """Where a program's JSON lines hold its final message: in events that match `event`."""
 
     event: Mapping[str, str]
     text: str
@@ -24,12 +24,12 @@ class Final:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentProgram:
-    """How one coding agent is had, started, gone on with, and how it finds its model.
+    """How one coding agent is installed, started and resumed, and how it finds its model.
 
     `first` are the arguments for the instruction, `again` those for a further message in the same
-    session; None where it keeps none, and the message is then an instruction of its own. `files`
-    are written under the home. `native` is where a package that starts with a script keeps the real
-    program; `temporary_files` is what it leaves in the folder of the task, which is nobody's work.
+    session; None where it keeps no session, and the message becomes a new instruction. `files` are
+    written to the home. `native` is where a package that starts with a script keeps the real program;
+    `temporary_files` are left in the task's folder by the program and removed.
     """
 
     name: str
@@ -123,7 +123,7 @@ CONTINUE = AgentProgram(
     package="@continuedev/cli",
     install="npm install -g @continuedev/cli",
     dialect="chat",
-    first=("--auto", "-p"),  # -p last: a word after it would be the prompt, and stdin not read
+    first=("--auto", "-p"),  # -p last: an argument after it would be the prompt instead of stdin
     again=("--auto", "--resume", "-p"),
     environment={
         "CONTINUE_CLI_ENABLE_TELEMETRY": "0",

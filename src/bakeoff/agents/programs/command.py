@@ -1,4 +1,4 @@
-"""Agents that are programs: any command, and the named ones, each with its declaration."""
+"""Agents that are external programs: finding installed ones, any command, and the named ones."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from bakeoff.core.task import Task
 
 _AGENT = "/opt/bakeoff/agent"
 _NODE = "/opt/bakeoff/bin/node"
-_SYSTEM = Path("/usr")  # every box has one of its own
+_SYSTEM = Path("/usr")  # every box has its own
 _VERSION_S = 20.0
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 _PYTHON = re.compile(r"(?:^#!|^'''exec' )\s*[\"']?(/[^\s\"']*python[\w.]*)", re.MULTILINE)
@@ -32,7 +32,7 @@ _PYTHON = re.compile(r"(?:^#!|^'''exec' )\s*[\"']?(/[^\s\"']*python[\w.]*)", re.
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledProgram:
-    """A program that is there: the words that start it in a box, which needs the mounts for it."""
+    """An installed program: the argv that starts it in a box, and the mounts it needs there."""
 
     argv: tuple[str, ...]
     mounts: tuple[Mount, ...]
@@ -40,7 +40,7 @@ class InstalledProgram:
 
 
 def find_installed(program: AgentProgram, executable: str | None = None) -> InstalledProgram:
-    """Return where *program* is; a usage error with its install command where it is not."""
+    """Locate *program*; UsageError with its install command where it is missing."""
     located = shutil.which(executable or program.executable)
     if located is None:
         missing = f"agent {program.name!r} is not installed; install it with: {program.install}"
@@ -61,7 +61,7 @@ def find_installed(program: AgentProgram, executable: str | None = None) -> Inst
 
 
 def _under(folder: Path, program: Path, version: str | None) -> InstalledProgram:
-    """A program that needs nothing but its folder, or itself."""
+    """Return a program that needs only its folder, or itself."""
     inside = program.relative_to(folder).as_posix() if program != folder else ""
     return InstalledProgram(
         argv=(f"{_AGENT}/{inside}".rstrip("/"),),
@@ -104,17 +104,17 @@ def _with_python(
 
 
 def _homes(python: Path) -> set[Path]:
-    """Return the environment of an interpreter, and those that it is a link to."""
+    """Return the environment of an interpreter, and those that it links to."""
     homes = {python.parent.parent}
     while python.is_symlink():
-        # as it is written: an interpreter knows its own folders by that name
+        # not resolved: an interpreter finds its folders by this path
         python = Path(os.path.normpath(python.parent / python.readlink()))
         homes.add(python.parent.parent)
     return homes
 
 
 def _outermost(path: Path, name: str) -> Path | None:
-    """Return the folder called *name* that holds *path* with all that was installed beside it."""
+    """Return the outermost parent folder of *path* called *name*; None where there is none."""
     return next((folder for folder in reversed(path.parents) if folder.name == name), None)
 
 
@@ -124,7 +124,7 @@ def _package(path: Path) -> Path:
 
 
 def _native(modules: Path, pattern: str) -> Path | None:
-    """Return the real program of a package, wherever the package manager put its other half."""
+    """Return the native program of a package, wherever the package manager put it."""
     for location in (pattern, f"*/node_modules/{pattern}", f"*/*/node_modules/{pattern}"):
         if matches := sorted(modules.glob(location)):
             return matches[0]
@@ -137,7 +137,7 @@ def _file_head(path: Path) -> str:
 
 
 def _version(program: AgentProgram, path: Path) -> str | None:
-    """Return its version as its package states it, else as it says itself."""
+    """Return the version from the package's metadata, else from `--version`."""
     for folder in path.parents:
         stated = _manifest(folder / "package.json")
         if stated.get("name") == program.package and "version" in stated:
@@ -149,7 +149,7 @@ def _version(program: AgentProgram, path: Path) -> str | None:
 
 
 def _manifest(path: Path) -> dict[str, object]:
-    """Return what a package states of itself; nothing where that is none of ours to read."""
+    """Return the content of a package.json; empty where it cannot be read."""
     try:
         stated = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -188,12 +188,12 @@ _GATEWAY = {
 
 @dataclass(frozen=True, kw_only=True)
 class CommandAgent:
-    """Any program that is in the box, or among the paths that `mounted` shows there as they are here.
+    """Any program that is in the box, or under a path of the host that `mounted` shows there.
 
-    `command` is its words, or one text that is split into words as a shell would; no shell runs.
-    The instruction comes on its standard input and in the fields `{instruction}` and
-    `{instruction_file}`; the gateway in `{gateway}`, `{token}`, `{model}` and in variables that the
-    libraries of OpenAI and Anthropic read.
+    `command` is an argument list, or one text that is split like in a shell; no shell runs. The
+    instruction comes on its standard input and in the placeholders `{instruction}` and
+    `{instruction_file}`; the gateway in `{gateway}`, `{token}`, `{model}` and in the variables that
+    the libraries of OpenAI and Anthropic read.
     """
 
     command: str | tuple[str, ...]
@@ -220,14 +220,14 @@ class CommandAgent:
             raise UsageError(f"agent 'command': {self.command!r}: {error}") from error
 
     def mounts(self) -> tuple[Mount, ...]:
-        """Return what the box is to be shown of the host."""
+        """Return the mounts that the box needs."""
         for path in self.mounted:
             if not Path(path).is_absolute() or not Path(path).exists():
                 raise UsageError(f"agent 'command': there is no absolute path {path!r} to mount")
         return tuple(Mount(source=path, target=path) for path in self.mounted)
 
     def version(self) -> None:
-        """Nobody knows the version of any program."""
+        """Return None: the version of an arbitrary program is unknown."""
 
     def check(self, task: Task) -> None:
         """Refuse a task without files to work on."""
@@ -238,7 +238,7 @@ class CommandAgent:
         return await self.resume(task, context, instruction_of(task))
 
     async def resume(self, task: Task, context: Context, message: str) -> Outcome:
-        """Run it again in the same room, with another instruction."""
+        """Run it again in the same workspace, with *message* as the instruction."""
         call = ProgramCall(
             name="command",
             argv=self._argv,
@@ -251,7 +251,7 @@ class CommandAgent:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedProgram:
-    """One of the coding agents that Bakeoff knows by name; `args` go after its own arguments."""
+    """A coding agent of the catalog; `args` are added to its own arguments."""
 
     executable: str | None = None
     args: tuple[str, ...] = ()
@@ -264,11 +264,11 @@ class NamedProgram:
         return find_installed(self.program, self.executable)
 
     def mounts(self) -> tuple[Mount, ...]:
-        """Return what the box is to be shown of the host; a usage error where it is missing."""
+        """Return the mounts that the box needs; UsageError where the program is missing."""
         return self._installed.mounts
 
     def version(self) -> str | None:
-        """Return the version that is installed."""
+        """Return the installed version."""
         return self._installed.version
 
     def check(self, task: Task) -> None:
@@ -280,7 +280,7 @@ class NamedProgram:
         return await self._run(self.program.first, instruction_of(task), task, context)
 
     async def resume(self, task: Task, context: Context, message: str) -> Outcome:
-        """Go on with its session; where it keeps none, begin one that knows the task."""
+        """Resume its session; where it keeps none, start a new one with the task and *message*."""
         if self.program.again is not None:
             return await self._run(self.program.again, message, task, context)
         instruction = f"{instruction_of(task)}\n\n{message}"
@@ -304,7 +304,7 @@ class NamedProgram:
 
 
 def _insert_arguments(arguments: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    """Return *more* before the last argument, which some programs want to be the last."""
+    """Insert *more* before the last argument, which some programs require to be last."""
     return (*arguments[:-1], *more, *arguments[-1:])
 
 

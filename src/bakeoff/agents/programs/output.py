@@ -1,4 +1,4 @@
-"""One run of a program in the room of a trial: what it is given, and what its end means."""
+"""One run of an external program in a workspace: its placeholders, its output, and how it ended."""
 
 import codecs
 import json
@@ -25,17 +25,17 @@ _FIELD = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return *text* with each `{field}` replaced; any other brace is left as it is."""
+    """Return *text* with each placeholder replaced; other braces are left unchanged."""
     return _FIELD.sub(lambda match: values[match[1]], text)
 
 
 def fill_all(texts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return every text filled."""
+    """Fill every text."""
     return tuple(fill(text, values) for text in texts)
 
 
 def final_message(output: str, final: Final) -> str | None:
-    """Return the text of the last line of *output* that is such an event; None if there is none."""
+    """Return the text of the last matching event in *output*; None if there is none."""
     for line in reversed(output.splitlines()):
         event = _event(line)
         if event is not None and all(_at(event, k) == v for k, v in final.event.items()):
@@ -47,7 +47,7 @@ def final_message(output: str, final: Final) -> str | None:
 
 def _event(line: str) -> Mapping[str, Json] | None:
     if not line.startswith("{"):
-        return None  # a warning, or the end of a line that was cut
+        return None  # a warning, or the rest of a truncated line
     try:
         event = json.loads(line)
     except ValueError:
@@ -70,9 +70,9 @@ _LAST_LINES = 15
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramCall:
-    """A program to be run, as words and texts that may hold fields.
+    """A program to run; its texts may contain placeholders.
 
-    `asks` says that it is nothing without its model: if it never asked, it did not really run.
+    `asks` says that it needs its model: if it never had an answer, it did not really run.
     """
 
     name: str
@@ -87,12 +87,12 @@ class ProgramCall:
 
 
 def instruction_of(task: Task) -> str:
-    """Return what a program is told: the messages of the task, one after another."""
+    """Return the instruction for a program: the messages of the task, joined."""
     return "\n\n".join(message.content for message in task.messages)
 
 
 async def run(call: ProgramCall, task: Task, context: Context) -> Outcome:
-    """Run the program until it ends, and return what it left."""
+    """Run the program until it ends, and return its outcome."""
     workspace = workspace_of(task, call.name)
     if context.workspace is None:
         raise SandboxError(f"agent {call.name!r} was given no box to work in")
@@ -122,7 +122,7 @@ async def run(call: ProgramCall, task: Task, context: Context) -> Outcome:
 
 
 async def _write(box: Box, path: str, text: str) -> str:
-    """Write a file under the home of the box, and return where that home is."""
+    """Write a file to the home of the box, and return the path of that home."""
     folder = shlex.quote(PurePosixPath(path).parent.as_posix())
     script = f'cd "$HOME" && mkdir -p {folder} && cat > {shlex.quote(path)} && pwd'
     written = Command(argv=("sh", "-c", script), cwd="/", stdin=text.encode(), time_s=_WRITE_S)
@@ -134,14 +134,14 @@ async def _write(box: Box, path: str, text: str) -> str:
 
 
 async def _remove_files(box: Box, temporary_files: tuple[str, ...], start: str) -> None:
-    if temporary_files:  # patterns of our own, so the shell may read them
+    if temporary_files:  # our own patterns, which the shell may expand
         await box.run(
             Command(argv=("sh", "-c", f"rm -rf -- {' '.join(temporary_files)}"), cwd=start)
         )
 
 
 def _log_listener(journal: Journal) -> Callable[[bytes], None]:
-    """Return a listener that writes bytes into the log; a character may come in two pieces."""
+    """Return a listener that decodes output into the log, also characters split between chunks."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return lambda piece: journal.write_log(decoder.decode(piece))
 
@@ -149,10 +149,10 @@ def _log_listener(journal: Journal) -> Callable[[bytes], None]:
 def _check_end(
     call: ProgramCall, ran: CommandResult, access: ModelAccess, *, answered: bool
 ) -> None:
-    """Raise where the end of the program says nothing about the candidate.
+    """Raise where the program's end says nothing about the candidate.
 
-    A program that could not ask its model did not get its chance, whatever its exit code. One that
-    was answered and then failed had it, unless it failed because the endpoint went away.
+    A program without any answer of its model is a fault, whatever its exit code. One that was
+    answered and then failed counts, unless it failed because the endpoint became unavailable.
     """
     fault, failed = access.fault, ran.code != 0
     if isinstance(fault, TrialError) and failed and (fault.transient or not answered):

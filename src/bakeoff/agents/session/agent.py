@@ -1,4 +1,4 @@
-"""A model whose code runs in the box: it thinks, runs Python in a session that lasts, and answers."""
+"""The agent `code-session`: a model that runs Python in a persistent session in the box."""
 
 import asyncio
 import json
@@ -22,29 +22,29 @@ from bakeoff.core.sandbox import Box, Command, CommandResult
 from bakeoff.core.task import Message, Task
 
 _DRIVER = Path(__file__).with_name("driver.py")
-_GRACE_S = 5.0  # for the driver to interrupt a cell by itself, and to tell so
+_GRACE_S = 5.0  # for the driver to interrupt a cell itself and report it
 _WRITE_S = 60.0
-_MAX_DRIVER_OUTPUT = 100_000  # of what the driver prints: it is heard as it comes
+_MAX_DRIVER_OUTPUT = 100_000  # of the driver's output, which is processed as it arrives
 _MAX_LINE = 4_000_000
 _NO_PYTHON = (126, 127)
 
 
 @value_object
 class Cell:
-    """What came of a piece of code; `error` is None where it ran to its end."""
+    """The result of one cell; `error` is None where it ran to its end."""
 
     output: str
     error: str | None = None
 
     def shown(self) -> str:
-        """Return it as a model is told."""
+        """Return it as text for the model."""
         parts = [part.rstrip() for part in (self.output, self.error or "") if part.strip()]
         return well_formed("\n".join(parts)) or "(it printed nothing)"
 
 
 @value_object
 class SessionSettings:
-    """How long a cell may take, how much of its output is told, and which Python runs it."""
+    """The time limit and output limit of a cell, and the Python that runs it."""
 
     cell_s: float = 120.0
     most_output: int = 12_000
@@ -52,7 +52,7 @@ class SessionSettings:
 
 
 class CodeSession:
-    """Runs cells in *box*, one after another, in *start*; variables last from one to the next."""
+    """Runs cells in *box*, one after another, in *start*; variables persist between them."""
 
     def __init__(self, box: Box, start: str, settings: SessionSettings) -> None:
         self._box = box
@@ -62,7 +62,7 @@ class CodeSession:
         self.cells = 0
 
     async def run(self, code: str) -> Cell:
-        """Run one cell. Where the session dies of it, the next one begins with a new session."""
+        """Run one cell; where the session dies, the next cell starts a new one."""
         self.cells += 1
         if self._driver is None:
             self._driver = _Driver(self._box, self._start, self._settings, first=self.cells == 1)
@@ -75,7 +75,7 @@ class CodeSession:
             return Cell(output=error.output, error=f"{error}; all variables are gone")
 
     async def close(self) -> None:
-        """End the session with all that it started."""
+        """End the session with all its processes."""
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()
@@ -125,7 +125,7 @@ class _Driver:
                 try:
                     self._cells.put_nowait(json.loads(record))
                 except ValueError:
-                    continue  # a cell wrote into what the driver prints: its own loss
+                    continue  # a cell wrote into the driver's output
 
     async def run(self, code: str) -> Cell:
         self._number += 1
@@ -149,7 +149,7 @@ class _Driver:
         )
 
     async def _write_cell(self, code: str) -> None:
-        """Write the cell where the driver looks for it, whole or not at all."""
+        """Write the cell atomically to where the driver looks for it."""
         folder = shlex.quote(self._folder.removeprefix("~/"))
         script = (
             f'cd "$HOME" && mkdir -p {folder} && cd {folder} '
@@ -210,7 +210,7 @@ _CODE = OneTool(system=_SYSTEM, tool=_RUN_CODE, argument="code", fenced=_FENCED)
 
 @dataclass(frozen=True, kw_only=True)
 class CodeSessionAgent:
-    """Answers after running as much Python as it wants, at most `steps` pieces for each message."""
+    """Answers after running Python, at most `steps` cells for each message."""
 
     steps: int = 20
     cell_s: float = 120.0

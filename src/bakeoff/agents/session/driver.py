@@ -1,9 +1,9 @@
 """The Python session inside the box: runs cells one after another in one namespace.
 
-This file is never imported: its source is what `python3 -c` runs in the box, so it uses nothing but
-the standard library and knows nothing of Bakeoff. A cell is a file `N.py` in the folder that it is
-given; what came of it goes out as one line of JSON on standard output, signed with the session's word.
-Whatever a cell does to all this, it does to itself: nothing here is secret or trusted.
+This file is never imported: `python3 -c` runs its source in the box, so it uses only the standard
+library and nothing of Bakeoff. A cell is a file `N.py` in a given folder; its result is one line of
+JSON on standard output, prefixed with the session's token. Nothing here is secret or trusted: a cell
+that interferes harms only itself.
 """
 
 import ast
@@ -19,7 +19,7 @@ from pathlib import Path
 
 _POLL_S = 0.01
 _SLOW_POLL_S = 0.05
-_PATIENCE = 100  # polls before it looks less often
+_PATIENCE = 100  # polls before it polls less often
 
 
 class CellTimeoutError(BaseException):
@@ -36,7 +36,7 @@ def _shown(head: bytes, left_out: int, tail: bytes) -> str:
 
 
 def _cut(data: bytes, max_bytes: int) -> str:
-    """Return the first and the last part of *data*, if it is too long."""
+    """Return *data*, shortened to its first and last part if it is too long."""
     if len(data) <= max_bytes:
         return _shown(data, 0, b"")
     half = max_bytes // 2
@@ -44,7 +44,7 @@ def _cut(data: bytes, max_bytes: int) -> str:
 
 
 def _captured(path: str, max_bytes: int) -> str:
-    """Return what was printed, cut in the same way, however much of it there is."""
+    """Return the captured output, shortened in the same way, without reading all of it."""
     with Path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
@@ -57,7 +57,7 @@ def _captured(path: str, max_bytes: int) -> str:
 
 
 def _execute(source: str, name: str, namespace: dict[str, object]) -> str | None:
-    """Run *source*; return what went wrong. The value of a last expression is shown."""
+    """Run *source* and return its error; the value of a last expression is printed."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     try:
         tree = ast.parse(source, name)
@@ -82,7 +82,7 @@ def _execute(source: str, name: str, namespace: dict[str, object]) -> str | None
 def _run_cell(
     source: str, number: int, namespace: dict[str, object], settings: dict[str, float]
 ) -> dict[str, object]:
-    """Run a cell with its output, and that of its children, going into a file."""
+    """Run a cell with its output, and that of its children, redirected to a file."""
     kept_out, kept_err = os.dup(1), os.dup(2)
     handle, path = tempfile.mkstemp(prefix="cell-")
     os.dup2(handle, 1)

@@ -197,7 +197,14 @@ def _mount(mount: Mount) -> str:
 
 def wrap_command(argv: tuple[str, ...], marker: str) -> list[str]:
     """Return the command line that starts *argv* in the container."""
-    return ["/bin/sh", "-c", _ENTER, "sh", marker, *argv]  # absolute, so that an agent cannot put another one on PATH
+    return [
+        "/bin/sh",
+        "-c",
+        _ENTER,
+        "sh",
+        marker,
+        *argv,
+    ]  # absolute, so that an agent cannot put another one on PATH
 
 
 def no_folder_marker(marker: str) -> str:

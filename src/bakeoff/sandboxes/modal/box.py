@@ -183,9 +183,7 @@ class ModalBox:
         stopped = self._why_stopped(command, code)
         if stopped is None and not marker.started:
             why = f"{command.argv[0]!r} could not be started: {output.text().strip()}"
-            if (
-                self._start_of(command) in self._started_in
-            ):  # earlier commands made that impossible
+            if self._start_of(command) in self._started_in:  # earlier commands made that impossible
                 return not_started(why)
             raise SandboxError(why)
         self._started_in.add(self._start_of(command))
