@@ -332,6 +332,19 @@ def test_rpm_holds_for_all_agents_together(tmp_path: Path) -> None:
     assert max(times) - min(times) > 3.5  # six at one a second
 
 
+def test_an_endpoint_that_stays_down_is_given_up_after_the_time_that_was_set(
+    tmp_path: Path,
+) -> None:
+    write_bench(tmp_path, ["alpha"])
+    base = write_base(tmp_path, "http://127.0.0.1:9/v1")
+    write_agent(tmp_path, "one", "http://127.0.0.1:9/v1")
+    done = runner("--base_config", base, "--give_up_after", "0.1s", cwd=tmp_path)
+    assert done.code == 6, done.err
+    *_, why, step = done.err.splitlines()
+    assert "ERROR given up: http://127.0.0.1:9: no answer for " in why
+    assert f"go on with: python {ROOT / 'runner.py'} --base_config {base} --give_up_after 0.1s --resume run_" in step  # fmt: skip
+
+
 def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:
     write_bench(tmp_path, ["alpha"])
     with Loopback(

@@ -504,6 +504,17 @@ def test_ctrl_c_finishes_what_runs_and_names_the_command_to_go_on() -> None:
     }.items()
 
 
+def test_an_endpoint_that_stays_down_is_given_up_after_the_time_that_was_set() -> None:
+    config = _config("down", _entry("task_1", "down"))
+    with Path(config).open("a") as file:
+        file.write('[models.down]\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    ended = _script("run", config, "--give-up-after", "0.1s")
+    assert ended.code == 6, ended.out
+    *_, why, step = ended.out.splitlines()
+    assert why.startswith("[rollouts] given up: http://127.0.0.1:9: no answer for ")
+    assert step.endswith(f"--resume {_only_rollout('down')} --give-up-after 0.1s")
+
+
 def test_a_rollout_goes_on_in_the_sandbox_it_was_begun_in_or_says_that_it_does_not() -> None:
     config = _three_by_two()
     words = ("run", config, "--sandbox", "local", "--parallel", "2", "--data", "kept")

@@ -1,7 +1,7 @@
 """An argument parser that answers a mistake in one line."""
 
 import re
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError, _ArgumentGroup
 from typing import NoReturn
 
 _UNKNOWN = "unrecognized arguments: "
@@ -60,3 +60,28 @@ class ReadableParser(ArgumentParser):
             if name in (action.metavar, action.dest) and action.choices is not None:
                 return f" (one of: {', '.join(map(str, action.choices))})"
         return ""
+
+
+def duration(text: str) -> float:
+    """Read a duration, such as 90s, 15m or 2h, in seconds."""
+    from bakeoff._lib.phrasing import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
+def seconds(duration_s: float | None) -> str | None:
+    """Return a duration as an option takes it."""
+    return None if duration_s is None else f"{duration_s:g}s"
+
+
+def add_patience(parser: ArgumentParser | _ArgumentGroup, *, separator: str = "-") -> None:
+    """Add the options that say when an endpoint is given up."""
+    parser.add_argument(f"--give{separator}up{separator}after", type=duration, metavar="TIME",
+                        help="how long to wait for an endpoint that is down, such as 90s or 2h "
+                        "(default: 15m); no trial faults meanwhile")  # fmt: skip
+    parser.add_argument(f"--keep{separator}going", action="store_true",
+                        help="go on even if every request to an endpoint fails alike, as with a "
+                        "wrong key")  # fmt: skip

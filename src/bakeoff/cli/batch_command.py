@@ -4,7 +4,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from bakeoff.cli.options import add_json, count, duration, new_parser, options_of
+from bakeoff._lib.argument_parser import add_patience, seconds
+from bakeoff.cli.options import add_json, count, new_parser, options_of
 
 HOME = Path("benchmark")
 CONFIG = "models_config.yaml"
@@ -50,10 +51,7 @@ def parser(home: Path = HOME, program: str = "bakeoff batch") -> ArgumentParser:
                    help="where commands run: bubblewrap, docker, podman, local, modal")  # fmt: skip
     p.add_argument("--env-file", type=Path, metavar="FILE",
                    help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
-    p.add_argument("--give-up-after", type=duration, metavar="TIME",
-                   help="how long to wait for an endpoint that is down, such as 90s or 2h (default: 15m)")  # fmt: skip
-    p.add_argument("--keep-going", action="store_true",
-                   help="go on even if every request to an endpoint fails alike, as with a wrong key")  # fmt: skip
+    add_patience(p)
     p.add_argument("--dry-run", action="store_true",
                    help="print the plan and an estimate of its cost, and run nothing")  # fmt: skip
     add_json(p)
@@ -158,7 +156,7 @@ def _resume_command(args: Namespace) -> str:
         "--env-file": args.env_file,
         "--parallel": args.parallel,
         "--max-parallel": args.max_parallel,
-        "--give-up-after": None if args.give_up_after is None else f"{args.give_up_after:g}s",
+        "--give-up-after": seconds(args.give_up_after),
         "--keep-going": args.keep_going,
     }
     return command_line(*args.program, *flags(options), "--resume")

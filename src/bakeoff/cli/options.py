@@ -87,16 +87,6 @@ def dollars(text: str) -> float:
     return amount
 
 
-def duration(text: str) -> float:
-    """Read a duration, such as 90s, 15m or 2h; the seconds of it."""
-    from bakeoff._lib.phrasing import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from error
-
-
 def difference(text: str) -> float:
     """Read a difference of scores, more than 0 and less than 1."""
     try:

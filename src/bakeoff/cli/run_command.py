@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bakeoff._lib.argument_parser import add_patience
 from bakeoff.cli.options import (
     ArgumentGroup,
     add_json,
@@ -12,7 +13,6 @@ from bakeoff.cli.options import (
     count,
     difference,
     dollars,
-    duration,
     new_parser,
     setting,
 )
@@ -101,11 +101,7 @@ def _add_how(p: ArgumentGroup) -> None:
     p.add_argument("--sandbox", metavar="NAME",
                    help="where commands run: bubblewrap, docker, podman, local, modal "
                    "(default: the best isolating one that works here)")  # fmt: skip
-    p.add_argument("--give-up-after", type=duration, metavar="TIME",
-                   help="how long to wait for an endpoint that is down, such as 90s or 2h (default: 15m); "
-                   "no trial faults meanwhile")  # fmt: skip
-    p.add_argument("--keep-going", action="store_true",
-                   help="go on even if every request to an endpoint fails alike, as with a wrong key")  # fmt: skip
+    add_patience(p)
     add_output(p)
     add_json(p)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bakeoff._lib import files
-from bakeoff._lib.argument_parser import ReadableParser
+from bakeoff._lib.argument_parser import ReadableParser, add_patience, seconds
 from bakeoff._lib.clock import now
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff._lib.standard_streams import run_as_process
@@ -53,6 +53,8 @@ class AgentBenchCommand:
     resume: str | None = None
     sandbox: str | None = None
     env_file: Path | None = None
+    give_up_after: float | None = None
+    keep_going: bool = False
 
     def run(self) -> int:
         """Run the benchmark, or the rest of a run; return the exit code."""
@@ -73,7 +75,13 @@ class AgentBenchCommand:
             run.remove_unless_started()
 
     def _execute(self, spec: RunSpec, view: BenchView) -> int:
-        options = RunOptions(spec, sandbox=self.sandbox, env_file=self.env_file)
+        options = RunOptions(
+            spec,
+            sandbox=self.sandbox,
+            env_file=self.env_file,
+            give_up_after=self.give_up_after,
+            keep_going=self.keep_going,
+        )
         options = options.in_folder(view.run.ledger, resumed=self.resume is not None)
         result = run_session(options, view)
         if result.run is not None and not result.stopped_early:
@@ -98,6 +106,8 @@ class AgentBenchCommand:
             "--agent_config": self.agent_config,
             "--sandbox": self.sandbox,
             "--env_file": self.env_file,
+            "--give_up_after": seconds(self.give_up_after),
+            "--keep_going": self.keep_going,
             "--resume": view.run.name,
         }
         return script_line(*flags(options))
@@ -160,6 +170,8 @@ def _run(args: Namespace) -> int:
         resume=args.resume,
         sandbox=args.sandbox,
         env_file=args.env_file,
+        give_up_after=args.give_up_after,
+        keep_going=args.keep_going,
     ).run()
 
 
@@ -182,6 +194,7 @@ def _parser() -> ArgumentParser:
                         help="where code runs: bubblewrap, docker, podman, local, modal")  # fmt: skip
     parser.add_argument("--env_file", type=Path, metavar="FILE",
                         help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
+    add_patience(parser, separator="_")
     return parser
 
 

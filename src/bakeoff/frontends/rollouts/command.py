@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bakeoff import app
-from bakeoff._lib.argument_parser import ReadableParser
+from bakeoff._lib.argument_parser import ReadableParser, add_patience, seconds
 from bakeoff._lib.clock import now
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff._lib.standard_streams import run_as_process
@@ -54,6 +54,8 @@ class RolloutsCommand:
     sandbox: str | None = None
     env_file: Path | None = None
     only: bool = False
+    give_up_after: float | None = None
+    keep_going: bool = False
 
     def run(self) -> int:
         """Run the config, or the rest of a rollout; return the exit code."""
@@ -142,6 +144,8 @@ class RolloutsCommand:
             parallel=view.parallel,
             env_file=self.env_file,
             only=self.only,
+            give_up_after=self.give_up_after,
+            keep_going=self.keep_going,
         )
         options = options.in_folder(view.rollout.ledger, resumed=self.resume is not None)
         result = run_session(options, console, files=view)
@@ -163,6 +167,8 @@ class RolloutsCommand:
             "--env-file": self.env_file,
             "--data": None if self.data == DEFAULT_DATA else self.data,
             "--only": self.only,
+            "--give-up-after": seconds(self.give_up_after),
+            "--keep-going": self.keep_going,
         }
         config = [] if self.config is None else [str(self.config)]
         return script_line("run", *config, *flags(options))
@@ -233,6 +239,8 @@ def _run(args: Namespace) -> int:
         sandbox=args.sandbox,
         env_file=args.env_file,
         only=args.only,
+        give_up_after=args.give_up_after,
+        keep_going=args.keep_going,
     ).run()
 
 
@@ -270,6 +278,7 @@ def _parser() -> ArgumentParser:
     run.add_argument("--parallel", type=_count, metavar="N", help="rollouts at once")
     run.add_argument("--env-file", type=Path, metavar="FILE",
                      help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
+    add_patience(run)
     run.set_defaults(command=_run)
     for name, command, what in (
         ("summarize", _summarize, "print what is known of a rollout"),

@@ -375,7 +375,7 @@ class TestRunner:
         brief = self._loaded().brief
         if test_ids is None:
             return brief, []
-        spec, known = set(test_ids), {task.id: task for task in brief.tasks}
+        chosen, known = set(test_ids), {task.id: task for task in brief.tasks}
         unknown = [
             failed_result(
                 test_id, None, f"no test {test_id!r}; {did_you_mean(test_id, [*known][:100])}"
@@ -383,7 +383,7 @@ class TestRunner:
             for test_id in dict.fromkeys(test_ids)
             if test_id not in known
         ]
-        tasks = tuple(task for task in brief.tasks if task.id in spec)
+        tasks = tuple(task for task in brief.tasks if task.id in chosen)
         return replace(brief, tasks=tasks), unknown
 
     def _call_back(self) -> None:
