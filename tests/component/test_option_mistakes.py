@@ -43,11 +43,11 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run rum.toml", "did you mean run.toml?"),
         ("run agent_config -m scripted", "did you mean agent_configs?"),
         ("run suite.json -m scripted --only", "--only runs a part of an earlier run: add --resume RUN"),
-        ("run misspelt.toml", "misspelt.toml:1: key 'suites': suit.json is not there; did you mean 'suite.json'?"),
+        ("run misspelt.toml", "misspelt.toml:1: key 'suites': suit.json does not exist; did you mean 'suite.json'?"),
         ("run suite.json -m parts:echoo", "module 'parts' has no 'echoo'; did you mean 'echo'?"),
         ("run suite.json -m scripted --agent prts:echo", "No module named 'prts'; did you mean parts:echo?"),
         ("run nowhere/x.json -m scripted", "nowhere/x.json cannot be read: No such file or directory"),
-        ("run . -m scripted", "no task is in this folder; a task is a folder with an instruction.md; to run a file that is in it, name the file: base.toml"),
+        ("run . -m scripted", "there is no task in this folder; a task is a folder with an instruction.md; to run a file that is in it, name the file: base.toml"),
         ("run empty.json -m scripted", "empty.json is empty; it must hold JSON"),
     ],
 )  # fmt: skip

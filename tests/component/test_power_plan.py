@@ -12,7 +12,7 @@ from bakeoff import Message, Request, Run, Task
 from bakeoff.core.errors import UsageError
 from bakeoff.reports.wording.power import answers, as_json, asked, grounds
 from bakeoff.stats.power_plan import PowerPlan
-from bakeoff.stats.sizing import Assumed
+from bakeoff.stats.sizing import Assumptions
 from support.plans import scored_by
 
 A = ["1111", "1111", "1011", "1111", "0110", "0000", "1101", "0010", "1111", "1001"]
@@ -134,7 +134,7 @@ def test_of_one_candidate_alone_only_what_it_cannot_tell_is_assumed(pilot: Pilot
 
 def test_without_a_run_all_is_assumed_and_said() -> None:
     plan = bakeoff.power(0.05, score=0.9)
-    assert plan.assumed == {"score": 0.9, "noise": Assumed().noise, "correlation": 0.5}
+    assert plan.assumed == {"score": 0.9, "noise": Assumptions().noise, "correlation": 0.5}
     assert (plan.pilot, plan.tasks) == (None, None)
     assert "assumed: a mean score of 0.9; 0.67 of the variance" in told(plan)
     assert all(size.likely is None for size in plan.sizes)

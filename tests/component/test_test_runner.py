@@ -254,7 +254,7 @@ def test_a_load_that_fails_returns_false_and_logs_what_to_do(
     assert not runner.load_test_suite(bench.write("twice.json", {"tests": [case("a"), case("a")]}))
     assert not runner.load_test_metadata(bench.write("m.json", {"api_config": {"model": "m"}}))
     assert "nowhere.json cannot be read" in caplog.text
-    assert "test 'a' is there twice" in caplog.text
+    assert "test 'a' is defined twice" in caplog.text
     assert "endpoint" in caplog.text
 
 

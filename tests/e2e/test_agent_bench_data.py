@@ -51,7 +51,7 @@ def bench_of(folder: Path, *, run_code: bool = True) -> RunSpec:
         f'[supervisor]\nmodel = "played_roles:supervisor"\n[benchmark]{text}'
     )
     write_agent(folder, "one", "http://127.0.0.1:9/v1", run_code=run_code)
-    return read_bench(base, folder / "agent_configs").brief
+    return read_bench(base, folder / "agent_configs").run_spec
 
 
 def run_with(brief: RunSpec, folder: Path, **options: Any) -> bakeoff.Run:
@@ -140,7 +140,7 @@ def test_an_evaluation_that_is_broken_is_a_fault_and_never_a_zero(
     brief = bench_of(tmp_path)
     path = tmp_path / "bench/storage/case/evaluation/evaluation_metrics.py"
     path.write_text(metrics)
-    brief = read_bench(tmp_path / "base_config.toml", tmp_path / "agent_configs").brief
+    brief = read_bench(tmp_path / "base_config.toml", tmp_path / "agent_configs").run_spec
     attempt = only(run_with(brief, tmp_path, models=[codes(READ, writes(11, 21))]))
     assert attempt.status is Status.FAULTED
     assert attempt.score is None
@@ -195,7 +195,7 @@ def plant_canaries(folder: Path) -> None:
 def test_an_agent_in_python_is_given_nothing_of_the_roles_either(tmp_path: Path) -> None:
     bench_of(tmp_path, run_code=False)
     plant_canaries(tmp_path)
-    brief = read_bench(tmp_path / "base_config.toml", tmp_path / "agent_configs").brief
+    brief = read_bench(tmp_path / "base_config.toml", tmp_path / "agent_configs").run_spec
     given: list[str] = []
 
     def agent(task: Task, model: Model) -> Outcome:

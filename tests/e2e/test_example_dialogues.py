@@ -155,7 +155,7 @@ def test_the_benchmark_folder_is_one_that_the_runner_reads(tmp_path: Path, kind:
     )
     agent = tmp_path / "one.toml"
     agent.write_text('model = "gpt-5"\nrun_code = true\n')
-    (task,) = read_bench(base, agent).brief.tasks
+    (task,) = read_bench(base, agent).run_spec.tasks
     assert task.dialogue is not None
     assert bool(task.dialogue.shards) == (kind == "shard_user")
     assert task.scorers[0].name == "evaluation"

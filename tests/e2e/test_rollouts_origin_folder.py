@@ -100,7 +100,7 @@ def test_no_override_and_no_overlay_of_the_repository_brings_them_in_either() ->
     _assert_nothing_secret(seen)
     assert "../hint.txt" in seen
     assert "../repo/added.txt" in seen
-    (line,) = [line for line in ended.out.splitlines() if "not laid into the box" in line]
+    (line,) = [line for line in ended.out.splitlines() if "not copied into the box" in line]
     for name in ("overlay_repo_files/notes.md", "overrides.json: deep/notes.md"):
         assert name in line
 

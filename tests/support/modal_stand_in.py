@@ -25,7 +25,7 @@ class Calls(list[tuple[str, tuple[Any, ...], dict[str, Any]]]):
 
 
 class Both:
-    """A function of the SDK as it is there twice: blocking, and with `.aio` to be awaited."""
+    """A function of the SDK as it is defined twice: blocking, and with `.aio` to be awaited."""
 
     def __init__(self, calls: Calls, name: str, function: Callable[..., Any]) -> None:
         self._calls, self._name, self._function = calls, name, function

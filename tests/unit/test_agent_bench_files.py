@@ -32,18 +32,18 @@ def test_what_is_left_out_has_the_documented_defaults(tmp_path: Path) -> None:
     found = bench(tmp_path, LEAST)
     table = found.base.benchmark
     assert (table.max_workers, table.max_turns, table.user_type) == (8, 20, "user")
-    assert found.brief.parallel == 8
-    (first, _) = found.brief.tasks
+    assert found.run_spec.parallel == 8
+    (first, _) = found.run_spec.tasks
     assert first.dialogue is not None
     assert (first.dialogue.objective, first.dialogue.knowledge) == ("want a", "known of a")
     assert first.dialogue.reference == "insight of a"
     assert first.workspace is None
     assert first.messages == ()
-    roles = found.brief.conditions.roles
+    roles = found.run_spec.conditions.roles
     assert set(roles) == {"instructor", "supervisor"}
     assert roles["instructor"].parameters == {"temperature": 0.4}
     assert roles["instructor"].settings == {"max_retries": 3, "retry_delay_s": 2.0}
-    (pairing, _) = found.brief.pairings
+    (pairing, _) = found.run_spec.pairings
     assert (pairing.agent.name, pairing.model.label) == ("direct", "one")
 
 
@@ -56,14 +56,14 @@ def test_roles_inherit_and_may_have_their_own(tmp_path: Path) -> None:
         '[rpm_per_model]\nm = 12\n[benchmark]\nbenchmark_path = "bench"\n'
     )
     found = bench(tmp_path, text, one='model = "m"\nrpm = 7', two='model = "m"')
-    roles = found.brief.conditions.roles
+    roles = found.run_spec.conditions.roles
     person, watcher = roles["instructor"], roles["supervisor"]
     assert (person.name, person.api_key, person.parameters["temperature"]) == ("base", "k", 0.9)
     assert (watcher.name, watcher.base_url) == ("other", "http://127.0.0.1:2/v1")
     assert watcher.api_key is None  # a key goes nowhere but to its own address
     assert watcher.settings["adaptive"] is False
     assert watcher.settings["rpm"] == 30
-    assert found.brief.tasks[0].dialogue.instructor_prompt == "Be Ann."
+    assert found.run_spec.tasks[0].dialogue.instructor_prompt == "Be Ann."
     assert [a.model.settings["rpm"] for a in found.agents] == [7, 12]
 
 
@@ -71,7 +71,7 @@ def test_a_model_that_nobody_has_to_reach_has_no_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("")
     text = '[llm]\nmodel = "embedded"\n[benchmark]\nbenchmark_dir = "bench"\n'
     found = bench(tmp_path, text, a='model = "mine:model"', b='model = "embedded"\nmax_tokens = 9')
-    specs = [*found.brief.conditions.roles.values(), *(a.model for a in found.agents)]
+    specs = [*found.run_spec.conditions.roles.values(), *(a.model for a in found.agents)]
     assert [spec.settings for spec in specs] == [{}] * 4
     assert found.agents[1].model.parameters == {"temperature": 0.4, "max_tokens": 9}
 
@@ -87,7 +87,7 @@ def test_agents_say_what_they_are(tmp_path: Path) -> None:
         ("a", "direct"), ("b", "code-session"), ("c", "shell"), ("d", "nop"),
     ]  # fmt: skip
     assert found.agents[2].agent.settings == {"steps": 3}
-    assert all(task.workspace is not None for task in found.brief.tasks)  # somebody needs a box
+    assert all(task.workspace is not None for task in found.run_spec.tasks)  # somebody needs a box
 
 
 def test_twins_are_two_candidates_and_the_first_stays_who_it_was(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_case_with_data_hides_the_truth_and_shows_the_datasets(tmp_path: Path)
     (tmp_path / "bench" / "meta_info" / "benchmark_list.json").unlink()
     write_base(tmp_path, "http://127.0.0.1:9/v1")
     write_agent(tmp_path, "one", "http://127.0.0.1:9/v1", run_code=True)
-    (task,) = read_bench(tmp_path / "base_config.toml").brief.tasks
+    (task,) = read_bench(tmp_path / "base_config.toml").run_spec.tasks
     assert task.workspace is not None
     assert [tree.at for tree in task.workspace.shown] == ["/app/datasets"]
     assert [tree.at for tree in task.workspace.hidden] == ["/bakeoff/ground_truth", "/bakeoff/evaluation"]  # fmt: skip
@@ -128,7 +128,7 @@ def test_datasets_may_lie_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "sets" / "a").mkdir(parents=True)
     (tmp_path / "sets" / "a" / "x.csv").write_text("1")
     found = bench(tmp_path, LEAST + 'dataset_dir = "sets"\n')
-    first, second = found.brief.tasks
+    first, second = found.run_spec.tasks
     assert first.workspace is not None
     assert second.workspace is None
 
@@ -141,7 +141,7 @@ def test_a_folder_of_dialogues_is_a_benchmark_too(tmp_path: Path) -> None:
     )
     (tmp_path / "cases" / "bits.json").write_text('{"objective": "z", "shards": ["s"]}')
     text = LEAST.replace('"bench"', '"cases"') + '[instructor]\nsystem_prompt = "Be Ann."\n'
-    found = bench(tmp_path, text, one='model = "m"\nrun_code = true').brief
+    found = bench(tmp_path, text, one='model = "m"\nrun_code = true').run_spec
     told = {task.id: task.dialogue for task in found.tasks if task.dialogue}
     assert {case: d.max_turns for case, d in told.items()} == {"bits": 20, "long": 20, "short": 3}
     assert {case: d.mode for case, d in told.items()}["bits"] == "shard_user"
@@ -151,7 +151,7 @@ def test_a_folder_of_dialogues_is_a_benchmark_too(tmp_path: Path) -> None:
     (tmp_path / "base.toml").write_text(
         text.replace("[instructor]", 'test_cases = ["bits"]\n[instructor]')
     )
-    assert [task.id for task in read_bench(tmp_path / "base.toml").brief.tasks] == ["bits"]
+    assert [task.id for task in read_bench(tmp_path / "base.toml").run_spec.tasks] == ["bits"]
 
 
 def test_requests_a_minute_are_found_with_and_without_the_provider(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_the_samples_are_valid_also_with_every_comment_taken_away(
                             .replace('dataset_dir = "datasets"', ""))  # fmt: skip
             agent = tmp_path / "one.toml"
             agent.write_text('model = "gpt-5"\nrun_code = true')
-            assert read_bench(path, agent).brief.tasks
+            assert read_bench(path, agent).run_spec.tasks
         else:
             agent = tmp_path / "two.toml"
             agent.write_text(sample)

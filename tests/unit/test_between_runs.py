@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from bakeoff.stats.between_runs import AFTER, BEFORE, Contrast, Marks, contrasts, marks
+from bakeoff.stats.between_runs import AFTER, BEFORE, Contrast, RunScores, contrasts, run_scores
 from support.rows import row
 
 Scores = dict[str, list[float | None]]
@@ -15,8 +15,8 @@ def compared(old: Scores, new: Scores) -> Contrast:
     return found
 
 
-def _marks(scores: Scores) -> Marks:
-    return marks(
+def _marks(scores: Scores) -> RunScores:
+    return run_scores(
         row(task, score, candidate_id="c", rollout=number)
         for task, given in scores.items()
         for number, score in enumerate(given)
@@ -68,7 +68,7 @@ def test_of_many_equal_couples_hardly_ever_one_is_called_worse() -> None:
     rng, wrong = Random(7), 0
     for _ in range(60):
         old, new = (
-            marks(
+            run_scores(
                 row(f"t{n}", float(rng.random() < 0.5), candidate_id=name)
                 for name in "abcd"
                 for n in range(30)

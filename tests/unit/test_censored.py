@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bakeoff.stats.censored import TimeToSolve, Watched, kaplan_meier, time_to_solve
+from bakeoff.stats.censored import Observation, TimeToSolve, kaplan_meier, time_to_solve
 
 LIMIT = 100.0
 
 
-def solved(*seconds: float) -> list[Watched]:
-    return [Watched(seconds=s, solved=True) for s in seconds]
+def solved(*seconds: float) -> list[Observation]:
+    return [Observation(seconds=s, solved=True) for s in seconds]
 
 
-def cut(*seconds: float) -> list[Watched]:
-    return [Watched(seconds=s, solved=False) for s in seconds]
+def cut(*seconds: float) -> list[Observation]:
+    return [Observation(seconds=s, solved=False) for s in seconds]
 
 
 def mean(found: TimeToSolve) -> float:
@@ -28,7 +28,7 @@ def mean(found: TimeToSolve) -> float:
 
 watched = st.lists(
     st.builds(
-        Watched, seconds=st.integers(0, 120).map(float), solved=st.booleans()
+        Observation, seconds=st.integers(0, 120).map(float), solved=st.booleans()
     ),
     min_size=1,
     max_size=30,
@@ -36,7 +36,7 @@ watched = st.lists(
 
 
 @given(watched)
-def test_the_curve_is_that_of_scipy(seen: list[Watched]) -> None:
+def test_the_curve_is_that_of_scipy(seen: list[Observation]) -> None:
     data: Any = stats.CensoredData(
         uncensored=[w.seconds for w in seen if w.solved],
         right=[w.seconds for w in seen if not w.solved],
@@ -90,7 +90,7 @@ def test_what_cannot_be_estimated_is_none_with_a_reason() -> None:
 
 @given(watched, st.randoms())
 def test_order_does_not_matter_and_the_mean_stays_within_the_limit(
-    seen: list[Watched], chance: Random
+    seen: list[Observation], chance: Random
 ) -> None:
     found = time_to_solve(seen, horizon_s=LIMIT)
     mixed = list(seen)
@@ -108,7 +108,7 @@ def test_the_interval_covers_about_as_often_as_it_says() -> None:
     truth = 30 * (1 - 2.718281828459045 ** (-limit / 30))  # E[min(X, 60)] of a mean of 30
     for _ in range(400):
         times = [chance.expovariate(1 / 30) for _ in range(40)]
-        seen = [Watched(seconds=min(t, limit), solved=t < limit) for t in times]
+        seen = [Observation(seconds=min(t, limit), solved=t < limit) for t in times]
         interval = time_to_solve(seen, horizon_s=limit).interval
         assert interval is not None
         hits += interval.low <= truth <= interval.high

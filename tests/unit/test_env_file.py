@@ -55,7 +55,7 @@ def test_the_last_of_two_counts_and_a_byte_order_mark_does_not(tmp_path: Path) -
         ("MY-KEY=sk-hidden-value", "not NAME=value"),
         ("KEY='sk-hidden-value", "quote of KEY is not closed"),
         ('KEY="sk-hidden-value\\"', "quote of KEY is not closed"),
-        ("KEY='a' sk-hidden-value", "behind the closing quote of KEY"),
+        ("KEY='a' sk-hidden-value", "after the closing quote of KEY"),
         ('KEY="sk-hidden-value\\x41"', "escape in KEY"),
         ("KEY=sk-hidden-value\0", "NUL"),
         (b"KEY=sk-hidden-value\xff", "not UTF-8"),
@@ -87,7 +87,7 @@ def test_the_shell_wins_over_the_file_and_only_names_are_told(tmp_path: Path) ->
     found = environment(shell, named=None, here=tmp_path)
     assert found.values == {"BOTH": "of-the-shell", "OTHER": "1", "NEW": "sk-hidden-value"}
     assert shell == {"BOTH": "of-the-shell", "OTHER": "1"}
-    assert found.said == f"read from {tmp_path / '.env'}: NEW (the shell has its own BOTH)"
+    assert found.notice == f"read from {tmp_path / '.env'}: NEW (the shell has its own BOTH)"
     assert "hidden" not in repr(found)
 
 
@@ -101,7 +101,7 @@ def test_a_file_that_is_named_is_read_instead(tmp_path: Path) -> None:
 def test_without_a_file_there_is_only_the_shell(tmp_path: Path) -> None:
     shell = {"A": "1"}
     found = environment(shell, named=None, here=tmp_path)
-    assert (found.values, found.said) == (shell, None)
+    assert (found.values, found.notice) == (shell, None)
 
 
 def test_a_named_file_must_be_there_and_right(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_somebody_elses_file_is_left_out_and_said_to_be(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=1\nsk-hidden-value\n")
     found = environment({"B": "2"}, named=None, here=tmp_path)
     assert found.values == {"B": "2"}
-    assert found.said is not None
-    assert found.said.endswith("; the file is left out")
-    assert ".env:2: " in found.said
-    assert "hidden" not in found.said
+    assert found.notice is not None
+    assert found.notice.endswith("; the file is left out")
+    assert ".env:2: " in found.notice
+    assert "hidden" not in found.notice
 
 
 def test_all_lines_that_are_wrong_are_told(tmp_path: Path) -> None:

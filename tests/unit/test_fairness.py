@@ -7,7 +7,7 @@ import pytest
 
 from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
 from bakeoff.core.values import Json
-from bakeoff.stats.notes import unlike
+from bakeoff.stats.notes import unequal_settings
 from bakeoff.stats.summarize import summarize
 from support.plans import plan, task
 
@@ -18,7 +18,7 @@ def asked(name: str, id: str | None = None, **parameters: Json) -> Candidate:  #
 
 
 def notes(*candidates: Candidate, of_task: Mapping[str, Json] | None = None) -> list[str]:
-    return list(unlike(plan(task(parameters=of_task or {}), candidates=candidates)))
+    return list(unequal_settings(plan(task(parameters=of_task or {}), candidates=candidates)))
 
 
 def test_a_temperature_that_only_one_model_has_is_said() -> None:

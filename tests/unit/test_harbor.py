@@ -166,10 +166,13 @@ def test_marks_for_crawlers_are_not_part_of_the_instruction(tmp_path: Path) -> N
         ),
         ('[environment]\nmemory = "much"', "T/task.toml:2: key 'environment.memory': 'much' is no"),
         ("[environment]\ngpus = 1", "T/task.toml:2: key 'environment.gpus': boxes have no GPU"),
-        ('[[steps]]\nname = "a"', "T/task.toml:1: key 'steps': tasks of several steps are not run"),
+        (
+            '[[steps]]\nname = "a"',
+            "T/task.toml:1: key 'steps': tasks with several steps are not supported",
+        ),
         (
             '[verifier]\nenvironment_mode = "separate"',
-            "T/task.toml:2: key 'verifier.environment_mode': a verifier with an image of its own",
+            "T/task.toml:2: key 'verifier.environment_mode': a verifier with its own image",
         ),
         (
             '[verifier]\nenv = { KEY = "${OPENAI_API_KEY}" }',
@@ -190,10 +193,10 @@ def test_what_cannot_be_given_is_refused_by_file_line_and_key(
 @pytest.mark.parametrize(
     ("gone", "told"),
     [
-        ("task.toml", "T/task.toml is not there"),
+        ("task.toml", "T/task.toml does not exist"),
         ("instruction.md", "T/instruction.md cannot be read"),
-        ("tests/test.sh", "T/tests/test.sh is not there"),
-        ("environment/Dockerfile", "T/environment/Dockerfile is not there; write it, or name"),
+        ("tests/test.sh", "T/tests/test.sh does not exist"),
+        ("environment/Dockerfile", "T/environment/Dockerfile does not exist; write it, or name"),
     ],
 )
 def test_a_file_that_is_missing_is_named(gone: str, told: str, tmp_path: Path) -> None:

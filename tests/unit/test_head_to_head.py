@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from bakeoff.core.record import Attempt, Status
-from bakeoff.stats.head_to_head import Entry, HeadToHead, Verdict, figures, head_to_head, verdict
+from bakeoff.stats.head_to_head import (
+    Entry,
+    HeadToHead,
+    RolloutVerdict,
+    figures,
+    head_to_head,
+    verdict,
+)
 from support.batches import (
     LIMIT_S,
     broken,
@@ -38,14 +45,14 @@ def order(found: HeadToHead, name: str) -> list[str]:
 def test_only_a_check_can_say_success_or_failure() -> None:
     cancelled = replace(broken(), status=Status.CANCELLED, fault=None)
     assert [verdict(a) for a in (solved(1), failed(1), timed_out(), unchecked(1), broken(), cancelled)] == [
-        Verdict.SUCCESS, Verdict.FAILED, Verdict.TIMED_OUT, Verdict.UNCHECKED, Verdict.ERROR,
-        Verdict.CANCELLED,
+        RolloutVerdict.SUCCESS, RolloutVerdict.FAILED, RolloutVerdict.TIMED_OUT, RolloutVerdict.UNCHECKED, RolloutVerdict.ERROR,
+        RolloutVerdict.CANCELLED,
     ]  # fmt: skip
 
 
 def test_work_that_passes_is_a_success_even_if_its_agent_was_stopped_and_says_so() -> None:
     found = verdict(solved_at_limit())
-    assert (found, found.solved, found.limited) == (Verdict.SUCCESS_AT_LIMIT, True, True)
+    assert (found, found.solved, found.limited) == (RolloutVerdict.SUCCESS_AT_LIMIT, True, True)
 
 
 def test_a_success_that_was_stopped_at_the_limit_wins_no_ranking_of_those_that_finished() -> None:

@@ -79,7 +79,7 @@ def test_every_documented_key_of_a_test_arrives_and_unknown_ones_are_kept(tmp_pa
             {"id": 5, "prompt": "p"},
             r"key 'tests\[1\]\.id': a text is expected, not 5: write it in quotes",
         ),
-        ({"id": "ok", "prompt": "p"}, r"test 'ok' is there twice"),
+        ({"id": "ok", "prompt": "p"}, r"test 'ok' is defined twice"),
         (
             {"id": "x", "prompt": 5},
             r"'tests\[1\]\.prompt': a text is expected, not 5: .* \(test 'x'\)",
@@ -300,7 +300,7 @@ def test_categories_come_from_the_file_beside_for_tests_without_one(tmp_path: Pa
     _write(tmp_path, categories, "categories.json")
     suite = {"tests": [{"id": "a", "prompt": "p"}, {"id": "b", "prompt": "p", "category": "own"}]}
     assert [t.category for t in _read(tmp_path, suite).tasks] == ["logic", "own"]
-    assert read_suite(tmp_path / "suite.json", beside=False).tasks[0].category is None
+    assert read_suite(tmp_path / "suite.json", companions=False).tasks[0].category is None
 
 
 def test_where_the_categories_file_lists_a_test_it_goes_before_the_tests_own_word(
@@ -375,8 +375,8 @@ def test_a_key_that_was_probably_misspelt_is_kept_and_told(tmp_path: Path) -> No
     brief = read_suite(path)
     assert brief.tasks[0].metadata["expeted"] == "x"
     assert brief.notices == (
-        f"{path}:6: 2 tests, 'a' first: the key 'expeted' means nothing here; is `expected` meant?",
-        f"{path}:18: test 'b': the key 'descripton' means nothing here; is `description` meant?",
+        f"{path}:6: 2 tests, 'a' first: the key 'expeted' is unknown here; did you mean `expected`?",
+        f"{path}:18: test 'b': the key 'descripton' is unknown here; did you mean `description`?",
     )
 
 
@@ -402,7 +402,7 @@ def test_all_problems_of_a_suite_are_told_at_once_each_with_its_test(tmp_path: P
         "9: test 'b': write either `prompt` or `messages`",
         "14: test 'c': `messages` is empty; write one at least",
         "16: test 'c': `metadata.timeout_seconds` must be a number over 0, not -1",
-        "23: test 'b' is there twice; give each its own `id`",
+        "23: test 'b' is defined twice; give each its own `id`",
     ]
 
 
@@ -413,7 +413,7 @@ def test_problems_beyond_types_are_told_at_once_too(tmp_path: Path) -> None:
     assert len(str(caught.value).split("\n")) == 3
 
 
-NOTE = "is sent as it stands: prompts are not templates here; write `literal: true`"
+NOTE = "is sent unchanged: prompts are not templates here; write `literal: true`"
 
 
 def test_a_placeholder_that_nothing_fills_in_is_noted_with_the_test(tmp_path: Path) -> None:

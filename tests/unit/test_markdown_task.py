@@ -253,7 +253,7 @@ def test_a_path_in_front_matter_begins_where_the_file_is_else_in_its_folder(tmp_
         path = write(tmp_path / "tasks", f"---\nrepo: {{path: {value}}}\n---\n# Task: X\n")
         assert files_of(task_at(path)) == [(name, "")]
     told = mistake(write(tmp_path / "tasks", "---\nrepo: {path: ../y}\n---\n# Task: X\n"))
-    assert told == f"{tmp_path}/tasks/fix_typo.md:2: key 'repo.path': {tmp_path}/y is not there"
+    assert told == f"{tmp_path}/tasks/fix_typo.md:2: key 'repo.path': {tmp_path}/y does not exist"
 
 
 def test_the_tests_of_a_task_are_taken_out_of_a_repository_that_holds_them(tmp_path: Path) -> None:

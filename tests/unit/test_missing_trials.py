@@ -9,10 +9,10 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.engine.adaptive import AdaptiveSelection
-from bakeoff.stats.between_runs import contrasts, marks
+from bakeoff.stats.between_runs import contrasts, run_scores
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import Pairwise
-from bakeoff.stats.rankings import Measured, rank
+from bakeoff.stats.rankings import Measurements, rank
 from bakeoff.stats.summarize import summarize
 from support.plans import candidate, plan, scored_by, task, tasks
 from support.rows import fault, row
@@ -70,7 +70,7 @@ def test_between_runs_they_make_nobody_worse_in_more_than_one_run_of_twenty() ->
     worse = 0
     for _ in range(RUNS):
         first, second = failures_as_faults(chance, share=0.3)
-        before, after = marks(rows_of("c", first)), marks(rows_of("c", second))
+        before, after = run_scores(rows_of("c", first)), run_scores(rows_of("c", second))
         (found,) = contrasts(before, after, [("c", "c")])
         worse += found.worse
     assert worse <= 0.05 * RUNS
@@ -173,8 +173,8 @@ def test_an_adaptive_run_goes_on_while_faults_could_turn_its_verdict() -> None:
 def _ranked(first: Sequence[float], second: Sequence[float], *, lost: int) -> object:
     ranking = rank(
         [
-            Measured(candidate="fast", values=tuple(first), faults=lost, most=100.0),
-            Measured(candidate="slow", values=tuple(second), most=100.0),
+            Measurements(candidate="fast", values=tuple(first), faults=lost, most=100.0),
+            Measurements(candidate="slow", values=tuple(second), most=100.0),
         ]
     )
     (duel,) = ranking.duels
@@ -192,15 +192,15 @@ def test_a_place_in_a_ranking_that_lost_rollouts_could_turn_is_open() -> None:
 def test_where_a_figure_has_no_upper_end_a_lost_rollout_of_the_first_leaves_it_open() -> None:
     ranking = rank(
         [
-            Measured(candidate="few", values=(1.0,) * 6, faults=1),
-            Measured(candidate="many", values=(9.0,) * 6),
+            Measurements(candidate="few", values=(1.0,) * 6, faults=1),
+            Measurements(candidate="many", values=(9.0,) * 6),
         ]
     )
     assert not ranking.decided
     turned = rank(
         [
-            Measured(candidate="few", values=(1.0,) * 8),
-            Measured(candidate="many", values=(9.0,) * 8, faults=1),
+            Measurements(candidate="few", values=(1.0,) * 8),
+            Measurements(candidate="many", values=(9.0,) * 8, faults=1),
         ]
     )
     assert turned.decided

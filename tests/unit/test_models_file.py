@@ -154,7 +154,7 @@ models:
         ),
         (
             "models:\n  - name: a\n    settings: {temperature: .nan}\n",
-            ":3: key 'models[0].settings.temperature': nan is no number",
+            ":3: key 'models[0].settings.temperature': nan is not a number",
         ),
         ("- a\n- b\n", ": write keys in it, such as `models:`, not a bare value"),
         ("models: !!python/object/apply:os.getcwd []\n", ":1: not valid YAML: could not determine"),

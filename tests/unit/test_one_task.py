@@ -8,7 +8,7 @@ import pytest
 from bakeoff.core.record import TrialRow
 from bakeoff.reports.wording import decision
 from bakeoff.reports.wording.decision import answer
-from bakeoff.stats.between_runs import contrasts, marks
+from bakeoff.stats.between_runs import contrasts, run_scores
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.rankings import permutation_p
 from bakeoff.stats.summarize import summarize
@@ -121,8 +121,8 @@ def test_equal_models_are_told_apart_on_one_task_in_one_run_of_twenty_at_most() 
 
 
 def test_two_runs_of_one_task_are_compared_over_its_rollouts_too() -> None:
-    before = marks(rows_of("c", [1.0] * 6), rollouts_of="only")
-    after = marks(rows_of("c", [0.0] * 6), rollouts_of="only")
+    before = run_scores(rows_of("c", [1.0] * 6), rollouts_of="only")
+    after = run_scores(rows_of("c", [0.0] * 6), rollouts_of="only")
     (found,) = contrasts(before, after, [("c", "c")])
     assert found.worse
     assert found.pair.unit == "rollout"

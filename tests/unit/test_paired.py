@@ -34,7 +34,7 @@ from bakeoff.stats.paired import (
 )
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.power import detectable, tasks_needed
-from bakeoff.stats.rankings import Placed
+from bakeoff.stats.rankings import RankedCandidate
 from bakeoff.stats.summarize import summarize
 from bakeoff.stats.summary import Summary
 from support.plans import candidate, plan, task
@@ -471,7 +471,7 @@ def test_rollouts_are_averaged_before_tasks_are_compared() -> None:
 
 def test_every_key_is_on_the_page_of_the_summary() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/summary-json.md").read_text()
-    for kind in (Pairwise, Pair, SignFlip, McNemar, Placed):
+    for kind in (Pairwise, Pair, SignFlip, McNemar, RankedCandidate):
         for field in fields(kind):
             assert re.search(rf"`(pairwise\.)?{field.name}(\[\])?`", page), field.name
 

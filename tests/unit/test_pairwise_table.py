@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bakeoff.cli.views.tables import print_pairwise
 from bakeoff.reports.wording.decision import verdict
-from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
+from bakeoff.stats.pairwise import CandidateScores, Pairwise, pairwise
 
 
 @dataclass
@@ -32,7 +32,7 @@ def compared(**marks: str) -> Pairwise:
             for n, mark in enumerate(told)
             if mark != "x"
         }
-        seats.append(Seat(candidate=name, tasks={"": tasks}))
+        seats.append(CandidateScores(candidate=name, tasks={"": tasks}))
     found = pairwise(seats)
     assert found is not None
     return found
@@ -132,7 +132,7 @@ def test_the_statistics_page_shows_what_is_printed_for_its_example() -> None:
     rows = re.findall(r"^    ([01 ]+)$", page, re.MULTILINE)
     assert len(rows) == 2
     seats = [
-        Seat(candidate=name, tasks={"": {
+        CandidateScores(candidate=name, tasks={"": {
             f"t{n}": Scored(total=task.count("1"), passed=task.count("1"), n=len(task))
             for n, task in enumerate(row.split())
         }})

@@ -11,10 +11,10 @@ from scipy import stats
 from bakeoff.stats.paired import Pair, TaskMeans, compare
 from bakeoff.stats.power import decided_with, detectable, least_tasks, tasks_needed, to_decide
 from bakeoff.stats.sizing import (
-    Assumed,
-    Spread,
-    Strictness,
-    foreseen,
+    Assumptions,
+    DifferenceVariance,
+    ErrorRates,
+    detectable_difference,
     measured,
     rollouts_for,
     seen_with,
@@ -34,14 +34,14 @@ from support.rollouts import Scores, marks
 A = ["1111", "1111", "1011", "1111", "0110", "0000", "1101", "0010", "1111", "1001"]
 B = ["1101", "1111", "0101", "1111", "0010", "0000", "0100", "1000", "1011", "0110"]
 
-TWO = Strictness()
+TWO = ErrorRates()
 
 
 def six(value: float) -> object:
     return pytest.approx(value, abs=5e-7)
 
 
-def pair_of(first: list[list[float]], second: list[list[float]]) -> tuple[Pair, Spread]:
+def pair_of(first: list[list[float]], second: list[list[float]]) -> tuple[Pair, DifferenceVariance]:
     """Two candidates compared, and why their difference varies."""
     once = all(len(one) == 1 for one in first)
     pair = compare(
@@ -61,13 +61,13 @@ def split_of(given: list[list[float]]) -> VarianceSplit:
 
 
 def test_the_reference_number_of_tasks_is_found() -> None:
-    (size,) = sizes(0.03, Spread(between=1 / 9, noise=0.0), TWO, rollouts=[1])
+    (size,) = sizes(0.03, DifferenceVariance(between=1 / 9, noise=0.0), TWO, rollouts=[1])
     assert size.by_formula == pytest.approx(968.9975, abs=5e-5)
     assert size.tasks > size.by_formula
 
 
 def test_rollouts_divide_the_noise_and_leave_what_is_between_tasks() -> None:
-    spread = Assumed(score=0.5, noise=2 / 3, correlation=1 / 3).spread()
+    spread = Assumptions(score=0.5, noise=2 / 3, correlation=1 / 3).spread()
     assert (spread.between, spread.noise) == (pytest.approx(1 / 9), pytest.approx(1 / 3))
     for k, size in zip((1, 4, 16), sizes(0.03, spread, TWO, rollouts=(1, 4, 16)), strict=True):
         normal = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
@@ -97,8 +97,10 @@ def test_fewer_tasks_than_an_exact_test_needs_decide_nothing() -> None:
     assert least_tasks(0.95) == 6  # 2 / 2^6 < 0.05
     assert decided_with(5, variance=0.001, step=1.0) is None
     assert to_decide(0.9, variance=0.0, step=0.0) == 6
-    assert seen_with(5, Spread(between=0.01, noise=0.0), TWO, rollouts=1) is None
-    assert seen_with(6, Spread(between=9.0, noise=0.0), TWO, rollouts=1) is None  # beyond 1
+    assert seen_with(5, DifferenceVariance(between=0.01, noise=0.0), TWO, rollouts=1) is None
+    assert (
+        seen_with(6, DifferenceVariance(between=9.0, noise=0.0), TWO, rollouts=1) is None
+    )  # beyond 1
 
 
 @pytest.mark.parametrize("wrong", [0.0, -0.1, math.nan])
@@ -107,23 +109,23 @@ def test_no_difference_takes_no_number_of_tasks(wrong: float) -> None:
         to_decide(wrong, variance=1, step=1)
 
 
-spreads = st.builds(Spread, between=st.floats(0, 0.5), noise=st.floats(0, 0.5))
+spreads = st.builds(DifferenceVariance, between=st.floats(0, 0.5), noise=st.floats(0, 0.5))
 
 
 @given(spreads, st.floats(0.01, 0.5))
 def test_more_rollouts_never_take_more_tasks_and_more_candidates_never_fewer(
-    spread: Spread, difference: float
+    spread: DifferenceVariance, difference: float
 ) -> None:
     found = [size.tasks for size in sizes(difference, spread, TWO)]
     assert found == sorted(found, reverse=True)
     assert (tasks_for(difference, spread, TWO, rollouts=math.inf) or 0) <= found[-1]
-    many = sizes(difference, spread, Strictness(candidates=5))
+    many = sizes(difference, spread, ErrorRates(candidates=5))
     assert all(more.tasks >= n for more, n in zip(many, found, strict=True))
 
 
 @given(spreads, st.floats(0.02, 0.5), st.integers(6, 2_000))
 def test_the_rollouts_that_make_tasks_enough_are_the_fewest(
-    spread: Spread, difference: float, at_hand: int
+    spread: DifferenceVariance, difference: float, at_hand: int
 ) -> None:
     def needed(rollouts: float) -> int:
         return tasks_for(difference, spread, TWO, rollouts=rollouts) or 0
@@ -137,7 +139,7 @@ def test_the_rollouts_that_make_tasks_enough_are_the_fewest(
 
 
 def test_rollouts_that_are_all_alike_buy_nothing() -> None:
-    found = sizes(0.1, Spread(between=0.2, noise=0.0), TWO)
+    found = sizes(0.1, DifferenceVariance(between=0.2, noise=0.0), TWO)
     assert len({size.tasks for size in found}) == 1
     assert found[0].trials < found[1].trials
 
@@ -154,11 +156,11 @@ def drawn(chance: Random, *, apart: float, rollouts: int) -> tuple[list[float], 
     return first, second
 
 
-def spread_of_drawn(apart: float) -> Spread:
+def spread_of_drawn(apart: float) -> DifferenceVariance:
     """The true variances of such tasks."""
     even = (1 - apart) ** 2 / 12
     means = (0.5 + apart / 2, 0.5 - apart / 2)
-    return Spread(between=even, noise=sum(m * (1 - m) - even for m in means))
+    return DifferenceVariance(between=even, noise=sum(m * (1 - m) - even for m in means))
 
 
 @pytest.mark.parametrize("rollouts", [1, 4])
@@ -278,19 +280,19 @@ def test_bounds_of_a_difference_hold_it_and_end_at_nothing() -> None:
 def test_a_plan_foresees_what_its_tasks_show() -> None:
     scored = tasks(100, scorers=scored_by("exact"))
     two = (candidate("a"), candidate("b"))
-    found = foreseen(plan(*scored, candidates=two, rollouts=2))
+    found = detectable_difference(plan(*scored, candidates=two, rollouts=2))
     assert found is not None
     assert (found.tasks, found.rollouts, found.candidates) == (100, 2, 2)
-    assert found.detectable == seen_with(100, Assumed().spread(), TWO, rollouts=2)
-    three = foreseen(plan(*scored, candidates=(*two, candidate("c")), rollouts=2))
+    assert found.detectable == seen_with(100, Assumptions().spread(), TWO, rollouts=2)
+    three = detectable_difference(plan(*scored, candidates=(*two, candidate("c")), rollouts=2))
     assert three is not None
     assert (three.detectable or 0) > (found.detectable or 1)
 
 
 def test_a_plan_with_one_candidate_or_without_scores_foresees_nothing() -> None:
     two = (candidate("a"), candidate("b"))
-    assert foreseen(plan(task(scorers=scored_by("exact")))) is None
-    assert foreseen(plan(task(), candidates=two)) is None
-    few = foreseen(plan(task(scorers=scored_by("exact")), candidates=two))
+    assert detectable_difference(plan(task(scorers=scored_by("exact")))) is None
+    assert detectable_difference(plan(task(), candidates=two)) is None
+    few = detectable_difference(plan(task(scorers=scored_by("exact")), candidates=two))
     assert few is not None
     assert (few.tasks, few.detectable) == (1, None)

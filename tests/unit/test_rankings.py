@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bakeoff.stats.rankings import Measured, Ranking, holm, permutation_p, rank
+from bakeoff.stats.rankings import Measurements, Ranking, holm, permutation_p, rank
 
 values = st.lists(st.integers(0, 20).map(float), min_size=2, max_size=5)
 
 
-def measured(**given_values: list[float]) -> list[Measured]:
-    return [Measured(candidate=name, values=tuple(v)) for name, v in given_values.items()]
+def measured(**given_values: list[float]) -> list[Measurements]:
+    return [Measurements(candidate=name, values=tuple(v)) for name, v in given_values.items()]
 
 
 def ranges(found: Ranking) -> dict[str, tuple[int | None, int | None]]:
@@ -93,8 +93,8 @@ def test_three_rollouts_of_two_candidates_cannot_decide_and_it_says_so() -> None
 
 def test_a_tie_goes_to_the_faster() -> None:
     found = rank([
-        Measured(candidate="a", values=(2.0,), tie_break=(9.0,)),
-        Measured(candidate="b", values=(2.0,), tie_break=(4.0,)),
+        Measurements(candidate="a", values=(2.0,), tie_break=(9.0,)),
+        Measurements(candidate="b", values=(2.0,), tie_break=(4.0,)),
     ])  # fmt: skip
     assert [one.candidate for one in found.placed] == ["b", "a"]
 
@@ -109,7 +109,7 @@ def test_nobody_and_one_alone_are_rankings_too() -> None:
 def test_every_rank_lies_in_its_range_whatever_the_order_of_rows(
     rows: list[list[float]], chance: Random
 ) -> None:
-    given_rows = [Measured(candidate=f"m{i}", values=tuple(v)) for i, v in enumerate(rows)]
+    given_rows = [Measurements(candidate=f"m{i}", values=tuple(v)) for i, v in enumerate(rows)]
     found = rank(given_rows)
     mixed = list(given_rows)
     chance.shuffle(mixed)

@@ -227,10 +227,10 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("[[tasks]]\nprompt = 'x'\n", r"run\.toml:1: key 'tasks\[0\]': `id` is missing"),
         (
             "[[tasks]]\nid = 's1'\nprompt = 'x'\n[[tasks]]\nid = 's1'\nprompt = 'y'\n",
-            r"run\.toml:5: task 's1' is there twice",
+            r"run\.toml:5: task 's1' is defined twice",
         ),
-        ("\nsuites = ['suite.json', 'suite.json']", r"run\.toml:2: task 's1' is there twice"),
-        ("suites = ['none.json']", r"run\.toml:1: key 'suites': .*none\.json is not there"),
+        ("\nsuites = ['suite.json', 'suite.json']", r"run\.toml:2: task 's1' is defined twice"),
+        ("suites = ['none.json']", r"run\.toml:1: key 'suites': .*none\.json does not exist"),
         (
             "scorers = [{ scorer = 'x', weight = -1 }]",
             r"run\.toml:1: key 'scorers\[0\].weight': .* 0 or more",
@@ -344,7 +344,7 @@ def test_a_placeholder_in_a_task_of_a_run_file_is_noted_unless_it_is_literal(
     task = '[[tasks]]\nid = "a"\nprompt = "Hello {{name}}"\n'
     path.write_text(task)
     (note,) = read_run_file(path).notices
-    assert note.startswith(f"{path}:1: 'a': {{{{name}}}} is sent as it stands")
+    assert note.startswith(f"{path}:1: 'a': {{{{name}}}} is sent unchanged")
     path.write_text(f"{task}literal = true\n")
     assert read_run_file(path).notices == ()
 

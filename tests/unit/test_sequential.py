@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bakeoff.stats.estimate import wilson
 from bakeoff.stats.sequential import (
-    Doubt,
+    WealthProcess,
     anytime_difference,
     anytime_interval,
     mixture_interval,
@@ -25,7 +25,7 @@ differences = st.lists(st.floats(-1, 1), min_size=1, max_size=60)
 
 def anytime_p(differences: Iterable[float], *, level: float = 0.95) -> float:
     """The p of "there is no difference" once all of them are seen."""
-    doubt = Doubt(to_unit(0.0), level=level)
+    doubt = WealthProcess(to_unit(0.0), level=level)
     for one in differences:
         doubt.see(to_unit(one))
     return doubt.p
@@ -145,7 +145,7 @@ def _misses(found: Sequence[object], true: float) -> bool:
 
 def test_what_is_there_is_found_the_sooner_the_larger_it_is() -> None:
     def tasks_until(difference: float) -> int:
-        random, doubt = Random(11), Doubt(to_unit(0.0), level=0.95)
+        random, doubt = Random(11), WealthProcess(to_unit(0.0), level=0.95)
         for n in range(1, 5_000):
             (one,) = _binary_differences(random, 0.5 + difference, 0.5, 1)
             doubt.see(to_unit(one))

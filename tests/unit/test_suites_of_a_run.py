@@ -80,10 +80,10 @@ def test_a_role_of_the_run_goes_before_that_of_a_dialogue(home: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("none.md", r"run\.toml:1: key 'suites': .*none\.md is not there"),
-        ("other.toml", r"run\.toml:1: key 'suites': .*other\.toml: one run file cannot name another"),
-        ("notes.txt", r"run\.toml:1: key 'suites': .*notes\.txt: what kind of file is this\?"),
-        ("empty", r"empty: no task is in this folder"),
+        ("none.md", r"run\.toml:1: key 'suites': .*none\.md does not exist"),
+        ("other.toml", r"run\.toml:1: key 'suites': .*other\.toml: a run file cannot name another"),
+        ("notes.txt", r"run\.toml:1: key 'suites': .*notes\.txt: unknown kind of file"),
+        ("empty", r"empty: there is no task in this folder"),
     ],
 )  # fmt: skip
 def test_what_is_no_suite_is_told_so(home: Path, name: str, message: str) -> None:

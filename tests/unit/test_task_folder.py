@@ -278,11 +278,11 @@ def test_a_dockerfile_comes_with_the_folder_it_lies_in(tmp_path: Path) -> None:
         ),
         (
             '[repo]\nurl = "u"\ncommit = "main"',
-            "T/task.toml:3: key 'repo.commit': 'main' may come to mean other files; give all 40 digits",
+            "T/task.toml:3: key 'repo.commit': 'main' may point to other files later; give all 40 digits",
         ),
         ('[repo]\nurl = "u"', "T/task.toml:1: key 'repo': a repository needs its `commit`"),
         ('[repo]\nurl = "u"\npath = "p"', "T/task.toml:1: key 'repo': give exactly one of"),
-        ('[repo]\npath = "gone"', "T/task.toml:2: key 'repo.path': T/gone is not there"),
+        ('[repo]\npath = "gone"', "T/task.toml:2: key 'repo.path': T/gone does not exist"),
         (
             '[box]\nworkdir = "../x"',
             "T/task.toml:2: key 'box.workdir': '../x' leads out of the workspace",
@@ -293,19 +293,19 @@ def test_a_dockerfile_comes_with_the_folder_it_lies_in(tmp_path: Path) -> None:
         ),
         (
             '[box]\ndockerfile = "box/Dockerfile"',
-            "T/task.toml:2: key 'box.dockerfile': T/box/Dockerfile is not there",
+            "T/task.toml:2: key 'box.dockerfile': T/box/Dockerfile does not exist",
         ),
         (
             '[box]\ndockerfile = "instruction.md"',
-            "T/task.toml:2: key 'box.dockerfile': what lies beside it may get into the image",
+            "T/task.toml:2: key 'box.dockerfile': the files next to it may get into the image",
         ),
         (
             '[[rubrics]]\nid = "a"\ncriterion = "c"\ntests = ["gone.sh"]',
-            "T/task.toml:4: key 'rubrics[0].tests': tests/gone.sh is not there",
+            "T/task.toml:4: key 'rubrics[0].tests': tests/gone.sh does not exist",
         ),
         (
             '[[rubrics]]\nid = "a"\ncriterion = "c"\n[[rubrics]]\nid = "a"\ncriterion = "d"',
-            "T/task.toml:5: key 'rubrics[1].id': 'a' is there twice",
+            "T/task.toml:5: key 'rubrics[1].id': 'a' is defined twice",
         ),
     ],
 )
@@ -350,9 +350,9 @@ def test_all_that_is_wrong_in_a_suite_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as told:
         read_tasks(tmp_path)
     twice, unknown = str(told.value).splitlines()
-    assert "b: task 'same' is there twice" in twice
+    assert "b: task 'same' is defined twice" in twice
     assert "c/task.toml:1: unknown key 'nothing'" in unknown
-    with pytest.raises(UsageError, match="no task is in this folder"):
+    with pytest.raises(UsageError, match="there is no task in this folder"):
         read_tasks(tmp_path / "a" / "tests")
     with pytest.raises(UsageError, match="there is no such folder"):
         read_tasks(tmp_path / "gone")

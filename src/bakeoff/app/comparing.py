@@ -10,7 +10,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.planning.resume import fields_apart
-from bakeoff.stats.between_runs import Contrast, Marks, contrasts, marks
+from bakeoff.stats.between_runs import Contrast, RunScores, contrasts, run_scores
 from bakeoff.stats.missing import is_checked
 from bakeoff.stats.summary import CandidateSummary
 
@@ -81,11 +81,11 @@ def compare(
     )
 
 
-def _marks(run: Run, plan: Plan, *, shared: set[str]) -> Marks:
+def _marks(run: Run, plan: Plan, *, shared: set[str]) -> RunScores:
     unchecked = {task.id for task in plan.tasks if not is_checked(task)}
     only = next(iter(shared)) if len(shared) == 1 else None
     rows = (row for row in run.rows() if row.task_id in shared)
-    return marks(rows, unchecked=unchecked, rollouts_of=only)
+    return run_scores(rows, unchecked=unchecked, rollouts_of=only)
 
 
 def _couples(old: Plan, new: Plan) -> list[tuple[str, str]]:

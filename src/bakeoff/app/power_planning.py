@@ -8,8 +8,8 @@ from bakeoff._lib.suggest import did_you_mean
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError
-from bakeoff.stats.power_plan import PowerPlan, Wish, plan_by_assumption, plan_by_pilot
-from bakeoff.stats.sizing import Assumed, Strictness
+from bakeoff.stats.power_plan import PowerPlan, PowerRequest, plan_by_assumption, plan_by_pilot
+from bakeoff.stats.sizing import Assumptions, ErrorRates
 from bakeoff.stats.summary import Summary
 
 _RANGES = {  # what may be said; beyond, no run would be planned so, or the formulas say nothing
@@ -68,11 +68,11 @@ def power(
     return plan_by_pilot(summary, wish, pair=pair, assumed=_assumed(options))
 
 
-def _wish(difference: float, options: PowerOptions, *, candidates: int) -> Wish:
-    usual = Strictness()
-    return Wish(
+def _wish(difference: float, options: PowerOptions, *, candidates: int) -> PowerRequest:
+    usual = ErrorRates()
+    return PowerRequest(
         difference=difference,
-        strictness=Strictness(
+        strictness=ErrorRates(
             alpha=options.get("alpha") or usual.alpha,
             power=options.get("power") or usual.power,
             candidates=options.get("candidates") or candidates,
@@ -82,10 +82,10 @@ def _wish(difference: float, options: PowerOptions, *, candidates: int) -> Wish:
     )
 
 
-def _assumed(options: PowerOptions) -> Assumed:
-    usual = Assumed()
+def _assumed(options: PowerOptions) -> Assumptions:
+    usual = Assumptions()
     noise, correlation = options.get("noise"), options.get("correlation")
-    return Assumed(
+    return Assumptions(
         score=options.get("score") or usual.score,
         noise=usual.noise if noise is None else noise,
         correlation=usual.correlation if correlation is None else correlation,

@@ -103,8 +103,8 @@ async def execute_run(options: RunOptions) -> Run:
 def read_environment(options: RunOptions) -> Mapping[str, str]:
     """Return the variables that models may read, and say which file they came from."""
     environment = options.environment()
-    if environment.said:
-        options.listener(Notice(environment.said))
+    if environment.notice:
+        options.listener(Notice(environment.notice))
     return environment.values
 
 

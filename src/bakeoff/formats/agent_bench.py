@@ -1,4 +1,4 @@
-"""The front door for agent benchmarks: a base file, a folder of agents, a folder of cases."""
+"""Reads agent benchmarks: a base file, a folder of agents, a folder of cases."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from bakeoff.formats.agent_bench_cases import (
     BaseFile,
     Cases,
     Prompts,
-    SeatTable,
+    RoleTable,
     own_cases,
 )
 from bakeoff.formats.data_workspace import PREDICTION
@@ -56,12 +56,12 @@ class BenchAgent:
 
     @property
     def needs_box(self) -> bool:
-        """Whether it can do nothing without files of its own."""
+        """Whether it needs a box with files."""
         return self.agent.name != "direct"
 
     @property
     def checkpoints(self) -> Path | None:
-        """Where its conversations are saved, where its file says so: a folder, or a file in one."""
+        """Where its conversations are saved, if its file says so."""
         if not self.file.checkpoint_path:
             return None
         path = Path(self.file.checkpoint_path)
@@ -70,16 +70,16 @@ class BenchAgent:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentBench:
-    """A base file and its agents, read; `brief` is what they ask for."""
+    """A base file and its agents, read; `run_spec` is what they ask for."""
 
     base: BaseFile
     agents: tuple[BenchAgent, ...]
-    brief: RunSpec
+    run_spec: RunSpec
 
 
 def read_agent_bench(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
     """Return what the base file at *path* asks for, with the agents it names."""
-    return read_bench(path, overrides=overrides).brief
+    return read_bench(path, overrides=overrides).run_spec
 
 
 def read_bench(
@@ -87,12 +87,14 @@ def read_bench(
 ) -> AgentBench:
     """Return the base file at *path* and the *agents*: a file, or a folder with one for each."""
     base, source = _read_base(path, overrides or {})
-    found = read_agents(agents or _found(base.benchmark.agent_config, path), base, path.parent)
-    tasks, read = _cases(base, path, boxed=any(agent.needs_box for agent in found))
-    notices = tuple(_without_files(found, tasks, path))
-    sources = (source, *(agent.source for agent in found), *read)
-    brief = replace(_brief(base, path, found, tasks), sources=sources, notices=notices)
-    return AgentBench(base=base, agents=found, brief=brief)
+    bench_agents = read_agents(
+        agents or _resolved(base.benchmark.agent_config, path), base, path.parent
+    )
+    tasks, read = _cases(base, path, boxed=any(agent.needs_box for agent in bench_agents))
+    notices = tuple(_without_files(bench_agents, tasks, path))
+    sources = (source, *(agent.source for agent in bench_agents), *read)
+    spec = replace(_run_spec(base, path, bench_agents, tasks), sources=sources, notices=notices)
+    return AgentBench(base=base, agents=bench_agents, run_spec=spec)
 
 
 def _without_files(
@@ -115,7 +117,7 @@ def _without_files(
             f"writes, {PREDICTION}; a bare model writes none and would score 0.\n"
             f"Write `run_code = true` there, or in [llm] of {base} for all agents; or name a "
             '`framework` that works with files, such as "shell". (`run_code = false` in an agent\'s '
-            "file says that the zeros are meant.)"
+            "file says that the zeros are intended.)"
         )
     yield (
         f"{_listed([agent.id for agent in bare])}: `run_code = false`, so no file is written, and "
@@ -134,7 +136,7 @@ def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], 
     named = table.benchmark_dir or table.benchmark_path
     if named is None:
         raise UsageError(f"{path}: [benchmark] does not say where the cases are: `benchmark_dir`")
-    folder = _found(named, path)
+    folder = _resolved(named, path)
     if not folder.is_dir():
         key = "benchmark_dir" if table.benchmark_dir else "benchmark_path"
         raise UsageError(
@@ -148,7 +150,7 @@ def _cases(base: BaseFile, path: Path, *, boxed: bool) -> tuple[Sequence[Task], 
         return own_cases(folder, table, prompts, boxed=boxed)
     cases = Cases(
         folder=folder,
-        datasets=_found(table.dataset_dir, path) if table.dataset_dir else None,
+        datasets=_resolved(table.dataset_dir, path) if table.dataset_dir else None,
         settings=table,
         boxed=boxed,
         prompts=prompts,
@@ -168,34 +170,34 @@ def _read_base(path: Path, overrides: Mapping[str, str]) -> tuple[BaseFile, Sour
         changed = with_overrides(data, overrides)
         base = convert(changed, BaseFile, source="--set", line_of=lambda _: None)
     table = base.benchmark
-    for one, other, a, b in (
+    for name, alias, a, b in (
         ("[benchmark] benchmark_dir", "benchmark_path", table.benchmark_dir, table.benchmark_path),
         ("[benchmark] results", "result_path", table.results, table.result_path),
         ("[instructor]", "[user]", base.instructor, base.user),
         ("[supervisor]", "[gatekeeper]", base.supervisor, base.gatekeeper),
     ):
         if a is not None and b is not None:
-            raise UsageError(f"{path}: {one} and {other} are the same: write one of them")
+            raise UsageError(f"{path}: {name} and {alias} are the same: write one of them")
     return base, Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
 
 
-def _found(name: str, base: Path) -> Path:
-    """Return a path that a file names: beside the file, else from where we are."""
-    beside = base.parent / name
-    found = beside if beside.exists() else Path(name)
-    return found.relative_to(Path.cwd()) if found.is_relative_to(Path.cwd()) else found
+def _resolved(name: str, base: Path) -> Path:
+    """Return a path named in a file: relative to the file, else to the working folder."""
+    sibling = base.parent / name
+    path = sibling if sibling.exists() else Path(name)
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def read_agents(path: Path, base: BaseFile, beside: Path) -> tuple[BenchAgent, ...]:
+def read_agents(path: Path, base: BaseFile, base_folder: Path) -> tuple[BenchAgent, ...]:
     """Return the agent in the file *path*, or those in the folder, in the order of their names.
 
-    Python of one's own may lie with the agents, or *beside* the base file.
+    User code may be next to the agents, or in *base_folder*.
     """
     if path.is_dir():
         files = sorted(f for f in path.glob("*.toml") if f.name != SAMPLE_AGENT)
         if not files:
             raise UsageError(
-                f"{path}: no agents are in this folder; copy {SAMPLE_AGENT} to a name of its own "
+                f"{path}: there are no agents in this folder; copy {SAMPLE_AGENT} to a new name "
                 "for each agent"
             )
     elif path.is_file():
@@ -204,11 +206,11 @@ def read_agents(path: Path, base: BaseFile, beside: Path) -> tuple[BenchAgent, .
         raise UsageError(f"{path}: there is no such file or folder of agents")
     agents: dict[str, BenchAgent] = {}
     for file in files:
-        agent = _read_agent(file, base, (file.parent, beside))
+        agent = _read_agent(file, base, (file.parent, base_folder))
         if agent.id in agents:
-            raise UsageError(f"{file}: agent {agent.id!r} is there twice; give each its own `id`")
+            raise UsageError(f"{file}: agent {agent.id!r} is defined twice; give each its own `id`")
         agents[agent.id] = agent
-    return _told_apart(tuple(agents.values()))
+    return _with_distinct_identities(tuple(agents.values()))
 
 
 def _read_agent(path: Path, base: BaseFile, places: tuple[Path, ...]) -> BenchAgent:
@@ -254,35 +256,35 @@ def _origin(path: Path, text: str, key: KeyPath) -> Origin:
     return Origin.at(path, line_of(text, key), address="api_base")
 
 
-def _told_apart(agents: tuple[BenchAgent, ...]) -> tuple[BenchAgent, ...]:
-    """Return *agents* with a difference between those that have none but their id."""
+def _with_distinct_identities(agents: tuple[BenchAgent, ...]) -> tuple[BenchAgent, ...]:
+    """Return *agents* such that agents which differ only in their id get distinct identities."""
     seen: set[str] = set()
-    apart = []
+    distinct = []
     for given in agents:
         known = digest([given.agent.identity(), given.model.identity()])
         agent = given.agent
         if known in seen:  # the first keeps its identity: a twin that comes later changes nothing
             agent = replace(agent, environment={**agent.environment, "BAKEOFF_AGENT": given.id})
         seen.add(known)
-        apart.append(replace(given, agent=agent))
-    return tuple(apart)
+        distinct.append(replace(given, agent=agent))
+    return tuple(distinct)
 
 
-def _seat(base: BaseFile, role: str) -> str:
+def _table_name(base: BaseFile, role: str) -> str:
     """Return which table of the base file is about *role*."""
     other = _OTHER_NAMES[role]
     return other if getattr(base, role) is None and getattr(base, other) is not None else role
 
 
-def _role(base: BaseFile, name: str) -> SeatTable:
-    found: SeatTable | None = getattr(base, _seat(base, name))
-    return found or SeatTable()
+def _role(base: BaseFile, name: str) -> RoleTable:
+    table: RoleTable | None = getattr(base, _table_name(base, name))
+    return table or RoleTable()
 
 
 def _model(
-    table: SeatTable, base: BaseFile, *, places: tuple[Path, ...], label: str | None
+    table: RoleTable, base: BaseFile, *, places: tuple[Path, ...], label: str | None
 ) -> ModelSpec:
-    """Return the model of a seat as it is named; what the name means is found out later."""
+    """Return the model of a role as it is named; the name is resolved later."""
     name = table.model or ""
     temperature = _TEMPERATURE if table.temperature is None else table.temperature
     parameters: dict[str, Json] = {"temperature": temperature}
@@ -294,13 +296,13 @@ def _model(
         base_url=table.api_base,
         api_key=table.api_key,
         parameters=parameters,
-        settings={} if _is_local(table, places) else _line(table, base.rpm_per_model),
+        settings={} if _is_local(table, places) else _endpoint_settings(table, base.rpm_per_model),
         label=label,
     )
 
 
-def _is_local(table: SeatTable, places: tuple[Path, ...]) -> bool:
-    """Whether nobody has to be reached: a model in this process, or somebody's own Python."""
+def _is_local(table: RoleTable, places: tuple[Path, ...]) -> bool:
+    """Whether the model needs no endpoint: it runs in this process, or is user code."""
     name = table.model or ""
     own = _OWN.fullmatch(name)
     file = own and own[1].removesuffix(".py").replace(".", "/") + ".py"
@@ -309,8 +311,8 @@ def _is_local(table: SeatTable, places: tuple[Path, ...]) -> bool:
     return table.api_base is None and name.partition("/")[0] in _LOCAL
 
 
-def _line(table: SeatTable, rpm_per_model: Mapping[str, float]) -> dict[str, Json]:
-    """Return how an endpoint is reached, and how often at most."""
+def _endpoint_settings(table: RoleTable, rpm_per_model: Mapping[str, float]) -> dict[str, Json]:
+    """Return the retry and rate limit settings of an endpoint."""
     settings: dict[str, Json] = {
         "max_retries": _MAX_RETRIES if table.max_retries is None else table.max_retries,
         "retry_delay_s": _RETRY_DELAY_S if table.retry_delay is None else table.retry_delay,
@@ -335,22 +337,22 @@ def _roles(base: BaseFile, path: Path) -> dict[str, ModelSpec]:
                 f"{path}: no model plays the {name}; write `model` in [llm], or in [{name}]"
             )
         model = _model(table, base, places=(path.parent,), label=None)
-        seat = "llm" if _role(base, name).model is None else _seat(base, name)
-        origin = Origin(where=f"{path}: the model of [{seat}]", address="api_base")
+        table_name = "llm" if _role(base, name).model is None else _table_name(base, name)
+        origin = Origin(where=f"{path}: the model of [{table_name}]", address="api_base")
         roles[name] = replace(model, origin=origin)
     return roles
 
 
-def _inherited(role: SeatTable, llm: SeatTable) -> SeatTable:
+def _inherited(role: RoleTable, llm: RoleTable) -> RoleTable:
     """Return *role* with its gaps filled; a key goes to no other address than its own."""
-    names = list(SeatTable.__struct_fields__)
+    names = list(RoleTable.__struct_fields__)
     own = {name: getattr(role, name) for name in names if getattr(role, name) is not None}
     if "api_base" in own:
         names.remove("api_key")
-    return SeatTable(**{**{name: getattr(llm, name) for name in names}, **own})
+    return RoleTable(**{**{name: getattr(llm, name) for name in names}, **own})
 
 
-def _brief(
+def _run_spec(
     base: BaseFile, path: Path, agents: Sequence[BenchAgent], tasks: Sequence[Task]
 ) -> RunSpec:
     conditions = conditions_of(base.limits, {})

@@ -22,7 +22,7 @@ from bakeoff.formats.data_workspace import (
     BETTER_THAN_THE_BASELINE,
     EVALUATION,
     GROUND_TRUTH,
-    DataRoom,
+    DataWorkspace,
 )
 from bakeoff.formats.dialogue import read_cases
 from bakeoff.formats.run_file import BudgetTable, Count, LimitsTable, Positive, SandboxTable
@@ -41,8 +41,8 @@ SAMPLE_AGENT = "sample_agent_config.toml"
 BARE_MODEL = ("base-agent", "pure-model", "direct")
 
 
-class SeatTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A model in one seat; what is left out is inherited from `[llm]`, or has its default."""
+class RoleTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The model of one role; missing keys are inherited from `[llm]`, or have their default."""
 
     model: Text | None = None
     api_key: Text | None = None
@@ -85,11 +85,11 @@ class BaseFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
     benchmark: BenchmarkTable
-    llm: SeatTable = msgspec.field(default_factory=SeatTable)
-    instructor: SeatTable | None = None
-    user: SeatTable | None = None
-    supervisor: SeatTable | None = None
-    gatekeeper: SeatTable | None = None
+    llm: RoleTable = msgspec.field(default_factory=RoleTable)
+    instructor: RoleTable | None = None
+    user: RoleTable | None = None
+    supervisor: RoleTable | None = None
+    gatekeeper: RoleTable | None = None
     rpm_per_model: dict[str, Positive] = {}
     endpoints: Endpoints = {}
     limits: LimitsTable = msgspec.field(default_factory=LimitsTable)
@@ -105,7 +105,7 @@ class BaseFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return self.benchmark.checkpoint_path or next(filter(None, named), DEFAULT_CHECKPOINTS)
 
 
-class AgentFile(SeatTable, kw_only=True):
+class AgentFile(RoleTable, kw_only=True):
     """One agent: a model, and the framework that it works in."""
 
     id: Text | None = None
@@ -133,7 +133,7 @@ _HEADING = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Prompts:
-    """How the roles are to be played, where the base file says so."""
+    """The system prompts of the roles, if the base file has any."""
 
     instructor: str | None = None
     supervisor: str | None = None
@@ -141,7 +141,7 @@ class Prompts:
 
 @dataclass(frozen=True, kw_only=True)
 class Cases:
-    """The cases in a benchmark's folder; `boxed` says that some agent needs files of its own."""
+    """The cases in the folder of a benchmark; `boxed` says that some agent needs a box."""
 
     folder: Path
     datasets: Path | None
@@ -166,13 +166,13 @@ class Cases:
             listed = sorted(f.name for f in storage.glob("*") if f.is_dir())
         if not listed:
             raise UsageError(
-                f"{self.folder}: no cases are in this benchmark: neither {STORAGE}/<id>/ folders nor "
+                f"{self.folder}: there are no cases in this benchmark: neither {STORAGE}/<id>/ folders nor "
                 "files with an `objective`"
             )
         return listed
 
     def tasks(self) -> list[Task]:
-        """Return the cases as tasks; what is wrong is told for all of them at once."""
+        """Return the cases as tasks; the mistakes of all cases are reported together."""
         tasks, problems = [], Problems()
         for case in self.ids():
             with problems.gathered(), as_given(self.folder):
@@ -189,8 +189,8 @@ class Cases:
     def _task(self, case: str) -> Task:
         folder = (self.folder / STORAGE / case).resolve()
         if Path(case).name != case or not folder.is_dir():
-            raise UsageError(f"{folder}: case {case!r} has no folder of its own there")
-        room = DataRoom(
+            raise UsageError(f"{folder}: case {case!r} has no folder there")
+        data = DataWorkspace(
             datasets=self._datasets(folder, case),
             truth=_some_folder(folder / "ground_truth"),
             evaluation=_some_folder(folder / "evaluation"),
@@ -198,11 +198,11 @@ class Cases:
         )
         return Task(
             id=case,
-            messages=room.messages(),
+            messages=data.messages(),
             dialogue=self._dialogue(folder),
             scorers=_scorers(folder),
             pass_threshold=BETTER_THAN_THE_BASELINE,
-            workspace=room.workspace(),
+            workspace=data.workspace(),
         )
 
     def _datasets(self, folder: Path, case: str) -> Path | None:
@@ -214,15 +214,19 @@ class Cases:
         return _some_folder((self.datasets / case).resolve())
 
     def _dialogue(self, folder: Path) -> Dialogue:
-        told = folder / "instructions"
-        objective, knowledge = _parts(_read(told / "instructions.md"))
+        instructions = folder / "instructions"
+        objective, knowledge = _parts(_read(instructions / "instructions.md"))
         sharded = self.settings.user_type == "shard_user"
         return Dialogue(
             objective=objective,
             knowledge=knowledge,
-            reference="" if sharded else _read(told / "reference_insights.md", needed=False),
-            supervision="" if sharded else _read(told / "gatekeeper_reference.md", needed=False),
-            shards=_shards(told / "shards.md") if sharded else (),
+            reference=""
+            if sharded
+            else _read(instructions / "reference_insights.md", needed=False),
+            supervision=""
+            if sharded
+            else _read(instructions / "gatekeeper_reference.md", needed=False),
+            shards=_shards(instructions / "shards.md") if sharded else (),
             max_turns=self.settings.max_turns,
             mode=self.settings.user_type,
             instructor_prompt=self.prompts.instructor,
@@ -238,7 +242,7 @@ def chosen_of(listed: Sequence[str], chosen: Sequence[str] | None, folder: Path)
         if case not in listed:
             hint = did_you_mean(case, listed)
             raise UsageError(
-                f"{folder}: no case is called {case!r}, as `test_cases` has it; {hint}"
+                f"{folder}: there is no case {case!r}, but `test_cases` names it; {hint}"
             )
     return list(dict.fromkeys(chosen))
 
@@ -260,13 +264,13 @@ def _read(path: Path, *, needed: bool = True) -> str:
 
 def _parts(text: str) -> tuple[str, str]:
     """Return the objective and the knowledge; a text without headings is all objective."""
-    found = list(_HEADING.finditer(text))
+    headings = list(_HEADING.finditer(text))
     parts = {"Objective": "", "Your Knowledge": ""}
-    for number, heading in enumerate(found):
-        end = found[number + 1].start() if number + 1 < len(found) else len(text)
+    for number, heading in enumerate(headings):
+        end = headings[number + 1].start() if number + 1 < len(headings) else len(text)
         parts[heading[1]] = text[heading.end() : end].strip()
     if not parts["Objective"]:
-        parts["Objective"] = text[: found[0].start()].strip() if found else text
+        parts["Objective"] = text[: headings[0].start()].strip() if headings else text
     return parts["Objective"] or text, parts["Your Knowledge"]
 
 
@@ -274,7 +278,7 @@ def _shards(path: Path) -> tuple[str, ...]:
     lines = [_NUMBERED.sub("", line).strip() for line in _read(path).splitlines()]
     shards = tuple(line for line in lines if line)
     if not shards:
-        raise UsageError(f"{path}: there are no shards in it; write one a line")
+        raise UsageError(f"{path}: it has no shards; write one per line")
     return shards
 
 
@@ -305,12 +309,12 @@ def _baseline(folder: Path) -> dict[str, float | bool]:
     if not path.is_file():
         return {}
     data, _ = read_json(path)
-    found = convert(data, Baseline, source=str(path), line_of=partial(line_in, path))
-    if not found.success:
+    baseline = convert(data, Baseline, source=str(path), line_of=partial(line_in, path))
+    if not baseline.success:
         where = shown(SourceLocation(file=str(path), key=("success",)))
         raise UsageError(f"{where}: the baseline itself failed (`success` is false): run it again")
-    best = {} if found.theoretical_best is None else {"best": found.theoretical_best}
-    return {"baseline": found.score, "higher_is_better": found.is_higher_better, **best}
+    best = {} if baseline.theoretical_best is None else {"best": baseline.theoretical_best}
+    return {"baseline": baseline.score, "higher_is_better": baseline.is_higher_better, **best}
 
 
 def own_cases(
@@ -318,20 +322,20 @@ def own_cases(
 ) -> tuple[list[Task], tuple[Source, ...]]:
     """Return the dialogues in *folder* that are to be run, and what was read.
 
-    A case says for itself whether it has shards, and may have prompts of its own. No conversation
-    is longer than the base file allows, and who plays the roles is for the base file alone.
+    Each case says whether it has shards, and may have its own prompts. No conversation
+    is longer than the base file allows, and only the base file names the models of the roles.
     """
-    brief = read_cases(folder, boxed=boxed)
-    found = {task.id: task for task in brief.tasks}
+    spec = read_cases(folder, boxed=boxed)
+    tasks_by_id = {task.id: task for task in spec.tasks}
     tasks = []
-    for case in chosen_of(list(found), settings.test_cases, folder):
-        dialogue = found[case].dialogue
+    for case in chosen_of(list(tasks_by_id), settings.test_cases, folder):
+        dialogue = tasks_by_id[case].dialogue
         if dialogue is None or (settings.user_type == "shard_user" and not dialogue.shards):
             raise UsageError(
                 f"{folder}: case {case!r} has no `shards`, and `user_type` is 'shard_user'"
             )
-        tasks.append(replace(found[case], dialogue=_fitted(dialogue, settings, prompts)))
-    return tasks, brief.sources
+        tasks.append(replace(tasks_by_id[case], dialogue=_fitted(dialogue, settings, prompts)))
+    return tasks, spec.sources
 
 
 def _fitted(dialogue: Dialogue, settings: BenchmarkTable, prompts: Prompts) -> Dialogue:

@@ -1,4 +1,4 @@
-"""The workspace of a case with data: datasets that can only be read, and what is hidden beside them."""
+"""The workspace of a case with data: read-only datasets, and hidden files for grading."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ BETTER_THAN_THE_BASELINE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataRoom:
-    """What a case has of its own; where it has nothing and nobody needs a box, there is none.
+class DataWorkspace:
+    """The folders of a case; without any, and if no agent needs a box, there is no workspace.
 
     `files` are the agent's to change. The truth and the evaluation are only in the clean room.
     """
@@ -45,19 +45,19 @@ class DataRoom:
         )
 
     def messages(self) -> tuple[Message, ...]:
-        """Return what the agent is told of its place before anybody speaks to it."""
+        """Return the system message that describes the workspace."""
         if self.workspace() is None:
             return ()
-        told = [f"You work in the folder {ROOT}."]
+        sentences = [f"You work in the folder {ROOT}."]
         if self.datasets is not None:
             names = sorted(f.name for f in self.datasets.iterdir())
-            told.append(
+            sentences.append(
                 f"The data is in {DATASETS} (also in the variable DATASETS) and can only be read: "
                 f"{', '.join(names)}."
             )
         if self.evaluation is not None:
-            told.append(f"Predictions that you are asked for go to {ROOT}/{PREDICTION}.")
-        return (Message(role="system", content=" ".join(told)),)
+            sentences.append(f"Predictions that you are asked for go to {ROOT}/{PREDICTION}.")
+        return (Message(role="system", content=" ".join(sentences)),)
 
 
 def _tree(path: Path, at: str) -> Tree:

@@ -99,7 +99,7 @@ def read_path(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec
                 f"{path}: this is an agent of an agent benchmark; run it with the base file: "
                 f"bakeoff run BASE.toml --agents {path}"
             )
-    what = "what kind of file is this?" if path.exists() else "there is no such file or folder."
+    what = "unknown kind of file." if path.exists() else "there is no such file or folder."
     raise UsageError(
         f"{path}: {what} A suite ends in .json, a run file in .toml, a task in Markdown in "
         ".md; any other coding task is a folder"

@@ -1,4 +1,4 @@
-"""A dialogue in one file, TOML or JSON: its keys. Only `objective` is required."""
+"""Dialogues as TOML or JSON files; only `objective` is required."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ from bakeoff.formats.data_workspace import (
     BETTER_THAN_THE_BASELINE,
     EVALUATION,
     GROUND_TRUTH,
-    DataRoom,
+    DataWorkspace,
 )
 from bakeoff.formats.detect import dialogue_files
 from bakeoff.formats.run_file import Count, ModelTable, Positive, model_spec, with_settings
@@ -46,10 +46,10 @@ class EvaluationTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class DialogueFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """One case: what somebody wants and knows, how it begins, and how the result is checked.
+    """One case: objective, knowledge, opening, and how the result is checked.
 
-    With `shards` the instructor tells these bit by bit. `datasets` can be read in the box, `files`
-    changed there; `tests` are hidden until the work is graded.
+    With `shards` the instructor reveals them one by one. `datasets` can be read in the box, `files`
+        changed there; `tests` are hidden until the work is graded.
     """
 
     objective: Text
@@ -95,7 +95,7 @@ def read_cases(
         case, line = _read(file)
         task = _Case(file=file, case=case, line_of=line, boxed=boxed or case.run_code).task()
         if task.id in tasks:
-            raise UsageError(f"{file}: case {task.id!r} is there twice; give each its own `id`")
+            raise UsageError(f"{file}: case {task.id!r} is defined twice; give each its own `id`")
         tasks[task.id] = task
         roles |= {
             name: replace(
@@ -104,17 +104,17 @@ def read_cases(
             for name, entry in case.roles.items()
         }
         sources.append(Source(path=str(file.resolve()), digest=task.digest))
-    brief = RunSpec(
+    spec = RunSpec(
         name=path.stem,
         tasks=tuple(tasks.values()),
         conditions=Conditions(roles=roles),
         sources=tuple(sources),
     )
     if not overrides:
-        return brief
-    said = with_settings(brief, overrides)
-    both = {**roles, **said.conditions.roles}
-    return replace(said, conditions=replace(said.conditions, roles=both))
+        return spec
+    changed = with_settings(spec, overrides)
+    both = {**roles, **changed.conditions.roles}
+    return replace(changed, conditions=replace(changed.conditions, roles=both))
 
 
 def _data(path: Path) -> tuple[Json, _LineOf]:
@@ -144,14 +144,14 @@ class _Case:
     def task(self) -> Task:
         """Return the case as a task."""
         case = self._case
-        room = self._room()
+        data = self._room()
         system = () if case.system is None else (Message(role="system", content=case.system),)
         threshold = case.pass_threshold
         if threshold is None:
             threshold = BETTER_THAN_THE_BASELINE if case.evaluation else 1.0
         return Task(
             id=case.id or self._file.stem,
-            messages=(*system, *room.messages()),
+            messages=(*system, *data.messages()),
             parameters=case.parameters,
             target=case.expected,
             scorers=self._scorers(),
@@ -160,7 +160,7 @@ class _Case:
             name=case.name,
             category=case.category,
             metadata=case.metadata,
-            workspace=room.workspace(),
+            workspace=data.workspace(),
             dialogue=self._dialogue(),
         )
 
@@ -184,9 +184,9 @@ class _Case:
             supervisor_prompt=case.supervisor_prompt,
         )
 
-    def _room(self) -> DataRoom:
+    def _room(self) -> DataWorkspace:
         case, evaluation = self._case, self._case.evaluation
-        return DataRoom(
+        return DataWorkspace(
             datasets=self._folder("datasets", case.datasets),
             files=self._folder("files", case.files),
             tests=self._folder("tests", case.tests),
@@ -231,9 +231,7 @@ class _Case:
         if not path.is_file():
             raise self._wrong(key, f"{path} is not a file")
         if path.parent.resolve() == self._file.parent.resolve():
-            raise self._wrong(
-                key, f"{name!r} needs a folder of its own: all of it becomes readable"
-            )
+            raise self._wrong(key, f"{name!r} needs a separate folder: all of it becomes readable")
         return path.parent
 
     def _wrong(self, key: str, why: str) -> UsageError:

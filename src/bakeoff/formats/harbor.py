@@ -115,7 +115,7 @@ def read_harbor_task(folder: Path, data: Mapping[str, Json], text: str) -> Task:
     """Return the task in *folder*, whose settings are *data*, written as *text*."""
     source = folder / "task.toml"
     if not source.is_file():
-        raise UsageError(f"{source} is not there; a folder with environment/ is read as Harbor's")
+        raise UsageError(f"{source} does not exist; a folder with environment/ is read as Harbor's")
     config = convert(data, HarborFile, source=str(source), line_of=partial(line_of, text))
     _refuse(folder, config, _Place(source, text))
     return Task(
@@ -148,25 +148,27 @@ class _Place:
         for name, value in given.items():
             asked = _OF_THE_HOST.fullmatch(value)
             if asked and asked[2] is None:
-                why = f"{value} is a variable of this machine, and none of these enters a box here"
+                why = (
+                    f"{value} is a variable of this machine, and none of these is passed into a box"
+                )
                 raise self.wrong((*key, name), why)
             filled[name] = asked[2] if asked else value
         return filled
 
 
 def _refuse(folder: Path, config: HarborFile, place: _Place) -> None:
-    """Raise where the task needs something that is not there."""
+    """Raise if the task needs an unsupported feature."""
     if config.steps:
-        raise place.wrong(("steps",), "tasks of several steps are not run here")
+        raise place.wrong(("steps",), "tasks with several steps are not supported")
     if config.verifier.environment_mode == "separate" or config.verifier.environment:
         key = "environment_mode" if config.verifier.environment_mode else "environment"
-        raise place.wrong(("verifier", key), "a verifier with an image of its own is not run here")
+        raise place.wrong(("verifier", key), "a verifier with its own image is not supported")
     if config.environment.gpus:
-        raise place.wrong(("environment", "gpus"), "boxes have no GPU here")
+        raise place.wrong(("environment", "gpus"), "boxes have no GPU")
     for name in ("docker-compose.yaml", "docker-compose.yml"):
         if (folder / "environment" / name).is_file():
             raise UsageError(
-                f"{folder / 'environment' / name}: several containers are not run here"
+                f"{folder / 'environment' / name}: several containers are not supported"
             )
 
 
@@ -197,7 +199,7 @@ def _workspace(folder: Path, config: HarborFile, place: _Place) -> Workspace:
 def _reward(folder: Path, config: HarborFile, place: _Place) -> ScorerSpec:
     script = folder / "tests" / "test.sh"
     if not script.is_file():
-        raise UsageError(f"{script} is not there; it says whether the work is right")
+        raise UsageError(f"{script} does not exist; it says whether the work is right")
     settings: dict[str, Json] = {"time_s": config.verifier.timeout_sec}
     if env := place.variables(("verifier", "env"), config.verifier.env):
         settings["environment"] = dict(env)
@@ -211,7 +213,7 @@ def _image(folder: Path, config: HarborFile) -> Image:
     context = folder / "environment"
     if not (context / "Dockerfile").is_file():
         raise UsageError(
-            f"{context / 'Dockerfile'} is not there; write it, or name a ready image with "
+            f"{context / 'Dockerfile'} does not exist; write it, or name a ready image with "
             "`docker_image` under [environment]"
         )
     return Image(context=Tree(path=str(context), digest=tree_digest(context)))
@@ -250,7 +252,7 @@ def _megabytes(size: str | None, key: KeyPath, place: _Place) -> int | None:
         return None
     parts = re.fullmatch(r"\s*([\d.]+)\s*([KMGT])i?B?\s*", size, re.IGNORECASE)
     if parts is None:
-        raise place.wrong(key, f"{size!r} is no size; write for example 2G or 512M")
+        raise place.wrong(key, f"{size!r} is not a size; write for example 2G or 512M")
     factor = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}[parts[2].upper()]
     return max(1, int(float(parts[1]) * factor))
 
@@ -261,12 +263,12 @@ def _category(config: HarborFile) -> str | None:
 
 
 def _metadata(config: HarborFile) -> dict[str, Json]:
-    told = {key: value for key, value in config.metadata.items() if key != "category"}
+    metadata = {key: value for key, value in config.metadata.items() if key != "category"}
     if config.task.description:
-        told.setdefault("description", config.task.description)
+        metadata.setdefault("description", config.task.description)
     if config.task.keywords:
-        told.setdefault("tags", list(config.task.keywords))
-    return told
+        metadata.setdefault("tags", list(config.task.keywords))
+    return metadata
 
 
 def _without_canary(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The front door for a task in Markdown, with the folder of the same name beside it.
+"""Reads a task in Markdown, with the folder of the same name next to it.
 
     fix_typo.md        what the agent is told; may begin with front matter
     fix_typo/repo/     the files to work on (or files/, or a repository in the settings, or else the
@@ -130,7 +130,7 @@ def _unknown(value: str, path: Path) -> UsageError:
         )
     places = " and ".join(dict.fromkeys((str(path.parent), str(Path.cwd()))))
     return UsageError(
-        f"{_where(path)}: there is no folder {value!r} for the agents to work on, neither beside the "
+        f"{_where(path)}: there is no folder {value!r} for the agents to work on, neither next to the "
         f"task file nor in the working folder ({places}); {_how(path)}. `**Repo**: none` says that "
         "there are no files"
     )
@@ -143,7 +143,7 @@ def _where(path: Path) -> str:
 
 def _how(path: Path) -> str:
     return (
-        f"put the files into {path.stem}/repo/ beside the task, or name their folder at the top of "
+        f"put the files into {path.stem}/repo/ next to the task, or name their folder at the top of "
         "the file, between two lines of ---, as `repo: {path: ../folder}` from where the file is"
     )
 
@@ -154,17 +154,17 @@ _HIDDEN = ("tests", "solution", "solution.patch", SETTINGS)
 
 def read_markdown_task(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
     """Return what the task at *path* asks for, as if a run file had named only it."""
-    brief = read_markdown(path)
-    return judged(with_settings(brief, overrides) if overrides else brief)
+    run_spec = read_markdown(path)
+    return judged(with_settings(run_spec, overrides) if overrides else run_spec)
 
 
 def read_markdown(path: Path) -> RunSpec:
-    """Return the task at *path*, with the check that lies beside it, if there is one."""
+    """Return the task at *path*, with the check next to it, if there is one."""
     folder = path.with_suffix("")
     with as_given(path), as_given(folder):
-        brief = _read(path.resolve())
-    tasks = (placed_as_given(placed_as_given(task, path), folder) for task in brief.tasks)
-    return replace(brief, tasks=tuple(tasks))
+        run_spec = _read(path.resolve())
+    tasks = (placed_as_given(placed_as_given(task, path), folder) for task in run_spec.tasks)
+    return replace(run_spec, tasks=tuple(tasks))
 
 
 def _read(path: Path) -> RunSpec:
@@ -227,11 +227,11 @@ def _own_folder(repo: Tree, folder: Path, at: str) -> Iterator[str]:
         yield re.sub(r"([*?\[\\])", r"\\\1", inside)  # a name, not a pattern
 
 
-def judged(brief: RunSpec) -> RunSpec:
-    """Return *brief* with its criteria put to the judge, where there is one and no check."""
-    if "judge" not in brief.conditions.roles:
-        return brief
-    return replace(brief, tasks=tuple(_judged(task) for task in brief.tasks))
+def judged(run_spec: RunSpec) -> RunSpec:
+    """Return *run_spec* with its criteria put to the judge, where there is one and no check."""
+    if "judge" not in run_spec.conditions.roles:
+        return run_spec
+    return replace(run_spec, tasks=tuple(_judged(task) for task in run_spec.tasks))
 
 
 def _judged(task: Task) -> Task:
@@ -286,12 +286,12 @@ def _category(file: MarkdownTask) -> str | None:
 
 
 def _metadata(file: MarkdownTask) -> dict[str, Json]:
-    found: dict[str, Json] = {
+    metadata: dict[str, Json] = {
         name: value for name, value in file.keys.items() if name in KNOWN_KEYS.values()
     }
     if criteria := list(_criteria(file)):
-        found[CRITERIA] = criteria
-    return found
+        metadata[CRITERIA] = criteria
+    return metadata
 
 
 def _criteria(file: MarkdownTask) -> Iterator[Json]:

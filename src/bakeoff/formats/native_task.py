@@ -115,14 +115,14 @@ _SCRIPT, _PROGRAM = "check.sh", "check.py"
 
 
 def tests_settings(
-    folder: Path, table: TestsTable, *, aside: Container[str]
+    folder: Path, table: TestsTable, *, excluded: Container[str]
 ) -> dict[str, Json] | None:
     """Return the settings of the scorer `tests` for the task in *folder*; None where it has none.
 
-    Files named in *aside* are other scorers' tests.
+    Files named in *excluded* are other scorers' tests.
     """
     tests = folder / "tests"
-    files = [path for path in _files(tests) if str(path.relative_to(tests)) not in aside]
+    files = [path for path in _files(tests) if str(path.relative_to(tests)) not in excluded]
     runner = table.runner or _runner(table, files)
     if runner is None:
         return None
@@ -175,10 +175,10 @@ def _is_unittest(file: Path) -> bool:
 
 
 def _script(tests: Path, files: list[Path]) -> str:
-    found = [path for path in files if path.name == _SCRIPT]
-    if not found:
+    scripts = [path for path in files if path.name == _SCRIPT]
+    if not scripts:
         raise UsageError(f"{tests}: a {_SCRIPT} is needed there, or a `command` under [tests]")
-    return f"sh tests/{found[0].relative_to(tests)}"
+    return f"sh tests/{scripts[0].relative_to(tests)}"
 
 
 def read_instruction(folder: Path) -> str:
@@ -327,9 +327,9 @@ class _Native:
         if repo.commit is None and key != "path":
             raise self.wrong(("repo",), "a repository needs its `commit`, all 40 digits of it")
         if key != "url" and not Path(where).exists():
-            raise self.wrong(("repo", key), f"{where} is not there")
+            raise self.wrong(("repo", key), f"{where} does not exist")
         if repo.commit is not None and not _COMMIT.fullmatch(repo.commit):
-            why = f"{repo.commit!r} may come to mean other files; give all 40 digits of a commit"
+            why = f"{repo.commit!r} may point to other files later; give all 40 digits of a commit"
             raise self.wrong(("repo", "commit"), why)
         if repo.commit is None:
             if repo.sparse:
@@ -357,12 +357,12 @@ class _Native:
             raise self.wrong(("box", "image"), "give `image` or `dockerfile`, not both")
         file = (self.folder / box.dockerfile).resolve()
         if not file.is_file():
-            raise self.wrong(("box", "dockerfile"), f"{file} is not there")
+            raise self.wrong(("box", "dockerfile"), f"{file} does not exist")
         if file.parent == self.folder or file.parent in self.folder.parents:
             raise self.wrong(
                 ("box", "dockerfile"),
-                "what lies beside it may get into the image, and here these are the hidden tests; "
-                "put it into a folder of its own, such as box/Dockerfile",
+                "the files next to it may get into the image, and here these are the hidden tests; "
+                "put it into a separate folder, such as box/Dockerfile",
             )
         context = Tree(path=str(file.parent), digest=tree_digest(file.parent))
         return Image(context=context, dockerfile=file.name)
@@ -380,7 +380,7 @@ class _Native:
     def _scorers(self) -> tuple[ScorerSpec, ...]:
         settings, at, specs = self.settings, SourceLocation(file=self.written.source), []
         rubric_tests = {name for rubric in settings.rubrics for name in rubric.tests}
-        if run := tests_settings(self.folder, settings.tests, aside=rubric_tests):
+        if run := tests_settings(self.folder, settings.tests, excluded=rubric_tests):
             weight, origin = settings.tests.weight, at.inside("tests")
             specs.append(ScorerSpec(name="tests", settings=run, weight=weight, origin=origin))
         if settings.rubrics:
@@ -398,7 +398,7 @@ class _Native:
         seen: set[str] = set()
         for number, rubric in enumerate(self.settings.rubrics):
             if rubric.id in seen:
-                raise self.wrong(("rubrics", number, "id"), f"{rubric.id!r} is there twice")
+                raise self.wrong(("rubrics", number, "id"), f"{rubric.id!r} is defined twice")
             seen.add(rubric.id)
             scripts += self._rubric_scripts(number, rubric)
         entries: list[Json] = [_rubric(rubric) for rubric in self.settings.rubrics]
@@ -414,7 +414,7 @@ class _Native:
             inside = self._inside(("rubrics", number, "tests"), name)
             file = self.folder / "tests" / inside
             if not file.is_file():
-                raise self.wrong(("rubrics", number, "tests"), f"tests/{inside} is not there")
+                raise self.wrong(("rubrics", number, "tests"), f"tests/{inside} does not exist")
             try:
                 content = file.read_text(encoding="utf-8")
             except UnicodeDecodeError as error:

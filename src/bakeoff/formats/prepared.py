@@ -1,4 +1,4 @@
-"""The front door for prepared tasks: a folder with a tb_meta.json, overlays, and its evaluation.
+"""Reads prepared tasks: a folder with a tb_meta.json, overlays, and its evaluation.
 
 Nothing is ever written there. Overrides change what is understood of it, not the folder.
 """
@@ -37,54 +37,54 @@ _ALL = PreparedRubric(id="tests", criterion="All tests pass.")
 
 
 def rubrics_scorer(
-    folder: Path, evaluation: PreparedEvaluation, *, said: Callable[[str], SourceLocation]
+    folder: Path, evaluation: PreparedEvaluation, *, locate: Callable[[str], SourceLocation]
 ) -> ScorerSpec:
-    """Return the scorer for the task in *folder*; *said* tells where a key of *evaluation* stands.
+    """Return the scorer for the task in *folder*; *locate* tells where a key of *evaluation* stands.
 
-    Tests without any rubric are one rubric of their own.
+    Tests without any rubric count as one rubric.
     """
     scripts = evaluation.test_scripts or []
     rubrics = evaluation.rubrics or ([_ALL] if scripts else [])
     if not rubrics:
         raise UsageError(
-            f"{shown(said('rubrics'))}: nothing says whether the work is right; write `evaluation.rubrics` and "
+            f"{shown(locate('rubrics'))}: nothing says whether the work is right; write `evaluation.rubrics` and "
             "`evaluation.test_scripts`"
         )
-    _check(rubrics, scripts, said)
+    _check(rubrics, scripts, locate)
     only = rubrics[0].id if len(rubrics) == 1 else None
     return ScorerSpec(
         name="rubrics",
         settings={
             "rubrics": [_rubric(rubric) for rubric in rubrics],
             "test_scripts": [
-                _script(folder, script, only, said("test_scripts").inside(number, "path"))
+                _script(folder, script, only, locate("test_scripts").inside(number, "path"))
                 for number, script in enumerate(scripts)
             ],
         },
-        origin=said("rubrics"),
+        origin=locate("rubrics"),
     )
 
 
 def _check(
     rubrics: list[PreparedRubric],
     scripts: list[PreparedTestScript],
-    said: Callable[[str], SourceLocation],
+    locate: Callable[[str], SourceLocation],
 ) -> None:
     ids = [rubric.id for rubric in rubrics]
     for number, name in enumerate(ids):
         if name in ids[:number]:
-            where = shown(said("rubrics").inside(number, "id"))
+            where = shown(locate("rubrics").inside(number, "id"))
             raise UsageError(f"{where}: rubric {name!r} is there twice; give each its own `id`")
     for number, script in enumerate(scripts):
         known = script.rubric_id in ids or (script.rubric_id is None and len(ids) == 1)
         if not known:
-            where = shown(said("test_scripts").inside(number, "rubric_id"))
+            where = shown(locate("test_scripts").inside(number, "rubric_id"))
             raise UsageError(
                 f"{where}: test script {script.path!r} is for rubric {script.rubric_id!r}; "
                 f"there are: {', '.join(ids)}"
             )
     if not any(rubric.weight for rubric in rubrics):
-        where = shown(said("rubrics"))
+        where = shown(locate("rubrics"))
         raise UsageError(f"{where}: all rubrics have weight 0: nothing would count")
 
 
@@ -144,7 +144,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class PreparedDir:
     """A prepared folder as a run asks for it; `shown` is how the person wrote its path.
 
-    `overrides` is a file of its own; without it, the one in the folder counts, if there is one.
+    `overrides` is a separate file; without it, the one in the folder is used, if there is one.
     """
 
     folder: Path
@@ -225,7 +225,7 @@ class _Prepared:
         return Task(
             id=self.meta.task_id or self.folder.name,
             messages=(Message(role="user", content=self._instructions()),),
-            scorers=(rubrics_scorer(self.folder, evaluation, said=self._of_evaluation),),
+            scorers=(rubrics_scorer(self.folder, evaluation, locate=self._of_evaluation),),
             pass_threshold=1.0 if threshold is None else threshold,
             time_s=time_s,
             name=title if isinstance(title, str) else None,
@@ -289,11 +289,11 @@ class _Prepared:
         return text
 
     def _evaluation(self) -> PreparedEvaluation:
-        said = msgspec.structs.asdict(self.meta.evaluation)
+        values = msgspec.structs.asdict(self.meta.evaluation)
         for newer in (self.changed.evaluation, self.changed):
-            given = {key: getattr(newer, key, None) for key in said}
-            said |= {key: value for key, value in given.items() if value is not None}
-        return PreparedEvaluation(**said)
+            given = {key: getattr(newer, key, None) for key in values}
+            values |= {key: value for key, value in given.items() if value is not None}
+        return PreparedEvaluation(**values)
 
     def _repo(self) -> Repo:
         repo, changed = self.meta.repo or Repo(), self.changed.repo or Repo()
@@ -319,7 +319,7 @@ class _Prepared:
         )
 
     def _files(self) -> Iterator[Tree]:
-        repo = repo_tree(self._repo(), self.folder, at=REPO, said=self._of_repo)
+        repo = repo_tree(self._repo(), self.folder, at=REPO, locate=self._of_repo)
         if repo is not None:
             yield repo
         yield from self._overlay(_OVERLAY, at="", left_out=_SECRET_NAMES)
@@ -343,22 +343,22 @@ class _Prepared:
                 yield str(path.relative_to(self.folder))
 
     def _kept_out(self) -> list[str]:
-        """Return what somebody may look for in the box in vain, as they wrote it."""
+        """Return the files that are kept out of the box, as they were written."""
         written = [f"{OVERRIDES}: {path}" for path in self._texts() if _is_secret(path)]
         return [*self._secrets_in(_REPO_OVERLAY), *written]
 
     def _texts(self) -> dict[str, str]:
         """Return the files that the overrides write, by their path below the root."""
-        changed, said = self.changed, self._override
+        changed, locate = self.changed, self._override
         overlay = changed.overlay_files.items()
-        texts = {inside(path, said("overlay_files", path)): text for path, text in overlay}
+        texts = {inside(path, locate("overlay_files", path)): text for path, text in overlay}
         prompt = changed.prompt or changed.lm_instructions
         if prompt and (self.folder / _OVERLAY / INSTRUCTIONS).is_file():
             texts[INSTRUCTIONS] = prompt  # the file must not say something else than the prompt
         for path, text in changed.overlay_repo_files.items():
-            texts[f"{REPO}/{inside(path, said('overlay_repo_files', path))}"] = text
+            texts[f"{REPO}/{inside(path, locate('overlay_repo_files', path))}"] = text
         for number, file in enumerate(changed.inject_files):
-            texts[_below_root(file.path, said("inject_files", number, "path"))] = file.content
+            texts[_below_root(file.path, locate("inject_files", number, "path"))] = file.content
         return texts
 
     def _removed(self) -> Iterator[str]:

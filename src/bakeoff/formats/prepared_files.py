@@ -155,31 +155,31 @@ _REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNOR
 
 
 def repo_tree(
-    repo: Repo, folder: Path, *, at: str, said: Callable[[str], SourceLocation]
+    repo: Repo, folder: Path, *, at: str, locate: Callable[[str], SourceLocation]
 ) -> Tree | None:
     """Return the files of *repo* for the task in *folder*; None where it has no repository.
 
-    *said* tells where a key of it stands.
+    *locate* tells where a key of it stands.
     """
     if not repo.git_url:
         return None
     where = repo.git_url
     if not _REMOTE.match(where):
-        path = _local(where, folder, said)
+        path = _local(where, folder, locate)
         if path.is_dir() and not _is_repository(path):
             if path == folder or path in folder.parents:
                 raise _wrong(
-                    said("git_url"),
+                    locate("git_url"),
                     f"{path} holds the prepared folder with its tests and its solution; name a "
                     "folder that does not",
                 )
-            return _plain_folder(path, repo, at=at, said=said)
+            return _plain_folder(path, repo, at=at, locate=locate)
         where = str(path)
     commit = (repo.start_commit_sha or "").lower()
     if not _COMMIT.fullmatch(commit):
         given = f", not {repo.start_commit_sha!r}" if repo.start_commit_sha else ""
         raise _wrong(
-            said("start_commit_sha"),
+            locate("start_commit_sha"),
             f"write the whole commit{given}; git -C REPO rev-parse {repo.branch or 'HEAD'} prints it",
         )
     return Tree(
@@ -187,7 +187,7 @@ def repo_tree(
         digest=digest(commit),  # git's own digest of all there is
         at=at,
         commit=commit,
-        subdir=inside(repo.subdir, said("subdir")) if repo.subdir else None,
+        subdir=inside(repo.subdir, locate("subdir")) if repo.subdir else None,
         sparse=repo.sparse,
     )
 
@@ -204,13 +204,13 @@ def inside(path: str, at: SourceLocation) -> str:
     return "/".join(parts)
 
 
-def _local(text: str, folder: Path, said: Callable[[str], SourceLocation]) -> Path:
+def _local(text: str, folder: Path, locate: Callable[[str], SourceLocation]) -> Path:
     """Return a path on this machine: from the task's folder, else from where we are."""
     written = Path(unquote(urlsplit(text).path) if text.startswith("file:") else text)
     for path in (folder / written.expanduser(), written.expanduser()):
         if path.exists():
             return path.resolve()
-    raise _wrong(said("git_url"), f"{text!r} is not there")
+    raise _wrong(locate("git_url"), f"{text!r} is not there")
 
 
 def _is_repository(path: Path) -> bool:
@@ -219,7 +219,7 @@ def _is_repository(path: Path) -> bool:
 
 
 def _plain_folder(
-    path: Path, repo: Repo, *, at: str, said: Callable[[str], SourceLocation]
+    path: Path, repo: Repo, *, at: str, locate: Callable[[str], SourceLocation]
 ) -> Tree:
     """Return a folder without a history as it is."""
     for key, given in (
@@ -227,9 +227,9 @@ def _plain_folder(
         ("sparse_checkout", repo.sparse),
     ):
         if given:
-            raise _wrong(said(key), f"{path} is not a git repository")
+            raise _wrong(locate(key), f"{path} is not a git repository")
     if repo.subdir:
-        path = path / inside(repo.subdir, said("subdir"))
+        path = path / inside(repo.subdir, locate("subdir"))
         if not path.is_dir():
-            raise _wrong(said("subdir"), f"{path} is not there")
+            raise _wrong(locate("subdir"), f"{path} is not there")
     return Tree(path=str(path), digest=tree_digest(path), at=at)

@@ -57,7 +57,7 @@ class PreparedTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class RolloutsFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Rollouts: which prepared tasks, for whom, how often, and how many at once.
+    """Rollouts: prepared tasks, models, number of rollouts, and concurrency.
 
     `models` says what a name in `model` stands for, where that needs more than the name.
     """
@@ -110,7 +110,7 @@ def _kept_out(task: Task) -> str:
     paths = task.metadata[KEPT_OUT]
     names = ", ".join(map(str, paths)) if isinstance(paths, list) else ""
     return (
-        f"{task.id}: not laid into the box: {names} (files of these names hold the tests or the "
+        f"{task.id}: not copied into the box: {names} (files of these names hold the tests or the "
         "solution of a prepared task)"
     )
 
@@ -183,13 +183,13 @@ class _Reader:
         return replace(agent, environment=variables, time_s=time_s)
 
     def _folders(self, number: int, entry: PreparedTable) -> Iterator[PreparedDir]:
-        found = self._found(entry.prepared_dir)
-        if not found:
+        folders = self._found(entry.prepared_dir)
+        if not folders:
             where = self._where(("tasks", number, "prepared_dir"))
             raise UsageError(
                 f"{where}: {entry.prepared_dir!r} matches no folder with a {PREPARED_META}"
             )
-        for folder in found:
+        for folder in folders:
             yield PreparedDir(
                 folder=folder.resolve(),
                 shown=str(folder),
@@ -210,10 +210,10 @@ class _Reader:
         if Path(written).is_absolute():
             return _prepared(Path("/"), written.lstrip("/"))
         here = (_prepared(place, written) for place in self._roots())
-        return next((found for found in here if found), [])
+        return next((matches for matches in here if matches), [])
 
     def _places(self, written: str) -> list[Path]:
-        """Return where a path may lead: from where we are, else from beside the file."""
+        """Return the candidates for a path: relative to the working folder, else to the file."""
         return [root / Path(written).expanduser() for root in self._roots()]
 
     def _roots(self) -> tuple[Path, Path]:

@@ -1,4 +1,4 @@
-"""Bakeoff's own TOML: its tables, and what they may hold."""
+"""Run files, Bakeoff's own TOML: their tables, and how they become a run."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -120,7 +120,7 @@ class SandboxTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A run: what is asked, of whom, how often, and how it is checked."""
+    """A run: tasks, models and agents, rollouts, and scoring."""
 
     name: str | None = None
     description: str | None = None
@@ -148,11 +148,9 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     allow_env: list[str] = []
 
 
-_NO_RUN_FILE = (
-    "one run file cannot name another; write here what that one names, or run it by itself"
-)
+_NO_RUN_FILE = "a run file cannot name another one; copy its entries here, or run it separately"
 _WHAT_KIND = (
-    "what kind of file is this? A suite ends in .json, a task in Markdown in .md; any other coding "
+    "unknown kind of file. A suite ends in .json, a task in Markdown in .md; any other coding "
     "task is a folder"
 )
 
@@ -164,8 +162,8 @@ def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> Run
     if overrides:
         run = _overridden(data, overrides)
     source = Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
-    brief = _brief(run, path, source, _Places(path, overrides or ()))
-    return brief if overrides else _with_origins(brief, run, partial(origin_in, path, text))
+    run_spec = _run_spec(run, path, source, _Places(path, overrides or ()))
+    return run_spec if overrides else _with_origins(run_spec, run, partial(origin_in, path, text))
 
 
 def origin_in(path: Path, text: str, key: KeyPath) -> Origin:
@@ -186,18 +184,18 @@ class _Places:
         return SourceLocation(file="--set" if on_line else str(self._path), key=(key,))
 
 
-def _with_origins(brief: RunSpec, run: RunFile, at: Callable[[KeyPath], Origin]) -> RunSpec:
-    """Return *brief* with the places at which its own file names models and agents."""
-    roles = brief.conditions.roles
+def _with_origins(run_spec: RunSpec, run: RunFile, at: Callable[[KeyPath], Origin]) -> RunSpec:
+    """Return *run_spec* with the places at which its own file names models and agents."""
+    roles = run_spec.conditions.roles
     return replace(
-        brief,
+        run_spec,
         models=tuple(
             replace(spec, origin=at(("models", n)) if run.models else spec.origin)
-            for n, spec in enumerate(brief.models)
+            for n, spec in enumerate(run_spec.models)
         ),
-        agents=tuple(replace(a, origin=at(("agents", n))) for n, a in enumerate(brief.agents)),
+        agents=tuple(replace(a, origin=at(("agents", n))) for n, a in enumerate(run_spec.agents)),
         conditions=replace(
-            brief.conditions,
+            run_spec.conditions,
             roles={
                 name: replace(spec, origin=at(("roles", name))) if name in run.roles else spec
                 for name, spec in roles.items()
@@ -218,13 +216,13 @@ def read_task_folders(path: Path, overrides: Mapping[str, str] | None = None) ->
     """Return what the task folders at *path* ask for, as if a run file had named only them."""
     from bakeoff.formats.task_folder import read_tasks
 
-    brief = read_tasks(path)
-    return with_settings(brief, overrides) if overrides else brief
+    run_spec = read_tasks(path)
+    return with_settings(run_spec, overrides) if overrides else run_spec
 
 
-def with_settings(brief: RunSpec, overrides: Mapping[str, str]) -> RunSpec:
-    """Return *brief* as if a run file had named only it, with these settings."""
-    return _under(_overridden({}, overrides), brief)
+def with_settings(run_spec: RunSpec, overrides: Mapping[str, str]) -> RunSpec:
+    """Return *run_spec* as if a run file had named only it, with these settings."""
+    return _under(_overridden({}, overrides), run_spec)
 
 
 def _overridden(data: Mapping[str, Json], overrides: Mapping[str, str]) -> RunFile:
@@ -232,7 +230,7 @@ def _overridden(data: Mapping[str, Json], overrides: Mapping[str, str]) -> RunFi
 
 
 def model_spec(entry: str | ModelTable) -> ModelSpec:
-    """Return the model as it is named; what the name means is found out later."""
+    """Return the model as it is named; the name is resolved later."""
     if isinstance(entry, str):
         return ModelSpec(provider="", name=entry)
     return ModelSpec(
@@ -247,38 +245,42 @@ def model_spec(entry: str | ModelTable) -> ModelSpec:
     )
 
 
-def _brief(run: RunFile, path: Path, source: Source, at: _Places) -> RunSpec:
+def _run_spec(run: RunFile, path: Path, source: Source, at: _Places) -> RunSpec:
     scoring = _scoring(run, at)
-    brief = RunSpec(name=path.stem, tasks=(), sources=(source,))
+    run_spec = RunSpec(name=path.stem, tasks=(), sources=(source,))
     roles: dict[str, ModelSpec] = {}
     for number, name in enumerate(run.suites):
         suite = _suite(path.parent / name, run, scoring, at("suites").inside(number))
         roles |= suite.conditions.roles
-        brief = replace(
-            brief,
-            tasks=brief.tasks + suite.tasks,
-            models=brief.models or suite.models,
-            parallel=brief.parallel or suite.parallel,
-            pause_s=brief.pause_s or suite.pause_s,
-            sources=brief.sources + suite.sources,
-            notices=brief.notices + suite.notices,
+        run_spec = replace(
+            run_spec,
+            tasks=run_spec.tasks + suite.tasks,
+            models=run_spec.models or suite.models,
+            parallel=run_spec.parallel or suite.parallel,
+            pause_s=run_spec.pause_s or suite.pause_s,
+            sources=run_spec.sources + suite.sources,
+            notices=run_spec.notices + suite.notices,
         )
     _check_all_parameters(run, at)
     tasks_at = at("tasks")
     own = _tasks(run.tasks, tasks_at, scoring)
-    _refuse_twins(brief.tasks, at("suites"))
-    _refuse_twins(own, tasks_at, known={task.id for task in brief.tasks})
+    _refuse_twins(run_spec.tasks, at("suites"))
+    _refuse_twins(own, tasks_at, known={task.id for task in run_spec.tasks})
     literal = {entry.id for entry in run.tasks if entry.literal}
     notices = (
-        *brief.notices,
+        *run_spec.notices,
         *prompts_that_differ(own, tasks_at),
         *placeholder_notes(own, literal, tasks_at),
     )
-    brief = replace(brief, tasks=brief.tasks + own, notices=notices)
-    brief = _under(run, brief)
-    roles |= brief.conditions.roles
-    brief = replace(brief, conditions=replace(brief.conditions, roles=roles))
-    return replace(brief, prices=str(path.parent / brief.prices)) if brief.prices else brief
+    run_spec = replace(run_spec, tasks=run_spec.tasks + own, notices=notices)
+    run_spec = _under(run, run_spec)
+    roles |= run_spec.conditions.roles
+    run_spec = replace(run_spec, conditions=replace(run_spec.conditions, roles=roles))
+    return (
+        replace(run_spec, prices=str(path.parent / run_spec.prices))
+        if run_spec.prices
+        else run_spec
+    )
 
 
 def _check_all_parameters(run: RunFile, at: _Places) -> None:
@@ -304,7 +306,7 @@ def _suite(place: Path, run: RunFile, scoring: Scoring, at: SourceLocation) -> R
     if not place.exists():
         meant = near_file(place)
         hint = f"; did you mean {meant.name!r}?" if meant else ""
-        raise UsageError(f"{shown(at)}: key 'suites': {place} is not there{hint}")
+        raise UsageError(f"{shown(at)}: key 'suites': {place} does not exist{hint}")
     match format_of(place):
         case Format.SUITE:
             return read_suite(place, scoring=scoring)
@@ -327,21 +329,21 @@ def _scoring(run: RunFile, at: _Places) -> Scoring:
     )
 
 
-def _under(run: RunFile, brief: RunSpec) -> RunSpec:
-    """Return *brief* with everything that *run* says beyond the tasks."""
+def _under(run: RunFile, run_spec: RunSpec) -> RunSpec:
+    """Return *run_spec* with everything that *run* says beyond the tasks."""
     return replace(
-        brief,
-        name=run.name or brief.name,
-        tasks=tuple(_with_parameters(task, run.parameters) for task in brief.tasks),
-        models=tuple(model_spec(m) for m in run.models) or brief.models,
-        agents=tuple(agent_spec(a) for a in run.agents) or brief.agents,
+        run_spec,
+        name=run.name or run_spec.name,
+        tasks=tuple(_with_parameters(task, run.parameters) for task in run_spec.tasks),
+        models=tuple(model_spec(m) for m in run.models) or run_spec.models,
+        agents=tuple(agent_spec(a) for a in run.agents) or run_spec.agents,
         rollouts=run.rollouts,
-        parallel=run.parallel or brief.parallel,
-        pause_s=brief.pause_s if run.pause_s is None else run.pause_s,
+        parallel=run.parallel or run_spec.parallel,
+        pause_s=run_spec.pause_s if run.pause_s is None else run.pause_s,
         warm_up=run.warm_up,
         conditions=conditions_of(run.limits, run.roles),
         cap=Cap(cost_usd=run.budget.max_cost_usd, tokens=run.budget.max_tokens),
-        prices=run.prices or brief.prices,
+        prices=run.prices or run_spec.prices,
         sandbox=sandbox_spec(run.sandbox),
         endpoints=endpoint_limits(run.endpoints),
         adaptive=_adaptive(run.adaptive),
@@ -402,7 +404,7 @@ def _refuse_twins(
     for number, task in enumerate(tasks):
         with problems.gathered():
             if task.id in seen:
-                where, what = shown(at.inside(number, "id")), f"task {task.id!r} is there twice"
+                where, what = shown(at.inside(number, "id")), f"task {task.id!r} is defined twice"
                 raise UsageError(f"{where}: {what}; give each its own `id`")
         seen.add(task.id)
     problems.raise_any()

@@ -1,4 +1,4 @@
-"""JSON prompt suites, and the files that may lie beside one: what may stand in them."""
+"""JSON prompt suites, and the companion files next to a suite."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -99,7 +99,7 @@ class ExecutionModes(msgspec.Struct, kw_only=True):
 
 
 class Metadata(msgspec.Struct, kw_only=True):
-    """Read where it lies beside the suite and the suite has no `api_config`."""
+    """`test_suite_metadata.json` next to the suite, read if the suite has no `api_config`."""
 
     api_config: ApiConfig | None = None
     global_settings: GlobalSettings = msgspec.field(default_factory=GlobalSettings)
@@ -124,7 +124,7 @@ class SuiteFile(Metadata, kw_only=True):
 
 
 class CategoriesFile(msgspec.Struct, kw_only=True):
-    """Read where it lies beside the suite.
+    """`categories.json` next to the suite.
 
     Where it or `test_categories` lists a test, that is the category it is counted in; else it is
     the test's own `category`. `TestRunner.execute_category` takes every test that a category lists.
@@ -142,9 +142,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteFiles:
-    """A suite and what lay beside it; the metadata is not yet applied to the brief."""
+    """A suite and its companion files; the metadata is not yet applied to the run spec."""
 
-    brief: RunSpec
+    run_spec: RunSpec
     metadata: Metadata
     categories: Mapping[str, CategoryEntry]
     endpoint_file: Path
@@ -163,40 +163,40 @@ _KNOWN = frozenset(TestEntry.__struct_fields__)
 _BY_TARGET = Scoring()
 
 
-def read_suite(path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET) -> RunSpec:
-    """Return what the suite at *path* asks for, with the files beside it unless told otherwise."""
-    files = read_suite_files(path, beside=beside, scoring=scoring)
-    if not files.brief.tasks:
+def read_suite(path: Path, *, companions: bool = True, scoring: Scoring = _BY_TARGET) -> RunSpec:
+    """Return the run that the suite at *path* describes, with its *companions* by default."""
+    files = read_suite_files(path, companions=companions, scoring=scoring)
+    if not files.run_spec.tasks:
         where = shown(SourceLocation(file=str(path), key=("tests",)))
         raise UsageError(f"{where}: there are no tests to run; add at least one to `tests`")
-    return _with_endpoint_place(with_metadata(files.brief, files.metadata), files.endpoint_file)
+    return _with_endpoint_place(with_metadata(files.run_spec, files.metadata), files.endpoint_file)
 
 
-def _with_endpoint_place(brief: RunSpec, file: Path) -> RunSpec:
-    """Return *brief* with models that know the *file* which names their endpoint."""
-    if not brief.models:
-        return brief
+def _with_endpoint_place(run_spec: RunSpec, file: Path) -> RunSpec:
+    """Return *run_spec* with models that know the *file* which names their endpoint."""
+    if not run_spec.models:
+        return run_spec
     origin = Origin.at(file, line_in(file, ("api_config",)), address="endpoint")
-    return replace(brief, models=tuple(replace(spec, origin=origin) for spec in brief.models))
+    return replace(run_spec, models=tuple(replace(spec, origin=origin) for spec in run_spec.models))
 
 
 def read_suite_files(
-    path: Path, *, beside: bool = True, scoring: Scoring = _BY_TARGET
+    path: Path, *, companions: bool = True, scoring: Scoring = _BY_TARGET
 ) -> SuiteFiles:
-    """Return the suite at *path* and the files beside it, each for itself."""
+    """Return the suite at *path* and its companion files, unmerged."""
     data, source = _read_object(path)
     suite = _suite(data, path)
     metadata: Metadata = suite
     sources, endpoint_file = [source], path
     categories = dict(suite.test_categories) if isinstance(suite.test_categories, dict) else {}
-    if beside and (extra := path.with_name(CATEGORIES_FILE)).is_file() and extra != path:
-        more, found = read_categories(extra)
+    if companions and (extra := path.with_name(CATEGORIES_FILE)).is_file() and extra != path:
+        more, source = read_categories(extra)
         categories = {**more, **categories}
-        sources.append(found)
-    if beside and not suite.api_config and (extra := path.with_name(METADATA_FILE)).is_file():
-        below, found = read_metadata(extra)
+        sources.append(source)
+    if companions and not suite.api_config and (extra := path.with_name(METADATA_FILE)).is_file():
+        below, source = read_metadata(extra)
         metadata = filled(suite, below)
-        sources.append(found)
+        sources.append(source)
         endpoint_file = extra
     at = SourceLocation(file=str(path))
     defaults = _Defaults(
@@ -217,9 +217,11 @@ def read_suite_files(
         *prompts_that_differ(tasks, tests_at),
         *placeholder_notes(tasks, literal, tests_at),
     )
-    brief = RunSpec(name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices)
+    run_spec = RunSpec(
+        name=_name(suite, path), tasks=tasks, sources=tuple(sources), notices=notices
+    )
     return SuiteFiles(
-        brief=brief, metadata=metadata, categories=categories, endpoint_file=endpoint_file
+        run_spec=run_spec, metadata=metadata, categories=categories, endpoint_file=endpoint_file
     )
 
 
@@ -256,17 +258,17 @@ def _without_gaps(above: S, below: S) -> S:
     )
 
 
-def with_metadata(brief: RunSpec, metadata: Metadata) -> RunSpec:
-    """Return *brief* with the endpoint and the knobs that *metadata* gives."""
+def with_metadata(run_spec: RunSpec, metadata: Metadata) -> RunSpec:
+    """Return *run_spec* with the endpoint and the knobs that *metadata* gives."""
     api, settings = metadata.api_config, metadata.global_settings
     if api is not None:
-        brief = replace(brief, models=(model_of(api, settings),))
+        run_spec = replace(run_spec, models=(model_of(api, settings),))
     if settings.delay_between_tests is not None:
-        brief = replace(brief, pause_s=settings.delay_between_tests)
+        run_spec = replace(run_spec, pause_s=settings.delay_between_tests)
     workers = metadata.execution_modes.concurrent
     if workers.default_workers is not None:
-        brief = replace(brief, parallel=workers.default_workers)
-    return brief
+        run_spec = replace(run_spec, parallel=workers.default_workers)
+    return run_spec
 
 
 def model_of(api: ApiConfig, settings: GlobalSettings) -> ModelSpec:
@@ -397,7 +399,7 @@ def _tasks(
             if not entry.id.strip():
                 raise UsageError(f"{shown(here.inside('id'))}: tests[{number}]: `id` is empty")
             if entry.id in seen:
-                where, what = shown(here.inside("id")), f"test {entry.id!r} is there twice"
+                where, what = shown(here.inside("id")), f"test {entry.id!r} is defined twice"
                 raise UsageError(f"{where}: {what}; give each its own `id`")
             seen.add(entry.id)
             unknown = {k: v for k, v in original.items() if k not in _KNOWN}
@@ -426,7 +428,7 @@ def _misspelt(raw: Json, at: SourceLocation) -> Iterator[str]:
             many = len(holders)
             tests = f"test {first!r}" if many == 1 else f"{many} tests, {first!r} first"
             where = shown(at.inside(number, key))
-            yield f"{where}: {tests}: the key {key!r} means nothing here; is `{meant}` meant?"
+            yield f"{where}: {tests}: the key {key!r} is unknown here; did you mean `{meant}`?"
 
 
 def _task(
@@ -470,8 +472,8 @@ def _scorers(entry: TestEntry, defaults: _Defaults, at: SourceLocation) -> tuple
     specs = _named_scorers(entry, defaults, at)
     if not entry.evaluation_config:
         return specs
-    said = at.inside("evaluation_config")
-    return tuple(_with_evaluation(spec, entry.evaluation_config, said) for spec in specs)
+    location = at.inside("evaluation_config")
+    return tuple(_with_evaluation(spec, entry.evaluation_config, location) for spec in specs)
 
 
 def _named_scorers(

@@ -36,7 +36,7 @@ def read_tasks(path: Path) -> RunSpec:
             task = read_task_folder(folder)
             if task.id in tasks:
                 raise UsageError(
-                    f"{folder}: task {task.id!r} is there twice; give each its own `id`"
+                    f"{folder}: task {task.id!r} is defined twice; give each its own `id`"
                 )
             tasks[task.id] = task
     problems.raise_any()
@@ -61,7 +61,7 @@ def _task_folders(path: Path) -> list[Path]:
         ]
         hint = f"; to run a file that is in it, name the file: {files[0]}" if files else ""
         raise UsageError(
-            f"{path}: no task is in this folder; a task is a folder with an {INSTRUCTION}{hint}"
+            f"{path}: there is no task in this folder; a task is a folder with an {INSTRUCTION}{hint}"
         )
     return folders
 

@@ -12,7 +12,7 @@ from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.decision import methods
 from bakeoff.reports.wording.findings import Evidence
 from bakeoff.reports.wording.phrases import amount, counted
-from bakeoff.stats.between_runs import Contrast, Moved
+from bakeoff.stats.between_runs import ChangedTask, Contrast
 from bakeoff.stats.head_to_head import Contender, HeadToHead, Mean, RolloutFigures
 from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.rankings import Ranking
@@ -262,7 +262,7 @@ def moved(contrast: Contrast) -> Iterator[str]:
         yield f"{name}: the same score on each of {counted(contrast.pair.tasks, 'task')}"
 
 
-def _named(tasks: Sequence[Moved]) -> str:
+def _named(tasks: Sequence[ChangedTask]) -> str:
     shown = [f"{one_line(t.task)} {t.before:.2f} → {t.after:.2f}" for t in tasks[:_MOST_TASKS]]
     more = len(tasks) - len(shown)
     return ", ".join(shown) + (f", and {more} more (--json has all)" if more else "")

@@ -13,16 +13,16 @@ from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.core.record import Status, TrialRecord, TrialRow
 from bakeoff.reports.html.text import clipped, esc
 from bakeoff.reports.wording.findings import Findings, error_of
-from bakeoff.stats.head_to_head import Verdict, verdict
+from bakeoff.stats.head_to_head import RolloutVerdict, verdict
 
 _NOT_XML = re.compile("[\ufffe\uffff]")
 _LONGEST = 4_000
 _ELEMENTS = {
-    Verdict.FAILED: "failure",
-    Verdict.TIMED_OUT: "failure",
-    Verdict.ERROR: "error",
-    Verdict.UNCHECKED: "skipped",
-    Verdict.CANCELLED: "skipped",
+    RolloutVerdict.FAILED: "failure",
+    RolloutVerdict.TIMED_OUT: "failure",
+    RolloutVerdict.ERROR: "error",
+    RolloutVerdict.UNCHECKED: "skipped",
+    RolloutVerdict.CANCELLED: "skipped",
 }
 
 

@@ -1,4 +1,4 @@
-"""Two runs compared on the tasks they share: the same candidate before and after, or one and another.
+"""Compares two runs on their shared tasks: one candidate before and after, or two candidates.
 
 Tasks are the same where their names are. Each difference is that of task means, after - before, and
 is tested as two candidates of one run are.
@@ -30,35 +30,35 @@ class _Cell:
         return self.total / self.n if self.n else math.nan
 
 
-Marks = Mapping[str, Mapping[str, _Cell]]
+RunScores = Mapping[str, Mapping[str, _Cell]]
 """By candidate and task: how many scores, their sum, and how many trials faulted."""
 
 
-def marks(
+def run_scores(
     rows: Iterable[TrialRow], *, unchecked: Collection[str] = (), rollouts_of: str | None = None
-) -> Marks:
-    """Return what is recorded of a run; a fault on one of the *unchecked* tasks hides no score.
+) -> RunScores:
+    """Return the scores and faults of a run; faults on *unchecked* tasks are ignored.
 
     Of the task *rollouts_of*, the only one that two runs share, every score is kept.
     """
-    found: dict[str, dict[str, _Cell]] = {}
+    scores: dict[str, dict[str, _Cell]] = {}
     for row in rows:
-        mine = found.setdefault(row.candidate_id, {})
+        cells = scores.setdefault(row.candidate_id, {})
         faulted = row.status == Status.FAULTED and row.task_id not in unchecked
         if row.score is not None or faulted:
-            cell = mine.setdefault(row.task_id, _Cell())
+            cell = cells.setdefault(row.task_id, _Cell())
             cell.faults += faulted
             cell.n += row.score is not None
             cell.total += row.score or 0.0
             if row.task_id == rollouts_of:
                 cell.rollouts = cell.rollouts or []
                 cell.rollouts += [] if row.score is None else [row.score]
-    return found
+    return scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """A task whose mean score is another one than before."""
+class ChangedTask:
+    """A task whose mean score changed."""
 
     task: str
     before: float
@@ -67,7 +67,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """A candidate of the run before against one of the run after, mostly the same.
+    """A candidate of the earlier run compared with one of the later run, usually the same.
 
     The means are those over the tasks that both have a score on. The first of `pair` is the one
     after. `moved` are the tasks that changed, the worst losses first.
@@ -78,18 +78,18 @@ class Contrast:
     mean_before: float | None
     mean_after: float | None
     pair: Pair
-    moved: tuple[Moved, ...]
+    moved: tuple[ChangedTask, ...]
 
     @property
     def worse(self) -> bool:
-        """Whether it is sure that it was better before."""
+        """Whether it was significantly better before."""
         return self.pair.better == BEFORE
 
 
 def contrasts(
-    before: Marks, after: Marks, couples: Sequence[tuple[str, str]], *, level: float = 0.95
+    before: RunScores, after: RunScores, couples: Sequence[tuple[str, str]], *, level: float = 0.95
 ) -> tuple[Contrast, ...]:
-    """Compare each couple of a candidate before and one after, allowing for their number."""
+    """Compare each couple of candidates before and after, adjusted for multiple comparisons."""
     nothing: Mapping[str, _Cell] = {}
     columns = [(before.get(old, nothing), after.get(new, nothing)) for old, new in couples]
     alone = [_rollouts(*both) for both in columns]
@@ -116,7 +116,7 @@ def _over_tasks(
 def _rollouts(
     old: Mapping[str, _Cell], new: Mapping[str, _Cell]
 ) -> tuple[Rollouts, Rollouts] | None:
-    """Return the rollouts of the one task that two runs share, after and before; None without."""
+    """Return the rollouts of the only shared task, after and before; None if there are several."""
     kept = [
         Rollouts(candidate=name, scores=sorted(cell.rollouts), faults=cell.faults)
         for name, cells in ((AFTER, new), (BEFORE, old))
@@ -172,10 +172,15 @@ def _means(name: str, cells: Mapping[str, _Cell], tasks: Sequence[str]) -> TaskM
 
 def _moved(
     old: Mapping[str, _Cell], new: Mapping[str, _Cell], shared: Sequence[str]
-) -> tuple[Moved, ...]:
-    found = [
-        Moved(task=task, before=old[task].mean, after=new[task].mean)
+) -> tuple[ChangedTask, ...]:
+    changed = [
+        ChangedTask(task=task, before=old[task].mean, after=new[task].mean)
         for task in shared
         if abs(new[task].mean - old[task].mean) > _ROUNDING
     ]
-    return tuple(sorted(found, key=lambda one: (one.after - one.before, one.task)))
+    return tuple(
+        sorted(
+            changed,
+            key=lambda task_change: (task_change.after - task_change.before, task_change.task),
+        )
+    )

@@ -78,7 +78,7 @@ _MOST_K = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
-    """What is known of one task for one candidate; a number that cannot be told is None."""
+    """The results of one task for one candidate; a figure that cannot be computed is None."""
 
     task: str
     candidate: str
@@ -158,9 +158,9 @@ def weighted_mean(parts: Iterable[tuple[float | None, float]]) -> float | None:
 
 def metric_means(metrics: Iterable[Mapping[str, object]]) -> dict[str, tuple[float, int]]:
     """Return the mean of each metric that is a number, and over how many it was taken."""
-    found: dict[str, list[float]] = {}
-    for one in metrics:
-        for name, value in one.items():
+    values: dict[str, list[float]] = {}
+    for metric in metrics:
+        for name, value in metric.items():
             if isinstance(value, int | float) and math.isfinite(value):
-                found.setdefault(name, []).append(float(value))
-    return {name: (math.fsum(v) / len(v), len(v)) for name, v in sorted(found.items())}
+                values.setdefault(name, []).append(float(value))
+    return {name: (math.fsum(v) / len(v), len(v)) for name, v in sorted(values.items())}

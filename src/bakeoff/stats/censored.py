@@ -1,11 +1,11 @@
-"""How long solving takes where some attempts were cut off: Kaplan-Meier, not a mean of the lucky.
+"""Time to solve with censored attempts, by Kaplan-Meier instead of the mean over successes.
 
 The mean time of successes alone favours a candidate that gives up on what takes long. Here a
 rollout that was not solved is known to take at least as long as it was watched:
 
     solved                        observed at its time
     wrong, or out of time         not solved within the horizon: censored there
-    lost to a fault               nobody knows: censored at the moment it was lost
+lost to a fault               unknown: censored at the moment it was lost
 
 `restricted_mean` is the mean time to solve, counted up to the horizon (the time limit): the area
 under the survival curve. Its standard error is Greenwood's. PAR2 counts each unsolved rollout as
@@ -22,15 +22,15 @@ from bakeoff.stats.estimate import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """One rollout: for how long it was watched, and whether it was solved then."""
+class Observation:
+    """One rollout: how long it was observed, and whether it ended solved."""
 
     seconds: float
     solved: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SurvivalStep:
     """A time at which something was solved, and the share that is unsolved after it."""
 
     seconds: float
@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeToSolve:
-    """What is known of the time to solve; `reason` says why a part of it is None."""
+    """The estimated time to solve; `reason` says why a part of it is None."""
 
     rollouts: int
     solved: int
@@ -55,11 +55,11 @@ class TimeToSolve:
 
 
 def time_to_solve(
-    watched: Iterable[Watched], *, horizon_s: float, level: float = 0.95
+    watched: Iterable[Observation], *, horizon_s: float, level: float = 0.95
 ) -> TimeToSolve:
     """Estimate the time to solve within *horizon_s*, with what was cut off taken as censored."""
     _check_horizon(horizon_s)
-    seen = [_within(one, horizon_s) for one in watched]
+    seen = [_within(observation, horizon_s) for observation in watched]
     if not seen:
         return TimeToSolve(
             rollouts=0, solved=0, horizon_s=horizon_s, median_s=None, restricted_mean_s=None,
@@ -71,7 +71,7 @@ def time_to_solve(
     se = se or None  # no spread was seen: that is not certainty
     return TimeToSolve(
         rollouts=len(seen),
-        solved=sum(one.solved for one in seen),
+        solved=sum(observation.solved for observation in seen),
         horizon_s=horizon_s,
         median_s=next((step.seconds for step in curve if step.unsolved <= 0.5), None),
         restricted_mean_s=mean,
@@ -82,27 +82,33 @@ def time_to_solve(
     )
 
 
-def kaplan_meier(watched: Sequence[Watched]) -> tuple[Step, ...]:
+def kaplan_meier(watched: Sequence[Observation]) -> tuple[SurvivalStep, ...]:
     """Return the survival curve: a step wherever something was solved, in order of time."""
-    steps: list[Step] = []
+    steps: list[SurvivalStep] = []
     unsolved = Fraction(1)  # exact: the median is where it is no more than one half
-    for moment in sorted({one.seconds for one in watched if one.solved}):
-        at_risk = sum(one.seconds >= moment for one in watched)
-        solved = sum(one.solved and one.seconds == moment for one in watched)
+    for moment in sorted({observation.seconds for observation in watched if observation.solved}):
+        at_risk = sum(observation.seconds >= moment for observation in watched)
+        solved = sum(
+            observation.solved and observation.seconds == moment for observation in watched
+        )
         unsolved *= Fraction(at_risk - solved, at_risk)
-        steps.append(Step(seconds=moment, at_risk=at_risk, solved=solved, unsolved=float(unsolved)))
+        steps.append(
+            SurvivalStep(seconds=moment, at_risk=at_risk, solved=solved, unsolved=float(unsolved))
+        )
     return tuple(steps)
 
 
-def _within(one: Watched, horizon_s: float) -> Watched:
-    if not (math.isfinite(one.seconds) and one.seconds >= 0):
-        raise ValueError(f"a time is finite and not negative, got {one.seconds!r}")
-    if one.seconds <= horizon_s:
-        return one
-    return Watched(seconds=horizon_s, solved=False)  # what comes after the horizon does not count
+def _within(observation: Observation, horizon_s: float) -> Observation:
+    if not (math.isfinite(observation.seconds) and observation.seconds >= 0):
+        raise ValueError(f"a time is finite and not negative, got {observation.seconds!r}")
+    if observation.seconds <= horizon_s:
+        return observation
+    return Observation(
+        seconds=horizon_s, solved=False
+    )  # what comes after the horizon does not count
 
 
-def _area(curve: Sequence[Step], start: float, end: float) -> float:
+def _area(curve: Sequence[SurvivalStep], start: float, end: float) -> float:
     """Return the area under the curve between two times."""
     total, level, since = 0.0, 1.0, 0.0
     for step in curve:
@@ -111,7 +117,7 @@ def _area(curve: Sequence[Step], start: float, end: float) -> float:
     return total + level * max(end - max(since, start), 0.0)
 
 
-def _greenwood(curve: Sequence[Step], horizon_s: float) -> float:
+def _greenwood(curve: Sequence[SurvivalStep], horizon_s: float) -> float:
     variance = 0.0
     for step in curve:
         left = step.at_risk - step.solved
@@ -131,12 +137,18 @@ def _interval(mean: float, se: float, horizon_s: float, level: float) -> Interva
     )
 
 
-def _par2(seen: Sequence[Watched], horizon_s: float) -> float | None:
-    """Return the mean with twice the horizon for what was not solved; a lost one has no place."""
-    decided = [one for one in seen if one.solved or one.seconds >= horizon_s]
+def _par2(seen: Sequence[Observation], horizon_s: float) -> float | None:
+    """Return the mean time with unsolved rollouts counted as twice the horizon, without lost ones."""
+    decided = [
+        observation
+        for observation in seen
+        if observation.solved or observation.seconds >= horizon_s
+    ]
     if not decided:
         return None
-    return math.fsum(one.seconds if one.solved else 2 * horizon_s for one in decided) / len(decided)
+    return math.fsum(
+        observation.seconds if observation.solved else 2 * horizon_s for observation in decided
+    ) / len(decided)
 
 
 def _reason(rollouts: int, se: float | None) -> str | None:

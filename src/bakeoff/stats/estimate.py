@@ -1,4 +1,4 @@
-"""How well a candidate did: the mean of task means, and how sure one can be of it.
+"""Estimates a candidate's score: the mean of task means with its uncertainty.
 
 The unit is the task. Rollouts of one task are not independent evidence, so the spread is measured
 between task means; that spread already contains the noise between rollouts. A number that cannot

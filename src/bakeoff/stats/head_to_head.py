@@ -1,8 +1,8 @@
-"""One task, several candidates: what each took, who solved it, and who is ahead in what.
+"""Compares several candidates on one task: success, time, prompts and rankings.
 
-What is said holds for this one task: the unit is the rollout, and rollouts of one candidate are
-independent repetitions of it. Whether one candidate is better than another in general, one task
-cannot tell.
+The results hold for this one task: the unit is the rollout, and rollouts of one candidate are
+independent repetitions of it. One task cannot show whether a candidate is better than another
+in general.
 """
 
 import math
@@ -13,13 +13,13 @@ from statistics import median
 
 from bakeoff.core.record import Attempt, Status
 from bakeoff.stats import student
-from bakeoff.stats.censored import TimeToSolve, Watched, time_to_solve
+from bakeoff.stats.censored import Observation, TimeToSolve, time_to_solve
 from bakeoff.stats.estimate import Interval, wilson
-from bakeoff.stats.rankings import Measured, Ranking, rank
+from bakeoff.stats.rankings import Measurements, Ranking, rank
 
 
-class Verdict(StrEnum):
-    """What came of a rollout, in one word; only a check can say success or failure."""
+class RolloutVerdict(StrEnum):
+    """The result of a rollout; only a check can decide success or failure."""
 
     SUCCESS = "success"
     SUCCESS_AT_LIMIT = "success, stopped at limit"
@@ -31,23 +31,23 @@ class Verdict(StrEnum):
 
     @property
     def solved(self) -> bool | None:
-        """Whether the task was solved; None where nobody knows."""
-        if self in {Verdict.UNCHECKED, Verdict.ERROR, Verdict.CANCELLED}:
+        """Whether the task was solved; None if it is unknown."""
+        if self in {RolloutVerdict.UNCHECKED, RolloutVerdict.ERROR, RolloutVerdict.CANCELLED}:
             return None
-        return self in {Verdict.SUCCESS, Verdict.SUCCESS_AT_LIMIT}
+        return self in {RolloutVerdict.SUCCESS, RolloutVerdict.SUCCESS_AT_LIMIT}
 
     @property
     def limited(self) -> bool:
-        """Whether a limit ended the agent before it was done."""
-        return self in {Verdict.SUCCESS_AT_LIMIT, Verdict.TIMED_OUT}
+        """Whether a limit stopped the agent before it finished."""
+        return self in {RolloutVerdict.SUCCESS_AT_LIMIT, RolloutVerdict.TIMED_OUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutFigures:
-    """What one rollout took; None is unknown."""
+    """The figures of one rollout; None is unknown."""
 
     rollout: int
-    verdict: Verdict
+    verdict: RolloutVerdict
     seconds: float
     prompts: int
     interventions: int
@@ -79,7 +79,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What a candidate took on average, over all its rollouts that ran to an end."""
+    """The mean figures of a candidate over all its completed rollouts."""
 
     seconds: Mean
     prompts: Mean
@@ -93,7 +93,7 @@ class Means:
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """What is known of one candidate."""
+    """The results of one candidate."""
 
     candidate: str
     planned: int
@@ -113,11 +113,11 @@ class Contender:
 
     @property
     def finished(self) -> bool:
-        """Whether it solved the task, and none of its successes was still at work when it ended.
+        """Whether it solved the task, and no success was stopped at the limit.
 
-        Of one that was, nobody knows what it would have taken.
+        It is unknown how long a stopped one would have taken.
         """
-        at_limit = any(r.verdict is Verdict.SUCCESS_AT_LIMIT for r in self.rollouts)
+        at_limit = any(r.verdict is RolloutVerdict.SUCCESS_AT_LIMIT for r in self.rollouts)
         return self.success is True and not at_limit
 
 
@@ -137,10 +137,10 @@ class Overall:
 class HeadToHead:
     """The whole comparison. The first three rankings are among those that solved it and finished.
 
-    `successful`, `failed`, `broken` (never got as far as a result) and `undecided` add up to all.
+        `successful`, `failed`, `broken` (never got as far as a result) and `undecided` add up to all.
 
-    `to_solve` ranks everybody by the time to solve with what was cut off taken as censored; it is
-    there where more than one rollout, a failure or a limit makes it differ from `fastest`.
+    `to_solve` ranks all candidates by the censored time to solve; it is
+    present if several rollouts, a failure or a limit make it differ from `fastest`.
     """
 
     contenders: tuple[Contender, ...]
@@ -159,12 +159,12 @@ class HeadToHead:
     @property
     def complete(self) -> bool:
         """Whether every rollout was run."""
-        return not any(_not_run(one) for one in self.contenders)
+        return not any(_not_run(contender) for contender in self.contenders)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A candidate with what was recorded of it, of so many rollouts that were planned.
+    """A candidate with its recorded rollouts and the number of planned ones.
 
     `name` is what notes call it.
     """
@@ -176,7 +176,7 @@ class Entry:
 
 
 def figures(rollout: int, attempt: Attempt) -> RolloutFigures:
-    """Return what *attempt* took."""
+    """Return the figures of *attempt*."""
     change = attempt.outcome.change if attempt.outcome else None
     usage = attempt.spent.usage
     return RolloutFigures(
@@ -196,31 +196,31 @@ def figures(rollout: int, attempt: Attempt) -> RolloutFigures:
     )
 
 
-def verdict(attempt: Attempt) -> Verdict:
-    """Return what came of *attempt*; work that passes is a success even if its agent was stopped."""
+def verdict(attempt: Attempt) -> RolloutVerdict:
+    """Return the verdict on *attempt*; work that passes is a success even if its agent was stopped."""
     if attempt.status is Status.FAULTED:
-        return Verdict.ERROR
+        return RolloutVerdict.ERROR
     if attempt.status is Status.CANCELLED:
-        return Verdict.CANCELLED
+        return RolloutVerdict.CANCELLED
     if attempt.passed:
         limited = attempt.status is Status.LIMITED
-        return Verdict.SUCCESS_AT_LIMIT if limited else Verdict.SUCCESS
+        return RolloutVerdict.SUCCESS_AT_LIMIT if limited else RolloutVerdict.SUCCESS
     if attempt.status is Status.LIMITED:
-        return Verdict.TIMED_OUT
-    return Verdict.UNCHECKED if attempt.passed is None else Verdict.FAILED
+        return RolloutVerdict.TIMED_OUT
+    return RolloutVerdict.UNCHECKED if attempt.passed is None else RolloutVerdict.FAILED
 
 
-def shared_verdict(rollouts: Sequence[RolloutFigures]) -> Verdict | None:
-    """Return the verdict that *rollouts* agree on, as far as they have one; None where they do not.
+def shared_verdict(rollouts: Sequence[RolloutFigures]) -> RolloutVerdict | None:
+    """Return the verdict that *rollouts* agree on; None if they do not.
 
     Some wrong and some out of time: that is failed. A success at the limit qualifies the others.
     """
-    told = [r.verdict for r in rollouts]
-    verdicts = set([v for v in told if v.solved is not None] or told)
-    if verdicts == {Verdict.FAILED, Verdict.TIMED_OUT}:
-        return Verdict.FAILED
-    if verdicts == {Verdict.SUCCESS, Verdict.SUCCESS_AT_LIMIT}:
-        return Verdict.SUCCESS_AT_LIMIT
+    all_verdicts = [r.verdict for r in rollouts]
+    verdicts = set([v for v in all_verdicts if v.solved is not None] or all_verdicts)
+    if verdicts == {RolloutVerdict.FAILED, RolloutVerdict.TIMED_OUT}:
+        return RolloutVerdict.FAILED
+    if verdicts == {RolloutVerdict.SUCCESS, RolloutVerdict.SUCCESS_AT_LIMIT}:
+        return RolloutVerdict.SUCCESS_AT_LIMIT
     return verdicts.pop() if len(verdicts) == 1 else None
 
 
@@ -229,8 +229,10 @@ def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> H
     entries = list(entries)
     horizon_s = limit_s or _longest(entries)
     contenders = tuple(contender(entry, horizon_s) for entry in entries)
-    finishers = [one for one in contenders if one.finished]
-    broken = sum(one.success is False and not one.decided for one in contenders)
+    finishers = [competitor for competitor in contenders if competitor.finished]
+    broken = sum(
+        competitor.success is False and not competitor.decided for competitor in contenders
+    )
     return HeadToHead(
         contenders=contenders,
         fastest=_ranked(finishers, lambda r: r.seconds, most=horizon_s),
@@ -238,9 +240,9 @@ def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> H
         least_intervention=_ranked(finishers, lambda r: r.interventions),
         to_solve=_ranked_with_failures(contenders, horizon_s),
         overall=_overall(finishers),
-        successful=sum(one.success is True for one in contenders),
-        failed=sum(one.success is False for one in contenders) - broken,
-        undecided=sum(one.success is None for one in contenders),
+        successful=sum(competitor.success is True for competitor in contenders),
+        failed=sum(competitor.success is False for competitor in contenders) - broken,
+        undecided=sum(competitor.success is None for competitor in contenders),
         broken=broken,
         horizon_s=horizon_s,
         notes=tuple(_notes(contenders, {e.candidate: e.name or e.candidate for e in entries})),
@@ -252,7 +254,7 @@ def _longest(entries: Sequence[Entry]) -> float | None:
 
 
 def contender(entry: Entry, horizon_s: float | None) -> Contender:
-    """Return what is known of one candidate by itself."""
+    """Return the results of one candidate."""
     known = [r.verdict.solved for r in entry.rollouts if r.verdict.solved is not None]
     passed = sum(known)
     return Contender(
@@ -269,14 +271,14 @@ def contender(entry: Entry, horizon_s: float | None) -> Contender:
     )
 
 
-_UNFINISHED = frozenset({Verdict.ERROR, Verdict.CANCELLED})
+_UNFINISHED = frozenset({RolloutVerdict.ERROR, RolloutVerdict.CANCELLED})
 
 
 def _success(rollouts: Sequence[RolloutFigures], known: Sequence[bool]) -> bool | None:
-    """Whether the task was solved in more than half of the rollouts; None where nothing tells."""
+    """Whether more than half of the rollouts solved the task; None if it is unknown."""
     if known:
         return 2 * sum(known) > len(known)
-    return False if any(r.verdict is Verdict.ERROR for r in rollouts) else None
+    return False if any(r.verdict is RolloutVerdict.ERROR for r in rollouts) else None
 
 
 def _means(rollouts: Sequence[RolloutFigures]) -> Means:
@@ -310,18 +312,22 @@ def _mean(values: Sequence[float | None], *, level: float = 0.95) -> Mean:
 
 
 def _to_solve(rollouts: Sequence[RolloutFigures], horizon_s: float | None) -> TimeToSolve | None:
-    if horizon_s is None or any(r.verdict is Verdict.UNCHECKED for r in rollouts):
+    if horizon_s is None or any(r.verdict is RolloutVerdict.UNCHECKED for r in rollouts):
         return None
-    watched = [_watched(r, horizon_s) for r in rollouts if r.verdict is not Verdict.CANCELLED]
+    watched = [
+        _watched(r, horizon_s) for r in rollouts if r.verdict is not RolloutVerdict.CANCELLED
+    ]
     return time_to_solve(watched, horizon_s=horizon_s) if watched else None
 
 
-def _watched(one: RolloutFigures, horizon_s: float) -> Watched:
-    seconds = min(one.seconds, horizon_s)  # the limit and the clock may differ by a hair
-    if one.verdict is Verdict.SUCCESS:
-        return Watched(seconds=seconds, solved=True)
+def _watched(rollout: RolloutFigures, horizon_s: float) -> Observation:
+    seconds = min(rollout.seconds, horizon_s)  # the limit and the clock may differ by a hair
+    if rollout.verdict is RolloutVerdict.SUCCESS:
+        return Observation(seconds=seconds, solved=True)
     # a success at the limit was never seen to finish: censored there, as what is out of time
-    return Watched(seconds=seconds if one.verdict is Verdict.ERROR else horizon_s, solved=False)
+    return Observation(
+        seconds=seconds if rollout.verdict is RolloutVerdict.ERROR else horizon_s, solved=False
+    )
 
 
 def _ranked(
@@ -330,21 +336,23 @@ def _ranked(
     *,
     most: float | None = None,
 ) -> Ranking:
-    """Rank by *value* over successes; a rollout that broke could have had *most* of it."""
+    """Rank by *value* over successes; a faulted rollout could have had any value up to *most*."""
     return rank(
-        Measured(
-            candidate=one.candidate,
-            values=tuple(float(value(r)) for r in _successes(one)),
-            tie_break=(math.fsum(r.seconds for r in _successes(one)) / len(_successes(one)),),
-            faults=_how_many(one, Verdict.ERROR),
+        Measurements(
+            candidate=contender.candidate,
+            values=tuple(float(value(r)) for r in _successes(contender)),
+            tie_break=(
+                math.fsum(r.seconds for r in _successes(contender)) / len(_successes(contender)),
+            ),
+            faults=_how_many(contender, RolloutVerdict.ERROR),
             most=most,
         )
-        for one in finishers
+        for contender in finishers
     )
 
 
-def _successes(one: Contender) -> list[RolloutFigures]:
-    return [r for r in one.rollouts if r.verdict is Verdict.SUCCESS]
+def _successes(contender: Contender) -> list[RolloutFigures]:
+    return [r for r in contender.rollouts if r.verdict is RolloutVerdict.SUCCESS]
 
 
 def _ranked_with_failures(
@@ -352,22 +360,27 @@ def _ranked_with_failures(
 ) -> Ranking | None:
     """Rank by restricted time, where that says more than the time of the successes alone."""
     differs = any(
-        len(one.rollouts) > 1 or one.success is False or one.limited for one in contenders
+        len(contender.rollouts) > 1 or contender.success is False or contender.limited
+        for contender in contenders
     )
-    if not differs or horizon_s is None or not any(_successes(one) for one in contenders):
+    if (
+        not differs
+        or horizon_s is None
+        or not any(_successes(contender) for contender in contenders)
+    ):
         return None
     measured = []
-    for one in contenders:
-        decided = [r for r in one.rollouts if r.verdict.solved is not None]
+    for contender in contenders:
+        decided = [r for r in contender.rollouts if r.verdict.solved is not None]
         seconds = tuple(_watched(r, horizon_s).seconds for r in decided)
         if seconds:
             took = math.fsum(r.seconds for r in decided)
             measured.append(
-                Measured(
-                    candidate=one.candidate,
+                Measurements(
+                    candidate=contender.candidate,
                     values=seconds,
-                    tie_break=(-one.passed, took),  # who solved it goes before who did not
-                    faults=_how_many(one, Verdict.ERROR),
+                    tie_break=(-contender.passed, took),  # who solved it goes before who did not
+                    faults=_how_many(contender, RolloutVerdict.ERROR),
                     most=horizon_s,
                 )
             )
@@ -377,7 +390,8 @@ def _ranked_with_failures(
 def _overall(finishers: Sequence[Contender]) -> Overall:
     def mean_of(value: Callable[[RolloutFigures], float]) -> list[float]:
         return [
-            math.fsum(value(r) for r in _successes(one)) / len(_successes(one)) for one in finishers
+            math.fsum(value(r) for r in _successes(contender)) / len(_successes(contender))
+            for contender in finishers
         ]
 
     times = mean_of(lambda r: r.seconds)
@@ -396,44 +410,50 @@ def _average(values: Sequence[float]) -> float | None:
 
 
 def _notes(contenders: Sequence[Contender], names: Mapping[str, str]) -> Iterator[str]:
-    rollouts = [r for one in contenders for r in one.rollouts]
-    if rollouts and all(one.planned == 1 for one in contenders):
+    rollouts = [r for contender in contenders for r in contender.rollouts]
+    if rollouts and all(contender.planned == 1 for contender in contenders):
         yield (
             "One rollout per model: every result and every rank is a single "
             "observation. Run with --rollouts 5 or more to learn how much of it is chance."
         )
-    if unchecked := sum(r.verdict is Verdict.UNCHECKED for r in rollouts):
+    if unchecked := sum(r.verdict is RolloutVerdict.UNCHECKED for r in rollouts):
         yield (
             f"{unchecked} of {len(rollouts)} results are unchecked: nothing says whether the work is "
             "right. Give the task hidden tests, or a judge."
         )
-    if stopped := _counted(contenders, names, lambda o: _how_many(o, Verdict.SUCCESS_AT_LIMIT)):
+    if stopped := _counted(
+        contenders, names, lambda o: _how_many(o, RolloutVerdict.SUCCESS_AT_LIMIT)
+    ):
         yield (
             f"Stopped at the limit, with work that passes: {stopped}. How long finishing would "
             "have taken is unknown, so it is not ranked among those that finished."
         )
-    if broken := _counted(contenders, names, lambda one: _how_many(one, Verdict.ERROR)):
+    if broken := _counted(
+        contenders, names, lambda contender: _how_many(contender, RolloutVerdict.ERROR)
+    ):
         yield (f"Broken, which says nothing about the model: {broken}. Resume the batch to retry.")
     if missing := _counted(contenders, names, _not_run):
         yield f"Not run yet: {missing}. Resume the batch to run the rest."
 
 
-def _how_many(one: Contender, kind: Verdict) -> int:
-    return sum(r.verdict is kind for r in one.rollouts)
+def _how_many(contender: Contender, kind: RolloutVerdict) -> int:
+    return sum(r.verdict is kind for r in contender.rollouts)
 
 
-def _not_run(one: Contender) -> int:
-    return one.planned - len(one.rollouts) + _how_many(one, Verdict.CANCELLED)
+def _not_run(contender: Contender) -> int:
+    return (
+        contender.planned - len(contender.rollouts) + _how_many(contender, RolloutVerdict.CANCELLED)
+    )
 
 
 def _counted(
     contenders: Sequence[Contender], names: Mapping[str, str], count: Callable[[Contender], int]
 ) -> str:
-    """Return who has how many of them, by name; of a single rollout the name is enough."""
-    found = [(one, number) for one in contenders if (number := count(one))]
+    """Return the names and counts of the contenders with a non-zero count."""
+    counts = [(contender, number) for contender in contenders if (number := count(contender))]
     return ", ".join(
-        names[one.candidate]
-        if one.planned == 1
-        else f"{names[one.candidate]} ({number} of {one.planned} rollouts)"
-        for one, number in found
+        names[contender.candidate]
+        if contender.planned == 1
+        else f"{names[contender.candidate]} ({number} of {contender.planned} rollouts)"
+        for contender, number in counts
     )

@@ -1,4 +1,4 @@
-"""Trials that faulted, and what they could change.
+"""Bounds for faulted trials: how much they could change a result.
 
 A fault need not strike by chance: an endpoint that breaks on hard questions hides failures. So a
 verdict is given only where it also holds in the worst case: each faulted trial of the candidate
@@ -36,8 +36,8 @@ def is_checked(task: Task) -> bool:
 
 
 def could_turn(faults: int) -> str:
-    """Return why a verdict is withheld, where *faults* trials of the two faulted."""
+    """Return why a verdict is withheld because of *faults* faulted trials."""
     if not faults:
         return "faulted trials of the other candidates could reverse it"
-    one = faults == 1
-    return f"the {'' if one else f'{faults:,} '}faulted {'trial' if one else 'trials'} could reverse it"
+    single = faults == 1
+    return f"the {'' if single else f'{faults:,} '}faulted {'trial' if single else 'trials'} could reverse it"

@@ -1,4 +1,4 @@
-"""What a reader of a summary should know beside its figures, as sentences.
+"""The notes of a summary: sentences that qualify its figures.
 
 What holds for several candidates is one sentence. A note that puts the result in doubt is a
 warning; the others explain it.
@@ -19,63 +19,66 @@ _SETTINGS = {  # what people set for some models and forget for others, by all t
         "max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict",
     ),
 }  # fmt: skip
-_MOST_NAMES_fairness = 3
+_MOST_NAMES_PER_VALUE = 3
 _UNSET = "not set"
 
 
 @dataclass(slots=True)
-class _Given:
-    """One setting, as candidates were given it."""
+class _SettingValues:
+    """The values of one setting by candidate."""
 
     by_value: dict[str, list[str]] = field(default_factory=dict)
     by_kind: dict[tuple[str | None, ...], set[str]] = field(default_factory=dict)
 
     def add(self, candidate: Candidate, values: Iterable[str]) -> None:
-        told = " or ".join(sorted(values))
-        self.by_value.setdefault(told, []).append(candidate.id)
+        text = " or ".join(sorted(values))
+        self.by_value.setdefault(text, []).append(candidate.id)
         model = candidate.model
         kind = model.full_name, model.base_url, candidate.agent.name, candidate.agent.version
-        self.by_kind.setdefault(kind, set()).add(told)
+        self.by_kind.setdefault(kind, set()).add(text)
 
     @property
     def unequal(self) -> bool:
-        return len({frozenset(told) for told in self.by_kind.values()}) > 1
+        return len({frozenset(texts) for texts in self.by_kind.values()}) > 1
 
 
-def unlike(plan: Plan) -> Iterator[str]:
-    """Yield a sentence for each setting that some candidates of *plan* have and others have not."""
+def unequal_settings(plan: Plan) -> Iterator[str]:
+    """Yield a sentence for each setting that differs between candidates of *plan*."""
     asked = [c for c in plan.candidates if not c.scripted]
     for setting, names in _SETTINGS.items():
-        own = [_first(one.model.parameters, names) for one in asked]
+        own = [_first(candidate.model.parameters, names) for candidate in asked]
         if all(value is None for value in own):
             continue
-        of_tasks = {_told(_first(task.parameters, names)) for task in plan.tasks}
-        given = _Given()
-        for one, value in zip(asked, own, strict=True):
-            given.add(one, of_tasks if value is None else {_told(value)})
+        of_tasks = {_as_text(_first(task.parameters, names)) for task in plan.tasks}
+        given = _SettingValues()
+        for candidate, value in zip(asked, own, strict=True):
+            given.add(candidate, of_tasks if value is None else {_as_text(value)})
         yield from _sentence(setting, given)
-    times = _Given()
-    for one in asked:
-        times.add(one, {_UNSET if one.agent.time_s is None else f"{one.agent.time_s:g} s"})
+    times = _SettingValues()
+    for candidate in asked:
+        times.add(
+            candidate,
+            {_UNSET if candidate.agent.time_s is None else f"{candidate.agent.time_s:g} s"},
+        )
     yield from _sentence("the time limit", times)
 
 
-def _sentence(setting: str, given: _Given) -> Iterator[str]:
+def _sentence(setting: str, given: _SettingValues) -> Iterator[str]:
     if given.unequal:
-        told = ", ".join(f"{value} ({_few(who)})" for value, who in given.by_value.items())
-        yield f"not run under the same conditions: {setting} is {told}; a difference may come from that"
+        values = ", ".join(f"{value} ({_few(names)})" for value, names in given.by_value.items())
+        yield f"not run under the same conditions: {setting} is {values}; a difference may come from that"
 
 
 def _few(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES_fairness
-    return ", ".join(names[:_MOST_NAMES_fairness]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MOST_NAMES_PER_VALUE
+    return ", ".join(names[:_MOST_NAMES_PER_VALUE]) + (f" and {more} more" if more > 0 else "")
 
 
 def _first(parameters: Mapping[str, Json], names: Iterable[str]) -> Json:
     return next((parameters[name] for name in names if parameters.get(name) is not None), None)
 
 
-def _told(value: Json) -> str:
+def _as_text(value: Json) -> str:
     if value is None:
         return _UNSET
     return f"{value:g}" if isinstance(value, int | float) else str(value)
@@ -111,15 +114,15 @@ class Notes:
 
 
 def notes(plan: Plan, candidates: Sequence[CandidateSummary]) -> Notes:
-    """Return what to say of *candidates* and of how they were asked."""
-    unequal = tuple(unlike(plan))
+    """Return the notes on *candidates* and their settings."""
+    unequal = tuple(unequal_settings(plan))
     by_text: dict[str, list[tuple[str, Note]]] = {}
-    for one in candidates:
-        for note in _notes_on(one):
-            by_text.setdefault(note.text, []).append((one.candidate, note))
+    for candidate in candidates:
+        for note in _notes_on(candidate):
+            by_text.setdefault(note.text, []).append((candidate.candidate, note))
     folded = [
-        (_folded(found, of=len(candidates)), any(note.warns for _, note in found))
-        for found in by_text.values()
+        (_folded(group, of=len(candidates)), any(note.warns for _, note in group))
+        for group in by_text.values()
     ]
     return Notes(
         all=(*(text for text, _ in folded), *unequal),
@@ -127,24 +130,24 @@ def notes(plan: Plan, candidates: Sequence[CandidateSummary]) -> Notes:
     )
 
 
-def _folded(found: Sequence[tuple[str, Note]], *, of: int) -> str:
-    """Return one sentence for all who have a note, with the value of each where there is one."""
-    (first, note), many = found[0], len(found)
+def _folded(notes: Sequence[tuple[str, Note]], *, of: int) -> str:
+    """Return one sentence for all candidates with the same note, with their values if any."""
+    (first, note), many = notes[0], len(notes)
     if many == 1:
         return (
             f"{first}: {note.text}" if note.value is None else f"{first}: {note.value} {note.text}"
         )
     more = f" and {many - _MOST_NAMES} more" if many > _MOST_NAMES else ""
     if note.value is not None:
-        values = ", ".join(f"{name} {each.value}" for name, each in found[:_MOST_NAMES])
+        values = ", ".join(f"{name} {each.value}" for name, each in notes[:_MOST_NAMES])
         return f"{note.text}: {values}{more}"
-    names = ", ".join(name for name, _ in found[:_MOST_NAMES])
+    names = ", ".join(name for name, _ in notes[:_MOST_NAMES])
     return f"{'every candidate' if many == of else names + more}: {note.text}"
 
 
-def _notes_on(one: CandidateSummary) -> Iterator[Note]:
-    group = one.total
-    if one.scripted:
+def _notes_on(candidate: CandidateSummary) -> Iterator[Note]:
+    group = candidate.total
+    if candidate.scripted:
         yield Note(text="scripted answers, not a measurement")
     yield from _faults(group)
     if group.score.tasks > 1 and group.score.mean in (0.0, 1.0):
@@ -160,7 +163,7 @@ def _notes_on(one: CandidateSummary) -> Iterator[Note]:
 
 
 def _faults(group: Group) -> Iterator[Note]:
-    """Yield that many trials faulted, of those that ran: what was not run could not fault."""
+    """Yield a note if many of the trials that ran faulted."""
     faults, ran = group.buckets.faults, group.buckets.ran
     if ran and faults / ran > _MANY_FAULTS:
         text = "trials that ran faulted (over 2 %)"
@@ -168,7 +171,7 @@ def _faults(group: Group) -> Iterator[Note]:
 
 
 def _flagged(flag: str) -> str:
-    """Return what *flag* says of an answer."""
+    """Return the meaning of *flag*."""
     if flag.startswith("without_"):
         return f"asked without `{flag.removeprefix('without_')}`: the endpoint refused it"
     return _FLAGS.get(flag, f"marked {flag!r}")

@@ -77,14 +77,14 @@ def _mean(scores: Sequence[float]) -> float:
 
 
 def _in_the_worst_case(pair: Pair, first: Rollouts, second: Rollouts) -> Pair:
-    """Return *pair* with what it would be if all faults had gone against the one that is ahead."""
+    """Return *pair* with its result if all faults had gone against the leader."""
     if not pair.faults or not pair.difference:
         return pair
     ahead = pair.difference > 0
-    one = [*first.scores, *[0.0 if ahead else 1.0] * first.faults]
+    first_scores = [*first.scores, *[0.0 if ahead else 1.0] * first.faults]
     other = [*second.scores, *[1.0 if ahead else 0.0] * second.faults]
-    difference = _mean(one) - _mean(other)
-    p = permutation_p(one, other) if difference * pair.difference > 0 else 1.0
+    difference = _mean(first_scores) - _mean(other)
+    p = permutation_p(first_scores, other) if difference * pair.difference > 0 else 1.0
     return replace(pair, worst_difference=difference, worst_p=p)
 
 
@@ -96,7 +96,7 @@ def _judged(pair: Pair, couple: tuple[Rollouts, Rollouts], *, tested: int, level
             return withheld(pair)
         better = pair.first if pair.difference > 0 else pair.second
         return replace(pair, better=better, verdict=f"{better} is better on this task")
-    n, m = (len(one.scores) for one in couple)
+    n, m = (len(rollouts.scores) for rollouts in couple)
     if least_p(n, m) * tested < 1 - level:
         why = "the rollouts of this task do not separate them"
     else:

@@ -1,4 +1,4 @@
-"""Two candidates on the tasks that both have a score on: how far apart, how surely, who is better.
+"""Paired comparison of two candidates on their shared scored tasks.
 
 The unit is the task: the difference is that of task means over rollouts. A task that only one of
 the two has a score on is missing data and left out; how many there are is told. The p that
@@ -92,8 +92,8 @@ def sign_flip(differences: Sequence[float], *, most_sampled: int = 10_000) -> Si
 
     rounded = np.round(np.asarray(differences, dtype=float), _SIZE_DIGITS)
     seen = abs(math.fsum(rounded)) - _ROUNDING_tests
-    found = np.unique(np.abs(rounded[rounded != 0]), return_counts=True)
-    sizes = _Sizes(values=found[0], counts=found[1])
+    unique = np.unique(np.abs(rounded[rounded != 0]), return_counts=True)
+    sizes = _Sizes(values=unique[0], counts=unique[1])
     if (p := _counted_out(sizes, seen)) is not None:
         return SignFlip(p=p, exact=True, draws=None)
     if len(sizes.values) > most_sampled:
@@ -119,13 +119,15 @@ def _counted_out(sizes: _Sizes, seen: float) -> float | None:
     if len(sizes.values) > _MOST_SIZES:
         return None
     # two halves, and one looked up in the other: the square root of the work
-    one, other = (_sums(sizes.values[half::2], sizes.counts[half::2]) for half in (0, 1))
-    if one is None or other is None:
+    first_half, second_half = (
+        _sums(sizes.values[half::2], sizes.counts[half::2]) for half in (0, 1)
+    )
+    if first_half is None or second_half is None:
         return None
-    order = np.argsort(other.values)
-    up_to = np.concatenate(([0.0], np.cumsum(other.chances[order])))
-    low_enough = np.searchsorted(other.values[order], -seen - one.values, side="right")
-    return min(2 * float(one.chances @ up_to[low_enough]), 1.0)  # as many flips reach +seen
+    order = np.argsort(second_half.values)
+    up_to = np.concatenate(([0.0], np.cumsum(second_half.chances[order])))
+    low_enough = np.searchsorted(second_half.values[order], -seen - first_half.values, side="right")
+    return min(2 * float(first_half.chances @ up_to[low_enough]), 1.0)  # as many flips reach +seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,14 +214,14 @@ class TaskMeans:
 class Pair:
     """Two candidates compared; `reason` says why a part of it is None.
 
-    The `unit` is the task; of a run with one task it is the rollout, and what is said holds for this
-    task only. `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
-    better and worse. In an adaptive run, a pair that is `settled` needs no more trials.
+        The `unit` is the task; of a run with one task it is the rollout, and what is said holds for this
+        task only. `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
+        better and worse. In an adaptive run, a pair that is `settled` needs no more trials.
 
-    Of the trials on tasks that both were given, `faults` faulted. `worst_difference`, `worst_p` and
-    `worst_p_holm` are what would be seen if all of those had gone against the one that is ahead;
-    where that undoes the verdict, it is `withheld`. Where nobody is found to be `better`,
-    `undecided` says why; `verdict` is either of them in words.
+        Of the trials on tasks that both were given, `faults` faulted. `worst_difference`, `worst_p` and
+    `worst_p_holm` are the values if all of those had gone against the leader;
+    if that undoes the verdict, it is `withheld`. If neither is `better`,
+        `undecided` says why; `verdict` is either of them in words.
     """
 
     first: str
@@ -284,7 +286,7 @@ def compare(
 
 
 def _in_the_worst_case(pair: Pair, first: TaskMeans, second: TaskMeans) -> Pair:
-    """Return *pair* with what it would be if all faults had gone against the one that is ahead."""
+    """Return *pair* with its result if all faults had gone against the leader."""
     pair = replace(pair, faults=shared_faults(first, second))
     if not pair.faults or not pair.difference:
         return pair
@@ -308,8 +310,8 @@ def worst_means(
 def shared_faults(first: TaskMeans, second: TaskMeans) -> int:
     """Return how many trials faulted on the tasks that something is recorded of for both."""
     total = 0
-    for mine, other in ((first, second), (second, first)):
-        for number, known in mine.bounds.items():
+    for means, other in ((first, second), (second, first)):
+        for number, known in means.bounds.items():
             if number in other.bounds or not math.isnan(other.means[number]):
                 total += known.faults
     return total
@@ -408,7 +410,7 @@ def undecided(pair: Pair, why: str | None) -> Pair:
 
 
 def withheld(pair: Pair) -> Pair:
-    """Return *pair* without the verdict that faults could turn."""
+    """Return *pair* with its verdict withheld, because faults could reverse it."""
     return undecided(replace(pair, withheld=True), could_turn(pair.faults))
 
 

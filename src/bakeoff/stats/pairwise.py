@@ -1,4 +1,4 @@
-"""All candidates of a run, two by two, and the ranks that the decisions leave open.
+"""Pairwise comparison of all candidates of a run, and the ranks consistent with it.
 
 A candidate's rank is that of its mean score, among those that have one. Where trials faulted, it is
 that of the score that is sure: each fault counted as 0, so that faults never improve a rank, and
@@ -16,15 +16,15 @@ from typing import Protocol
 from bakeoff.stats.missing import MissingBounds, bounds
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
-from bakeoff.stats.rankings import Placed, place
-from bakeoff.stats.stopping_rule import Drawn, compare_drawn, decide_drawn
+from bakeoff.stats.rankings import RankedCandidate, rank_ranges
+from bakeoff.stats.stopping_rule import TaskOrder, compare_drawn, decide_drawn
 
 BY_SCORE, BY_SURE_SCORE = "score", "score with faulted trials counted as 0"
 _MOST_SAMPLED = 10_000  # sizes of differences, over all pairs: about a second
 
 
-class Tallied(Protocol):
-    """What is known of one task for one candidate: so many scores, their sum, and the passes."""
+class TaskTally(Protocol):
+    """The scores of one task for one candidate: count, sum and passes."""
 
     n: int
     total: float
@@ -32,7 +32,7 @@ class Tallied(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class CandidateScores:
     """A candidate with its scored tasks, by category and id; a task is in one category.
 
     `faults` has the tasks of which trials faulted, with their number. `rollouts` are the scores of
@@ -40,23 +40,23 @@ class Seat:
     """
 
     candidate: str
-    tasks: Mapping[str, Mapping[str, Tallied]]
+    tasks: Mapping[str, Mapping[str, TaskTally]]
     faults: Mapping[str, int] = field(default_factory=dict)
     rollouts: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairwise:
-    """Every two candidates compared. `reason` says why there are no rank ranges.
+    """All pairs of candidates compared; `reason` says why there are no rank ranges.
 
-    `tasks` are those that every candidate has a score on; of these, `passed_by_all` were passed in
-    every rollout by everybody and `passed_by_none` in no rollout by anybody. `ordered_by` says what
-    the order of `ranks` is that of.
+        `tasks` are those that every candidate has a score on; of these, `passed_by_all` were passed in
+    every rollout by all candidates and `passed_by_none` in no rollout by any. `ordered_by` says what
+    `ranks` is sorted by.
     """
 
     level: float
     pairs: tuple[Pair, ...]
-    ranks: tuple[Placed, ...]
+    ranks: tuple[RankedCandidate, ...]
     tasks: int
     passed_by_all: int
     passed_by_none: int
@@ -65,23 +65,23 @@ class Pairwise:
 
     @property
     def settled(self) -> frozenset[str]:
-        """Those of whom an adaptive run needs to know nothing more."""
+        """The candidates that need no more trials in an adaptive run."""
         names = frozenset(name for pair in self.pairs for name in (pair.first, pair.second))
         return names - {n for p in self.pairs if not p.settled for n in (p.first, p.second)}
 
 
 def pairwise(
-    seats: Sequence[Seat], *, level: float = 0.95, drawn: Drawn | None = None
+    candidates: Sequence[CandidateScores], *, level: float = 0.95, drawn: TaskOrder | None = None
 ) -> Pairwise | None:
-    """Compare every two of *seats*, in their order; None where there are not two.
+    """Compare all pairs of *candidates*, in their order; None if there are fewer than two.
 
-    With *drawn*, the run was to end when it was sure, and is compared as such a run has to be.
+    With *drawn*, the run was adaptive, and is compared with anytime-valid tests.
     """
-    if len(seats) < 2:
+    if len(candidates) < 2:
         return None
-    table = _Table.of(seats, drawn.order if drawn else None)
-    if any(seat.rollouts is not None for seat in seats):
-        pairs = compare_rollouts(_couples(seats), level=level)
+    table = _Table.of(candidates, drawn.order if drawn else None)
+    if any(candidate.rollouts is not None for candidate in candidates):
+        pairs = compare_rollouts(_couples(candidates), level=level)
     elif drawn is None:
         pairs = _pairs(table.columns, level)
     else:
@@ -99,39 +99,39 @@ def pairwise(
     )
 
 
-def _couples(seats: Sequence[Seat]) -> list[tuple[Rollouts, Rollouts]]:
+def _couples(candidates: Sequence[CandidateScores]) -> list[tuple[Rollouts, Rollouts]]:
     given = [
         Rollouts(
-            candidate=seat.candidate,
-            scores=seat.rollouts or (),
-            faults=sum(seat.faults.values()),
+            candidate=candidate.candidate,
+            scores=candidate.rollouts or (),
+            faults=sum(candidate.faults.values()),
         )
-        for seat in seats
+        for candidate in candidates
     ]
     return list(combinations(given, 2))
 
 
 def _pairs(columns: Sequence[TaskMeans], level: float) -> tuple[Pair, ...]:
     many = math.comb(len(columns), 2)
-    found = [
+    pairs = [
         compare(first, second, level=level, most_sampled=_MOST_SAMPLED // many)
         for first, second in combinations(columns, 2)
     ]
-    return decide(found, level=level)
+    return decide(pairs, level=level)
 
 
-def _drawn(columns: Sequence[TaskMeans], drawn: Drawn, level: float) -> tuple[Pair, ...]:
+def _drawn(columns: Sequence[TaskMeans], drawn: TaskOrder, level: float) -> tuple[Pair, ...]:
     many, precision = math.comb(len(columns), 2), drawn.precision
-    found = [
+    pairs = [
         compare_drawn(first, second, pairs=many, precision=precision, level=level)
         for first, second in combinations(columns, 2)
     ]
-    return decide_drawn(found, precision=precision, level=level)
+    return decide_drawn(pairs, precision=precision, level=level)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    """Tasks by candidates: eight bytes for each, whatever the number of trials."""
+    """Task means by candidate: eight bytes each, whatever the number of trials."""
 
     columns: tuple[TaskMeans, ...]
     tasks: int
@@ -139,28 +139,34 @@ class _Table:
     passed_by_none: int
 
     @classmethod
-    def of(cls, seats: Sequence[Seat], order: Sequence[str] | None = None) -> "_Table":
-        means = [array("d") for _ in seats]
-        binary = [True] * len(seats)
-        unsure: list[dict[int, MissingBounds]] = [{} for _ in seats]
+    def of(
+        cls, candidates: Sequence[CandidateScores], order: Sequence[str] | None = None
+    ) -> "_Table":
+        means = [array("d") for _ in candidates]
+        binary = [True] * len(candidates)
+        unsure: list[dict[int, MissingBounds]] = [{} for _ in candidates]
         tasks = passed_by_all = passed_by_none = 0
-        found = _rows(seats) if order is None else _rows_in(order, seats)
-        for index, (task, row) in enumerate(found):
-            for number, (seat, one) in enumerate(zip(seats, row, strict=True)):
-                if faults := seat.faults.get(task, 0):
-                    unsure[number][index] = _bounds(one, faults)
-                means[number].append(math.nan if one is None else one.total / one.n)
-                if one is not None and (one.n > 1 or one.total not in {0, 1}):
+        rows = _rows(candidates) if order is None else _rows_in(order, candidates)
+        for index, (task, row) in enumerate(rows):
+            for number, (candidate, tally) in enumerate(zip(candidates, row, strict=True)):
+                if faults := candidate.faults.get(task, 0):
+                    unsure[number][index] = _bounds(tally, faults)
+                means[number].append(math.nan if tally is None else tally.total / tally.n)
+                if tally is not None and (tally.n > 1 or tally.total not in {0, 1}):
                     binary[number] = False
-            known = [one for one in row if one is not None]
+            known = [tally for tally in row if tally is not None]
             if len(known) == len(row):
                 tasks += 1
-                passed_by_all += all(one.passed == one.n for one in known)
-                passed_by_none += not any(one.passed for one in known)
+                passed_by_all += all(tally.passed == tally.n for tally in known)
+                passed_by_none += not any(tally.passed for tally in known)
         return cls(
             columns=tuple(
-                TaskMeans(candidate=seat.candidate, means=mine, binary=marks, bounds=faulted)
-                for seat, mine, marks, faulted in zip(seats, means, binary, unsure, strict=True)
+                TaskMeans(
+                    candidate=candidate.candidate, means=column, binary=is_binary, bounds=faulted
+                )
+                for candidate, column, is_binary, faulted in zip(
+                    candidates, means, binary, unsure, strict=True
+                )
             ),
             tasks=tasks,
             passed_by_all=passed_by_all,
@@ -168,40 +174,43 @@ class _Table:
         )
 
 
-def _bounds(one: Tallied | None, faults: int) -> MissingBounds:
-    scored, total = (one.n, one.total) if one is not None else (0, 0.0)
+def _bounds(tally: TaskTally | None, faults: int) -> MissingBounds:
+    scored, total = (tally.n, tally.total) if tally is not None else (0, 0.0)
     return bounds(scored=scored, total=total, faults=faults)
 
 
-_Row = tuple[str, list[Tallied | None]]
+_Row = tuple[str, list[TaskTally | None]]
 
 
-def _rows(seats: Sequence[Seat]) -> Iterator[_Row]:
-    """Yield each task that anything is recorded of, with what everybody has on it."""
-    nothing: Mapping[str, Tallied] = {}
-    for category in {name: None for seat in seats for name in seat.tasks}:
-        parts = [seat.tasks.get(category, nothing) for seat in seats]
+def _rows(candidates: Sequence[CandidateScores]) -> Iterator[_Row]:
+    """Yield each recorded task with the tallies of all candidates."""
+    nothing: Mapping[str, TaskTally] = {}
+    for category in {name: None for candidate in candidates for name in candidate.tasks}:
+        parts = [candidate.tasks.get(category, nothing) for candidate in candidates]
         for number, part in enumerate(parts):
             for task in part:
                 if not any(task in earlier for earlier in parts[:number]):
                     yield task, [other.get(task) for other in parts]
-    for task in sorted({task for seat in seats for task in seat.faults}):
-        if not any(task in part for seat in seats for part in seat.tasks.values()):
-            yield task, [None for _ in seats]
+    for task in sorted({task for candidate in candidates for task in candidate.faults}):
+        if not any(task in part for candidate in candidates for part in candidate.tasks.values()):
+            yield task, [None for _ in candidates]
 
 
-def _rows_in(order: Sequence[str], seats: Sequence[Seat]) -> Iterator[_Row]:
+def _rows_in(order: Sequence[str], candidates: Sequence[CandidateScores]) -> Iterator[_Row]:
     """Yield the same in the *order* of the tasks."""
-    known = [{t: one for part in seat.tasks.values() for t, one in part.items()} for seat in seats]
+    known = [
+        {t: tally for part in candidate.tasks.values() for t, tally in part.items()}
+        for candidate in candidates
+    ]
     for task in order:
-        row = [mine.get(task) for mine in known]
-        if any(row) or any(task in seat.faults for seat in seats):
+        row = [tallies.get(task) for tallies in known]
+        if any(row) or any(task in candidate.faults for candidate in candidates):
             yield task, row
 
 
 def _ranks(
     columns: Sequence[TaskMeans], pairs: Sequence[Pair], *, tested: bool
-) -> tuple[Placed, ...]:
+) -> tuple[RankedCandidate, ...]:
     means = {c.candidate: mean for c in columns if (mean := _mean(c.means)) is not None}
     sure = {c.candidate: _mean(c.at_least()) or 0.0 for c in columns if c.candidate in means}
     decided = [
@@ -210,7 +219,7 @@ def _ranks(
         if pair.better is not None
     ]
     ordered = [(name, means[name]) for name in _in_order(sure, decided)]
-    return place(ordered, decided if tested else None)
+    return rank_ranges(ordered, decided if tested else None)
 
 
 def _mean(values: Iterable[float]) -> float | None:
@@ -220,7 +229,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _in_order(means: Mapping[str, float], decided: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield names from the highest mean down, but nobody before one that is surely better.
+    """Yield names by descending mean, but none before a significantly better one.
 
     Where not all did the same tasks, the mean of all its tasks may put a candidate before one that
     beats it on those they share.

@@ -1,4 +1,4 @@
-"""How many tasks a comparison needs, and what it can see with those it has (Miller, 2024).
+"""Power analysis: how many tasks a comparison needs, and what it can detect (Miller, 2024).
 
 `variance` is that of a task's difference between two candidates, ω² + σ²_A/K_A + σ²_B/K_B: the
 spread between tasks, and the noise of K rollouts on either side. The spread that was observed
@@ -32,7 +32,7 @@ def detectable(tasks: int, *, variance: float, level: float = 0.95, power: float
 def to_decide(
     difference: float, *, variance: float, step: float, level: float = 0.95, power: float = 0.8
 ) -> int:
-    """Return how many tasks let the test that decides show *difference*."""
+    """Return how many tasks the deciding test needs to detect *difference*."""
     if not difference > 0:
         raise ValueError(f"need a difference of more than 0, got {difference!r}")
     spread = _quantiles(level, power) * math.sqrt(variance)
@@ -43,7 +43,7 @@ def to_decide(
 def decided_with(
     tasks: int, *, variance: float, step: float, level: float = 0.95, power: float = 0.8
 ) -> float | None:
-    """Return the least difference that the test that decides shows with *tasks*.
+    """Return the smallest difference that the deciding test detects with *tasks*.
 
     None where so few tasks decide nothing, whatever they are.
     """

@@ -1,4 +1,4 @@
-"""A plan for a run that can see a difference: from what is assumed, or from a run as its pilot."""
+"""A power plan for a run: from assumptions, or from a pilot run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.paired import ONE_SHARED_TASK, Pair
 from bakeoff.stats.sizing import (
     ROLLOUTS,
-    Assumed,
-    Size,
-    Spread,
-    Strictness,
+    Assumptions,
+    DifferenceVariance,
+    ErrorRates,
+    RunSize,
     measured,
     rollouts_for,
     sizes,
@@ -47,9 +47,9 @@ class PowerPlan:
     """
 
     difference: float
-    strictness: Strictness
-    spread: Spread
-    sizes: tuple[Size, ...]
+    strictness: ErrorRates
+    spread: DifferenceVariance
+    sizes: tuple[RunSize, ...]
     fewest_tasks: int | None
     tasks: int | None
     rollouts_at_hand: int | None
@@ -58,28 +58,32 @@ class PowerPlan:
     reason: str | None = None
 
     @property
-    def cheapest(self) -> Size | None:
+    def cheapest(self) -> RunSize | None:
         """The size with the fewest trials; None where no size is known."""
         return min(self.sizes, key=lambda size: size.trials, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What is to be seen, how surely, and with how many rollouts and tasks, if that is settled."""
+class PowerRequest:
+    """The difference to detect, the error rates, and the rollouts and tasks if they are fixed."""
 
     difference: float
-    strictness: Strictness = field(default_factory=Strictness)
+    strictness: ErrorRates = field(default_factory=ErrorRates)
     rollouts: int | None = None
     tasks: int | None = None
 
 
-def plan_by_assumption(wish: Wish, assumed: Assumed) -> PowerPlan:
+def plan_by_assumption(request: PowerRequest, assumed: Assumptions) -> PowerPlan:
     """Return how large a run must be if *assumed* holds."""
-    return replace(_planned(wish, assumed.spread()), assumed=asdict(assumed))
+    return replace(_planned(request, assumed.spread()), assumed=asdict(assumed))
 
 
 def plan_by_pilot(
-    summary: Summary, wish: Wish, *, pair: Sequence[str] | None = None, assumed: Assumed
+    summary: Summary,
+    request: PowerRequest,
+    *,
+    pair: Sequence[str] | None = None,
+    assumed: Assumptions,
 ) -> PowerPlan:
     """Return how large a run must be, by the variances of *summary*.
 
@@ -93,43 +97,47 @@ def plan_by_pilot(
         names: tuple[str, ...] = (only.candidate,)
         tasks, rollouts = only.total.score.tasks, only.variance.rollouts
     else:
-        found, spread = _worst(summary, pair)
-        names, used = (found.first, found.second), {}
-        tasks, rollouts = found.tasks, spread.rollouts
-    planned = _planned(replace(wish, tasks=wish.tasks or tasks), spread, of_pilot=rollouts)
+        worst, spread = _worst(summary, pair)
+        names, used = (worst.first, worst.second), {}
+        tasks, rollouts = worst.tasks, spread.rollouts
+    planned = _planned(replace(request, tasks=request.tasks or tasks), spread, of_pilot=rollouts)
     pairs = len(summary.pairwise.pairs) if summary.pairwise and pair is None else 1
     pilot = Pilot(run=summary.run, pair=names, pairs=pairs, tasks=tasks, rollouts=rollouts)
     return replace(planned, pilot=pilot, assumed=used)
 
 
-def _planned(wish: Wish, spread: Spread, *, of_pilot: float | None = None) -> PowerPlan:
-    difference, strictness = wish.difference, wish.strictness
-    wished = {*ROLLOUTS, wish.rollouts or 1}
+def _planned(
+    request: PowerRequest, spread: DifferenceVariance, *, of_pilot: float | None = None
+) -> PowerPlan:
+    difference, strictness = request.difference, request.strictness
+    rollout_counts = {*ROLLOUTS, request.rollouts or 1}
     if of_pilot is not None and math.isclose(of_pilot, round(of_pilot)):
-        wished.add(round(of_pilot))
-    found = sizes(difference, spread, strictness, rollouts=sorted(wished), at_hand=wish.tasks)
+        rollout_counts.add(round(of_pilot))
+    run_sizes = sizes(
+        difference, spread, strictness, rollouts=sorted(rollout_counts), at_hand=request.tasks
+    )
     enough = None
-    if wish.tasks is not None:
-        enough = rollouts_for(difference, spread, strictness, tasks=wish.tasks)
+    if request.tasks is not None:
+        enough = rollouts_for(difference, spread, strictness, tasks=request.tasks)
     return PowerPlan(
         difference=difference,
         strictness=strictness,
         spread=spread,
-        sizes=found,
+        sizes=run_sizes,
         fewest_tasks=tasks_for(difference, spread, strictness, rollouts=math.inf),
-        tasks=wish.tasks,
+        tasks=request.tasks,
         rollouts_at_hand=enough,
-        reason=_why_not_all(spread) if len(found) < len(wished) else None,
+        reason=_why_not_all(spread) if len(run_sizes) < len(rollout_counts) else None,
     )
 
 
-def _why_not_all(spread: Spread) -> str:
+def _why_not_all(spread: DifferenceVariance) -> str:
     if spread.rollouts is None:
         return "one of the two was repeated less often: the benefit of its rollouts is unknown"
     return "no task was repeated: the benefit of more rollouts is unknown"
 
 
-def _worst(summary: Summary, chosen: Sequence[str] | None) -> tuple[Pair, Spread]:
+def _worst(summary: Summary, chosen: Sequence[str] | None) -> tuple[Pair, DifferenceVariance]:
     """Return the pair whose difference varies most, or the *chosen* one."""
     pairs = summary.pairwise.pairs if summary.pairwise else ()
     if chosen is not None:
@@ -141,7 +149,7 @@ def _worst(summary: Summary, chosen: Sequence[str] | None) -> tuple[Pair, Spread
             f"{summary.run} says nothing about the variance of a difference: "
             f"{'; '.join(dict.fromkeys(map(_why_no_spread, pairs)))}; take another run as the pilot"
         )
-    return max(known, key=lambda one: one[1].observed or 0.0)
+    return max(known, key=lambda known_pair: known_pair[1].observed or 0.0)
 
 
 def _why_no_spread(pair: Pair) -> str:
@@ -163,8 +171,10 @@ def _chosen(summary: Summary, names: Sequence[str]) -> Pair:
     raise UsageError(f"a pair is two different candidates, not {names[0]!r} twice")
 
 
-def _of_one(only: CandidateSummary, assumed: Assumed) -> tuple[Spread, dict[str, float]]:
-    """Return the spread of *only* and another one like it, and what was assumed for that."""
+def _of_one(
+    only: CandidateSummary, assumed: Assumptions
+) -> tuple[DifferenceVariance, dict[str, float]]:
+    """Return the variance between *only* and a similar candidate, and the assumptions used."""
     split, score = only.variance, only.total.score
     if score.se is None:
         raise UsageError(

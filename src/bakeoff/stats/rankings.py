@@ -1,6 +1,6 @@
-"""Who is first, and whether the data can tell: ranks with the range each could as well have.
+"""Rankings with the range of ranks that the data allow.
 
-Less is better. The order is that of the means; a tie goes to whoever has the smaller `tie_break`.
+Less is better. Candidates are sorted by mean; a tie goes to the smaller `tie_break`.
 Every two candidates are compared by a permutation test of the difference of their means: exact
 where the ways to deal out the values can be counted, else by seeded shuffles. The p values are
 adjusted after Holm. A candidate's range goes from 1 + those that are surely better to n - those
@@ -31,8 +31,8 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What was measured of one candidate, at least once.
+class Measurements:
+    """The values measured for one candidate, at least one.
 
     `faults` rollouts were lost; each would have had a value from 0 to `most`, None for no limit.
     """
@@ -54,7 +54,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class RankedCandidate:
     """One candidate in a ranking; `best` and `worst` are the ranks that it may have."""
 
     candidate: str
@@ -65,10 +65,10 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duel:
-    """Two candidates: how far apart, how likely by chance, and whether that is decided.
+class RankingPair:
+    """The test of two candidates: difference, p-value and decision.
 
-    It is `withheld` where it would be, but for rollouts that faulted.
+    It is `withheld` if only faulted rollouts prevent a decision.
     """
 
     first: str
@@ -84,33 +84,37 @@ class Duel:
 class Ranking:
     """Candidates in order; `reason` says why there are no ranges, or why nothing is decided."""
 
-    placed: tuple[Placed, ...]
-    duels: tuple[Duel, ...]
+    placed: tuple[RankedCandidate, ...]
+    duels: tuple[RankingPair, ...]
     reason: str | None
 
     @property
     def decided(self) -> bool:
-        """Whether the first place is surely that of the first."""
+        """Whether the first candidate is significantly the best."""
         return bool(self.placed) and self.placed[0].worst == 1
 
 
-def rank(measured: Iterable[Measured], *, level: float = 0.95) -> Ranking:
+def rank(measured: Iterable[Measurements], *, level: float = 0.95) -> Ranking:
     """Return *measured* in order, with rank ranges at *level* over all pairs together."""
-    ordered = sorted(measured, key=lambda one: (one.mean, one.tie_break, one.candidate))
-    single = any(len(one.values) < 2 for one in ordered)
+    ordered = sorted(
+        measured, key=lambda candidate: (candidate.mean, candidate.tie_break, candidate.candidate)
+    )
+    single = any(len(candidate.values) < 2 for candidate in ordered)
     duels = () if single else _duels(ordered, alpha=1 - level)
     # the first of a duel is the one with the smaller mean
     decided = None if single else [(duel.first, duel.second) for duel in duels if duel.decided]
     return Ranking(
-        placed=place([(one.candidate, one.mean) for one in ordered], decided),
+        placed=rank_ranges(
+            [(candidate.candidate, candidate.mean) for candidate in ordered], decided
+        ),
         duels=duels,
         reason=_reason(ordered, duels, single=single),
     )
 
 
-def place(
+def rank_ranges(
     ordered: Sequence[tuple[str, float]], decided: Sequence[tuple[str, str]] | None
-) -> tuple[Placed, ...]:
+) -> tuple[RankedCandidate, ...]:
     """Return the candidates with their values in the order given, each with the ranks it may have.
 
     *decided* are pairs of which the first is surely better; None, where nothing could be tested.
@@ -118,7 +122,7 @@ def place(
     losses = Counter(worse for _, worse in decided or ())
     wins = Counter(better for better, _ in decided or ())
     return tuple(
-        Placed(
+        RankedCandidate(
             candidate=candidate,
             rank=number,
             value=value,
@@ -177,22 +181,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return each p adjusted for being one of many, in the same order; never below the raw one."""
     adjusted = [0.0] * len(p_values)
     floor = 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        floor = max(floor, min(1.0, (len(p_values) - place) * p_values[index]))
+    for rank_ranges, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        floor = max(floor, min(1.0, (len(p_values) - rank_ranges) * p_values[index]))
         adjusted[index] = floor
     return adjusted
 
 
-def _duels(ordered: Sequence[Measured], *, alpha: float) -> tuple[Duel, ...]:
+def _duels(ordered: Sequence[Measurements], *, alpha: float) -> tuple[RankingPair, ...]:
     pairs = list(combinations(ordered, 2))
     raw = [permutation_p(first.values, second.values) for first, second in pairs]
     worst = [max(p, _worst_p(*pair)) for pair, p in zip(pairs, raw, strict=True)]
-    found = []
+    pairs_tested = []
     for (first, second), p, seen, at_worst in zip(pairs, raw, holm(raw), holm(worst), strict=True):
         sure = seen < alpha + _ROUNDING and second.mean > first.mean
         holds = at_worst < alpha + _ROUNDING
-        found.append(
-            Duel(
+        pairs_tested.append(
+            RankingPair(
                 first=first.candidate,
                 second=second.candidate,
                 difference=second.mean - first.mean,
@@ -202,10 +206,10 @@ def _duels(ordered: Sequence[Measured], *, alpha: float) -> tuple[Duel, ...]:
                 withheld=sure and not holds,
             )
         )
-    return tuple(found)
+    return tuple(pairs_tested)
 
 
-def _worst_p(ahead: Measured, behind: Measured) -> float:
+def _worst_p(ahead: Measurements, behind: Measurements) -> float:
     """Return the p with each rollout that faulted counted against the one *ahead*."""
     if not ahead.faults and not behind.faults:
         return 0.0  # nothing is missing: what was seen decides
@@ -218,10 +222,12 @@ def _worst_p(ahead: Measured, behind: Measured) -> float:
     return permutation_p(first, second)
 
 
-def _reason(ordered: Sequence[Measured], duels: Sequence[Duel], *, single: bool) -> str | None:
+def _reason(
+    ordered: Sequence[Measurements], duels: Sequence[RankingPair], *, single: bool
+) -> str | None:
     if len(ordered) < 2:
         return "nothing to compare with" if ordered else "no model is ranked"
-    if len({one.mean for one in ordered}) == 1:
+    if len({candidate.mean for candidate in ordered}) == 1:
         return "all are equal: ordered by speed"
     if single:
         return "a single observation: another run may put them in another order"
@@ -235,7 +241,7 @@ def _reason(ordered: Sequence[Measured], duels: Sequence[Duel], *, single: bool)
     return "the data do not separate the models"
 
 
-def _least_p(ordered: Sequence[Measured]) -> float:
+def _least_p(ordered: Sequence[Measurements]) -> float:
     """Return the smallest p that any two candidates with so many values could reach."""
     return min(least_p(len(a.values), len(b.values)) for a, b in combinations(ordered, 2))
 

@@ -1,4 +1,4 @@
-"""How well the roles of the dialogues of a run played their part, and which failures that touches.
+"""How reliable the simulated roles of a run were, and which failures they affect.
 
 A simulated person who gives the answer away, ends too early or contradicts itself makes a result that
 says little about the agent. So the turns where one did are counted, and the failures they are in named.
@@ -15,7 +15,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Touched:
+class AffectedFailure:
     """A failure in which a role failed; `marks` says in which turns."""
 
     trial: str
@@ -31,15 +31,15 @@ class RoleFidelity:
     marked_conversations: int = 0
     marks: Mapping[str, int] = field(default_factory=dict)
     failures: int = 0
-    touched: tuple[Touched, ...] = ()
+    touched: tuple[AffectedFailure, ...] = ()
 
     @property
     def touched_share(self) -> float | None:
-        """The share of the failures in which a role had a part; None where nothing failed."""
+        """The share of failures affected by a role; None if nothing failed."""
         return len(self.touched) / self.failures if self.failures else None
 
     def in_words(self) -> str | None:
-        """Return it as one line; None where there is nothing to be said."""
+        """Return one line of text; None if no conversation is marked."""
         if not self.marked_conversations:
             return None
         counts = ", ".join(f"{mark} {count}" for mark, count in self.marks.items())
@@ -49,29 +49,29 @@ class RoleFidelity:
         )
         if not self.touched:
             return line
-        named = ", ".join(one.trial for one in self.touched[:_NAMED])
+        named = ", ".join(failure.trial for failure in self.touched[:_NAMED])
         more = f" and {len(self.touched) - _NAMED} more" if len(self.touched) > _NAMED else ""
         return f"{line}; of {self.failures} failures they touch {len(self.touched)}: {named}{more}"
 
 
 def role_fidelity(records: Iterable[TrialRecord]) -> RoleFidelity:
-    """Return what the dialogues among *records* say of their roles."""
+    """Return the role fidelity over the dialogues in *records*."""
     conversations = turns = marked = failures = 0
     counts: Counter[str] = Counter()
     touched = []
     for record in records:
-        told = dialogue_notes(record)
-        if told is None:
+        notes = dialogue_notes(record)
+        if notes is None:
             continue
-        marks = marks_of(told)
+        marks = marks_of(notes)
         conversations += 1
-        turns += turns_of(told)
+        turns += turns_of(notes)
         marked += bool(marks)
         counts.update({mark: len(where) for mark, where in marks.items()})
         if is_failure(record):
             failures += 1
             if marks:
-                touched.append(Touched(trial=record.name, marks=marks))
+                touched.append(AffectedFailure(trial=record.name, marks=marks))
     return RoleFidelity(
         conversations=conversations,
         turns=turns,
@@ -83,15 +83,15 @@ def role_fidelity(records: Iterable[TrialRecord]) -> RoleFidelity:
 
 
 def dialogue_notes(record: TrialRecord) -> Mapping[str, Json] | None:
-    """Return what is noted of the dialogue of a trial; None where it had none."""
+    """Return the notes on the dialogue of a trial; None if it had none."""
     outcome = record.attempt.outcome
-    told = outcome.notes.get("dialogue") if outcome else None
-    return told if isinstance(told, Mapping) else None
+    notes = outcome.notes.get("dialogue") if outcome else None
+    return notes if isinstance(notes, Mapping) else None
 
 
-def marks_of(told: Mapping[str, Json]) -> dict[str, list[int]]:
+def marks_of(notes: Mapping[str, Json]) -> dict[str, list[int]]:
     """Return the turns of each mark."""
-    marks = told.get("marks")
+    marks = notes.get("marks")
     if not isinstance(marks, Mapping):
         return {}
     return {
@@ -101,16 +101,16 @@ def marks_of(told: Mapping[str, Json]) -> dict[str, list[int]]:
     }
 
 
-def turns_of(told: Mapping[str, Json]) -> int:
+def turns_of(notes: Mapping[str, Json]) -> int:
     """Return how many turns a dialogue had."""
-    turns = told.get("turns")
+    turns = notes.get("turns")
     return len(turns) if isinstance(turns, Sequence) else 0
 
 
 def is_failure(record: TrialRecord) -> bool:
-    """Whether the agent did not make it: what it left is not right, or it ran out of something.
+    """Whether the agent failed: its work does not pass, or it reached a limit.
 
-    One that ran out of something and left what passes has made it.
+    One that reached a limit with work that passes did not fail.
     """
     attempt = record.attempt
     return attempt.passed is False or (attempt.status is Status.LIMITED and not attempt.passed)

@@ -1,10 +1,10 @@
-"""Intervals and p-values that may be looked at after every task, and at which one may stop.
+"""Anytime-valid intervals and p-values: they hold after every task, so a run may stop early.
 
 A run that ends when the answer is clear has looked at its numbers all along. Ordinary intervals
 are made for one look: with a look at every tenth of 500 tasks, one in three would be wrong at some
 point. These hold at all looks together.
 
-Somebody bets against "the mean is m" with fair bets on each value before it is seen. If m is the
+A gambler bets against "the mean is m" with fair bets on each value before it is seen. If m is the
 mean, the capital hardly ever grows twentyfold; so where it has, m is refuted for good. Bets and
 their sizes: Waudby-Smith & Ramdas (2024), hedged capital with the empirical-Bernstein bets. For
 values that are 0 or 1 a mixture of all bets has a closed form, and is tighter.
@@ -23,8 +23,8 @@ _CLOSE = 1e-7  # how near a bound is found
 _SIDES = 2
 
 
-class Betting:
-    """Bets on values from 0 to 1, each after its size was fixed by those before it."""
+class BetSizing:
+    """Sizes the bets on values from 0 to 1, each from the values before it."""
 
     def __init__(self, *, level: float) -> None:
         self._sure = math.log(_SIDES / (1 - level))
@@ -45,12 +45,12 @@ class Betting:
         self._squares += (value - self._sum / (self._n + 1)) ** 2
 
 
-class Doubt:
-    """The capital of the two who bet that the mean is above and below *mean*, as values come in."""
+class WealthProcess:
+    """The capital of two gamblers who bet that the mean is above or below *mean*."""
 
     def __init__(self, mean: float, *, level: float) -> None:
         self._mean = mean
-        self._betting = Betting(level=level)
+        self._betting = BetSizing(level=level)
         self._above = self._below = 1.0
         self._most_above = self._most_below = 1.0
 
@@ -72,12 +72,12 @@ class Doubt:
 
     @property
     def p_above(self) -> float:
-        """What it is as far as it speaks for a higher mean."""
+        """The one-sided p-value for a higher mean."""
         return min(1.0, _SIDES / self._most_above)
 
     @property
     def p_below(self) -> float:
-        """What it is as far as it speaks for a lower mean."""
+        """The one-sided p-value for a lower mean."""
         return min(1.0, _SIDES / self._most_below)
 
 
@@ -104,11 +104,11 @@ def anytime_interval(values: Sequence[float], *, level: float = 0.95) -> Interva
 
 def anytime_difference(differences: Sequence[float], *, level: float = 0.95) -> Interval | None:
     """Return where the mean of *differences* from -1 to 1 is."""
-    found = anytime_interval([to_unit(one) for one in differences], level=level)
-    if found is None:
+    interval = anytime_interval([to_unit(difference) for difference in differences], level=level)
+    if interval is None:
         return None
-    low, high = 2 * found.low - 1, 2 * found.high - 1
-    return Interval(low=low, high=high, level=level, method=found.method)
+    low, high = 2 * interval.low - 1, 2 * interval.high - 1
+    return Interval(low=low, high=high, level=level, method=interval.method)
 
 
 def mixture_interval(successes: int, n: int, *, level: float = 0.95) -> Interval:
@@ -137,7 +137,7 @@ def to_unit(difference: float) -> float:
 
 
 def _bets(values: Iterable[float], *, level: float) -> Iterator[float]:
-    betting = Betting(level=level)
+    betting = BetSizing(level=level)
     for value in values:
         yield betting.next_bet()
         betting.see(value)
@@ -189,10 +189,10 @@ def _log_power(base: float, exponent: int) -> float:
 def estimate_drawn(tasks: Iterable[TaskScores], *, level: float = 0.95) -> Estimate:
     """Estimate a candidate's mean score over *tasks*, given in the order they were drawn."""
     seen = list(tasks)
-    found = estimate(seen, level=level)
+    result = estimate(seen, level=level)
     if not seen:
-        return found
+        return result
     if all(task.binary and task.n == 1 for task in seen):
         passed = round(sum(task.total for task in seen))
-        return replace(found, interval=mixture_interval(passed, len(seen), level=level))
-    return replace(found, interval=anytime_interval([task.mean for task in seen], level=level))
+        return replace(result, interval=mixture_interval(passed, len(seen), level=level))
+    return replace(result, interval=anytime_interval([task.mean for task in seen], level=level))

@@ -1,4 +1,4 @@
-"""How large a run must be to see a difference: so many tasks for each number of rollouts.
+"""Sample sizes: the tasks required to detect a difference, for each number of rollouts.
 
 That depends on why the difference between two candidates varies from task to task:
 
@@ -22,8 +22,8 @@ _MOST_ROLLOUTS = 1_000  # nobody repeats a task more often than that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strictness:
-    """How sure one wants to be: a chance of `power` to see what is there, of `alpha` to be fooled.
+class ErrorRates:
+    """The power and the significance level `alpha` of a comparison.
 
     Of more than two candidates each pair is held to `alpha` / pairs, the strictest step of Holm's.
     """
@@ -44,8 +44,8 @@ class Strictness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Why the difference between two candidates varies from task to task; None is unknown.
+class DifferenceVariance:
+    """The variance components of the difference between two candidates; None is unknown.
 
     `observed` is the whole variance as it was measured, with `rollouts` rollouts on `tasks` tasks
     (where the two have unequal numbers: as many as make the same noise), `noise_df` how much the
@@ -82,8 +82,8 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assumed:
-    """What is taken for granted of two candidates where nothing was measured.
+class Assumptions:
+    """Assumptions about two candidates when nothing was measured.
 
     Scores are 0 or 1, `score` on average. The share `noise` of their variance is chance between
     rollouts, the rest is that tasks are not equally hard. `correlation` is how far the two find
@@ -94,18 +94,18 @@ class Assumed:
     noise: float = 2 / 3
     correlation: float = 0.5
 
-    def spread(self, variance: float | None = None) -> Spread:
+    def spread(self, variance: float | None = None) -> DifferenceVariance:
         """Return what follows, of scores with *variance* (default: that of 0 and 1)."""
         whole = self.score * (1 - self.score) if variance is None else variance
         return self.apart(between=whole * (1 - self.noise), within=whole * self.noise)
 
-    def apart(self, *, between: float, within: float) -> Spread:
+    def apart(self, *, between: float, within: float) -> DifferenceVariance:
         """Return what follows for two candidates whose scores both vary so."""
-        return Spread(between=2 * between * (1 - self.correlation), noise=2 * within)
+        return DifferenceVariance(between=2 * between * (1 - self.correlation), noise=2 * within)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class RunSize:
     """A run that is large enough; `trials` are those of all candidates.
 
     `by_formula` is Miller's number of tasks, without what an exact test takes beyond it. `likely`
@@ -123,15 +123,15 @@ class Size:
 
 def sizes(
     difference: float,
-    spread: Spread,
-    strictness: Strictness,
+    spread: DifferenceVariance,
+    strictness: ErrorRates,
     *,
     rollouts: Sequence[int] = ROLLOUTS,
     at_hand: int | None = None,
-) -> tuple[Size, ...]:
+) -> tuple[RunSize, ...]:
     """Return how many tasks each number of *rollouts* takes, as far as that is known."""
     return tuple(
-        Size(
+        RunSize(
             rollouts=k,
             tasks=tasks,
             trials=tasks * k * strictness.candidates,
@@ -150,19 +150,19 @@ def sizes(
 
 
 def _likely(
-    difference: float, spread: Spread, strictness: Strictness, *, rollouts: int
+    difference: float, spread: DifferenceVariance, strictness: ErrorRates, *, rollouts: int
 ) -> tuple[int, int] | None:
-    found, middle = spread.bounds(rollouts), spread.variance(rollouts)
-    if found is None or middle is None:
+    bounds_of_variance, middle = spread.bounds(rollouts), spread.variance(rollouts)
+    if bounds_of_variance is None or middle is None:
         return None
     # what was clipped may lie beside its bounds
-    ends = min(found[0], middle), max(found[1], middle)
+    ends = min(bounds_of_variance[0], middle), max(bounds_of_variance[1], middle)
     low, high = (_enough(difference, end, spread.step(rollouts), strictness) for end in ends)
     return low, high
 
 
 def tasks_for(
-    difference: float, spread: Spread, strictness: Strictness, *, rollouts: float
+    difference: float, spread: DifferenceVariance, strictness: ErrorRates, *, rollouts: float
 ) -> int | None:
     """Return how many tasks it takes with so many *rollouts*; None where that is unknown."""
     variance = spread.variance(rollouts)
@@ -171,13 +171,13 @@ def tasks_for(
     return _enough(difference, variance, spread.step(rollouts), strictness)
 
 
-def _enough(difference: float, variance: float, step: float, strictness: Strictness) -> int:
+def _enough(difference: float, variance: float, step: float, strictness: ErrorRates) -> int:
     level, chance = strictness.level, strictness.power
     return power.to_decide(difference, variance=variance, step=step, level=level, power=chance)
 
 
 def seen_with(
-    tasks: int, spread: Spread, strictness: Strictness, *, rollouts: float
+    tasks: int, spread: DifferenceVariance, strictness: ErrorRates, *, rollouts: float
 ) -> float | None:
     """Return the least difference that *tasks* show; None where it is unknown or there is none."""
     variance = spread.variance(rollouts)
@@ -194,7 +194,7 @@ def seen_with(
 
 
 def rollouts_for(
-    difference: float, spread: Spread, strictness: Strictness, *, tasks: int
+    difference: float, spread: DifferenceVariance, strictness: ErrorRates, *, tasks: int
 ) -> int | None:
     """Return how many rollouts make *tasks* enough; None where no number does, or none is known."""
     for rollouts in range(1, _MOST_ROLLOUTS + 1):
@@ -204,7 +204,7 @@ def rollouts_for(
     return None
 
 
-def measured(pair: Pair, splits: Mapping[str, VarianceSplit]) -> Spread | None:
+def measured(pair: Pair, splits: Mapping[str, VarianceSplit]) -> DifferenceVariance | None:
     """Return why the difference of a pair that was run varies; None where it does not."""
     if pair.se is None:
         return None
@@ -212,12 +212,12 @@ def measured(pair: Pair, splits: Mapping[str, VarianceSplit]) -> Spread | None:
     observed = pair.se**2 * pair.tasks
     rollouts = first.rollouts if first.rollouts == second.rollouts else None
     if first.within is None or second.within is None:
-        return Spread(
+        return DifferenceVariance(
             between=None, noise=None, observed=observed, rollouts=rollouts, tasks=pair.tasks
         )
     noise = first.within + second.within
     of_means = first.within / (first.rollouts or 1) + second.within / (second.rollouts or 1)
-    return Spread(
+    return DifferenceVariance(
         between=max(observed - of_means, 0.0),
         noise=noise,
         clipped=observed < of_means,
@@ -231,15 +231,16 @@ def measured(pair: Pair, splits: Mapping[str, VarianceSplit]) -> Spread | None:
 def _df(first: VarianceSplit, second: VarianceSplit) -> float | None:
     """Return the degrees of freedom of the noise of both together (Satterthwaite)."""
     parts = [
-        ((one.within or 0.0), one.tasks * ((one.rollouts or 1) - 1)) for one in (first, second)
+        ((split.within or 0.0), split.tasks * ((split.rollouts or 1) - 1))
+        for split in (first, second)
     ]
     unsure = math.fsum(value**2 / df for value, df in parts if value)
     return math.fsum(value for value, _ in parts) ** 2 / unsure if unsure else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
-    """The least difference that a plan shows with a chance of 80 %, under what is assumed.
+class DetectableDifference:
+    """The smallest difference that a plan detects with 80 % power, under assumptions.
 
     `detectable` is None where so few tasks show no difference at all.
     """
@@ -248,15 +249,17 @@ class Foreseen:
     tasks: int
     rollouts: int
     candidates: int
-    assumed: Assumed
+    assumed: Assumptions
 
 
-def foreseen(plan: Plan, assumed: Assumed | None = None) -> Foreseen | None:
-    """Return what *plan* can tell of two of its candidates.
+def detectable_difference(
+    plan: Plan, assumed: Assumptions | None = None
+) -> DetectableDifference | None:
+    """Return the smallest difference between two candidates that *plan* can detect.
 
     None where it has not two of them, or no task that both are given and that has a score.
     """
-    assumed = assumed or Assumed()
+    assumed = assumed or Assumptions()
     given: dict[str, set[str]] = {}
     for block in plan.blocks:
         tasks = {t.digest for t in block.tasks if any(scorer.weight for scorer in t.scorers)}
@@ -266,8 +269,8 @@ def foreseen(plan: Plan, assumed: Assumed | None = None) -> Foreseen | None:
     if len(given) < 2 or not shared:
         return None
     rollouts = min(block.rollouts for block in plan.blocks)
-    strictness = Strictness(candidates=len(given))
-    return Foreseen(
+    strictness = ErrorRates(candidates=len(given))
+    return DetectableDifference(
         detectable=seen_with(shared, assumed.spread(), strictness, rollouts=rollouts),
         tasks=shared,
         rollouts=rollouts,

@@ -1,4 +1,4 @@
-"""Two candidates, task by task in a fixed order, until it is settled which is better.
+"""The stopping rule of adaptive runs: two candidates, task by task in a fixed order.
 
 Of many pairs each is held to a stricter level, such that all decisions of a run are right together.
 """
@@ -19,7 +19,7 @@ from bakeoff.stats.paired import (
     withheld,
     worst_means,
 )
-from bakeoff.stats.sequential import BETTING, Doubt, anytime_difference, to_unit
+from bakeoff.stats.sequential import BETTING, WealthProcess, anytime_difference, to_unit
 
 _SHARE = 20  # from here on, precision is looked at after every twentieth of the tasks seen
 
@@ -27,26 +27,26 @@ _SHARE = 20  # from here on, precision is looked at after every twentieth of the
 class StoppingRule:
     """One pair of *pairs*; `differences` are those of its task means, from -1 to 1.
 
-    It is decided only where faults could not turn it: on the way to "the first is better" each
-    faulted trial counts against the first, and on the other way against the second.
+    It is decided only if faults could not reverse it: for "the first is better" each
+    faulted trial counts against the first, for the opposite against the second.
     """
 
     def __init__(self, *, pairs: int, precision: float | None = None, level: float = 0.95) -> None:
         self._alpha = (1 - level) / pairs
         self._precision = precision
         self._seen, self._lowest, self._highest = (
-            Doubt(to_unit(0.0), level=1 - self._alpha) for _ in range(3)
+            WealthProcess(to_unit(0.0), level=1 - self._alpha) for _ in range(3)
         )
         self.differences = array("d")
         self.decided = False
         self.precise = False
 
     def see(self, difference: float) -> None:
-        """Learn the difference on the next task."""
+        """Add the difference on the next task."""
         self.see_between(difference, difference, seen=difference)
 
     def see_between(self, low: float, high: float, *, seen: float | None) -> None:
-        """Learn what the difference on the next task could be with its faults, and what was *seen*."""
+        """Add the bounds of the difference on the next task given its faults, and the *seen* one."""
         self._lowest.see(to_unit(low))
         self._highest.see(to_unit(high))
         self.decided = self.decided or self.worst_p < self._alpha
@@ -55,22 +55,22 @@ class StoppingRule:
         self.differences.append(seen)
         self._seen.see(to_unit(seen))
         if self._precision is not None and not self.precise and self._is_look():
-            found = self.interval(level=1 - self._alpha)
-            self.precise = found is None or found.high - found.low <= 2 * self._precision
+            interval = self.interval(level=1 - self._alpha)
+            self.precise = interval is None or interval.high - interval.low <= 2 * self._precision
 
     @property
     def settled(self) -> bool:
-        """Whether it is sure who is better, or known well enough how far they are apart."""
+        """Whether the pair is decided, or its difference is known precisely enough."""
         return self.decided or self.precise
 
     @property
     def p(self) -> float:
-        """The p of "there is no difference"; it holds whenever one stops."""
+        """The anytime-valid p-value of "there is no difference"."""
         return self._seen.p
 
     @property
     def worst_p(self) -> float:
-        """The same with every fault counted against whoever it would have to be."""
+        """The same p-value with every fault counted against the leader."""
         return min(self._lowest.p_above, self._highest.p_below)
 
     def interval(self, *, level: float) -> Interval | None:
@@ -83,8 +83,8 @@ class StoppingRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """The tasks of a run by id, as they were drawn, and how well a difference was to be known."""
+class TaskOrder:
+    """The ids of the tasks in the order drawn, and the requested precision."""
 
     order: Sequence[str]
     precision: float | None = None
@@ -94,32 +94,32 @@ def compare_drawn(
     first: TaskMeans, second: TaskMeans, *, pairs: int, precision: float | None, level: float
 ) -> Pair:
     """Compare two of *pairs* pairs; their means are in the order of the tasks."""
-    settling = StoppingRule(pairs=pairs, precision=precision, level=level)
+    rule = StoppingRule(pairs=pairs, precision=precision, level=level)
     for difference, low, high in _differences(first, second):
         if not math.isnan(low):
             seen = None if math.isnan(difference) else difference
-            settling.see_between(low, high, seen=seen)
-    apart = settling.differences
+            rule.see_between(low, high, seen=seen)
+    differences = rule.differences
     pair = Pair(
         first=first.candidate,
         second=second.candidate,
-        tasks=len(apart),
+        tasks=len(differences),
         left_out=0,  # what is not there was not needed
-        won=sum(one > 0 for one in apart),
-        lost=sum(one < 0 for one in apart),
-        settled=settling.settled,
+        won=sum(d > 0 for d in differences),
+        lost=sum(d < 0 for d in differences),
+        settled=rule.settled,
         faults=shared_faults(first, second),
     )
-    if not apart:
+    if not differences:
         return replace(pair, reason="no task has a score of both")
-    interval = settling.interval(level=level)
+    interval = rule.interval(level=level)
     return replace(
-        _at_worst(pair, first, second, mean=math.fsum(apart) / len(apart)),
-        difference=math.fsum(apart) / len(apart),
+        _at_worst(pair, first, second, mean=math.fsum(differences) / len(differences)),
+        difference=math.fsum(differences) / len(differences),
         interval=interval,
         test=BETTING,
-        p=settling.p,
-        worst_p=settling.worst_p if pair.faults else None,
+        p=rule.p,
+        worst_p=rule.worst_p if pair.faults else None,
         reason=None if interval else "the scores refute every difference: did the tasks change?",
     )
 
@@ -130,8 +130,8 @@ def _differences(first: TaskMeans, second: TaskMeans) -> Iterator[tuple[float, f
     low = worst_means(first, second, first_leads=True)
     high = worst_means(first, second, first_leads=False)
     for each in zip(seen, low, high, strict=True):
-        one, least, most = (a - b for a, b in each)
-        yield one, least, most
+        difference, least, most = (a - b for a, b in each)
+        yield difference, least, most
 
 
 def _at_worst(pair: Pair, first: TaskMeans, second: TaskMeans, *, mean: float) -> Pair:

@@ -12,9 +12,9 @@ from bakeoff.stats.by_task import mean_pass, pass_at_k, pass_hat_k
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds, quantile
 from bakeoff.stats.missing import is_checked
 from bakeoff.stats.notes import notes
-from bakeoff.stats.pairwise import Pairwise, Seat, pairwise
+from bakeoff.stats.pairwise import CandidateScores, Pairwise, pairwise
 from bakeoff.stats.sequential import estimate_drawn
-from bakeoff.stats.stopping_rule import Drawn
+from bakeoff.stats.stopping_rule import TaskOrder
 from bakeoff.stats.summary import (
     Buckets,
     CandidateSummary,
@@ -85,7 +85,7 @@ class _Tally:
             self.flags.update(row.flags.split(","))
 
     def settle(self) -> None:
-        """Take what is not there for what is not needed: all is known without it."""
+        """Count missing trials as not needed."""
         self.not_needed = self.planned - sum(self.counts.values())
         self.checkable = max(self.checkable - self.not_needed, 0)
 
@@ -129,8 +129,8 @@ def summarize(
     """
     tallies, tasks = _planned(plan), sum(1 for _ in plan.tasks)
     if tasks == 1:
-        for mine in tallies.values():
-            for tally in mine.values():
+        for by_category in tallies.values():
+            for tally in by_category.values():
                 tally.rollouts = []
     for row in rows:
         tallies[row.candidate_id][row.category or ""].add(row)
@@ -144,32 +144,32 @@ def summarize(
     candidates = tuple(
         _candidate(c.id, tallies[c.id], scripted=c.scripted, order=order) for c in plan.candidates
     )
-    said = notes(plan, candidates)
+    sentences = notes(plan, candidates)
     return Summary(
         run=run,
         tasks=tasks,
         rollouts=plan.rollouts,
         buckets=_merged(c.total.buckets for c in candidates),
         candidates=candidates,
-        notes=said.all,
-        warnings=said.warnings,
+        notes=sentences.all,
+        warnings=sentences.warnings,
         pass_rule=pass_rule(plan.tasks),
         pairwise=compared,
     )
 
 
-def _drawn(plan: Plan, adaptive: Adaptive | None) -> Drawn | None:
+def _drawn(plan: Plan, adaptive: Adaptive | None) -> TaskOrder | None:
     if adaptive is None:
         return None
     order = [task.id for task in plan.drawn_tasks(adaptive.seed)]
-    return Drawn(order=order, precision=adaptive.precision)
+    return TaskOrder(order=order, precision=adaptive.precision)
 
 
 def _compared(
-    plan: Plan, tallies: Mapping[str, Mapping[str, _Tally]], drawn: Drawn | None
+    plan: Plan, tallies: Mapping[str, Mapping[str, _Tally]], drawn: TaskOrder | None
 ) -> Pairwise | None:
     seats = [
-        Seat(
+        CandidateScores(
             candidate=c.id,
             tasks={name: t.tasks for name, t in tallies[c.id].items()},
             faults={task: n for t in tallies[c.id].values() for task, n in t.faults.items()},
@@ -188,11 +188,11 @@ def _planned(plan: Plan) -> dict[str, dict[str, _Tally]]:
     tallies: dict[str, dict[str, _Tally]] = {c.id: {} for c in plan.candidates}
     for block in plan.blocks:
         for candidate in block.candidates:
-            mine = tallies[candidate.id]
+            by_category = tallies[candidate.id]
             for task in block.tasks:
-                tally = mine.get(task.category or "")
+                tally = by_category.get(task.category or "")
                 if tally is None:
-                    tally = mine[task.category or ""] = _Tally()
+                    tally = by_category[task.category or ""] = _Tally()
                 tally.planned += block.rollouts
                 if is_checked(task):
                     tally.checkable += block.rollouts
@@ -291,7 +291,7 @@ def _pass_rates(tasks: list[_TaskTally]) -> tuple[PassRates, ...]:
 
 
 def _ks(most: int) -> list[int]:
-    """Return every k up to 10, then only the powers of two: nobody reads a thousand columns."""
+    """Return every k up to 10, then only the powers of two, to limit the columns."""
     return [k for k in range(1, most + 1) if k <= 10 or k & (k - 1) == 0 or k == most]
 
 

@@ -1,4 +1,4 @@
-"""What a run says, as nouns: the summary of a run, of a candidate, of a category."""
+"""The summary of a run, of a candidate and of a category."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class PassRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Totals over the trials that told them; None is unknown."""
+    """Totals over the trials that report them; None is unknown."""
 
     input: int | None
     output: int | None
@@ -107,7 +107,7 @@ class CandidateSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run says. `billed` is all it cost, with roles, retries and failed attempts.
+    """The summary of a run; `billed` is its total cost, including roles, retries and failed attempts.
 
     `pairwise` compares the candidates on the tasks they share; None where there is only one. Of the
     `notes`, `warnings` are those that put the result in doubt.

@@ -1,4 +1,4 @@
-"""Why a score is unsure: because tasks differ, or because rollouts of one task do.
+"""Splits the variance of a score into parts between tasks and between rollouts.
 
 A score is taken as its task's own mean plus noise (one-way random effects). With n tasks of K
 rollouts,
@@ -20,7 +20,7 @@ from typing import Protocol
 _ROUNDING = 1e-12
 
 
-class Repeated(Protocol):
+class RepeatedTask(Protocol):
     """The scores of one task, at least one: how many, their sum, and the sum of their squares."""
 
     n: int
@@ -30,7 +30,7 @@ class Repeated(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VarianceSplit:
-    """The variance of one candidate's scores, taken apart; `reason` says why a part is None.
+    """The variance components of one candidate's scores; `reason` says why a part is None.
 
     `rollouts` is the harmonic mean over tasks, `icc` the share of `between` in the variance of one
     rollout. `clipped` says that `between` came out negative and was set to 0. The standard errors
@@ -59,8 +59,8 @@ class VarianceSplit:
         return math.sqrt((self.between + self.within / rollouts) / tasks) or None
 
 
-def split_variance(tasks: Iterable[Repeated]) -> VarianceSplit:
-    """Take the variance of one candidate's scores apart, from all its tasks that have one."""
+def split_variance(tasks: Iterable[RepeatedTask]) -> VarianceSplit:
+    """Split the variance of one candidate's scores into components, over all its scored tasks."""
     seen = list(tasks)
     if not seen:
         return VarianceSplit(tasks=0, reason="no task has a score")

@@ -30,18 +30,18 @@ from bakeoff.core.record import TrialRecord
 from bakeoff.reports.comparison import Comparison, Competitor, in_order
 from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.phrases import Formatter
-from bakeoff.stats.head_to_head import RolloutFigures, Verdict, figures, shared_verdict
+from bakeoff.stats.head_to_head import RolloutFigures, RolloutVerdict, figures, shared_verdict
 from bakeoff.stats.rankings import Ranking
 
 _TURNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _AROUND_ROWS = 7  # lines of a screen that are not rows of models
 _MARKS = {
-    Verdict.SUCCESS: ("✓", "bold green"),
-    Verdict.SUCCESS_AT_LIMIT: ("◷", "yellow"),
-    Verdict.FAILED: ("✗", "red"),
-    Verdict.ERROR: ("!", "red"),
-    Verdict.TIMED_OUT: ("◷", "yellow"),
-    Verdict.UNCHECKED: ("?", "yellow"),
+    RolloutVerdict.SUCCESS: ("✓", "bold green"),
+    RolloutVerdict.SUCCESS_AT_LIMIT: ("◷", "yellow"),
+    RolloutVerdict.FAILED: ("✗", "red"),
+    RolloutVerdict.ERROR: ("!", "red"),
+    RolloutVerdict.TIMED_OUT: ("◷", "yellow"),
+    RolloutVerdict.UNCHECKED: ("?", "yellow"),
 }
 
 

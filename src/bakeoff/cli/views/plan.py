@@ -10,8 +10,8 @@ from bakeoff.app.run import ends_when
 from bakeoff.cli.printing import print_json
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.planning.forecast import Forecast
-from bakeoff.reports.wording.power import foreseen_in_words
-from bakeoff.stats.sizing import Foreseen, foreseen
+from bakeoff.reports.wording.power import detectable_in_words
+from bakeoff.stats.sizing import DetectableDifference, detectable_difference
 
 
 def print_plan(
@@ -39,7 +39,7 @@ def print_plan(
     }
     if prepared.brief.adaptive is not None:
         shown["adaptive"] = prepared.brief.adaptive
-    elif (seen := foreseen(plan)) is not None:
+    elif (seen := detectable_difference(plan)) is not None:
         shown["least_difference"] = seen
     if as_json:
         print_json(shown)
@@ -53,8 +53,8 @@ def print_plan(
             text = _estimate(value)
         elif isinstance(value, Adaptive):
             text = ends_when(value, len(plan))
-        elif isinstance(value, Foreseen):
-            text = foreseen_in_words(value)
+        elif isinstance(value, DetectableDifference):
+            text = detectable_in_words(value)
         print(f"{key.replace('_', ' '):16} {for_terminal(str(text))}")
     return 0
 

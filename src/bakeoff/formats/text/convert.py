@@ -1,4 +1,4 @@
-"""Plain data into typed values; a mistake is told with file, line, key and the nearest right key."""
+"""Converts plain data to typed values; mistakes name file, line, key and the closest valid key."""
 
 import re
 from bisect import bisect_left
@@ -39,8 +39,8 @@ def convert(
 ) -> T:
     """Return *data* as a *kind*, or raise an error that says where it is wrong and what is right.
 
-    All mistakes are reported, each on a line of its own. *name_of* is what a person calls the thing
-    at a path, where it has a name.
+    All mistakes are reported, one per line. *name_of* is what a person calls the thing
+        at a path, where it has a name.
     """
     try:
         return msgspec.convert(data, kind)
@@ -151,7 +151,7 @@ class _Rest:
 
 
 def _copied(data: Json) -> Json:
-    """Return *data* with tables and lists of its own; what they hold may be anything."""
+    """Return a copy of *data* with copied tables and lists."""
     if isinstance(data, Mapping):
         return {key: _copied(value) for key, value in data.items()}
     return [_copied(value) for value in data] if isinstance(data, list | tuple) else data
@@ -261,15 +261,15 @@ def _flat(types: list[inspect.Type]) -> list[inspect.Type]:
 
 
 def _inside(outer: inspect.Type, step: str | int) -> list[inspect.Type]:
-    found: list[inspect.Type] = []
+    types: list[inspect.Type] = []
     for t in _flat([outer]):
         if isinstance(t, _TABLES):
-            found += [f.type for f in t.fields if f.encode_name == step]
+            types += [f.type for f in t.fields if f.encode_name == step]
         elif isinstance(t, inspect.ListType | inspect.VarTupleType):
-            found.append(t.item_type)
+            types.append(t.item_type)
         elif isinstance(t, inspect.DictType):
-            found.append(t.value_type)
-    return found
+            types.append(t.value_type)
+    return types
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def scorer_specs(
 ) -> tuple[ScorerSpec, ...]:
     """Return the scorers that *entries* name, a list that stands *at* this place.
 
-    Those that a suite names are not *trusted*: it may be somebody else's.
+    Scorers named in a suite are not *trusted*: the suite may come from somebody else.
     """
     return tuple(
         replace(_scorer_spec(entry, at.inside(number)), trusted=trusted)

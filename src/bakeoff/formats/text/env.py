@@ -27,7 +27,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "$": "$"}
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Return the names and values in *path*; where a name is there twice, the last one counts."""
+    """Return the names and values in *path*; where a name is defined twice, the last one counts."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -51,10 +51,10 @@ def _entry(line: bytes) -> tuple[str, str] | None:
     text = _text(line).strip()
     if not text or text.startswith("#"):
         return None
-    found = _LINE.fullmatch(text)
-    if found is None:
+    match = _LINE.fullmatch(text)
+    if match is None:
         raise ValueError("not NAME=value (a name has letters, digits and _, and no digit first)")
-    return found[1], _value(found[2], found[1])
+    return match[1], _value(match[2], match[1])
 
 
 def _text(line: bytes) -> str:
@@ -74,43 +74,43 @@ def _value(text: str, name: str) -> str:
     if quoted is None:
         raise ValueError(f"the quote of {name} is not closed on its line")
     if not _AFTER.fullmatch(text, quoted.end()):
-        raise ValueError(f"something stands behind the closing quote of {name}")
+        raise ValueError(f"there is text after the closing quote of {name}")
     return quoted[1] if text[0] == "'" else _ESCAPE.sub(lambda m: _escaped(m[1], name), quoted[1])
 
 
 def _escaped(character: str, name: str) -> str:
     if character not in _ESCAPES:
         raise ValueError(
-            f"an escape in {name} that means nothing here: write \\\\ for a backslash, or use '...'"
+            f"an escape in {name} that is not supported: write \\\\ for a backslash, or use '...'"
         )
     return _ESCAPES[character]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What a run may read, and a line about where it came from: names, never values."""
+    """The variables a run may read, and a notice about their source with names only."""
 
     values: Mapping[str, str] = field(repr=False)
-    said: str | None = None
+    notice: str | None = None
 
 
 def environment(shell: Mapping[str, str], *, named: Path | None, here: Path) -> Environment:
     """Return *shell* with what a file adds to it: the one that was *named*, else `.env` in *here*.
 
-    What the shell says wins. A file that nobody named may be somebody else's: one that cannot be
-    understood is left out, and said to be.
+    The shell wins. A file that was not named explicitly may belong to another program: if it cannot
+    be parsed it is left out, with a notice.
     """
     path = named or here / ".env"
     if named is None and not path.is_file():
         return Environment(values=shell)
     try:
-        found = read_env_file(path)
+        variables = read_env_file(path)
     except UsageError as error:
         if named is not None:
             raise
-        return Environment(values=shell, said=f"{error}; the file is left out")
-    taken = [name for name in found if name not in shell]
-    said = f"{path}: {', '.join(taken) or 'nothing new'}"
-    if kept := [name for name in found if name in shell]:
-        said += f" (the shell has its own {', '.join(kept)})"
-    return Environment(values={**found, **shell}, said=f"read from {said}")
+        return Environment(values=shell, notice=f"{error}; the file is left out")
+    taken = [name for name in variables if name not in shell]
+    notice = f"{path}: {', '.join(taken) or 'nothing new'}"
+    if kept := [name for name in variables if name in shell]:
+        notice += f" (the shell has its own {', '.join(kept)})"
+    return Environment(values={**variables, **shell}, notice=f"read from {notice}")

@@ -16,7 +16,7 @@ from bakeoff.core.values import Json
 from bakeoff.formats.text.convert import dotted
 from bakeoff.formats.text.problems import error_of
 
-_DEEPEST = 200  # whoever walks the data later needs room on the stack
+_DEEPEST = 200  # code that walks the data later needs stack space
 _LONE_SURROGATE = re.compile(
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..)"
 )
@@ -106,5 +106,5 @@ def _explain(path: Path, data: bytes, error: Exception) -> str:
 
 def _no_number(text: str) -> re.Match[str] | None:
     """Return the first number in valid JSON that no number of ours can hold."""
-    found = (token for token in _TEXT_OR_NUMBER.finditer(text) if token[0][0] != '"')
-    return next((token for token in found if not math.isfinite(float(token[0]))), None)
+    numbers = (token for token in _TEXT_OR_NUMBER.finditer(text) if token[0][0] != '"')
+    return next((token for token in numbers if not math.isfinite(float(token[0]))), None)

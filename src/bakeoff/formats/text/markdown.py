@@ -129,12 +129,12 @@ def _is_section(line: str | None) -> bool:
 
 
 def _keys(lines: Sequence[str | None]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for line in lines:
         if line and _COLON.search(line) and (key := _KEY.match(line)):
             name = " ".join(key[1].rstrip(":").lower().split())
-            found.setdefault(KNOWN_KEYS.get(name, name.replace(" ", "_")), key[2])
-    return found
+            keys.setdefault(KNOWN_KEYS.get(name, name.replace(" ", "_")), key[2])
+    return keys
 
 
 def _keys_at_the_end(lines: Sequence[str | None]) -> dict[str, str]:
@@ -151,18 +151,18 @@ def _keys_at_the_end(lines: Sequence[str | None]) -> dict[str, str]:
 
 def _sections(raw: Sequence[str], lines: Sequence[str | None]) -> dict[str, str]:
     """Return the text of each section by its name in small letters."""
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     here: list[str] | None = None
     for text, line in zip(raw, lines, strict=True):
         if line is not None and (heading := _SECTION.match(line)):
-            here = found.setdefault(heading[1].lower(), [])
+            here = sections.setdefault(heading[1].lower(), [])
         elif here is not None:
             here.append(text)
-    return {name: "\n".join(body).strip() for name, body in found.items()}
+    return {name: "\n".join(body).strip() for name, body in sections.items()}
 
 
 def _items(text: str) -> Iterator[str]:
-    """Yield the items of a list; a line that is indented goes on with the item above it."""
+    """Yield the items of a list; an indented line continues the item above it."""
     item: list[str] = []
     for line in text.splitlines():
         if (begins := _ITEM.match(line)) and (not item or not line.startswith(("  ", "\t"))):

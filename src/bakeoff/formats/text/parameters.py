@@ -40,10 +40,10 @@ def check_parameters(parameters: Mapping[str, Json], *, at: SourceLocation, of: 
     """
     problems = Problems()
     for name, wanted in _KINDS.items() if parameters else ():
-        found = _kind(parameters.get(name))
-        if found not in _FITS[wanted]:
+        kind = _kind(parameters.get(name))
+        if kind not in _FITS[wanted]:
             here = at.inside(name)
-            words = in_words(f"Expected `{wanted}`, got `{found}`", value=parameters[name])
+            words = in_words(f"Expected `{wanted}`, got `{kind}`", value=parameters[name])
             problems.add(UsageError(f"{shown(here)}: key {dotted(here.key)!r}: {words}{of}"))
     problems.raise_any()
 

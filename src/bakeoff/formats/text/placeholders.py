@@ -26,7 +26,7 @@ def refuse_unfilled(task: Task, variables: Collection[str], at: SourceLocation) 
         if name.partition(".")[0] in variables:
             raise UsageError(
                 f"{shown(at)}: test {task.id!r}: {{{{{name}}}}} would not be filled in: "
-                f"{_NO_TEMPLATES}; write the text out, or `literal: true` to send it as it stands"
+                f"{_NO_TEMPLATES}; write the text out, or `literal: true` to send it unchanged"
             )
 
 
@@ -47,8 +47,8 @@ def placeholder_notes(
         task, many = tasks[number], len(waiting)
         which = f"{task.id!r}" if many == 1 else f"{many} tasks, {task.id!r} first"
         yield (
-            f"{shown(at.inside(number))}: {which}: {{{{{name}}}}} is sent as it stands: "
-            f"{_NO_TEMPLATES}; write `literal: true` beside the prompt if that is meant"
+            f"{shown(at.inside(number))}: {which}: {{{{{name}}}}} is sent unchanged: "
+            f"{_NO_TEMPLATES}; write `literal: true` next to the prompt if that is intended"
         )
 
 

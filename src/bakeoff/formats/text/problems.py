@@ -36,7 +36,7 @@ class Problems:
 
     @property
     def message(self) -> str:
-        """All mistakes, each on a line of its own."""
+        """All mistakes, one per line."""
         return str(error_of(self._problems))
 
     def raise_any(self) -> None:

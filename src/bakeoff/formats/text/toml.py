@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     r"|#[^\n]*|[\[\]{}]|\n",
     re.DOTALL,
 )
-_DEEPEST = 200  # whoever walks the data later needs room on the stack
+_DEEPEST = 200  # code that walks the data later needs stack space
 
 
 def read_toml(path: Path) -> tuple[dict[str, Json], str]:
@@ -38,8 +38,8 @@ def read_toml(path: Path) -> tuple[dict[str, Json], str]:
     except RecursionError as error:
         raise UsageError(f"{path}: nested more than {_DEEPEST} levels deep") from error
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"\(at line (\d+)", str(error))
-        line = f":{found[1]}" if found else ""
+        match = re.search(r"\(at line (\d+)", str(error))
+        line = f":{match[1]}" if match else ""
         raise UsageError(f"{path}{line}: not valid TOML: {error}") from error
     if (wrong := _not_plain(data)) is not None:
         key, why = wrong
@@ -54,8 +54,8 @@ def _not_plain(value: object, at: KeyPath = ()) -> tuple[KeyPath, str] | None:
         return at[:1], f"nested more than {_DEEPEST} levels deep"
     if isinstance(value, dict | list):
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
-        found = (_not_plain(inner, (*at, key)) for key, inner in pairs)
-        return next((wrong for wrong in found if wrong), None)
+        problems = (_not_plain(inner, (*at, key)) for key, inner in pairs)
+        return next((wrong for wrong in problems if wrong), None)
     if isinstance(value, float) and not math.isfinite(value):
         return at, f"{value} cannot be recorded; write a finite number, or leave the key out"
     if isinstance(value, str | int | float):
@@ -83,16 +83,16 @@ def _shared(path: KeyPath, key: KeyPath) -> int:
 @lru_cache(maxsize=8)  # a long file is asked for the lines of many keys
 def _keys(text: str) -> tuple[tuple[int, KeyPath], ...]:
     """Return the lines that open a table or set a key."""
-    found: list[tuple[int, KeyPath]] = []
+    keys: list[tuple[int, KeyPath]] = []
     table: KeyPath = ()
     counts: dict[KeyPath, int] = {}
     for number, statement in _statements(text):
         if header := _HEADER.match(statement):
             table = _table(header, counts)
-            found.append((number, table))
+            keys.append((number, table))
         elif key := _KEY.match(statement):
-            found.append((number, table + _parts(key[1])))
-    return tuple(found)
+            keys.append((number, table + _parts(key[1])))
+    return tuple(keys)
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:

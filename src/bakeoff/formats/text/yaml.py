@@ -50,15 +50,15 @@ def parse_yaml(
         raise UsageError(f"{source}: nested more than {_DEEPEST} levels deep") from error
     if not isinstance(value, Mapping):
         raise UsageError(f"{source}: write keys in it, such as `{such_as}:`, not a bare value")
-    _check_plain(value, source, lines.found)
-    return value, lambda key: _line(lines.found, key)
+    _check_plain(value, source, lines.lines_by_key)
+    return value, lambda key: _line(lines.lines_by_key, key)
 
 
 class _Lines:
     """Where each key stands; a key that stands twice would lose its first value in silence."""
 
     def __init__(self, source: str, before: int) -> None:
-        self.found: dict[KeyPath, int] = {}
+        self.lines_by_key: dict[KeyPath, int] = {}
         self.problems = Problems()
         self._source = source
         self._before = before
@@ -74,7 +74,7 @@ class _Lines:
             )
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
-                self.found[(*at, index)] = self._line(item)
+                self.lines_by_key[(*at, index)] = self._line(item)
                 self.walk(item, (*at, index))
         elif isinstance(node, yaml.MappingNode):
             for key, value in node.value:
@@ -90,12 +90,12 @@ class _Lines:
         merged = key.tag == "tag:yaml.org,2002:merge"
         if not merged and key.tag != "tag:yaml.org,2002:str":
             raise UsageError(f"{self._source}:{line}: write the key {str(key.value)!r} in quotes")
-        if here in self.found and not merged:
+        if here in self.lines_by_key and not merged:
             raise UsageError(
                 f"{self._source}:{line}: key {dotted(here)!r} is repeated here; it was "
-                f"first on line {self.found[here]}"
+                f"first on line {self.lines_by_key[here]}"
             )
-        self.found[here] = line
+        self.lines_by_key[here] = line
 
 
 def _check_plain(value: object, source: str, lines: Lines, at: KeyPath = ()) -> None:
@@ -108,7 +108,7 @@ def _check_plain(value: object, source: str, lines: Lines, at: KeyPath = ()) -> 
     plain = value is None or isinstance(value, str | int | float)
     if plain and not (isinstance(value, float) and not math.isfinite(value)):
         return
-    what = f"{value} is no number" if plain else f"a {type(value).__name__} is not read here"
+    what = f"{value} is not a number" if plain else f"a {type(value).__name__} is not read here"
     line = _line(lines, at)
     where = f"{source}:{line}" if line else source
     raise UsageError(f"{where}: key {dotted(at)!r}: {what}; write it in quotes")

@@ -70,7 +70,7 @@ class AgentBenchCommand:
                     name = earlier[-1].name
                     LOGGER.warning("%s was not finished; --resume %s goes on with it", name, name)
                 view = BenchView(run, [agent.id for agent in bench.agents])
-                return self._execute(bench.brief, view)
+                return self._execute(bench.run_spec, view)
         finally:
             run.remove_unless_started()
 

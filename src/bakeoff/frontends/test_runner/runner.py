@@ -211,7 +211,7 @@ class TestRunner:
             self._suite_error = str(error)
             self._log_errors("no test suite loaded", error)
             return False
-        self._asked.update({task.id: task for task in self._suite.brief.tasks})
+        self._asked.update({task.id: task for task in self._suite.run_spec.tasks})
         return True
 
     def load_test_metadata(self, metadata_path: str) -> bool:
@@ -293,14 +293,14 @@ class TestRunner:
         """
         suite = self._loaded()
         listed = {name: set(entry.test_ids) for name, entry in suite.categories.items()}
-        for task in suite.brief.tasks:
+        for task in suite.run_spec.tasks:
             if task.category:
                 listed.setdefault(task.category, set()).add(task.id)
         if category not in listed:
             names = ", ".join(sorted(listed)) or "none"
             LOGGER.error("no category %r; there are: %s", self._line(category), self._line(names))
             return []
-        ids = [task.id for task in suite.brief.tasks if task.id in listed[category]]
+        ids = [task.id for task in suite.run_spec.tasks if task.id in listed[category]]
         if missing := listed[category].difference(ids):
             LOGGER.warning(
                 "category %s lists tests that the suite does not have: %s",
@@ -372,7 +372,7 @@ class TestRunner:
 
     def _chosen(self, test_ids: list[str] | None) -> tuple[RunSpec, list[TestResult]]:
         """Return the chosen tests in suite order, and a failed result for each unknown id."""
-        brief = self._loaded().brief
+        brief = self._loaded().run_spec
         if test_ids is None:
             return brief, []
         chosen, known = set(test_ids), {task.id: task for task in brief.tasks}

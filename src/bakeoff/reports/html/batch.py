@@ -13,7 +13,7 @@ from bakeoff.reports.wording.findings import Evidence
 from bakeoff.reports.wording.phrases import Formatter
 from bakeoff.stats.censored import TimeToSolve
 from bakeoff.stats.head_to_head import Mean, Means, RolloutFigures
-from bakeoff.stats.rankings import Placed, Ranking
+from bakeoff.stats.rankings import RankedCandidate, Ranking
 
 _MOST_EVIDENCE = 20_000_000
 _ELSEWHERE = (
@@ -307,11 +307,11 @@ def _podium(
     )
 
 
-def _medal(comparison: Comparison, place: Placed) -> str:
+def _medal(comparison: Comparison, place: RankedCandidate) -> str:
     return f"medal m{place.rank}" if comparison.solved(place.candidate) else "medal"
 
 
-def _figure(comparison: Comparison, place: Placed, formatter: Formatter) -> str:
+def _figure(comparison: Comparison, place: RankedCandidate, formatter: Formatter) -> str:
     return formatter(place.value) if comparison.solved(place.candidate) else phrases.NOT_SOLVED
 
 

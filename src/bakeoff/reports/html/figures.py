@@ -9,7 +9,7 @@ from bakeoff.reports.wording import decision, phrases
 from bakeoff.reports.wording import summary as summary_words
 from bakeoff.stats.paired import NO_DECISION, Pair
 from bakeoff.stats.pairwise import Pairwise
-from bakeoff.stats.rankings import Placed
+from bakeoff.stats.rankings import RankedCandidate
 from bakeoff.stats.summary import CandidateSummary, Group, PassRates, Summary
 
 _ROW = 46
@@ -162,7 +162,7 @@ def _scores(summary: Summary) -> Iterator[str]:
     yield remarks([phrases.sentence(summary.pass_rule), *ordered, *reasons[:_MOST_REMARKS], more])
 
 
-def _rank(placed: Placed | None) -> str:
+def _rank(placed: RankedCandidate | None) -> str:
     return phrases.rank_range(placed.best, placed.worst) if placed else phrases.UNKNOWN
 
 

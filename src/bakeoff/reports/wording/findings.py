@@ -13,7 +13,7 @@ from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
 from bakeoff.core.task import Message, Task
 from bakeoff.reports.wording.phrases import counted, moment
 from bakeoff.stats.by_task import TaskSummary
-from bakeoff.stats.head_to_head import Verdict, verdict
+from bakeoff.stats.head_to_head import RolloutVerdict, verdict
 from bakeoff.stats.summary import Summary
 
 
@@ -190,7 +190,7 @@ def error_of(attempt: Attempt) -> str | None:
     if result.limited:
         reason = (attempt.outcome.stop_reason if attempt.outcome else None) or "a limit ran out"
         return f"{reason}; the work done by then passes the check" if result.solved else reason
-    if result is Verdict.FAILED:
+    if result is RolloutVerdict.FAILED:
         explanations = [s.explanation for s in attempt.scores if s.explanation and s.value < 1]
         return "the check failed" + (f": {explanations[0]}" if explanations else "")
-    return "it was stopped before it finished" if result is Verdict.CANCELLED else None
+    return "it was stopped before it finished" if result is RolloutVerdict.CANCELLED else None

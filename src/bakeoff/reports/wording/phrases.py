@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 
 from bakeoff.stats.estimate import Interval
-from bakeoff.stats.head_to_head import RolloutFigures, Verdict
+from bakeoff.stats.head_to_head import RolloutFigures, RolloutVerdict
 
 Formatter = Callable[[float | None], str]  # formats one kind of figure
 
 UNKNOWN = "–"
 NOT_SOLVED = "not solved"
 _OTHERWISE = {
-    Verdict.UNCHECKED: "unchecked",
-    Verdict.ERROR: "broken",
-    Verdict.CANCELLED: "cancelled",
+    RolloutVerdict.UNCHECKED: "unchecked",
+    RolloutVerdict.ERROR: "broken",
+    RolloutVerdict.CANCELLED: "cancelled",
 }
 
 
@@ -140,7 +140,7 @@ def status(rollouts: Sequence[RolloutFigures], *, planned: int) -> str:
         return rollouts[0].verdict.value
     known = [r.verdict.solved for r in rollouts if r.verdict.solved is not None]
     parts = [f"{sum(known)} of {len(known)} solved"] if known else []
-    if stopped := sum(r.verdict is Verdict.SUCCESS_AT_LIMIT for r in rollouts):
+    if stopped := sum(r.verdict is RolloutVerdict.SUCCESS_AT_LIMIT for r in rollouts):
         parts.append(f"{stopped} of them stopped at limit")
     for verdict, word in _OTHERWISE.items():
         if many := sum(r.verdict is verdict for r in rollouts):

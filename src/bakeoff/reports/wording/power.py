@@ -8,7 +8,7 @@ from bakeoff._lib.sanitize import one_line
 from bakeoff.core.values import Json
 from bakeoff.reports.wording.phrases import counted, number
 from bakeoff.stats.power_plan import Pilot, PowerPlan
-from bakeoff.stats.sizing import Foreseen
+from bakeoff.stats.sizing import DetectableDifference
 
 _ASSUMED = {
     "score": "a mean score of {:.2g}",
@@ -107,7 +107,7 @@ def _per_cent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def foreseen_in_words(seen: Foreseen) -> str:
+def detectable_in_words(seen: DetectableDifference) -> str:
     """Return in one line the detectable difference of a plan and its assumptions."""
     if seen.detectable is None:
         return f"none: too few tasks with a score ({seen.tasks}) to separate two candidates"
