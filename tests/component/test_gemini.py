@@ -11,7 +11,7 @@ from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.adapters.gemini import GeminiAddress, build
 from bakeoff.models.client.faults import fault_of
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.retry import RetryableError
 from support.adapters import WEATHER, Adapter, body, question
 from support.loopback import Asked, Loopback, Reply, sse
 
@@ -380,8 +380,8 @@ def test_an_error_in_an_answer_is_waited_for_as_long_as_it_says(
 @pytest.mark.parametrize("delay", ["", "s", "-1s", "nan s", "1e9s", 5, None])
 def test_a_delay_that_is_none_is_not_waited_for(delay: str | int | None) -> None:
     fault = fault_of({"code": 429, "details": [{"retryDelay": delay}, 7]}, "no")
-    assert isinstance(fault, TryAgain)
-    assert fault.after_s is None
+    assert isinstance(fault, RetryableError)
+    assert fault.retry_after_s is None
 
 
 def test_an_exhausted_quota_is_asked_again(server: Loopback) -> None:

@@ -25,7 +25,7 @@ from bakeoff.core.ports import Model
 from bakeoff.core.task import Message
 from bakeoff.engine.meter import Meter
 from bakeoff.models.adapters.openai_compatible import build
-from bakeoff.models.client.retry import Strain, TryAgain
+from bakeoff.models.client.retry import Overload, RetryableError
 from bakeoff.models.limits.limiter import WAITING, EndpointLimiter
 from bakeoff.models.limits.settings import Limiters, endpoint_of
 from support.chances import chances, is_busy
@@ -227,7 +227,7 @@ async def watched(
     async def watch() -> None:
         began = time.monotonic()
         while True:
-            seen.append((time.monotonic() - began, gate.places))
+            seen.append((time.monotonic() - began, gate.concurrency_limit))
             await asyncio.sleep(0.02)
 
     model = build(spec_of(server), gate)
@@ -246,13 +246,13 @@ def test_where_a_server_silently_queues_is_found_and_nothing_is_lost() -> None:
         began = time.monotonic()
         seen = asyncio.run(watched(server, EndpointLimiter(), 1100, workers=64))
         took_s = time.monotonic() - began
-    late = [places for at, places in seen if at > took_s / 2]
+    late = [concurrency_limit for at, concurrency_limit in seen if at > took_s / 2]
     typical = sum(late) / len(late)
     rate = 1100 / took_s
     print(f"{typical:.1f} at once ({min(late)} to {max(late)}); {rate:.0f} per second of 160")
     # on a busy machine we queue ourselves, and more at once does help; the simulation does not
     assert 4 <= typical <= (60 if is_busy() else 16)
-    assert min(places for _, places in seen) >= 4
+    assert min(concurrency_limit for _, concurrency_limit in seen) >= 4
     assert rate >= 0.8 * 160
 
 
@@ -261,7 +261,7 @@ def test_a_server_that_scales_has_everybody_at_once_within_two_seconds() -> None
     with Loopback(AtOnce(1000, 0.2)) as server:
         seen = asyncio.run(watched(server, EndpointLimiter(), 700, workers=64))
         assert server.peak_in_flight == 64
-    reached = next(at for at, places in seen if places >= 64)
+    reached = next(at for at, concurrency_limit in seen if concurrency_limit >= 64)
     print(f"64 at once after {reached:.2f} s")
     assert reached < 2.5
 
@@ -322,7 +322,7 @@ def test_a_wait_for_a_turn_is_not_taken_from_a_requests_time() -> None:
 
 
 def through(gate: EndpointLimiter, once: Callable[[], Awaitable[Completion]], **rest: Any) -> Any:
-    return gate.through(once, Request(messages=(), **rest))
+    return gate.send(once, Request(messages=(), **rest))
 
 
 async def answer() -> Completion:
@@ -426,10 +426,10 @@ def test_refusals_without_end_are_faults_and_end() -> None:
         gate = EndpointLimiter()
 
         async def refuse() -> Completion:
-            raise TryAgain("too fast", strain=Strain.RATE)
+            raise RetryableError("too fast", overload=Overload.RATE)
 
         for _ in range(5):
-            with pytest.raises(TryAgain):
+            with pytest.raises(RetryableError):
                 await through(gate, refuse)
         assert gate.in_flight == 0
 

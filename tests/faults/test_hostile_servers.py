@@ -34,7 +34,7 @@ from bakeoff.engine.trial import run_attempt
 from bakeoff.models.adapters.openai_compatible import build
 from bakeoff.models.client.bounded_body import LARGEST_BODY
 from bakeoff.models.client.http import HttpClient
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.retry import RetryableError
 from support.loopback import Answerer, Asked, Loopback, Reply, chat, delta, dripping, silence, sse
 from support.parts import require
 from support.plans import task, trial
@@ -788,7 +788,7 @@ def test_a_host_that_does_not_pick_up_is_a_fault_that_may_pass() -> None:
                 await client.close()
 
         began = time.monotonic()
-        with pytest.raises(TryAgain, match=r"cannot connect: .*timeout"):
+        with pytest.raises(RetryableError, match=r"cannot connect: .*timeout"):
             run(main())
         assert time.monotonic() - began < SLACK_S
 

@@ -5,22 +5,27 @@ import pytest
 from bakeoff._lib.phrasing import format_duration, parse_duration
 from bakeoff.core.endpoint import Patience
 from bakeoff.core.errors import ProviderError
-from bakeoff.models.client.retry import Strain, TryAgain, Unreachable
-from bakeoff.models.limits.outage import Failure, Outage
+from bakeoff.models.client.retry import Overload, RetryableError, UnreachableError
+from bakeoff.models.limits.outage import CircuitBreaker, Failure
 
 PATIENCE = Patience(give_up_after_s=100, first_probe_s=1, longest_probe_s=4)
 
 
-def outage(patience: Patience = PATIENCE) -> Outage:
-    made = Outage(patience, chance=lambda: 0.0)
+def outage(patience: Patience = PATIENCE) -> CircuitBreaker:
+    made = CircuitBreaker(patience, jitter=lambda: 0.0)
     made.reached = True
     return made
 
 
 def fail(
-    it: Outage, number: int, *, sent: int | None = None, now: float = 0.0, question: object = None
+    it: CircuitBreaker,
+    number: int,
+    *,
+    sent: int | None = None,
+    now: float = 0.0,
+    question: object = None,
 ) -> None:
-    error = TryAgain("HTTP 500", billable=False)
+    error = RetryableError("HTTP 500", billable=False)
     it.failed(Failure(error, number, question or number, sent or number), now)
 
 
@@ -54,7 +59,7 @@ def test_one_question_that_always_fails_is_no_outage_unless_the_status_says_so()
     for number in range(1, 10):
         fail(it, number, question="the same")
     assert not it.down
-    error = TryAgain("HTTP 503", strain=Strain.LOAD, billable=False)
+    error = RetryableError("HTTP 503", overload=Overload.LOAD, billable=False)
     it.failed(Failure(error, 10, "the same", 10), 0.0)
     assert it.down
 
@@ -77,13 +82,13 @@ def test_it_is_given_up_after_the_patience_or_where_it_asks_for_longer() -> None
     it = outage()
     for number in (1, 2, 3):
         fail(it, number)
-    assert it.hopeless(50) is None
-    assert "no answer for 1 min 40 s" in (it.hopeless(100) or "")
+    assert it.give_up_reason(50) is None
+    assert "no answer for 1 min 40 s" in (it.give_up_reason(100) or "")
     it = outage()
-    error = TryAgain("HTTP 429", after_s=86_400, strain=Strain.RATE, billable=False)
+    error = RetryableError("HTTP 429", retry_after_s=86_400, overload=Overload.RATE, billable=False)
     it.failed(Failure(error, 1, "a", 1), 0.0)
     assert it.down
-    assert "left alone for 24 h (Retry-After)" in (it.hopeless(0) or "")
+    assert "left alone for 24 h (Retry-After)" in (it.give_up_reason(0) or "")
 
 
 def test_a_server_that_nobody_has_reached_is_given_up_sooner_unless_told_to_keep_going() -> None:
@@ -91,14 +96,14 @@ def test_a_server_that_nobody_has_reached_is_given_up_sooner_unless_told_to_keep
         it = outage(Patience(keep_going=keep_going))
         it.reached = False
         for number in (1, 2, 3):
-            it.failed(Failure(Unreachable("nothing answers"), number, "a", number), 0.0)
-        assert it.hopeless(5) is None
-        assert (it.hopeless(10) is not None) is given_up
+            it.failed(Failure(UnreachableError("nothing answers"), number, "a", number), 0.0)
+        assert it.give_up_reason(5) is None
+        assert (it.give_up_reason(10) is not None) is given_up
 
 
 def test_equal_faults_count_only_where_nothing_has_succeeded() -> None:
-    def rejections(it: Outage) -> list[bool]:
-        return [it.rejected(ProviderError("HTTP 401")) is not None for _ in range(5)]
+    def rejections(it: CircuitBreaker) -> list[bool]:
+        return [it.record_rejection(ProviderError("HTTP 401")) is not None for _ in range(5)]
 
     assert rejections(outage()) == [False, False, False, False, True]
     it = outage()

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bakeoff.core.errors import ProviderError
-from bakeoff.models.client.retry import RetryPolicy, TryAgain, may_pass, retry_after, with_retries
+from bakeoff.models.client.retry import (
+    RetryableError,
+    RetryPolicy,
+    is_retryable,
+    retry_after,
+    with_retries,
+)
 
 QUICK = RetryPolicy(max_retries=3, delay_s=0.001, deadline_s=5)
 chances = st.floats(0, 1, exclude_max=True)
@@ -26,7 +32,7 @@ def failing(times: int, error: Exception | None = None) -> Callable[[], "asyncio
     async def once() -> str:
         if left[0]:
             left[0] -= 1
-            raise error or TryAgain("busy")
+            raise error or RetryableError("busy")
         return "ok"
 
     return once  # type: ignore[return-value]
@@ -84,8 +90,11 @@ def test_a_pause_grows_up_to_the_longest(
     delay_s: float, backoff: float, retries: int, chance: float
 ) -> None:
     policy = RetryPolicy(delay_s=delay_s, backoff=backoff, longest_s=60)
-    busy = TryAgain("busy")
-    now, later = policy.pause(retries, busy, chance), policy.pause(retries + 1, busy, chance)
+    busy = RetryableError("busy")
+    now, later = (
+        policy.backoff_delay(retries, busy, chance),
+        policy.backoff_delay(retries + 1, busy, chance),
+    )
     assert now <= later <= 60
 
 
@@ -95,14 +104,16 @@ def test_chance_takes_away_at_most_half_of_a_pause(
 ) -> None:
     policy = RetryPolicy(delay_s=delay_s)
     full = min(delay_s * 2.0**retries, policy.longest_s)
-    assert full / 2 <= policy.pause(retries, TryAgain("busy"), chance) <= full
+    assert full / 2 <= policy.backoff_delay(retries, RetryableError("busy"), chance) <= full
 
 
 @given(st.floats(0, 1e300), st.floats(1, 1e300), st.integers(0, 10_000), chances)
 def test_a_pause_is_always_a_number_of_seconds(
     delay_s: float, backoff: float, retries: int, chance: float
 ) -> None:
-    pause = RetryPolicy(delay_s=delay_s, backoff=backoff).pause(retries, TryAgain("x"), chance)
+    pause = RetryPolicy(delay_s=delay_s, backoff=backoff).backoff_delay(
+        retries, RetryableError("x"), chance
+    )
     assert 0 <= pause <= 60
 
 
@@ -110,17 +121,22 @@ def test_a_pause_is_always_a_number_of_seconds(
 def test_whoever_asks_for_a_pause_gets_it_and_a_little_more(
     asked_s: float, delay_s: float, chance: float
 ) -> None:
-    pause = RetryPolicy(delay_s=delay_s).pause(3, TryAgain("busy", after_s=asked_s), chance)
+    pause = RetryPolicy(delay_s=delay_s).backoff_delay(
+        3, RetryableError("busy", retry_after_s=asked_s), chance
+    )
     assert asked_s <= pause <= asked_s + 1
 
 
 def test_an_endpoint_that_asks_for_no_pause_is_not_hammered() -> None:
-    assert RetryPolicy(delay_s=2).pause(0, TryAgain("busy", after_s=0.0), 0.0) == 1.0
+    assert (
+        RetryPolicy(delay_s=2).backoff_delay(0, RetryableError("busy", retry_after_s=0.0), 0.0)
+        == 1.0
+    )
 
 
 def test_a_pause_really_passes() -> None:
     began = time.monotonic()
-    attempt(failing(1, TryAgain("busy", after_s=0.2)))
+    attempt(failing(1, RetryableError("busy", retry_after_s=0.2)))
     assert time.monotonic() - began >= 0.2
 
 
@@ -141,7 +157,7 @@ def test_the_deadline_is_one_for_all_tries_and_tells_what_happened_before_it() -
     async def once() -> str:
         tries[0] += 1
         if tries[0] == 1:
-            raise TryAgain("busy")
+            raise RetryableError("busy")
         await asyncio.sleep(9)
         return "late"
 
@@ -157,7 +173,7 @@ def test_a_pause_beyond_the_deadline_is_not_begun(asked_s: float) -> None:
     began = time.monotonic()
     with pytest.raises(ProviderError, match=r"busy; waiting .* would pass the deadline") as caught:
         attempt(
-            failing(1, TryAgain("busy", after_s=asked_s)),
+            failing(1, RetryableError("busy", retry_after_s=asked_s)),
             RetryPolicy(deadline_s=10),
             on_retry=heard.append,
         )
@@ -229,9 +245,9 @@ def test_no_header_breaks_the_reader(value: str | None, milliseconds: str | None
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 522, 529, 530])
 def test_a_status_that_may_pass(status: int) -> None:
-    assert may_pass(status)
+    assert is_retryable(status)
 
 
 @pytest.mark.parametrize("status", [204, 301, 307, 400, 401, 402, 403, 404, 413, 422, 501, 505])
 def test_a_status_that_stays(status: int) -> None:
-    assert not may_pass(status)
+    assert not is_retryable(status)

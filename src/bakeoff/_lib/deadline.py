@@ -89,7 +89,7 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
         self.when = math.inf
 
     def resume(self) -> None:
-        """Go on with the time that was left; called as often as `pause`."""
+        """Go on with the time that was left; called as often as `backoff_delay`."""
         self.when = asyncio.get_running_loop().time() + self._left_s
         if self in self._timer.open:
             self._timer.add(self, self.when)

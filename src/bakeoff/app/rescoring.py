@@ -45,7 +45,7 @@ async def score_again(reference: str, options: RunOptions) -> Run:
         environ=environ,
         folders=folders_of(manifest),
         prices=prices_from(source.prices if source else None, manifest.prices),
-        gates=Limiters({**manifest.endpoints, **(source.endpoints if source else {})}),
+        limiters=Limiters({**manifest.endpoints, **(source.endpoints if source else {})}),
     )
     roles = {**plan.conditions.roles, **(source.conditions.roles if source else {})}
     sandbox = named(manifest.sandbox, options.sandbox)
@@ -67,7 +67,7 @@ async def score_again(reference: str, options: RunOptions) -> Run:
         try:
             store.freeze(before)
             options.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))
-            watch = EndpointWatch(parts.gates, options.listener, redactor)
+            watch = EndpointWatch(parts.limiters, options.listener, redactor)
             async with watch.watching(options.stop, parts.nothing_left):
                 with rare_collections():
                     adopted = await rescore_plan(

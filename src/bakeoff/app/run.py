@@ -131,7 +131,7 @@ async def build_parts(
             folders=prepared.folders,
             tapes=recording,
             prices=prices_of(spec),
-            gates=Limiters(spec.endpoints, patience=spec.patience),
+            limiters=Limiters(spec.endpoints, patience=spec.patience),
         )
         async with open_premises(
             prepared.plan,
@@ -154,7 +154,7 @@ def tell_before_start(options: RunOptions, parts: SharedTrialParts, warning: str
     """Tell the listener where the budget may be too small, and which limits nothing uses."""
     notices = [warning] if warning and not options.resume else []
     notices += [
-        f"endpoints: no model of this run is asked at {name}" for name in parts.gates.idle()
+        f"endpoints: no model of this run is asked at {name}" for name in parts.limiters.idle()
     ]
     for notice in notices:
         options.listener(Notice(notice))
@@ -186,7 +186,7 @@ async def run_engine(
         )
     )
     budget = Budget(spec.cap, before=folder.billed)
-    watch = EndpointWatch(parts.gates, options.listener, redactor)
+    watch = EndpointWatch(parts.limiters, options.listener, redactor)
     async with watch.watching(options.stop, parts.nothing_left):
         with rare_collections():
             await run_plan(

@@ -35,7 +35,7 @@ from bakeoff.core.values import Json
 from bakeoff.formats.text.parameters import check_call
 from bakeoff.formats.text.problems import Problems
 from bakeoff.models.adapters.function import FunctionModel, OwnModel
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 from bakeoff.models.limits.settings import Limiters
 from bakeoff.models.prices import Prices
 from bakeoff.models.providers import PROVIDERS, Provider
@@ -53,7 +53,7 @@ class _Checks(Protocol):
 
 _WORKER = (sys.executable, "-u", "-m", "bakeoff.worker")  # -u: what it prints is heard in time
 _PATIENCE_S = 0.5  # a scorer that takes longer gets company
-_UNGATED = frozenset({"embedded", "scripted"})  # nobody else is in the queue
+_UNLIMITED_ADAPTERS = frozenset({"embedded", "scripted"})  # nobody else is in the queue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Parts:
     own: Mapping[str, object] = field(default_factory=dict)
     tapes: RecordingModes = field(default_factory=RecordingModes)
     prices: Prices = field(default_factory=Prices)
-    gates: Limiters = field(default_factory=Limiters)
+    limiters: Limiters = field(default_factory=Limiters)
 
     def find(self, kind: registry.Kind, name: str) -> object:
         """Return the part called *name*: one given as an object, else one that can be imported."""
@@ -93,10 +93,10 @@ class Parts:
         model: Model = _function(build, "model")(live, self._gate_of(live, provider))
         return model
 
-    def gate(self, spec: ModelSpec) -> Limiter:
+    def limiter(self, spec: ModelSpec) -> Limiter:
         """Return what the requests to *spec* go through."""
         if self.tapes.replaying or spec.provider == OWN:
-            return OPEN
+            return UNLIMITED
         provider = PROVIDERS.get(spec.provider, Provider(adapter=spec.provider))
         return self._gate_of(self._live(spec, provider), provider)
 
@@ -106,7 +106,11 @@ class Parts:
 
     def _gate_of(self, live: ModelSpec, provider: Provider) -> Limiter:
         plugin = provider.adapter not in registry.BUILT_IN["models"]
-        return OPEN if plugin or provider.adapter in _UNGATED else self.gates.of(live)
+        return (
+            UNLIMITED
+            if plugin or provider.adapter in _UNLIMITED_ADAPTERS
+            else self.limiters.of(live)
+        )
 
     def tariff(self, spec: ModelSpec) -> Tariff:
         """Return what *spec* charges; for what a recording answers, nobody sends a bill."""
@@ -259,7 +263,7 @@ class SharedTrialParts:
         premises: WorkspaceServices | None = None,
     ) -> None:
         self._parts = parts
-        self.gates = parts.gates
+        self.limiters = parts.limiters
         self._workspace_access: dict[str, WorkspaceAccess] = {}
         self.sandbox = premises.sandbox.name if premises else None
         self.checkpoints: Checkpoints | None = None
@@ -276,8 +280,8 @@ class SharedTrialParts:
         self._role_tariffs = {name: parts.tariff(spec) for name, spec in roles.items()}
         self._tariffs: dict[str, Tariff] = {}
         agents: dict[str, Agent | None] = {}
-        self._gates: dict[str, tuple[Limiter, ...]] = {}
-        role_gates = tuple(map(parts.gate, roles.values()))
+        self._limiters: dict[str, tuple[Limiter, ...]] = {}
+        role_limiters = tuple(map(parts.limiter, roles.values()))
         for candidate in plan.candidates:
             self._tariffs[candidate.digest] = parts.tariff(candidate.model)
             agent: Agent = parts.agent(candidate.agent) if ask_candidates else Direct()
@@ -288,9 +292,9 @@ class SharedTrialParts:
             if premises is not None:
                 self._workspace_access[candidate.digest] = premises.access_for(agent)
             self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
-            self._gates[candidate.digest] = (
-                *map(parts.gate, [candidate.model] if ask_candidates else []),
-                *role_gates,
+            self._limiters[candidate.digest] = (
+                *map(parts.limiter, [candidate.model] if ask_candidates else []),
+                *role_limiters,
             )
         check_tasks(plan, lambda candidate: agents[candidate.digest])
         problems = Problems()
@@ -318,7 +322,7 @@ class SharedTrialParts:
 
     def parts_for(self, trial: Trial) -> TrialParts:
         """Return the parts of *trial*; NotRun where an endpoint that it needs was given up."""
-        if self.gates.given_up and (why := self._given_up(trial.candidate.digest)):
+        if self.limiters.given_up and (why := self._given_up(trial.candidate.digest)):
             raise NotRun(why)
         agent, model = self._seats[trial.candidate.digest]
         if trial.task.dialogue is not None:
@@ -346,10 +350,12 @@ class SharedTrialParts:
 
     def nothing_left(self) -> bool:
         """Return whether every candidate needs an endpoint that was given up."""
-        return all(map(self._given_up, self._gates))
+        return all(map(self._given_up, self._limiters))
 
     def _given_up(self, candidate: str) -> str | None:
-        return next((gate.given_up for gate in self._gates[candidate] if gate.given_up), None)
+        return next(
+            (limiter.given_up for limiter in self._limiters[candidate] if limiter.given_up), None
+        )
 
     def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:
         asker = Asker(

@@ -18,7 +18,7 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.values import Json
 from bakeoff.models.client.endpoint_url import split_query
-from bakeoff.models.client.probe import SHORT_S, look, open_session
+from bakeoff.models.client.probe import SHORT_S, probe, probe_session
 from bakeoff.models.ollama_address import address
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class _Shown(msgspec.Struct):
 
 async def ollama_names(url: str) -> list[str]:
     """Return the names of the models that the Ollama at *url* has; raise where it does not say."""
-    async with open_session() as session:
-        tags = (await look(session, f"{url}/api/tags", _Tags)).models or []
+    async with probe_session() as session:
+        tags = (await probe(session, f"{url}/api/tags", _Tags)).models or []
     return [one_line(tag.name) for tag in tags]
 
 
@@ -136,8 +136,8 @@ async def ollama_models(host: str) -> Discovery:
     except UsageError as error:
         return _trouble(f"Ollama at {public_url(host)!r}", str(error), "correct OLLAMA_HOST")
     try:
-        async with open_session() as session:
-            tags = (await look(session, f"{url}/api/tags", _Tags)).models or []
+        async with probe_session() as session:
+            tags = (await probe(session, f"{url}/api/tags", _Tags)).models or []
             found = await _with_details(session, url, [_of_tag(tag, url) for tag in tags])
     except ProviderError as error:
         return _trouble(
@@ -171,14 +171,14 @@ async def _with_details(
     session: "aiohttp.ClientSession", url: str, models: Iterable[FoundModel]
 ) -> tuple[FoundModel, ...]:
     """Return *models* with what the server shows of each in the little time there is."""
-    turn = asyncio.Semaphore(_AT_ONCE)
+    semaphore = asyncio.Semaphore(_AT_ONCE)
     end = asyncio.get_running_loop().time() + _DETAILS_S
 
     async def one(model: FoundModel) -> FoundModel:
-        ask = {"model": model.name.removeprefix("ollama/")}
+        payload = {"model": model.name.removeprefix("ollama/")}
         try:
-            async with asyncio.timeout_at(end), turn:
-                shown = await look(session, f"{url}/api/show", _Shown, ask=ask)
+            async with asyncio.timeout_at(end), semaphore:
+                shown = await probe(session, f"{url}/api/show", _Shown, payload=payload)
         except (ProviderError, TimeoutError) as error:
             return replace(model, note=f"no details: {str(error) or 'the server is too slow'}")
         return _detailed(model, shown.model_info or {})
@@ -220,8 +220,8 @@ async def served_models(base_url: str, *, api_key: str | None = None) -> Discove
     root, query = split_query(url)
     headers = {"Authorization": f"Bearer {api_key.strip()}"} if api_key else {}
     try:
-        async with open_session(headers) as session:
-            served = (await look(session, f"{root}/models{query}", _Listing)).data or []
+        async with probe_session(headers) as session:
+            served = (await probe(session, f"{root}/models{query}", _Listing)).data or []
     except ProviderError as error:
         todo = (
             "give its key"

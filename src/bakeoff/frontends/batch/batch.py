@@ -45,7 +45,7 @@ from bakeoff.frontends.batch.models import (
     helper,
     model_catalog,
 )
-from bakeoff.models.client.probe import look, open_session
+from bakeoff.models.client.probe import probe, probe_session
 from bakeoff.models.discovery import Discovery, ollama_models
 from bakeoff.models.ollama_address import DEFAULT_URL, address
 
@@ -73,8 +73,8 @@ async def machine_info(
 async def ollama_version(host: str) -> str | None:
     """Return the version of the Ollama at *host*; None where nothing answers there."""
     try:
-        async with open_session() as session:
-            reply = await look(session, f"{address(host)}/api/version", _Version)
+        async with probe_session() as session:
+            reply = await probe(session, f"{address(host)}/api/version", _Version)
     except (ProviderError, UsageError):
         return None  # discovery has reported already whether there is one
     return one_line(reply.version, width=40)

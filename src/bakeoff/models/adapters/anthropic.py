@@ -29,7 +29,7 @@ from bakeoff.models.client.endpoint import (
     DialectModel,
     EndpointClient,
     EndpointClientSettings,
-    Reading,
+    ResponseReader,
     WireRequest,
 )
 from bakeoff.models.client.endpoint_url import base_url_of, endpoint, headers_of
@@ -45,9 +45,9 @@ from bakeoff.models.client.parameters import (
     take_thinking,
     take_tools,
 )
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.client.settings import settings_of
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 EMPTY = "empty"
 
@@ -142,9 +142,9 @@ def completion_of(reply: AnthropicReply) -> Completion:
     if reply.error is not None:
         raise fault_of(reply.error, "an error instead of an answer")
     if reply.content is None:
-        raise TryAgain("the answer has no content")
+        raise RetryableError("the answer has no content")
     if reply.stop_reason is None:
-        raise TryAgain("the answer is not complete: its stop_reason is null")
+        raise RetryableError("the answer is not complete: its stop_reason is null")
     text = _joined(reply.content, "text")
     reasoning = _joined(reply.content, "thinking")
     calls = tuple(_call_wire(b) for b in reply.content if b.get("type") == "tool_use")
@@ -242,7 +242,7 @@ class AnthropicPieces:
         if not field or not piece:
             return
         if index not in self._drafts:
-            raise TryAgain("the stream holds a piece of a block that never began")
+            raise RetryableError("the stream holds a piece of a block that never began")
         self._drafts[index].add(field, piece)
         if self._first_token_s is None and field != "signature":
             self._first_token_s = at_s
@@ -250,7 +250,7 @@ class AnthropicPieces:
     def completion(self, *, elapsed_s: float) -> Completion:
         """Return the whole; a stream without its last event was cut."""
         if not self.over:
-            raise TryAgain("the stream ended before the answer did: no message_stop came")
+            raise RetryableError("the stream ended before the answer did: no message_stop came")
         reply = AnthropicReply(
             content=[self._drafts[index].block() for index in sorted(self._drafts)],
             stop_reason=self._stop_reason,
@@ -282,7 +282,7 @@ class AnthropicSettings(EndpointClientSettings, frozen=True):
     anthropic_version: str = "2023-06-01"
 
 
-def build(spec: ModelSpec, gate: Limiter = OPEN) -> DialectModel[AnthropicEvent]:
+def build(spec: ModelSpec, limiter: Limiter = UNLIMITED) -> DialectModel[AnthropicEvent]:
     """Return the model that *spec* names."""
     url = endpoint(
         base_url_of(spec, example="https://api.anthropic.com"), version="v1", path="/messages"
@@ -290,8 +290,8 @@ def build(spec: ModelSpec, gate: Limiter = OPEN) -> DialectModel[AnthropicEvent]
     settings = settings_of(spec, AnthropicSettings)
     version = {"anthropic-version": settings.anthropic_version}
     headers = headers_of(spec, key="x-api-key", scheme="", also=version)
-    line = EndpointClient(HttpClient(headers), settings, gate)
-    return DialectModel(spec, Anthropic(spec, settings, url), line)
+    endpoint_client = EndpointClient(HttpClient(headers), settings, limiter)
+    return DialectModel(spec, Anthropic(spec, settings, url), endpoint_client)
 
 
 class Anthropic:
@@ -303,13 +303,13 @@ class Anthropic:
         self._settings = settings
         self._url = url
         self._kept = ReasoningEcho()
-        self.reading = Reading(
+        self.reader = ResponseReader(
             whole=lambda body, content_type: self._read(decode(body, content_type)),
             event=decode_event,
             pieces=lambda: AnthropicPieces(self._read),
         )
 
-    def question(self, request: Request) -> WireRequest:
+    def wire_request(self, request: Request) -> WireRequest:
         """Return *request* as it goes over the wire."""
         parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         flags = take_seed(parameters)

@@ -23,7 +23,7 @@ from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.values import Json
 from bakeoff.models.adapters.openai_compatible import ChatPieces, ChatReply, error_text
 from bakeoff.models.client.settings import settings_of
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 T = TypeVar("T")
 Chunk = dict[str, Json]
@@ -212,7 +212,7 @@ class EmbeddedSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True,
     context: Count = 2048
 
 
-def build(spec: ModelSpec, _: Limiter = OPEN) -> "EmbeddedModel":
+def build(spec: ModelSpec, _: Limiter = UNLIMITED) -> "EmbeddedModel":
     """Return the model that *spec* names; it is loaded at its first request."""
     if find_spec("xllamacpp") is None:
         raise UsageError(f"the embedded model is not installed; install it with: {INSTALL}")

@@ -32,7 +32,7 @@ from bakeoff.models.client.endpoint import (
     DialectModel,
     EndpointClient,
     EndpointClientSettings,
-    Reading,
+    ResponseReader,
     WireRequest,
 )
 from bakeoff.models.client.endpoint_url import base_url_of, headers_of, split_query, versioned
@@ -47,9 +47,9 @@ from bakeoff.models.client.parameters import (
     take_thinking,
     take_tools,
 )
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.client.settings import settings_of
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 _OWN_ID = "bakeoff-call-"
 _FILTERED = frozenset(
@@ -160,16 +160,16 @@ class Reader:
         """Return the completion that is in a reply."""
         reply.check("an error instead of an answer")
         if not reply.candidates:
-            raise TryAgain("the answer has no candidates")
+            raise RetryableError("the answer has no candidates")
         candidate = reply.candidates[0]
         reason = candidate.finish_reason
         if reason is None:
-            raise TryAgain("the answer is not complete: it has no finishReason")
+            raise RetryableError("the answer is not complete: it has no finishReason")
         text = _joined(candidate.parts, thought=False)
         reasoning = _joined(candidate.parts, thought=True)
         calls = tuple(self._calls(candidate.parts))
         if not (text or reasoning or calls or reason in _MAY_SAY_NOTHING):
-            raise TryAgain(f"the answer has no content (finishReason {one_line(reason)!r})")
+            raise RetryableError(f"the answer has no content (finishReason {one_line(reason)!r})")
         return Completion(
             text=text,
             reasoning=reasoning or None,
@@ -249,7 +249,7 @@ class GeminiPieces:
     def completion(self, *, elapsed_s: float) -> Completion:
         """Return the whole; a stream that never said why it ended was cut."""
         if self._reason is None:
-            raise TryAgain("the stream ended before the answer did: no finishReason came")
+            raise RetryableError("the stream ended before the answer did: no finishReason came")
         answer = ReplyCandidate(content=ReplyContent(parts=self._parts), finish_reason=self._reason)
         reply = msgspec.structs.replace(self._last, candidates=[answer])
         return replace(self._read(reply), elapsed_s=elapsed_s, first_token_s=self._first_token_s)
@@ -309,14 +309,14 @@ class GeminiAddress:
         return f"{self.model}:streamGenerateContent?{'&'.join(['alt=sse', *rest])}"
 
 
-def build(spec: ModelSpec, gate: Limiter = OPEN) -> DialectModel[GeminiReply]:
+def build(spec: ModelSpec, limiter: Limiter = UNLIMITED) -> DialectModel[GeminiReply]:
     """Return the model that *spec* names."""
     base_url = base_url_of(spec, example="https://generativelanguage.googleapis.com")
     settings = settings_of(spec, GeminiSettings)
     headers = headers_of(spec, key="x-goog-api-key", scheme="")
     place = GeminiAddress.of(base_url, spec.name)
-    line = EndpointClient(HttpClient(headers), settings, gate)
-    return DialectModel(spec, Gemini(spec, settings, place), line)
+    endpoint_client = EndpointClient(HttpClient(headers), settings, limiter)
+    return DialectModel(spec, Gemini(spec, settings, place), endpoint_client)
 
 
 class Gemini:
@@ -329,13 +329,13 @@ class Gemini:
         self._place = place
         self._kept = ReasoningEcho()
         self._reader = Reader()
-        self.reading = Reading(
+        self.reader = ResponseReader(
             whole=lambda body, content_type: self._read(decode(body, content_type)),
             event=decode,
             pieces=lambda: GeminiPieces(self._read),
         )
 
-    def question(self, request: Request) -> WireRequest:
+    def wire_request(self, request: Request) -> WireRequest:
         """Return *request* as it goes over the wire."""
         parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         stream = bool(parameters.pop("stream", self._settings.stream))

@@ -35,10 +35,10 @@ from bakeoff.models.client.parameters import (
     take_thinking,
     take_tools,
 )
-from bakeoff.models.client.probe import look, open_session
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.probe import probe, probe_session
+from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.client.settings import settings_of
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 from bakeoff.models.ollama_address import DEFAULT_URL, address
 
 _NANO = 1e-9
@@ -198,7 +198,7 @@ class OllamaPieces:
     def take(self, reply: OllamaReply, *, at_s: float) -> None:
         """Add a reply that came *at_s* after the request; after an error nothing else counts."""
         if reply.error is not None:
-            raise TryAgain(f"Ollama broke off its answer: {error_text(reply.error)}")
+            raise RetryableError(f"Ollama broke off its answer: {error_text(reply.error)}")
         said = reply.message or OllamaMessage()
         if said.content:
             self._text.append(said.content)
@@ -229,9 +229,9 @@ class OllamaPieces:
         """
         last = self._last
         if last is None:
-            raise TryAgain("the answer is not complete: no `done` came")
+            raise RetryableError("the answer is not complete: no `done` came")
         if last.done_reason == "load" and not self._text:
-            raise TryAgain("Ollama loaded the model and gave no answer")
+            raise RetryableError("Ollama loaded the model and gave no answer")
         load_s = last.load_s or 0.0
         return Completion(
             text=well_formed("".join(self._text)),
@@ -315,7 +315,7 @@ async def window_of(
     The request's own *num_ctx* decides, then what the server says it loaded, then the model's
     file, then the default of that version.
     """
-    async with open_session(headers) as session:
+    async with probe_session(headers) as session:
         version = _numbers(await _version(session, url))
         counts = version is None or (version >= (0, 2, 0) and version[:2] != (0, 30))
         tokens = num_ctx or await _loaded(session, url, name) or await _in_file(session, url, name)
@@ -324,14 +324,14 @@ async def window_of(
 
 async def _version(session: aiohttp.ClientSession, url: str) -> str:
     try:
-        return (await look(session, f"{url}/api/version", _Version, timeout_s=_PATIENCE_S)).version
+        return (await probe(session, f"{url}/api/version", _Version, timeout_s=_PATIENCE_S)).version
     except ProviderError:
         return ""
 
 
 async def _loaded(session: aiohttp.ClientSession, url: str, name: str) -> int | None:
     try:
-        running = await look(session, f"{url}/api/ps", _Running, timeout_s=_PATIENCE_S)
+        running = await probe(session, f"{url}/api/ps", _Running, timeout_s=_PATIENCE_S)
     except ProviderError:
         return None
     names = {name, f"{name}:latest"}
@@ -340,8 +340,8 @@ async def _loaded(session: aiohttp.ClientSession, url: str, name: str) -> int | 
 
 async def _in_file(session: aiohttp.ClientSession, url: str, name: str) -> int | None:
     try:
-        shown = await look(
-            session, f"{url}/api/show", _Shown, ask={"model": name}, timeout_s=_PATIENCE_S
+        shown = await probe(
+            session, f"{url}/api/show", _Shown, payload={"model": name}, timeout_s=_PATIENCE_S
         )
     except ProviderError:
         return None
@@ -366,24 +366,24 @@ TRUNCATED = "truncated"
 _NOT_THERE = re.compile(r'"error": ?"model .* not found')  # as Ollama words it
 
 
-def build(spec: ModelSpec, gate: Limiter = OPEN) -> "Ollama":
+def build(spec: ModelSpec, limiter: Limiter = UNLIMITED) -> "Ollama":
     """Return the model that *spec* names; nothing is asked before its first request."""
     if not spec.name:
         raise UsageError("which model of Ollama? Write ollama/NAME; `ollama list` shows them")
     settings = settings_of(spec, EndpointClientSettings)
-    return Ollama(spec, settings, EndpointClient(HttpClient(headers_of(spec)), settings, gate))
+    return Ollama(spec, settings, EndpointClient(HttpClient(headers_of(spec)), settings, limiter))
 
 
 class Ollama:
     """Model one model of one Ollama."""
 
     def __init__(
-        self, spec: ModelSpec, settings: EndpointClientSettings, line: EndpointClient
+        self, spec: ModelSpec, settings: EndpointClientSettings, endpoint_client: EndpointClient
     ) -> None:
         self._name = spec.name
         self._parameters = spec.parameters
         self._settings = settings
-        self._line = line
+        self._endpoint_client = endpoint_client
         self._headers = headers_of(spec)
         self._url = address(spec.base_url or DEFAULT_URL)
         self._windows: dict[int | None, Window] = {}
@@ -406,21 +406,21 @@ class Ollama:
 
         def send(asked: dict[str, Json]) -> Awaitable[Completion]:
             data = encode(asked)
-            return self._line.ask(lambda: once(data, calls), request)
+            return self._endpoint_client.send(lambda: once(data, calls), request)
 
         with self._naming_what_is_missing():
-            completion = await self._refused.ask(body, send)
+            completion = await self._refused.send(body, send)
         if await self._was_cut(request, completion, _num_ctx(body)):
             return replace(completion, flags=(*completion.flags, TRUNCATED))
         return completion
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._line.close()
+        await self._endpoint_client.close()
 
     async def _ask(self, data: bytes, calls_before: int) -> Completion:
         began = monotonic()
-        answer = await self._line.client.post(f"{self._url}/api/chat", data)
+        answer = await self._endpoint_client.client.post(f"{self._url}/api/chat", data)
         elapsed_s = monotonic() - began
         pieces = OllamaPieces(calls_before=calls_before)
         pieces.take(decode(answer.body, content_type=answer.content_type), at_s=elapsed_s)
@@ -430,7 +430,7 @@ class Ollama:
     async def _ask_stream(self, data: bytes, calls_before: int) -> Completion:
         began = monotonic()
         pieces = OllamaPieces(calls_before=calls_before)
-        async with self._line.client.stream(f"{self._url}/api/chat", data) as lines:
+        async with self._endpoint_client.client.stream(f"{self._url}/api/chat", data) as lines:
             async for line in lines:
                 if line.strip():
                     pieces.take(decode(line), at_s=monotonic() - began)

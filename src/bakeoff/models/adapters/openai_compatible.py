@@ -19,7 +19,7 @@ from bakeoff.models.client.endpoint import (
     DialectModel,
     EndpointClient,
     EndpointClientSettings,
-    Reading,
+    ResponseReader,
     WireRequest,
 )
 from bakeoff.models.client.endpoint_url import base_url_of, headers_of
@@ -27,9 +27,9 @@ from bakeoff.models.client.faults import error_text, fault_of
 from bakeoff.models.client.http import HttpClient
 from bakeoff.models.client.json_fields import UsageFields, count
 from bakeoff.models.client.parameters import parameters_of
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.client.settings import settings_of
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 __all__ = ["ChatPieces", "ChatReply", "decode", "error_text", "whole"]
 
@@ -155,15 +155,15 @@ def whole(reply: ChatReply) -> Completion:
     if reply.error is not None:
         raise fault_of(reply.error, "an error instead of an answer")
     if not reply.choices:
-        raise TryAgain("the answer has no choices")
+        raise RetryableError("the answer has no choices")
     choice = reply.choices[0]
     choice.check()
     part, stop_reason = choice.part, choice.finish_reason
     if stop_reason is None:  # said to be null, which is how Ollama ends an answer it had to cut
-        raise TryAgain("the answer is not complete: its finish_reason is null")
+        raise RetryableError("the answer is not complete: its finish_reason is null")
     thought, text = part.thought, part.text
     if text is None and not (thought or part.tool_calls or stop_reason in _MAY_SAY_NOTHING):
-        raise TryAgain("the answer has no content (null)")
+        raise RetryableError("the answer has no content (null)")
     return Completion(
         text=well_formed(text or ""),
         reasoning=well_formed(thought) if thought else None,
@@ -245,7 +245,7 @@ class ChatPieces:
     def completion(self, *, elapsed_s: float) -> Completion:
         """Return the whole; a stream that never said why it ended was cut."""
         if self._stop_reason is None:
-            raise TryAgain("the stream ended before the answer did: no finish_reason came")
+            raise RetryableError("the stream ended before the answer did: no finish_reason came")
         reasoning = well_formed("".join(self._reasoning))
         return Completion(
             text=well_formed("".join(self._text)),
@@ -267,7 +267,7 @@ _SUFFIXES: tuple[tuple[str, ApiType], ...] = (
     ("/completions", "completions"),
 )
 _REASONING_OPTIONS = ("effort", "exclude")
-_READING = Reading(
+_READER = ResponseReader(
     whole=lambda body, content_type: whole(decode(body, content_type)),
     event=decode,
     pieces=ChatPieces,
@@ -310,12 +310,14 @@ def first_api(*wishes: str | None) -> ApiType:
     return "completions" if wish.startswith("completion") else "chat"
 
 
-def build(spec: ModelSpec, gate: Limiter = OPEN) -> DialectModel[ChatReply]:
+def build(spec: ModelSpec, limiter: Limiter = UNLIMITED) -> DialectModel[ChatReply]:
     """Return the model that *spec* names."""
     base_url = base_url_of(spec)
     settings = settings_of(spec, ChatSettings)
-    line = EndpointClient(HttpClient(headers_of(spec)), settings, gate)
-    return DialectModel(spec, OpenAICompatible(spec, settings, Endpoint.of(base_url)), line)
+    endpoint_client = EndpointClient(HttpClient(headers_of(spec)), settings, limiter)
+    return DialectModel(
+        spec, OpenAICompatible(spec, settings, Endpoint.of(base_url)), endpoint_client
+    )
 
 
 class OpenAICompatible:
@@ -328,11 +330,11 @@ class OpenAICompatible:
         self._endpoint = endpoint
 
     @property
-    def reading(self) -> Reading[ChatReply]:
+    def reader(self) -> ResponseReader[ChatReply]:
         """How its answers are read."""
-        return _READING
+        return _READER
 
-    def question(self, request: Request) -> WireRequest:
+    def wire_request(self, request: Request) -> WireRequest:
         """Return *request* as it goes over the wire."""
         kind = self._kind(request)
         payload = self._payload(request, kind)

@@ -28,7 +28,7 @@ from bakeoff.models.client.endpoint import (
     DialectModel,
     EndpointClient,
     EndpointClientSettings,
-    Reading,
+    ResponseReader,
     WireRequest,
 )
 from bakeoff.models.client.endpoint_url import base_url_of, endpoint, headers_of
@@ -42,9 +42,9 @@ from bakeoff.models.client.parameters import (
     take_thinking,
     take_tools,
 )
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.client.settings import settings_of
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 Item = Mapping[str, Json]
 
@@ -136,7 +136,9 @@ def completion_of(reply: ResponsesReply) -> Completion:
     if reply.error is not None or reply.status == "failed":
         raise fault_of(reply.error, "an error instead of an answer")
     if reply.status not in {None, "completed", "incomplete"}:
-        raise TryAgain(f"the answer is not complete: its status is {one_line(reply.status or '')}")
+        raise RetryableError(
+            f"the answer is not complete: its status is {one_line(reply.status or '')}"
+        )
     output = reply.output or []
     refusal = _said(output, "refusal", "refusal")
     text = _said(output, "output_text", "text") or refusal
@@ -144,7 +146,7 @@ def completion_of(reply: ResponsesReply) -> Completion:
     calls = tuple(_call_wire(item) for item in output if item.get("type") == "function_call")
     reason = _stop_reason(reply, refused=bool(refusal), called=bool(calls))
     if reply.status != "incomplete" and not (text or calls):
-        raise TryAgain("the answer has no content")
+        raise RetryableError("the answer has no content")
     return Completion(
         text=text,
         reasoning=reasoning or None,
@@ -223,7 +225,9 @@ class ResponsesPieces:
     def completion(self, *, elapsed_s: float) -> Completion:
         """Return the whole; a stream without its last event was cut."""
         if self._reply is None:
-            raise TryAgain("the stream ended before the answer did: no response.completed came")
+            raise RetryableError(
+                "the stream ended before the answer did: no response.completed came"
+            )
         items = [self._items[index] for index in sorted(self._items)]
         reply = msgspec.structs.replace(self._reply, output=self._reply.output or items)
         return replace(self._read(reply), elapsed_s=elapsed_s, first_token_s=self._first_token_s)
@@ -233,14 +237,14 @@ class ResponsesSettings(EndpointClientSettings, frozen=True):
     """How the API is asked."""
 
 
-def build(spec: ModelSpec, gate: Limiter = OPEN) -> DialectModel[ResponsesEvent]:
+def build(spec: ModelSpec, limiter: Limiter = UNLIMITED) -> DialectModel[ResponsesEvent]:
     """Return the model that *spec* names."""
     url = endpoint(
         base_url_of(spec, example="https://api.openai.com/v1"), version="v1", path="/responses"
     )
     settings = settings_of(spec, ResponsesSettings)
-    line = EndpointClient(HttpClient(headers_of(spec)), settings, gate)
-    return DialectModel(spec, OpenAIResponses(spec, settings, url), line)
+    endpoint_client = EndpointClient(HttpClient(headers_of(spec)), settings, limiter)
+    return DialectModel(spec, OpenAIResponses(spec, settings, url), endpoint_client)
 
 
 class OpenAIResponses:
@@ -252,13 +256,13 @@ class OpenAIResponses:
         self._settings = settings
         self._url = url
         self._kept = ReasoningEcho()
-        self.reading = Reading(
+        self.reader = ResponseReader(
             whole=lambda body, content_type: self._read(decode(body, content_type)),
             event=decode_event,
             pieces=lambda: ResponsesPieces(self._read),
         )
 
-    def question(self, request: Request) -> WireRequest:
+    def wire_request(self, request: Request) -> WireRequest:
         """Return *request* as it goes over the wire."""
         parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         flags = take_seed(parameters)

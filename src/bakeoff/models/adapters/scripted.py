@@ -15,7 +15,7 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.models.client.settings import settings_of
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 
 class Rule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -38,7 +38,7 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=Tr
     fault_every: Annotated[int, Meta(ge=1)] | None = None
 
 
-def build(spec: ModelSpec, _: Limiter = OPEN) -> "ScriptedModel":
+def build(spec: ModelSpec, _: Limiter = UNLIMITED) -> "ScriptedModel":
     """Return the model that *spec* names."""
     return ScriptedModel(spec.name or "echo", settings_of(spec, Script))
 

@@ -7,13 +7,13 @@ from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.task import ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models.client.json_fields import written
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.retry import RetryableError
 
 
 def tool_call(key: str, name: str, arguments: Json) -> ToolCall:
     """Return the call with the id *key*; arguments that came as data are written as JSON."""
     if not name:
-        raise TryAgain("the answer calls a tool without a name")
+        raise RetryableError("the answer calls a tool without a name")
     text = arguments if isinstance(arguments, str) else written(arguments or {})
     return ToolCall(
         id=well_formed(key), name=well_formed(name), arguments=well_formed(text) or "{}"

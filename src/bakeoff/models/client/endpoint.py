@@ -1,4 +1,4 @@
-"""The line to one endpoint: its connections, its tries, its place in the queue."""
+"""The client of one endpoint: limiter, retries, server-sent events, and models in its dialect."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +15,17 @@ from bakeoff.models.client.http import HttpClient
 from bakeoff.models.client.json_fields import encode, plain
 from bakeoff.models.client.parameters import RefusedParameters
 from bakeoff.models.client.retry import RetryPolicy, with_retries
-from bakeoff.models.limits.limiter import OPEN, Limiter
+from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 from bakeoff.models.limits.settings import LimitSettings
 
 _WEEK_S = 7 * 24 * 3600.0
 
 
 class EndpointClientSettings(LimitSettings, frozen=True):
-    """How an endpoint is asked, and how much at most.
+    """How requests are sent to an endpoint, and its limits.
 
-    `timeout_s` bounds a request with all its tries, but not its wait for a turn. Parameters that
-    `omit` names are never sent, whoever gives them.
+    `timeout_s` bounds a request with all its tries, but not its time in the queue. Parameters named
+    by `omit` are never sent.
     """
 
     timeout_s: Annotated[float, Meta(gt=0, le=_WEEK_S)] = 600.0
@@ -49,25 +49,25 @@ class EndpointClientSettings(LimitSettings, frozen=True):
 
 
 class EndpointClient:
-    """Model one endpoint, again where that may help, and never past its limits."""
+    """Sends requests to one endpoint, with retries and within its limits."""
 
     def __init__(
-        self, client: HttpClient, settings: EndpointClientSettings, gate: Limiter = OPEN
+        self, client: HttpClient, settings: EndpointClientSettings, limiter: Limiter = UNLIMITED
     ) -> None:
         self.client = client
         client.largest_body = settings.max_answer_mib << 20
         self._policy = settings.policy
-        self._gate = gate
-        if gate is not OPEN:
-            client.on_headers = gate.heard
+        self._limiter = limiter
+        if limiter is not UNLIMITED:
+            client.on_headers = limiter.on_headers
 
-    async def ask(self, once: Callable[[], Awaitable[Completion]], request: Request) -> Completion:
-        """Return what *once* returns, or the fault that outlived the retries."""
+    async def send(self, once: Callable[[], Awaitable[Completion]], request: Request) -> Completion:
+        """Return what *once* returns, or raise the fault that outlasted the retries."""
         completion, retries = await with_retries(
             once,
             self._policy,
-            through=lambda try_once: self._gate.through(try_once, request),
-            rest=lambda seconds: self._gate.rest(seconds, request),
+            send=lambda try_once: self._limiter.send(try_once, request),
+            sleep=lambda seconds: self._limiter.wait_before_retry(seconds, request),
             on_retry=request.on_retry,
             on_lost=request.on_lost,
         )
@@ -83,10 +83,10 @@ _DONE = b"[DONE]"
 
 
 class Events:
-    """The data of every event, up to the end or to `[DONE]`.
+    """The data of every server-sent event, up to the end or to `[DONE]`.
 
-    `stray` gathers the lines that belong to no event: a whole answer all the same, an error as
-    the last word, or a web page.
+    `stray` collects the lines that belong to no event: a plain JSON answer, an error at the end, or
+    a web page.
     """
 
     def __init__(self, lines: AsyncIterator[bytes]) -> None:
@@ -114,26 +114,26 @@ E_contra = TypeVar("E_contra", contravariant=True)
 
 
 class StreamPieces(Protocol[E_contra]):
-    """A completion in the making."""
+    """A completion assembled from the events of a stream."""
 
     @property
     def finished(self) -> bool:
-        """Whether no piece is missing."""
+        """Whether it is complete."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more needs to be waited for."""
+        """Whether no more events are needed."""
 
     def take(self, event: E_contra, *, at_s: float) -> None:
-        """Add one event of the stream, which came *at_s* after the request."""
+        """Add one event of the stream, received *at_s* after the request."""
 
     def completion(self, *, elapsed_s: float) -> Completion:
         """Return the whole; a stream that was cut is a fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading(Generic[E]):
-    """How a dialect's answers are read: `whole` takes a body and its content type."""
+class ResponseReader(Generic[E]):
+    """How the responses of a dialect are parsed; `whole` takes a body and its content type."""
 
     whole: Callable[[bytes, str], Completion]
     event: Callable[[bytes], E]
@@ -142,7 +142,7 @@ class Reading(Generic[E]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireRequest:
-    """What is sent, where to, and how the answer is to come."""
+    """A request as it is sent: URL, payload, and whether the response is streamed."""
 
     url: str
     payload: dict[str, Json]
@@ -151,74 +151,76 @@ class WireRequest:
     flags: tuple[str, ...] = ()
 
 
-async def ask(
-    client: HttpClient, question: WireRequest, body: bytes, reading: Reading[E]
+async def send_once(
+    client: HttpClient, wire_request: WireRequest, body: bytes, reader: ResponseReader[E]
 ) -> Completion:
-    """Return the answer to *question*, asked once with this *body*."""
-    if question.stream:
-        return await _streamed(client, question, body, reading)
+    """Return the answer to *wire_request*, asked once with this *body*."""
+    if wire_request.stream:
+        return await _streamed(client, wire_request, body, reader)
     began = monotonic()
-    answer = await client.post(question.url, body)
+    answer = await client.post(wire_request.url, body)
     elapsed_s = monotonic() - began
-    completion = reading.whole(answer.body, answer.content_type)
-    raw = plain(answer.body) if question.keep_raw else None
+    completion = reader.whole(answer.body, answer.content_type)
+    raw = plain(answer.body) if wire_request.keep_raw else None
     return completion.timed(elapsed_s, raw)
 
 
 async def _streamed(
-    client: HttpClient, question: WireRequest, body: bytes, reading: Reading[E]
+    client: HttpClient, wire_request: WireRequest, body: bytes, reader: ResponseReader[E]
 ) -> Completion:
     began = monotonic()
-    pieces = reading.pieces()
-    async with client.stream(question.url, body) as lines:
+    pieces = reader.pieces()
+    async with client.stream(wire_request.url, body) as lines:
         events = Events(lines)
         async for data in events:
-            pieces.take(reading.event(data), at_s=monotonic() - began)
+            pieces.take(reader.event(data), at_s=monotonic() - began)
             if pieces.over:
                 break
         elapsed_s = monotonic() - began
     if events.stray and not pieces.finished:
-        return reading.whole(b"\n".join(events.stray), "").timed(elapsed_s)
+        return reader.whole(b"\n".join(events.stray), "").timed(elapsed_s)
     return pieces.completion(elapsed_s=elapsed_s)
 
 
 class EndpointDialect(Protocol[E]):
-    """How one API wants to be asked, and how its answers are read."""
+    """How one API encodes requests and parses responses."""
 
     @property
-    def reading(self) -> Reading[E]:
-        """How its answers are read."""
+    def reader(self) -> ResponseReader[E]:
+        """How its responses are parsed."""
 
-    def question(self, request: Request) -> WireRequest:
+    def wire_request(self, request: Request) -> WireRequest:
         """Return *request* as it goes over the wire."""
 
 
 class DialectModel(Generic[E]):
-    """Model one model of one endpoint."""
+    """One model of one endpoint, called through the endpoint's dialect."""
 
     def __init__(self, spec: ModelSpec, dialect: EndpointDialect[E], line: EndpointClient) -> None:
         self._dialect = dialect
-        self._line = line
+        self._endpoint_client = line
         self._refused = RefusedParameters(spec.full_name)
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know of how the model was asked."""
+        """Notes for the user about parameters that the endpoint refused."""
         return self._refused.notes
 
     async def complete(self, request: Request) -> Completion:
-        """Return the answer, or the fault that outlived the retries."""
-        question, reading = self._dialect.question(request), self._dialect.reading
+        """Return the answer, or raise the fault that outlasted the retries."""
+        wire_request, reader = self._dialect.wire_request(request), self._dialect.reader
 
         def send(payload: dict[str, Json]) -> Awaitable[Completion]:
             body = encode(payload)
-            return self._line.ask(lambda: ask(self._line.client, question, body, reading), request)
+            return self._endpoint_client.send(
+                lambda: send_once(self._endpoint_client.client, wire_request, body, reader), request
+            )
 
-        completion = await self._refused.ask(question.payload, send)
-        if question.flags:
-            return replace(completion, flags=(*completion.flags, *question.flags))
+        completion = await self._refused.send(wire_request.payload, send)
+        if wire_request.flags:
+            return replace(completion, flags=(*completion.flags, *wire_request.flags))
         return completion
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._line.close()
+        await self._endpoint_client.close()

@@ -1,4 +1,4 @@
-"""What a provider's error object says, made into a fault that may pass or will not."""
+"""Turn the error objects of providers into faults, retryable or not."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.values import Json
-from bakeoff.models.client.retry import Strain, TryAgain, may_pass, strain_of
+from bakeoff.models.client.retry import Overload, RetryableError, is_retryable, overload_of
 
 _FOR_GOOD = frozenset(
     {
@@ -33,17 +33,17 @@ _FOR_GOOD = frozenset(
 )
 _SPENT = frozenset({"insufficient_quota", "billing_error"})
 _STRAINS = {
-    "rate_limit_error": Strain.RATE,
-    "rate_limit_exceeded": Strain.RATE,
-    "RESOURCE_EXHAUSTED": Strain.RATE,
-    "overloaded_error": Strain.LOAD,
-    "UNAVAILABLE": Strain.LOAD,
+    "rate_limit_error": Overload.RATE,
+    "rate_limit_exceeded": Overload.RATE,
+    "RESOURCE_EXHAUSTED": Overload.RATE,
+    "overloaded_error": Overload.LOAD,
+    "UNAVAILABLE": Overload.LOAD,
 }
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
 def error_text(error: Json) -> str:
-    """Return what an error object says."""
+    """Return the message of an error object."""
     try:
         if isinstance(error, Mapping):
             error = error.get("message") or error.get("type") or json.dumps(error)
@@ -53,39 +53,41 @@ def error_text(error: Json) -> str:
 
 
 def fault_of(error: Json, what: str) -> ProviderError:
-    """Return an error object as a fault; its code, where it has one, says whether it may pass."""
+    """Return an error object as a fault; its code, if any, decides whether it is retryable."""
     message = f"{what}: {error_text(error)}" if error is not None else what
     if not isinstance(error, Mapping):
-        return TryAgain(message)
+        return RetryableError(message)
     names = _names(error)
     code = error.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else None
-    if (status and not may_pass(status)) or not _FOR_GOOD.isdisjoint(names):
+    if (status and not is_retryable(status)) or not _FOR_GOOD.isdisjoint(names):
         return ProviderError(message, status=status)
-    strain = next((_STRAINS[name] for name in names if name in _STRAINS), None)
-    strain = strain or (strain_of(status) if status else None)
-    return TryAgain(message, after_s=pause_s(error), strain=strain, status=status)
+    overload = next((_STRAINS[name] for name in names if name in _STRAINS), None)
+    overload = overload or (overload_of(status) if status else None)
+    return RetryableError(
+        message, retry_after_s=retry_delay_s(error), overload=overload, status=status
+    )
 
 
 def error_in(body: bytes) -> Mapping[str, Json]:
-    """Return the error object of an answer that is none; empty where there is none to read."""
+    """Return the error object in a response body; empty if there is none."""
     try:
-        said: Json = json.loads(body)
+        body_data: Json = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    if isinstance(said, list) and said:  # Google wraps it where a stream was asked for
-        said = said[0]
-    error = said.get("error") if isinstance(said, Mapping) else None
+    if isinstance(body_data, list) and body_data:  # Google wraps it where a stream was asked for
+        body_data = body_data[0]
+    error = body_data.get("error") if isinstance(body_data, Mapping) else None
     return error if isinstance(error, Mapping) else {}
 
 
-def is_spent(error: Mapping[str, Json]) -> bool:
-    """Return whether an account has nothing left: then waiting does not help."""
+def is_quota_exhausted(error: Mapping[str, Json]) -> bool:
+    """Return whether an account's quota is exhausted: then waiting does not help."""
     return not _SPENT.isdisjoint(_names(error))
 
 
-def pause_s(error: Mapping[str, Json]) -> float | None:
-    """Return how long an error object asks to be left alone: Google's `RetryInfo`."""
+def retry_delay_s(error: Mapping[str, Json]) -> float | None:
+    """Return the retry delay that an error object asks for: Google's `RetryInfo`."""
     details = error.get("details")
     for detail in details if isinstance(details, Sequence) else ():
         delay = detail.get("retryDelay") if isinstance(detail, Mapping) else None

@@ -1,7 +1,7 @@
-"""HTTP as models need it: one POST, a bounded answer, and faults that say what may be tried again.
+"""The HTTP client of models: one POST, a bounded answer, and faults that say what is retryable.
 
-aiohttp, because of what was measured (`perf/README.md`): a fiftieth of the cost of
-the most common client, and it lets go of a connection the moment its request is cancelled.
+It uses aiohttp because of its measured cost (`perf/README.md`): a fiftieth of the most common
+client's, and it drops a connection the moment its request is cancelled.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from bakeoff._lib.redact import public_url
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.client.bounded_body import LARGEST_BODY, BoundedBody
-from bakeoff.models.client.faults import error_in, is_spent, pause_s
+from bakeoff.models.client.faults import error_in, is_quota_exhausted, retry_delay_s
 from bakeoff.models.client.parameters import BadRequest
 from bakeoff.models.client.retry import (
-    Strain,
-    TryAgain,
-    Unreachable,
-    may_pass,
+    Overload,
+    RetryableError,
+    UnreachableError,
+    is_retryable,
+    overload_of,
     retry_after,
-    strain_of,
 )
 
 _LARGEST_LINE = 4 * 1024 * 1024
@@ -41,14 +41,14 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole answer with a status of success."""
+    """A complete answer with a success status."""
 
     body: bytes
     content_type: str
 
 
 class HttpClient:
-    """One pool of connections to one server; belongs to the event loop that uses it first."""
+    """A connection pool to one server; belongs to the event loop that uses it first."""
 
     def __init__(self, headers: Mapping[str, str], *, connect_s: float = 10.0) -> None:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "bakeoff", **headers}
@@ -58,25 +58,29 @@ class HttpClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, body: bytes) -> HttpResponse:
-        """Return the answer, whole and not larger than it should be."""
+        """Return the complete answer; one above the size limit is a fault."""
         with _faults(url):
-            async with self._open(url).post(url, data=body, allow_redirects=False) as response:
+            async with self._connection_pool(url).post(
+                url, data=body, allow_redirects=False
+            ) as response:
                 if self.on_headers:
                     self.on_headers(response.headers)
                 data = await _read(response, self.largest_body)
                 if not 200 <= response.status < 300:
-                    raise _no(response, data)
+                    raise _status_fault(response, data)
                 return HttpResponse(data, response.headers.get("Content-Type", ""))
 
     @asynccontextmanager
     async def stream(self, url: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open the answer as lines that come while it is being written."""
+        """Open the answer as a stream of lines."""
         with _faults(url):
-            async with self._open(url).post(url, data=body, allow_redirects=False) as response:
+            async with self._connection_pool(url).post(
+                url, data=body, allow_redirects=False
+            ) as response:
                 if self.on_headers:
                     self.on_headers(response.headers)
                 if not 200 <= response.status < 300:
-                    raise _no(response, await _read(response, self.largest_body))
+                    raise _status_fault(response, await _read(response, self.largest_body))
                 lines = _lines(response, self.largest_body)
                 try:
                     yield lines
@@ -90,14 +94,15 @@ class HttpClient:
             await self._session.close()
             self._session = None
 
-    def _open(self, url: str) -> aiohttp.ClientSession:
+    def _connection_pool(self, url: str) -> aiohttp.ClientSession:
+        """Return the session that pools the connections, opened at the first request."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),  # `parallel` limits
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
                 headers=self._headers,
-                auto_decompress=False,  # `Intake` knows when to stop
+                auto_decompress=False,  # `BoundedBody` limits the size
                 proxy=_proxy(url),
             )
         return self._session
@@ -117,39 +122,39 @@ def _proxy(url: str) -> str | None:
 
 
 async def _read(response: aiohttp.ClientResponse, largest: int) -> bytes:
-    intake = BoundedBody(response.headers, largest)
-    if intake.exact:
+    body = BoundedBody(response.headers, largest)
+    if body.exact:
         return await response.content.read()
-    parts = [intake.take(part) async for part in response.content.iter_any()]
-    intake.end()
+    parts = [body.take(part) async for part in response.content.iter_any()]
+    body.end()
     return b"".join(parts)
 
 
 async def _lines(response: aiohttp.ClientResponse, largest: int) -> AsyncGenerator[bytes]:
-    intake, rest = BoundedBody(response.headers, largest), b""
+    body, rest = BoundedBody(response.headers, largest), b""
     async for part in response.content.iter_any():
-        *lines, rest = (rest + intake.take(part)).split(b"\n")
+        *lines, rest = (rest + body.take(part)).split(b"\n")
         if len(rest) > _LARGEST_LINE:
             raise ProviderError(f"a line of the stream is larger than {_LARGEST_LINE >> 20} MiB")
         for line in lines:
             yield line
-    intake.end()
+    body.end()
     if rest:
         yield rest
 
 
 async def _linger(response: aiohttp.ClientResponse) -> None:
-    """Wait a moment for the end behind the last word: then the connection can be used again."""
+    """Wait a moment for the end of the body, so that the connection can be reused."""
     if not response.content.at_eof():
         with suppress(TimeoutError, aiohttp.ClientError):
             async with asyncio.timeout(_LINGER_S):
                 await response.content.readany()
 
 
-def _no(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
-    """Return the fault that a status other than success means."""
-    said = one_line(body[:1000].decode("utf-8", "replace"), width=300)
-    message = f"HTTP {response.status} from {response.url.host}: {said or response.reason}"
+def _status_fault(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
+    """Return the fault for a status other than success."""
+    detail = one_line(body[:1000].decode("utf-8", "replace"), width=300)
+    message = f"HTTP {response.status} from {response.url.host}: {detail or response.reason}"
     if location := response.headers.get("Location"):
         message += f"; it points to {one_line(location)!r}, which is not followed: is that the URL?"
     if hint := _HINTS.get(response.status):
@@ -157,19 +162,25 @@ def _no(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
     error = error_in(body)
     if response.status in _BAD_REQUEST:
         return BadRequest(message, error, status=response.status)
-    if not may_pass(response.status) or is_spent(error):
+    if not is_retryable(response.status) or is_quota_exhausted(error):
         return ProviderError(message, billable=False, status=response.status)
     after = response.headers.get("Retry-After")
     after_ms = response.headers.get("Retry-After-Ms")
-    after_s = retry_after(after, milliseconds=after_ms)
-    if after_s is None:
-        after_s = pause_s(error)
-    strain = strain_of(response.status)
-    return TryAgain(message, after_s=after_s, strain=strain, billable=False, status=response.status)
+    retry_after_s = retry_after(after, milliseconds=after_ms)
+    if retry_after_s is None:
+        retry_after_s = retry_delay_s(error)
+    overload = overload_of(response.status)
+    return RetryableError(
+        message,
+        retry_after_s=retry_after_s,
+        overload=overload,
+        billable=False,
+        status=response.status,
+    )
 
 
 class _faults:  # noqa: N801 -- reads as a word at its place: `with _faults(url)`
-    """Names what the client raises: what may pass, and what will not."""
+    """Turns the errors of the HTTP library into faults, retryable or not."""
 
     __slots__ = ("_url",)
 
@@ -181,43 +192,43 @@ class _faults:  # noqa: N801 -- reads as a word at its place: `with _faults(url)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, aiohttp.ClientError | ValueError | OSError):
-            raise _named(error, self._url) from error
+            raise _client_fault(error, self._url) from error
 
 
-def _named(error: Exception, url: str) -> ProviderError:
-    said = one_line(_text(error).replace(url, public_url(url)), width=300)
+def _client_fault(error: Exception, url: str) -> ProviderError:
+    detail = one_line(_text(error).replace(url, public_url(url)), width=300)
     match error:
         case ssl.CertificateError():  # before ValueError, which it is too
-            message = f"the certificate of {public_url(url)!r} is not to be trusted: {said}"
+            message = f"the certificate of {public_url(url)!r} is not to be trusted: {detail}"
             return ProviderError(message, billable=False)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            message = f"{public_url(url)!r} is not a URL that can be asked: {said}"
+            message = f"{public_url(url)!r} is not a URL that can be asked: {detail}"
             return ProviderError(message, billable=False)
         case aiohttp.ClientConnectorError() | aiohttp.ServerTimeoutError():
             return _not_connected(error, url)
         case aiohttp.ClientPayloadError():
-            return TryAgain(f"the answer was cut: {said}")
+            return RetryableError(f"the answer was cut: {detail}")
         case aiohttp.ServerDisconnectedError():
-            return TryAgain(f"the connection was lost: {said}", billable=False)
+            return RetryableError(f"the connection was lost: {detail}", billable=False)
         case OSError():  # perhaps in the middle of an answer
-            return TryAgain(f"the connection was lost: {said}")
+            return RetryableError(f"the connection was lost: {detail}")
         case _:
-            return ProviderError(f"not HTTP as it should be: {said}")
+            return ProviderError(f"not HTTP as it should be: {detail}")
 
 
-def _not_connected(error: Exception, url: str) -> TryAgain:
+def _not_connected(error: Exception, url: str) -> RetryableError:
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
         error, aiohttp.ClientSSLError
     ):
         parts = urlsplit(url)
         place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        return Unreachable(f"nothing answers at {place}: {unanswered(error)}")
-    said = one_line(_text(error), width=300)
-    return TryAgain(f"cannot connect: {said}", strain=Strain.LOAD, billable=False)
+        return UnreachableError(f"nothing answers at {place}: {connect_error_text(error)}")
+    detail = one_line(_text(error), width=300)
+    return RetryableError(f"cannot connect: {detail}", overload=Overload.LOAD, billable=False)
 
 
-def unanswered(error: aiohttp.ClientConnectorError) -> str:
-    """Return why a server could not be reached, without the library's own words."""
+def connect_error_text(error: aiohttp.ClientConnectorError) -> str:
+    """Return why a server could not be reached, without the library's own prefix."""
     if isinstance(error.os_error, ConnectionRefusedError):
         return "connection refused"
     return one_line(error.strerror or str(error.os_error), width=300)

@@ -10,7 +10,7 @@ import msgspec
 from bakeoff._lib.sanitize import one_line, well_formed
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.values import Json
-from bakeoff.models.client.retry import TryAgain
+from bakeoff.models.client.retry import RetryableError
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def _decode_leniently(data: bytes, decoder: msgspec.json.Decoder[T], content_typ
         return msgspec.convert(value, decoder.type)
     except UnicodeDecodeError as error:
         if error.end == len(data) and error.reason == "unexpected end of data":
-            raise TryAgain("the answer was cut in the middle of a character") from error
+            raise RetryableError("the answer was cut in the middle of a character") from error
         raise ProviderError(
             f"the answer is not UTF-8 text{_kind(content_type)}: byte {error.start} of {len(data)}"
         ) from error
@@ -122,9 +122,11 @@ def _is_number(value: Json) -> bool:
 def _not_json(data: bytes, content_type: str, error: ValueError) -> ProviderError:
     start = one_line(data[:200].decode("utf-8", "replace"), width=80)
     if not start:
-        return TryAgain("the answer is empty")
+        return RetryableError("the answer is empty")
     if start.startswith("{"):
-        return TryAgain(f"the answer is broken JSON, perhaps cut ({error}): it begins {start!r}")
+        return RetryableError(
+            f"the answer is broken JSON, perhaps cut ({error}): it begins {start!r}"
+        )
     return ProviderError(
         f"the answer is not JSON{_kind(content_type)}: {start!r}; is the base URL right?"
     )

@@ -1,4 +1,4 @@
-"""Parameters in the names that every adapter understands, on their way to a dialect's own."""
+"""Request parameters: common names for every dialect, and those that an endpoint refuses."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
@@ -15,7 +15,7 @@ SEED_IGNORED = "seed_ignored"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingBudget:
-    """How much to think, and whether to show it; None is for the model to decide."""
+    """How much to reason, and whether to show it; None leaves it to the model."""
 
     effort: Json = None
     exclude: Json = None
@@ -25,9 +25,9 @@ class ThinkingBudget:
 def parameters_of(
     request: Request, own: Mapping[str, Json], *, omit: Collection[str] = ()
 ) -> dict[str, Json]:
-    """Return the parameters of *request* under a candidate's *own*, which make it this one.
+    """Return the parameters of *request*, overridden by the candidate's *own*.
 
-    One that is null, or that the model is to be asked without, is left out.
+    Parameters that are null or named by *omit* are left out.
     """
     given = {**request.parameters, **own}
     return {name: value for name, value in given.items() if value is not None and name not in omit}
@@ -187,17 +187,17 @@ class ParameterChange:
 
 
 class RefusedParameters:
-    """What the endpoint of one model refused so far; later requests go out without it."""
+    """The parameters that one model's endpoint refused; later requests are sent without them."""
 
     def __init__(self, model: str) -> None:
         self._model = model
         self._known: dict[Path, ParameterChange] = {}
         self.notes: list[str] = []
 
-    async def ask(
+    async def send(
         self, payload: Payload, send: Callable[[Payload], Awaitable[Completion]]
     ) -> Completion:
-        """Return the answer to *payload*, asked again without what was refused, once for each."""
+        """Return the answer to *payload*, sent again without each parameter that was refused."""
         flags: list[str] = []
         for known in self._known.values():
             payload = _changed(payload, known, flags) or payload
@@ -219,7 +219,7 @@ class RefusedParameters:
                 )
 
     def _learn(self, changes: list[tuple[ParameterChange, str]]) -> None:
-        """Remember *changes* that led to an answer, and say each once."""
+        """Remember *changes* that led to an answer, and note each once."""
         for change, why in changes:
             if change.path not in self._known:
                 self._known[change.path] = change

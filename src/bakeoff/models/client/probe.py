@@ -1,4 +1,4 @@
-"""A short look at a server: one question, a whole JSON answer of a known shape, no waiting."""
+"""Probe a server: one short request with a JSON answer of a known type."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ SHORT_S = 0.8
 T = TypeVar("T")
 
 
-def open_session(headers: Mapping[str, str] | None = None) -> "aiohttp.ClientSession":
-    """Return a session to look with; whoever opens it closes it."""
+def probe_session(headers: Mapping[str, str] | None = None) -> "aiohttp.ClientSession":
+    """Return a session for probes; the caller closes it."""
     import aiohttp
 
     return aiohttp.ClientSession(
@@ -30,18 +30,18 @@ def open_session(headers: Mapping[str, str] | None = None) -> "aiohttp.ClientSes
     )
 
 
-async def look(
+async def probe(
     session: "aiohttp.ClientSession",
     url: str,
     kind: type[T],
     *,
-    ask: Mapping[str, Json] | None = None,
+    payload: Mapping[str, Json] | None = None,
     timeout_s: float = SHORT_S,
 ) -> T:
-    """Return what *url* says, as a *kind*; with *ask* it is posted. A fault says why in one line."""
+    """Return the answer of *url* as a *kind*; *payload* is posted. A fault has a one-line message."""
     import aiohttp
 
-    body = None if ask is None else msgspec.json.encode(ask)
+    body = None if payload is None else msgspec.json.encode(payload)
     method = "GET" if body is None else "POST"
     try:
         async with (
@@ -56,22 +56,22 @@ async def look(
     except TimeoutError as error:
         raise ProviderError(f"no answer within {timeout_s:g} s", transient=True) from error
     except aiohttp.ClientConnectorError as error:
-        from bakeoff.models.client.http import unanswered
+        from bakeoff.models.client.http import connect_error_text
 
         raise ProviderError(
-            f"nothing answers there: {unanswered(error)}", transient=True
+            f"nothing answers there: {connect_error_text(error)}", transient=True
         ) from error
     except (aiohttp.ClientError, OSError) as error:
-        said = one_line(str(error)) or type(error).__name__
-        raise ProviderError(f"not HTTP as it should be: {said}") from error
+        detail = one_line(str(error)) or type(error).__name__
+        raise ProviderError(f"not HTTP as it should be: {detail}") from error
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ProviderError(f"an answer of the wrong shape: {one_line(str(error))}") from error
 
 
 async def _whole(response: "aiohttp.ClientResponse") -> bytes:
-    intake = BoundedBody(response.headers)
-    parts = [intake.take(part) async for part in response.content.iter_any()]
-    intake.end()
+    body = BoundedBody(response.headers)
+    parts = [body.take(part) async for part in response.content.iter_any()]
+    body.end()
     return b"".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Try again, politely, and not for ever."""
+"""Retries with exponential backoff and jitter, within a deadline."""
 
 import asyncio
 import math
@@ -16,26 +16,26 @@ from bakeoff.core.errors import ProviderError
 
 T = TypeVar("T")
 Try = Callable[[], Awaitable[T]]
-Told = Callable[[str], None]
-Rest = Callable[[float], Awaitable[None]]
+RetryListener = Callable[[str], None]
+Sleep = Callable[[float], Awaitable[None]]
 
 _PASSING = frozenset({408, 409, 425, 429})
 _FOR_GOOD = frozenset({501, 505})
 _OVERLOADED = frozenset({503, 504, 529})
 
 
-class Strain(StrEnum):
-    """What was too much for an endpoint: requests that came too fast, or too many at once."""
+class Overload(StrEnum):
+    """What overloaded an endpoint: requests sent too fast, or too many at once."""
 
     RATE = "rate"
     LOAD = "load"
 
 
-class TryAgain(ProviderError):  # noqa: N818 -- it says what to do
-    """A fault that may pass. `after_s` is how long the endpoint asked to be left alone.
+class RetryableError(ProviderError):
+    """A fault worth a retry; `retry_after_s` is the delay that the endpoint asked for.
 
-    `outage` is whether the endpoint counts as down: then its limiter says when to try again. A
-    `probe` was sent to find out whether it still is, and costs the request none of its tries.
+    `outage` is whether the endpoint counts as down: then its limiter decides when to retry. A
+    `probe` was sent to find out whether it still is, and does not count as a try.
     """
 
     outage = False
@@ -45,26 +45,26 @@ class TryAgain(ProviderError):  # noqa: N818 -- it says what to do
         self,
         message: str,
         *,
-        after_s: float | None = None,
-        strain: Strain | None = None,
+        retry_after_s: float | None = None,
+        overload: Overload | None = None,
         billable: bool = True,
         status: int | None = None,
     ) -> None:
         super().__init__(message, transient=True, billable=billable, status=status)
-        self.after_s = after_s
-        self.strain = strain
+        self.retry_after_s = retry_after_s
+        self.overload = overload
 
 
-class Unreachable(TryAgain):
-    """Nothing answered the call; perhaps the server is still starting."""
+class UnreachableError(RetryableError):
+    """The server could not be reached; perhaps it is still starting."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, strain=Strain.LOAD, billable=False)
+        super().__init__(message, overload=Overload.LOAD, billable=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, how soon, and by when at the latest."""
+    """How many retries, their backoff, and the deadline of the whole request."""
 
     max_retries: int = 5
     delay_s: float = 0.5
@@ -72,31 +72,36 @@ class RetryPolicy:
     longest_s: float = 60.0
     deadline_s: float = 600.0
 
-    def pause(self, retries: int, error: TryAgain, chance: float) -> float:
-        """Return how long to wait before the next try; *chance* in [0, 1) spreads the crowd."""
-        if error.after_s:
-            # everybody was told the same moment: come a little later than asked, not together
-            return error.after_s + chance * min(self.delay_s, 1.0)
+    def backoff_delay(self, retries: int, error: RetryableError, jitter: float) -> float:
+        """Return how long to wait before the next try; *jitter* is a random number in [0, 1)."""
+        if error.retry_after_s:
+            # all clients were given the same moment: spread them a little after it
+            return error.retry_after_s + jitter * min(self.delay_s, 1.0)
         try:
-            grown = min(self.delay_s * self.backoff**retries, self.longest_s)
+            delay_s = min(self.delay_s * self.backoff**retries, self.longest_s)
         except OverflowError:
-            grown = self.longest_s
-        return grown * (0.5 + 0.5 * chance)
+            delay_s = self.longest_s
+        return with_jitter(delay_s, jitter)
+
+
+def with_jitter(delay_s: float, jitter: float) -> float:
+    """Return *delay_s* shortened by up to half, so that clients do not retry together."""
+    return delay_s * (0.5 + 0.5 * jitter)
 
 
 class _Tries(Generic[T]):
-    """The tries of one request. Only what they take is taken from its time, not a wait before."""
+    """The tries of one request; only their own time counts against its deadline, not the queue."""
 
     def __init__(self, once: Try[T], policy: RetryPolicy) -> None:
         self._once = once
         self._policy = policy
         self._clock = asyncio.get_running_loop().time
         self.left_s = policy.deadline_s
-        self.last: TryAgain | None = None
+        self.last: RetryableError | None = None
         self._forgiven = 0
 
     async def once(self) -> T:
-        """Try within what is left of the time."""
+        """Try once within the time that is left."""
         began = self._clock()
         try:
             with within(self.left_s):
@@ -104,7 +109,7 @@ class _Tries(Generic[T]):
         finally:
             self.left_s -= self._clock() - began
 
-    def late(self) -> ProviderError:
+    def timeout_error(self) -> ProviderError:
         """Return the fault of a request whose time ran out."""
         before = f"; before that: {self.last}" if self.last else ""
         return ProviderError(
@@ -112,18 +117,18 @@ class _Tries(Generic[T]):
             transient=True,
         )
 
-    def forgives(self, error: TryAgain) -> bool:
-        """Return whether a try is not counted: the endpoint was down, and it may be tried later."""
+    def forgives(self, error: RetryableError) -> bool:
+        """Return whether a try is not counted because the endpoint was down."""
         if not error.outage:
             return False
-        if not error.probe:  # it was sent before the outage was known: once is bad luck
+        if not error.probe:  # it was sent before the outage was known: forgiven once
             self._forgiven += 1
         return error.probe or self._forgiven == 1
 
     async def pause(
-        self, last: TryAgain, pause_s: float, rest: Rest, on_retry: Told | None
+        self, last: RetryableError, pause_s: float, sleep: Sleep, on_retry: RetryListener | None
     ) -> None:
-        """Wait before the next try, unless there would be no time left for it."""
+        """Wait before the next try, unless that would exceed the deadline."""
         if pause_s >= self.left_s:
             raise ProviderError(
                 f"{last}; waiting {pause_s:.1f} s more would pass the deadline of "
@@ -134,36 +139,36 @@ class _Tries(Generic[T]):
         if on_retry:
             on_retry(str(last))
         self.left_s -= pause_s
-        await rest(pause_s)
+        await sleep(pause_s)
 
 
 async def with_retries(
     once: Try[T],
     policy: RetryPolicy,
     *,
-    through: Callable[[Try[T]], Awaitable[T]] | None = None,
-    rest: Rest = asyncio.sleep,
-    on_retry: Told | None = None,
+    send: Callable[[Try[T]], Awaitable[T]] | None = None,
+    sleep: Sleep = asyncio.sleep,
+    on_retry: RetryListener | None = None,
     on_lost: Callable[[], None] | None = None,
-    chance: Callable[[], float] = random.random,
+    jitter: Callable[[], float] = random.random,
 ) -> tuple[T, int]:
-    """Return what *once* returns and how many further tries it took.
+    """Return what *once* returns and how many retries it took.
 
     Ends within the policy's deadline: with a value, or with the last fault and how often it came.
-    Every try goes *through* where that is given; time spent waiting there does not count, nor does
-    a try that met an endpoint which is down. *rest* waits between two tries.
+    Every try is passed to *send* if given; time in its queue does not count, nor does a try that
+    met an endpoint that is down. *sleep* waits between two tries.
     """
     tries = _Tries(once, policy)
     retries = 0
     while True:
         left_s = tries.left_s
         try:
-            if through is None:
+            if send is None:
                 return await tries.once(), retries
-            return await through(_telling(tries, on_retry)), retries
+            return await send(_announcing(tries, on_retry)), retries
         except TimeoutError as error:
-            raise tries.late() from error
-        except TryAgain as error:
+            raise tries.timeout_error() from error
+        except RetryableError as error:
             tries.last = last = error
         if tries.forgives(last):
             tries.left_s = left_s
@@ -171,7 +176,7 @@ async def with_retries(
         if retries >= policy.max_retries:
             break
         if not last.outage:
-            await tries.pause(last, policy.pause(retries, last, chance()), rest, on_retry)
+            await tries.pause(last, policy.backoff_delay(retries, last, jitter()), sleep, on_retry)
         if on_lost and last.billable:
             on_lost()
         retries += 1
@@ -181,8 +186,8 @@ async def with_retries(
     ) from last
 
 
-def _telling(tries: _Tries[T], on_retry: Told | None) -> Try[T]:
-    """Return a try that tells once more why it is another one: the wait before it was told, too."""
+def _announcing(tries: _Tries[T], on_retry: RetryListener | None) -> Try[T]:
+    """Return a try that reports again why it is a retry, after the wait in the queue."""
     last = tries.last
     if last is None or on_retry is None:
         return tries.once
@@ -194,16 +199,16 @@ def _telling(tries: _Tries[T], on_retry: Told | None) -> Try[T]:
     return once
 
 
-def may_pass(status: int) -> bool:
-    """Return whether a request that got this HTTP status is worth another try."""
+def is_retryable(status: int) -> bool:
+    """Return whether a request that got this HTTP status is worth a retry."""
     return status in _PASSING or (500 <= status < 600 and status not in _FOR_GOOD)
 
 
-def strain_of(status: int) -> Strain | None:
-    """Return what an HTTP status says was too much, if anything."""
+def overload_of(status: int) -> Overload | None:
+    """Return the kind of overload that an HTTP status stands for, if any."""
     if status == 429:
-        return Strain.RATE
-    return Strain.LOAD if status in _OVERLOADED else None
+        return Overload.RATE
+    return Overload.LOAD if status in _OVERLOADED else None
 
 
 def retry_after(value: str | None, *, milliseconds: str | None = None) -> float | None:

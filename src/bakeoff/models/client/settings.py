@@ -24,13 +24,13 @@ def settings_of(spec: ModelSpec, kind: type[S]) -> S:
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$.")
         key = where.rstrip("`")
-        told = in_words(
+        problem = in_words(
             message,
             value=spec.settings.get(key),
             known=known,
             choices=lambda: _choices(kind, key),
         )
-        raise UsageError(f"{what}: setting {key!r}: {told}") from error
+        raise UsageError(f"{what}: setting {key!r}: {problem}") from error
 
 
 def _choices(kind: type[msgspec.Struct], key: str) -> list[str]:

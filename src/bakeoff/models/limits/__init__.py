@@ -1,1 +1,1 @@
-"""How often and how many at once an endpoint is asked."""
+"""Rate limits, concurrency limits and the circuit breaker of an endpoint."""

@@ -1,12 +1,12 @@
-"""The circuit breaker of one endpoint: whether it counts as down, and when it is tried again.
+"""The circuit breaker of one endpoint: whether it counts as down, and when it is probed again.
 
-A failure is about one request until several come in a row: at least three, half of all that were
-sent since the first of them, and no answer to anything that was sent after it. From then on the
-endpoint is down: nothing is sent but one probe at a time, ever more rarely, until one is answered.
-A status such as 500 may be about one question, so it takes two different ones to count.
+A failure concerns one request until several come in a row: at least three, half of all that were
+sent since the first of them, and no answer to anything sent after it. From then on the endpoint is
+down: only one probe at a time is sent, ever more rarely, until one is answered. A status such as
+500 may concern one request, so it takes two different requests to count.
 
-Only failures of the endpoint itself count here: it refused, failed or could not be reached. An
-answer that came and was useless says that the endpoint is up.
+Only failures of the endpoint itself count: it refused, failed or could not be reached. A useless
+answer still means that the endpoint is up.
 """
 
 import math
@@ -17,29 +17,29 @@ from dataclasses import dataclass
 from bakeoff._lib.phrasing import format_duration, message_kind
 from bakeoff.core.endpoint import Patience
 from bakeoff.core.errors import ProviderError
-from bakeoff.models.client.retry import TryAgain, Unreachable
+from bakeoff.models.client.retry import RetryableError, UnreachableError
 
 _FAILURES = 3
 LONG_S = 60.0
-"""An endpoint that asks to be left alone for longer is down, by its own word."""
+"""An endpoint with a longer Retry-After counts as down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A request that the endpoint failed; `sent` is how many had been sent to it by then."""
 
-    error: TryAgain
+    error: RetryableError
     number: int
     question: object
     sent: int
 
 
-class Outage:
-    """Whether one endpoint is down. `failing` is false on the good path, and cheap to ask."""
+class CircuitBreaker:
+    """Whether one endpoint is down; `failing` is a cheap check, False while all goes well."""
 
-    def __init__(self, patience: Patience, *, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, patience: Patience, *, jitter: Callable[[], float] = random.random) -> None:
         self._patience = patience
-        self._chance = chance
+        self._jitter = jitter
         self._rejections: dict[str, int] = {}
         self.answered_ever = False
         self.reached = False
@@ -50,9 +50,9 @@ class Outage:
         self.failing = self.down = False
         self.since = math.inf
         self.reason = ""
-        self.probe: int | None = None  # the number of the request that is out to try it
+        self.probe: int | None = None  # the number of the request sent as a probe
         self.probe_at = -math.inf
-        self._last: TryAgain | None = None
+        self._last: RetryableError | None = None
         self._failures = 0
         self._first = 0
         self._question: object = None
@@ -60,7 +60,7 @@ class Outage:
         self._delay_s = self._patience.first_probe_s
 
     def answered(self, number: int) -> None:
-        """Learn that the endpoint answered request *number*, in whatever way."""
+        """Record that the endpoint answered request *number* in some way."""
         if self.down and number > self._first:
             self._clear()
             self._probation = self.failing = True
@@ -69,7 +69,7 @@ class Outage:
             self._probation = False
 
     def failed(self, failure: Failure, now: float) -> None:
-        """Learn that the endpoint failed a request."""
+        """Record that the endpoint failed a request."""
         if not self._failures:
             self.failing, self.since = True, now
             self._first, self._question = failure.number, failure.question
@@ -81,22 +81,24 @@ class Outage:
             self._delay_s = min(2 * self._delay_s, self._longest_delay_s)
         self.down = self.down or self._is_outage(failure)
         if self.down:
-            pause_s = max(self._delay_s * (1 + 0.25 * self._chance()), failure.error.after_s or 0.0)
+            pause_s = max(
+                self._delay_s * (1 + 0.25 * self._jitter()), failure.error.retry_after_s or 0.0
+            )
             self.probe_at = max(self.probe_at, now + pause_s)
 
     def _is_outage(self, failure: Failure) -> bool:
         error = failure.error
         if not self._patience.waits:
             return False
-        if (error.after_s or 0.0) > LONG_S:
+        if (error.retry_after_s or 0.0) > LONG_S:
             return True
         needed = 1 if self._probation else _FAILURES
         if self._failures < needed or 2 * self._failures < failure.sent - self._first + 1:
             return False
-        return self._questions_differ or error.strain is not None
+        return self._questions_differ or error.overload is not None
 
-    def rejected(self, error: ProviderError) -> str | None:
-        """Learn of a fault that will not pass; return why the endpoint is given up, if it is."""
+    def record_rejection(self, error: ProviderError) -> str | None:
+        """Record a permanent fault; return why the endpoint is given up, if it is."""
         most = self._patience.equal_rejections
         if self.answered_ever or self._patience.keep_going or not most:
             return None
@@ -109,8 +111,8 @@ class Outage:
             "(--keep-going asks all the same)"
         )
 
-    def hopeless(self, now: float) -> str | None:
-        """Return why it is not worth waiting any longer; None where it is."""
+    def give_up_reason(self, now: float) -> str | None:
+        """Return why the endpoint is given up; None while it is worth waiting."""
         patience, down_s, next_s = self._patience, now - self.since, self.probe_at - now
         if self._never_reached and down_s >= patience.unreached_s and not patience.keep_going:
             return f"{self.reason}, and so it was all the time: is it running?"
@@ -123,7 +125,7 @@ class Outage:
 
     @property
     def _never_reached(self) -> bool:
-        return not self.reached and isinstance(self._last, Unreachable)
+        return not self.reached and isinstance(self._last, UnreachableError)
 
     @property
     def _longest_delay_s(self) -> float:

@@ -1,8 +1,8 @@
-"""How fast requests may go out: evenly, at a rate that was set or one that refusals have taught.
+"""The rate limit: requests are spaced evenly, at a fixed rate or one learned from refusals.
 
-A refusal (HTTP 429) stops everybody for as long as the endpoint asked. Then requests go evenly
-at the rate that got through in the last window before it. The rate is held for a while and tried
-gently upwards; a ceiling that was met again is tried half as often: every refusal costs a pause.
+A refusal (HTTP 429) pauses all requests for as long as the endpoint asked. Then they are sent
+evenly at the rate that succeeded in the last window before it. The rate is held for a while and
+raised carefully; a ceiling that was met again is tried half as often: every refusal costs a pause.
 """
 
 import math
@@ -25,9 +25,9 @@ _DOUBLES_IN = 4.0  # windows in which careful growth doubles
 
 
 class RequestSpacing:
-    """Lets amounts go one after the other, so that they never exceed a rate per second.
+    """Spaces amounts so that they never exceed a rate per second.
 
-    A `cap` is a second rate, for a while. Without either, everything goes at once.
+    A `cap` is a second, temporary rate. Without either there is no wait.
     """
 
     def __init__(self, rate: float | None = None) -> None:
@@ -42,15 +42,15 @@ class RequestSpacing:
         return self.rate is not None or self._cap_until > -math.inf
 
     def cap(self, rate: float, *, until: float) -> None:
-        """Keep to *rate*, too, until then."""
+        """Apply *rate* in addition, until then."""
         self._cap, self._cap_until = rate, until
 
     def wait_s(self, now: float) -> float:
-        """Return how long the next one has to wait; not positive is: go."""
+        """Return how long the next amount has to wait; zero or less means not at all."""
         return self._next_at - now
 
     def take(self, now: float, amount: float = 1.0) -> None:
-        """Book *amount*, which goes now."""
+        """Book *amount*, which is sent now."""
         rate = self._rate_at(now)
         if rate is None:
             return
@@ -58,12 +58,12 @@ class RequestSpacing:
         self._next_at = max(self._next_at, now - slack) + amount / rate
 
     def correct(self, now: float, amount: float) -> None:
-        """Book *amount* more, or less, for something that has gone."""
+        """Correct an earlier booking by *amount*."""
         if rate := self._rate_at(now):
             self._next_at += amount / rate
 
     def restart(self, at: float) -> None:
-        """Let the next one go at *at*, whatever was booked."""
+        """Allow the next amount at *at*, whatever was booked."""
         self._next_at = at
 
     def _rate_at(self, now: float) -> float | None:
@@ -74,7 +74,7 @@ class RequestSpacing:
 
 
 class RateLimit:
-    """The pace of one endpoint: none until it refuses, then as fast as it lets."""
+    """The learned rate limit of one endpoint: none until it refuses, then as fast as it accepts."""
 
     def __init__(self) -> None:
         self._spacing = RequestSpacing()
@@ -99,15 +99,15 @@ class RateLimit:
         return self._spacing.rate
 
     def wait_s(self, now: float) -> float:
-        """Return how long the next request has to wait; not positive is: go."""
+        """Return how long the next request has to wait; zero or less means not at all."""
         return max(self._resume_at - now, self._spacing.wait_s(now))
 
     def paused_s(self, now: float) -> float:
-        """Return how long the endpoint still wants to be left alone."""
+        """Return how much of the pause is left."""
         return self._resume_at - now
 
     def sent(self, now: float) -> None:
-        """Book a request that goes now."""
+        """Book a request that is sent now."""
         if self._spacing.rate is not None:
             self._grow(self._spacing.rate, now)
         self._spacing.take(now)
@@ -115,34 +115,34 @@ class RateLimit:
         self._sent_since_pause += 1
 
     def recent(self, now: float) -> int:
-        """Return how many requests went in the last second."""
+        """Return how many requests were sent in the last second."""
         return sum(1 for _ in takewhile(lambda at: at > now - 1, reversed(self._sent)))
 
     def cap(self, rate: float, *, until: float) -> None:
-        """Keep to *rate*, too, until then: the endpoint said how much is left."""
+        """Apply *rate* in addition, until then: the headers said how much is left."""
         self._spacing.cap(rate, until=until)
 
     def pause(self, until: float) -> None:
-        """Let nobody go before *until*."""
+        """Send nothing before *until*."""
         self._resume_at = max(self._resume_at, until)
         self._spacing.restart(self._resume_at)
         self._sent_since_pause = 0
 
-    def refused(self, *, sent_at: float, now: float, after_s: float | None) -> None:
-        """Learn from a refusal. One that was under way at the last refusal is part of that."""
+    def refused(self, *, sent_at: float, now: float, retry_after_s: float | None) -> None:
+        """Learn from a refusal; one that was in flight at the last refusal is part of that."""
         self._refused.append(sent_at)
         if sent_at < self._resume_at:
             self._learn()
         elif self.rate is not None and self._sent_since_pause <= 1:
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)  # too early; the rate is fine
         else:
-            self._begin_episode(sent_at, after_s)
+            self._begin_episode(sent_at, retry_after_s)
             self._learn()
-        self.pause(now + (self._pause_s if after_s is None else after_s))
+        self.pause(now + (self._pause_s if retry_after_s is None else retry_after_s))
 
-    def _begin_episode(self, at: float, after_s: float | None) -> None:
+    def _begin_episode(self, at: float, retry_after_s: float | None) -> None:
         # the wait that was asked for is the best hint at the period a limit is counted over
-        self._window_s = min(max(_WINDOW_S, after_s or 0.0), _LONGEST_WINDOW_S)
+        self._window_s = min(max(_WINDOW_S, retry_after_s or 0.0), _LONGEST_WINDOW_S)
         quick = at - self._resume_at < 3 * self._window_s
         self._in_succession = min(self._in_succession + 1, 2) if quick else 0
         self._pause_s = _PAUSE_S
@@ -181,7 +181,7 @@ class RateLimit:
     def _grow(self, rate: float, now: float) -> None:
         late_s = -self._spacing.wait_s(now)
         if late_s > 0.5 / rate + 0.05:
-            return  # nobody was waiting for this place: the pace is not what limits
+            return  # no request was waiting: the rate is not the bottleneck
         step_s = min(now - self._sent[-1], self._window_s) if self._sent else 0.0
         self._pressed_s += step_s
         over = (self._pressed_s - self._hold_s) / self._window_s
@@ -201,7 +201,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class TokenEstimate:
-    """The prompt by its length; the answer by the ones before it, else by what it may be."""
+    """Estimates tokens: the prompt by its length, the answer by earlier ones or its limit."""
 
     def __init__(self) -> None:
         self._output: float | None = None

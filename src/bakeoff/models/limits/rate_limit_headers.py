@@ -1,4 +1,4 @@
-"""What an endpoint's headers say about how much it still lets through."""
+"""Parse the rate limit headers of a response."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimitHeaders:
-    """How much of something may pass, how much of that is left, and when it is whole again."""
+    """One rate limit of an endpoint: the limit, what remains of it, and when it resets."""
 
     unit: Unit
     limit: float
@@ -41,7 +41,7 @@ class RateLimitHeaders:
 
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> Iterator[RateLimitHeaders]:
-    """Read the headers of OpenAI and of all who copied them, and those of Anthropic."""
+    """Yield the limits in the headers of OpenAI (and compatible servers) and of Anthropic."""
     for unit in _UNITS:
         if (left := headers.get(f"x-ratelimit-remaining-{unit}")) is not None:
             form = f"x-ratelimit-{{}}-{unit}"
@@ -51,12 +51,12 @@ def parse_rate_limit_headers(headers: Mapping[str, str]) -> Iterator[RateLimitHe
             continue
         limit = _number(headers.get(form.format("limit")))
         remaining = _number(left)
-        reset_s = seconds(headers.get(form.format("reset")))
+        reset_s = parse_reset(headers.get(form.format("reset")))
         if limit and remaining is not None and reset_s is not None:
             yield RateLimitHeaders(unit=unit, limit=limit, remaining=remaining, reset_s=reset_s)
 
 
-def seconds(text: str | None) -> float | None:
+def parse_reset(text: str | None) -> float | None:
     """Return a reset as seconds from now: `6m0s`, `12ms`, a plain number, or a moment."""
     text = (text or "").strip()
     if _PART.sub("", text) == "" and text:

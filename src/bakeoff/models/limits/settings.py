@@ -1,4 +1,4 @@
-"""The limits that files set, and the gates that keep them: one per endpoint and run."""
+"""Limits from settings, and the limiters that enforce them: one per endpoint and run."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,9 +23,9 @@ _HERE = re.compile(r"^(localhost|0\.0\.0\.0)(?=:|$)")
 
 
 class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """What may be asked of a model at most, as its settings say.
+    """The limits of a model in its settings.
 
-    `adaptive` is whether its endpoint is asked by as many at once as make it faster.
+    `adaptive` is whether the concurrency at its endpoint follows the measured throughput.
     """
 
     max_concurrency: Annotated[int, Meta(ge=1)] | None = None
@@ -35,11 +35,11 @@ class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
 
 
 class Limiters:
-    """Every gate of a run: each endpoint has one, which all models on it share.
+    """All limiters of a run: one per endpoint, shared by all models there.
 
-    *limits* are those of whole endpoints, by URL or by the name of a provider, which stands for
-    each of its addresses; those in a model's settings are the model's own. Of two limits for one
-    thing the stricter holds. *patience* is what they have with an endpoint that is down.
+    *limits* apply to whole endpoints, by URL or by provider name, which stands for each of its
+    addresses; those in a model's settings are the model's own. Of two limits the stricter holds.
+    *patience* says how long an endpoint that is down is waited for.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Limiters:
         self._models: dict[tuple[str, str], ModelLimiter] = {}
 
     def of(self, spec: ModelSpec) -> Limiter:
-        """Return the gate that the requests of *spec* go through."""
+        """Return the limiter for the requests of *spec*."""
         endpoint = endpoint_of(spec.base_url or spec.provider)
         if endpoint not in self._endpoints:
-            gate = EndpointLimiter(name=_shown(spec, endpoint), patience=self._patience)
-            gate.on_given_up = lambda why: self._give_up(endpoint, why)
-            self._endpoints[endpoint] = gate
+            limiter = EndpointLimiter(name=_shown(spec, endpoint), patience=self._patience)
+            limiter.on_given_up = lambda why: self._give_up(endpoint, why)
+            self._endpoints[endpoint] = limiter
         for key in {endpoint, spec.provider} & self._limits.keys():
             self._idle.pop(key, None)
             self._endpoints[endpoint].restrict(self._limits[key])
@@ -74,15 +74,15 @@ class Limiters:
         return self._models[model]
 
     def stop(self) -> None:
-        """Send nothing new anywhere: what is under way is finished."""
+        """Send nothing new anywhere; requests in flight are finished."""
         for model in self._models.values():
             model.close(None)
-        for gate in self._endpoints.values():
-            gate.stop()
+        for limiter in self._endpoints.values():
+            limiter.stop()
 
     def waits(self) -> Iterator[EndpointWait]:
         """Yield why requests wait, for each endpoint and each model with limits where any does."""
-        waits = [gate.waits() for gate in self._endpoints.values()]
+        waits = [limiter.waits() for limiter in self._endpoints.values()]
         waits += [model.waits() for model in self._models.values()]
         yield from (wait for wait in waits if wait is not None)
 

@@ -13,7 +13,7 @@ from bakeoff.models.limits.rate import RateLimit, RequestSpacing
 from bakeoff.models.limits.rate_limit_headers import (
     RateLimitHeaders,
     parse_rate_limit_headers,
-    seconds,
+    parse_reset,
 )
 
 RATE = 20.0
@@ -107,7 +107,7 @@ def drive(
             at, sent_at, after = heapq.heappop(events)
             now = max(now, at)
             if after is not None:
-                pace.refused(sent_at=sent_at, now=now, after_s=asked(after))
+                pace.refused(sent_at=sent_at, now=now, retry_after_s=asked(after))
         else:
             now = due
     return seen
@@ -122,7 +122,7 @@ SERVERS: dict[str, Callable[[int], Bucket | Window | Log]] = {
 }
 
 
-def says_nothing(after_s: float) -> None:
+def says_nothing(retry_after_s: float) -> None:
     """No Retry-After."""
 
 
@@ -161,7 +161,7 @@ def test_a_limit_that_is_lifted_is_found_out() -> None:
         sent += 1
         server.rate = 10 * RATE if now > 10 else RATE
         if server.refuses(now) is not None:
-            pace.refused(sent_at=now, now=now, after_s=1.0)
+            pace.refused(sent_at=now, now=now, retry_after_s=1.0)
     assert pace.rate is not None
     assert pace.rate > 5 * RATE
 
@@ -171,7 +171,7 @@ def test_one_episode_is_learned_from_once_however_many_were_under_way() -> None:
     for n in range(100):
         pace.sent(n * 0.01)
     for _ in range(10):
-        pace.refused(sent_at=0.985, now=1.0, after_s=1.0)
+        pace.refused(sent_at=0.985, now=1.0, retry_after_s=1.0)
     assert pace.rate == pytest.approx(0.97 * 89, abs=1.5)
     assert pace.paused_s(1.0) == 1.0
 
@@ -250,12 +250,12 @@ def test_anthropics_headers_are_read() -> None:
     ],
 )
 def test_a_reset_is_read_in_every_form(text: str, expected: float) -> None:
-    assert seconds(text) == pytest.approx(expected)
+    assert parse_reset(text) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("text", [None, "", "soon", "-1", "nan", "inf", "1e99", "9" * 50, "٣s"])
 def test_a_reset_that_says_nothing_is_none(text: str | None) -> None:
-    assert seconds(text) in (None, 3.0)
+    assert parse_reset(text) in (None, 3.0)
 
 
 @pytest.mark.parametrize("left", ["", "many", "-5", "nan"])
