@@ -35,7 +35,7 @@ RUN_FILE: tuple[tuple[str, Struct], ...] = (
     ("`[[price]]`, in a file of prices", prices.PriceEntry),
 )
 
-# The objects of a suite and of the files beside it.
+# The objects of a suite and of the files next to it.
 SUITE_FILES: tuple[tuple[str, Struct], ...] = (
     ("Top level", suite.SuiteFile),
     ("A test", suite.TestEntry),
@@ -120,7 +120,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "adaptive": "end when the candidates are separated, see `[adaptive]`; an empty table will do",
         "give_up_after_s": "how long an endpoint that is down is waited for, in seconds; no trial faults meanwhile",
         "keep_going": "go on where every request to an endpoint fails alike, as with a wrong key",
-        "trust": "suites, task folders and dialogues named here may run Python of their own (`module:attr`), with your rights",
+        "trust": "suites, task folders and dialogues named here may run their own Python (`module:attr`), with your rights",
         "allow_env": "environment variables that suites and dialogues named here may read, for endpoints that they name",
     },
     run_file.AdaptiveTable: {
@@ -163,7 +163,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "id": "unique in the suite",
         "prompt": "the one message of the user",
         "messages": "a conversation",
-        "literal": "`{{name}}` in it is meant as it stands: no note about it",
+        "literal": "`{{name}}` in it is literal text: no note about it",
         "name": "for people, and kept",
         "category": "the group it is counted in",
         "reasoning_type": "for people, and kept",
@@ -242,7 +242,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
     },
     run_file.BudgetTable: {
         "max_cost_usd": "as `--max-cost`: US dollars for everything, never passed",
-        "max_tokens": "as `--max-tokens`: tokens in and out of everybody, never passed",
+        "max_tokens": "as `--max-tokens`: tokens in and out of all candidates and roles, never exceeded",
     },
     run_file.SandboxTable: {
         "name": "one that `bakeoff list sandboxes` shows, or `container`; default: the best there is",
@@ -299,9 +299,9 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "repo": "where the files come from, before those of `files/`",
         "box": "the box the work is done in",
         "tests": "how the hidden tests in `tests/` are run",
-        "rubrics": "criteria, each with a weight of its own",
+        "rubrics": "criteria, each with its own weight",
         "rubrics_weight": "the share of all rubrics together in the task's score",
-        "scorers": "more scorers, beside tests and rubrics; names, or tables",
+        "scorers": "more scorers, in addition to tests and rubrics; names, or tables",
     },
     native_task.RepoTable: {
         "path": "a folder or a repository, from this folder",
@@ -313,7 +313,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
     },
     native_task.BoxTable: {
         "image": "for containers; either this or `dockerfile`",
-        "dockerfile": "a Dockerfile in a folder of its own, such as `box/Dockerfile`",
+        "dockerfile": "a Dockerfile in a separate folder, such as `box/Dockerfile`",
         "setup": "commands before the agent comes, and again before the grade",
         "setup_s": "seconds for them",
         "root": "where the files lie in the box",
@@ -375,8 +375,8 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "roles": "`instructor` and `supervisor`: names, or tables",
     },
     dialogue.EvaluationTable: {
-        "metrics": "a Python file with `evaluate(y_true_path, y_pred_path)`, in a folder of its own",
-        "truth": "the file with the truth, in a folder of its own",
+        "metrics": "a Python file with `evaluate(y_true_path, y_pred_path)`, in a separate folder",
+        "truth": "the file with the truth, in a separate folder",
         "prediction": "what the agent writes, where it starts",
         "baseline": "the metric of something simple: a score of 0",
         "best": "the best that the metric can be: a score of 1",

@@ -1,4 +1,4 @@
-"""An agent of one's own: asks its model once, and writes what it says into answer.txt in its box."""
+"""A custom agent: asks its model once, and writes the reply into answer.txt in its box."""
 
 from bakeoff import Command, Context, Message, Outcome, Request, Task
 

@@ -3,7 +3,7 @@
 #   0 2 * * * /path/to/repo/examples/rollouts/nightly.sh configs/nightly.toml >>$HOME/nightly.log 2>&1
 #
 # Exit code 0: all was run. 3: some could not be run, the summary says which. Anything else: the last
-# lines say why. A run that was cut off (a reboot, a full disk) is gone on with the next time.
+# lines say why. A run that was cut off (a reboot, a full disk) is resumed the next time.
 set -u
 
 config=${1:?usage: nightly.sh CONFIG}

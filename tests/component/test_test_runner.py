@@ -275,7 +275,7 @@ def test_after_a_suite_that_failed_to_load_no_other_suite_is_run(
     broken = examples.write("broken.json", {"tests": [case("a"), case("a")]})
     assert not runner.load_test_suite(broken)
     with pytest.raises(
-        UsageError, match=r"no test suite is loaded.*broken\.json:1: test 'a' is th"
+        UsageError, match=r"no test suite is loaded.*broken\.json:1: test 'a' is defined"
     ):
         execute(runner)
     assert not examples.server.requests
