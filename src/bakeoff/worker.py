@@ -35,8 +35,8 @@ from bakeoff.workers.wire import (
     ModelAnswer,
     Ready,
     Solve,
-    heard,
-    packed,
+    encode_message,
+    read_message,
     to_worker,
 )
 
@@ -49,8 +49,8 @@ class _RefusedError(ProviderError):
     number = 0
 
 
-class _Line:
-    """The line to the run: tasks come in, questions and what is left go out.
+class _RunConnection:
+    """The connection to the run: tasks come in, model requests and outcomes go out.
 
     When the run is gone, so is this process with all it started, whatever it is doing.
     """
@@ -58,25 +58,25 @@ class _Line:
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         self._numbers = itertools.count(1)
-        self._asked: dict[int, Future[Completion]] = {}
+        self._pending: dict[int, Future[Completion]] = {}
         self._sending = threading.Lock()
         self.orders: SimpleQueue[Begin | Solve | Grade] = SimpleQueue()
         threading.Thread(target=self._listen, daemon=True, name="line").start()
 
     def send(self, message: FromWorker) -> None:
         with self._sending:
-            self._socket.sendall(packed(message))
+            self._socket.sendall(encode_message(message))
 
     def ask(self, request: Request, role: str | None) -> Future[Completion]:
         number = next(self._numbers)
-        answer = self._asked[number] = Future()
+        answer = self._pending[number] = Future()
         self.send(Ask.of(request, number, role))
         return answer
 
     def _listen(self) -> None:
         try:
             with self._socket.makefile("rb") as wire:
-                while (data := heard(wire)) is not None:
+                while (data := read_message(wire)) is not None:
                     self._take(data)
         finally:
             os.killpg(os.getpgid(0), signal.SIGKILL)
@@ -86,11 +86,11 @@ class _Line:
         if isinstance(message, Begin | Solve | Grade):
             self.orders.put(message)
             return
-        asked = self._asked.pop(message.number)
-        if not asked.set_running_or_notify_cancel():
+        pending = self._pending.pop(message.number)
+        if not pending.set_running_or_notify_cancel():
             return  # the agent did not wait for it
         if isinstance(message, ModelAnswer):
-            asked.set_result(message.completion)
+            pending.set_result(message.completion)
             return
         refused = _RefusedError(
             message.message,
@@ -99,24 +99,24 @@ class _Line:
             status=message.status,
         )
         refused.number = message.number
-        asked.set_exception(refused)
+        pending.set_exception(refused)
 
 
-class _Asks:
+class _RemoteModel:
     """A model on the other side of the line; several threads or tasks may ask at once."""
 
-    def __init__(self, line: _Line, role: str | None = None) -> None:
-        self._line = line
+    def __init__(self, connection: _RunConnection, role: str | None = None) -> None:
+        self._connection = connection
         self._role = role
 
     async def complete(self, request: Request) -> Completion:
-        return await asyncio.wrap_future(self._line.ask(request, self._role))
+        return await asyncio.wrap_future(self._connection.ask(request, self._role))
 
 
 def main() -> None:
     """Carry out one order after another until the run is gone."""
-    line = _Line(int(sys.argv[1]))
-    begin = line.orders.get()
+    connection = _RunConnection(int(sys.argv[1]))
+    begin = connection.orders.get()
     assert isinstance(begin, Begin)  # noqa: S101 -- the first word of a run
     sys.path[:] = begin.path
     folders = [Path(folder) for folder in begin.folders]
@@ -124,13 +124,13 @@ def main() -> None:
     graders = _Graders(folders)
     for scorer in begin.scorers:
         registry.find("scorers", scorer, folders=folders)  # imported now, not in somebody's time
-    line.send(Ready())
+    connection.send(Ready())
     while True:
-        order = line.orders.get()
+        order = connection.orders.get()
         if isinstance(order, Solve) and call is not None:
-            line.send(_solved(call, order, line))
+            connection.send(_solved(call, order, connection))
         elif isinstance(order, Grade):
-            line.send(graders.graded(order, line))
+            connection.send(graders.graded(order, connection))
 
 
 class _Graders:
@@ -141,22 +141,22 @@ class _Graders:
         self._built: dict[tuple[str, str], object] = {}
         self._runner = asyncio.Runner()
 
-    def graded(self, order: Grade, line: _Line) -> Graded | Broke:
+    def graded(self, order: Grade, connection: _RunConnection) -> Graded | Broke:
         """Grade as *order* says; whatever is raised is told to the run."""
         try:
-            return Graded(self._score(order, line))
+            return Graded(self._score(order, connection))
         except Exception as error:  # noqa: BLE001 -- the run is told
             if isinstance(error, ScorerError):  # it says what is wrong in full
                 return Broke(message=str(error))
             return _broke(error)
 
-    def _score(self, order: Grade, line: _Line) -> Score:
+    def _score(self, order: Grade, connection: _RunConnection) -> Score:
         scorer = self._scorer(order)
         if order.given is not None and isinstance(scorer, FunctionScorer):
             return scorer.to_score(self._done(scorer.call(order.given)))
         context = Context(
-            model=_Asks(line),
-            roles={role: _Asks(line, role) for role in order.roles},
+            model=_RemoteModel(connection),
+            roles={role: _RemoteModel(connection, role) for role in order.roles},
             rollout=order.rollout,
         )
         verdict = self._done(scorer.score(order.task, order.outcome, context))  # type: ignore[attr-defined]
@@ -190,10 +190,10 @@ def _call(begin: Begin, agent: str, folders: Sequence[Path]) -> Call:
     return lambda task, context: built(task, context.model, **begin.settings)
 
 
-def _solved(call: Call, order: Solve, line: _Line) -> Left | Broke:
+def _solved(call: Call, order: Solve, connection: _RunConnection) -> Left | Broke:
     context = Context(
-        model=_Asks(line),
-        roles={role: _Asks(line, role) for role in order.roles},
+        model=_RemoteModel(connection),
+        roles={role: _RemoteModel(connection, role) for role in order.roles},
         rollout=order.rollout,
         label=order.label,
     )

@@ -27,10 +27,10 @@ from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.meter import Meter
 from bakeoff.gateway.bounds import RequestBounds
 from bakeoff.gateway.model_access import TrialModelAccess
-from bakeoff.gateway.server import Gateway, open_gateway
+from bakeoff.gateway.server import GatewayServer, open_gateway
 from bakeoff.models.adapters import openai_compatible
 from bakeoff.models.adapters.function import FunctionModel
-from support.askers import ASKERS, Asker, events_of, user
+from support.askers import ASKERS, Requester, events_of, user
 from support.loopback import Loopback, Reply, chat, silence
 
 every_asker = pytest.mark.parametrize("asker", ASKERS, ids=lambda a: a.name)
@@ -45,7 +45,7 @@ def echo(request: Request) -> Completion:
 class Program:
     """A program that knows the address of a gateway and a token."""
 
-    def __init__(self, gateway: Gateway, session: aiohttp.ClientSession, token: str) -> None:
+    def __init__(self, gateway: GatewayServer, session: aiohttp.ClientSession, token: str) -> None:
         self._root = gateway.address.url
         self._session = session
         self.token = token
@@ -65,13 +65,13 @@ class Program:
         async with self._session.get(self._root + path, headers=headers) as answer:
             return answer.status, await answer.json()
 
-    async def ask(self, asker: Asker, text: str = "Hello", *, stream: bool = False) -> Any:
+    async def ask(self, asker: Requester, text: str = "Hello", *, stream: bool = False) -> Any:
         body = asker.body([user(text)], stream=stream)
         return await self.post(asker.path(stream=stream), body)
 
 
 @asynccontextmanager
-async def opened(folder: Path, **settings: Any) -> AsyncIterator[tuple[Gateway, Any]]:
+async def opened(folder: Path, **settings: Any) -> AsyncIterator[tuple[GatewayServer, Any]]:
     """Open a gateway, and a way to let programs in."""
     gateway = await open_gateway(folder, **settings)
     try:
@@ -153,7 +153,7 @@ asyncio.run(main())
     )
     left = Path(ended.stdout.strip())
     assert left.exists()
-    assert left.parent in scratch.dead()
+    assert left.parent in scratch.orphans()
     scratch.remove(left.parent)
 
 
@@ -161,7 +161,7 @@ asyncio.run(main())
 
 
 @every_asker
-def test_every_way_to_show_the_token_lets_in(asker: Asker, tmp_path: Path) -> None:
+def test_every_way_to_show_the_token_lets_in(asker: Requester, tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as (_, admit):
             door, program = admit(FunctionModel(echo))
@@ -185,7 +185,7 @@ def test_every_way_to_show_the_token_lets_in(asker: Asker, tmp_path: Path) -> No
 @both_ways
 @every_asker
 def test_an_unknown_or_closed_token_is_refused_in_the_words_of_the_dialect(
-    asker: Asker, stream: bool, tmp_path: Path
+    asker: Requester, stream: bool, tmp_path: Path
 ) -> None:
     async def main() -> None:
         async with opened(tmp_path) as (_, admit):
@@ -280,7 +280,7 @@ def test_fifty_parallel_questions_of_one_trial_are_each_asked_and_counted(
 @both_ways
 @every_asker
 def test_a_limit_is_told_to_the_program_and_to_the_trial(
-    asker: Asker, stream: bool, tmp_path: Path
+    asker: Requester, stream: bool, tmp_path: Path
 ) -> None:
     async def main() -> None:
         async with opened(tmp_path) as (_, admit):
@@ -321,7 +321,7 @@ def test_the_end_of_the_budget_refuses_every_trial_that_asks(tmp_path: Path) -> 
 @both_ways
 @every_asker
 def test_a_fault_is_kept_until_a_question_is_answered(
-    asker: Asker, stream: bool, tmp_path: Path
+    asker: Requester, stream: bool, tmp_path: Path
 ) -> None:
     broken = True
 
@@ -485,7 +485,9 @@ def test_closing_the_gateway_does_not_wait_for_a_model(tmp_path: Path) -> None:
 
 
 @every_asker
-def test_a_client_that_waits_is_kept_awake_until_the_answer(asker: Asker, tmp_path: Path) -> None:
+def test_a_client_that_waits_is_kept_awake_until_the_answer(
+    asker: Requester, tmp_path: Path
+) -> None:
     async def slowly(request: Request) -> Completion:
         await asyncio.sleep(0.5)
         return echo(request)
@@ -508,7 +510,7 @@ def test_a_client_that_waits_is_kept_awake_until_the_answer(asker: Asker, tmp_pa
 
 
 @every_asker
-def test_a_fault_after_the_stream_began_is_its_last_event(asker: Asker, tmp_path: Path) -> None:
+def test_a_fault_after_the_stream_began_is_its_last_event(asker: Requester, tmp_path: Path) -> None:
     async def fails(_: Request) -> str:
         await asyncio.sleep(0.3)
         raise ProviderError("it broke", transient=True)
@@ -549,7 +551,7 @@ def test_a_limit_after_the_stream_began_is_named_so_that_codex_does_not_ask_agai
 
 
 @every_asker
-def test_a_picture_is_refused_with_the_reason(asker: Asker, tmp_path: Path) -> None:
+def test_a_picture_is_refused_with_the_reason(asker: Requester, tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as (_, admit):
             journal = Journal()
@@ -718,7 +720,7 @@ def test_a_program_cannot_flood_the_log_of_the_trial(tmp_path: Path) -> None:
 @every_asker
 @both_ways
 def test_half_a_character_in_an_answer_does_not_break_it(
-    tmp_path: Path, asker: Asker, stream: bool
+    tmp_path: Path, asker: Requester, stream: bool
 ) -> None:
     def broken(_: Request) -> Completion:
         call = ToolCall(id="1", name="run", arguments=r'{"text": "a \ud83d b"}')

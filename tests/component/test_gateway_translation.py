@@ -16,7 +16,7 @@ from bakeoff.engine.meter import Meter
 from bakeoff.gateway.model_access import TrialModelAccess
 from bakeoff.gateway.server import open_gateway
 from bakeoff.models.adapters.function import FunctionModel
-from support.askers import ASKERS, Asker, Heard, Turn, result, system, user
+from support.askers import ASKERS, Heard, Requester, Turn, result, system, user
 from support.endpoints import CALL, ENDPOINTS, FINAL, LOOKING, TOKENS, Endpoint
 from support.loopback import Loopback, chat
 
@@ -30,7 +30,7 @@ Ask = Callable[[list[Turn]], Awaitable[Heard]]
 async def through(
     folder: Path,
     model: Any,
-    asker: Asker,
+    asker: Requester,
     talk: Callable[[Ask], Awaitable[None]],
     *,
     stream: bool,
@@ -65,7 +65,7 @@ async def through(
 @every_endpoint
 @every_asker
 def test_a_tool_is_called_and_its_result_comes_back(
-    asker: Asker, endpoint: Endpoint, stream: bool, tmp_path: Path
+    asker: Requester, endpoint: Endpoint, stream: bool, tmp_path: Path
 ) -> None:
     heard: list[Heard] = []
 
@@ -115,7 +115,7 @@ def test_a_tool_is_called_and_its_result_comes_back(
 @every_endpoint
 @every_asker
 def test_no_key_of_a_provider_is_seen_and_no_token_is_sent_on(
-    asker: Asker, endpoint: Endpoint, tmp_path: Path
+    asker: Requester, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     async def talk(ask: Ask) -> None:
         await ask([user("Hello")])
@@ -139,7 +139,7 @@ def answering(completion: Completion) -> FunctionModel:
     return FunctionModel(lambda _: completion)
 
 
-def heard_of(asker: Asker, completion: Completion, folder: Path, *, stream: bool) -> Heard:
+def heard_of(asker: Requester, completion: Completion, folder: Path, *, stream: bool) -> Heard:
     heard: list[Heard] = []
 
     async def talk(ask: Ask) -> None:
@@ -151,7 +151,9 @@ def heard_of(asker: Asker, completion: Completion, folder: Path, *, stream: bool
 
 @both_ways
 @every_asker
-def test_reasoning_two_calls_and_no_text_arrive(asker: Asker, stream: bool, tmp_path: Path) -> None:
+def test_reasoning_two_calls_and_no_text_arrive(
+    asker: Requester, stream: bool, tmp_path: Path
+) -> None:
     calls = (
         ToolCall(id="a", name="weather", arguments='{"city": "Bonn"}'),
         ToolCall(id="b", name="news", arguments="{}"),
@@ -167,7 +169,7 @@ def test_reasoning_two_calls_and_no_text_arrive(asker: Asker, stream: bool, tmp_
 
 @both_ways
 @every_asker
-def test_an_answer_that_was_cut_says_so(asker: Asker, stream: bool, tmp_path: Path) -> None:
+def test_an_answer_that_was_cut_says_so(asker: Requester, stream: bool, tmp_path: Path) -> None:
     completion = Completion(text="It was", stop_reason="length")
     heard = heard_of(asker, completion, tmp_path, stream=stream)
     assert (heard.text, heard.ended) == ("It was", asker.ends["length"])
@@ -175,13 +177,15 @@ def test_an_answer_that_was_cut_says_so(asker: Asker, stream: bool, tmp_path: Pa
 
 @both_ways
 @every_asker
-def test_an_answer_without_a_word_is_an_answer(asker: Asker, stream: bool, tmp_path: Path) -> None:
+def test_an_answer_without_a_word_is_an_answer(
+    asker: Requester, stream: bool, tmp_path: Path
+) -> None:
     heard = heard_of(asker, Completion(text=""), tmp_path, stream=stream)
     assert (heard.text, heard.calls, heard.ended) == ("", [], asker.ends["stop"])
 
 
 @every_asker
-def test_the_model_gets_back_the_words_it_wrote(asker: Asker, tmp_path: Path) -> None:
+def test_the_model_gets_back_the_words_it_wrote(asker: Requester, tmp_path: Path) -> None:
     """Programs write arguments anew; adapters find signed thoughts by the words of a call."""
     wrote = '{ "city" :"K\\u00f6ln"}'
     asked: list[tuple[Message, ...]] = []
@@ -207,7 +211,7 @@ def test_the_model_gets_back_the_words_it_wrote(asker: Asker, tmp_path: Path) ->
 
 @every_asker
 def test_a_server_that_counts_its_calls_anew_does_not_mix_them_up(
-    asker: Asker, tmp_path: Path
+    asker: Requester, tmp_path: Path
 ) -> None:
     asked: list[tuple[Message, ...]] = []
 
@@ -235,7 +239,7 @@ def test_a_server_that_counts_its_calls_anew_does_not_mix_them_up(
 
 @pytest.mark.parametrize("asker", ASKERS[2:], ids=lambda a: a.name)  # text in the others
 def test_arguments_that_are_no_json_survive_the_way_there_and_back(
-    asker: Asker, tmp_path: Path
+    asker: Requester, tmp_path: Path
 ) -> None:
     asked: list[tuple[Message, ...]] = []
 
@@ -258,7 +262,7 @@ def test_arguments_that_are_no_json_survive_the_way_there_and_back(
 @both_ways
 @every_asker
 def test_a_program_gets_its_answer_though_the_token_counts_are_no_numbers(
-    asker: Asker, stream: bool, tmp_path: Path
+    asker: Requester, stream: bool, tmp_path: Path
 ) -> None:
     heard: list[Heard] = []
 

@@ -25,12 +25,12 @@ from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.adapters.function import FunctionModel
 from bakeoff.models.recording.cache import Cache
-from bakeoff.models.recording.modes import RecordingFolders, RecordingModes, open_tapes
-from bakeoff.models.recording.recorder import Asker, Recorder
+from bakeoff.models.recording.modes import RecordingFolders, RecordingModes, open_recording_modes
+from bakeoff.models.recording.recorder import Recorder, Requester
 from bakeoff.models.recording.replay import Recording
 
 SPEC = ModelSpec(provider="openai-compatible", name="m", base_url="http://127.0.0.1:1/v1")
-ASKER = Asker(model=SPEC, trial="t@m#0", rollout=0)
+ASKER = Requester(model=SPEC, trial="t@m#0", rollout=0)
 SECRET = "sk-secret-0123456789"
 
 
@@ -45,7 +45,9 @@ def numbered() -> Callable[[Request], str]:
 
 
 def completed(
-    tapes: RecordingModes, asked: list[tuple[Asker, Request]], answer: Callable[[Request], object]
+    tapes: RecordingModes,
+    asked: list[tuple[Requester, Request]],
+    answer: Callable[[Request], object],
 ) -> list[Completion]:
     """Let each asker ask in turn, through one seat of its own."""
     seats: dict[tuple[object, object], Model] = {}
@@ -62,13 +64,13 @@ def completed(
 
 
 def recorded(
-    folder: Path, asked: list[tuple[Asker, Request]], answer: Callable[[Request], object]
+    folder: Path, asked: list[tuple[Requester, Request]], answer: Callable[[Request], object]
 ) -> list[Completion]:
     with closing(RecordingModes(recorder=Recorder(folder, Redactor([SECRET])))) as tapes:
         return completed(tapes, asked, answer)
 
 
-def replayed(folder: Path, asked: list[tuple[Asker, Request]]) -> list[Completion]:
+def replayed(folder: Path, asked: list[tuple[Requester, Request]]) -> list[Completion]:
     def nobody(_: Request) -> str:
         raise AssertionError("a replay asks nobody")
 
@@ -76,7 +78,7 @@ def replayed(folder: Path, asked: list[tuple[Asker, Request]]) -> list[Completio
         return completed(tapes, asked, nobody)
 
 
-def diverged(folder: Path, asker: Asker, request: Request) -> str:
+def diverged(folder: Path, asker: Requester, request: Request) -> str:
     with pytest.raises(ProviderError, match=r"^replay: diverged: ") as caught:
         replayed(folder, [(asker, request)])
     assert not caught.value.transient
@@ -146,7 +148,7 @@ def test_neither_server_nor_key_nor_retries_are_part_of_the_question(tmp_path: P
         settings={"timeout_s": 3, "stream": True},
         label="renamed",
     )
-    asker = Asker(model=moved, trial="renamed@other#0", rollout=0)
+    asker = Requester(model=moved, trial="renamed@other#0", rollout=0)
     assert [c.text for c in replayed(tmp_path, [(asker, ask("a"))])] == ["0: a"]
 
 
@@ -217,7 +219,7 @@ def _cut(folder: Path, stop: Stop) -> None:
         async with asyncio.timeout(0.05):
             await tapes.model(FunctionModel(_hang), ASKER).complete(request)
 
-    tapes = open_tapes(RecordingFolders(record=folder), Redactor(), stop)
+    tapes = open_recording_modes(RecordingFolders(record=folder), Redactor(), stop)
     with closing(tapes), pytest.raises(TimeoutError):
         asyncio.run(main(tapes))
 
@@ -320,7 +322,7 @@ def test_no_secret_is_kept_and_its_place_does_not_diverge(tmp_path: Path) -> Non
     ],
 )
 def test_a_divergence_says_where(
-    tmp_path: Path, asker: Asker, request_: Request, said: str
+    tmp_path: Path, asker: Requester, request_: Request, said: str
 ) -> None:
     asked = [(ASKER, ask("something else")), (ASKER, ask("hello world", "more"))]
     recorded(tmp_path, asked, numbered())
@@ -342,7 +344,7 @@ def test_divergences_are_counted(tmp_path: Path) -> None:
 def test_a_replay_stands_alone(tmp_path: Path, other: str) -> None:
     folders = RecordingFolders(replay=tmp_path, **{other: tmp_path / "other"})
     with pytest.raises(UsageError, match="a replay asks no model"):
-        open_tapes(folders, Redactor(), Stop())
+        open_recording_modes(folders, Redactor(), Stop())
     assert [*tmp_path.iterdir()] == []
 
 
@@ -379,7 +381,7 @@ def test_a_cached_answer_is_marked_and_else_as_it_was(cache: RecordingModes) -> 
     ],
 )
 def test_another_request_rollout_or_server_is_asked(
-    cache: RecordingModes, asker: Asker, request_: Request
+    cache: RecordingModes, asker: Requester, request_: Request
 ) -> None:
     model = numbered()
     completed(cache, [(ASKER, ask("a"))], model)

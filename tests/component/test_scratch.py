@@ -29,7 +29,7 @@ def test_a_folder_is_private_and_says_whose_it_is() -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     assert process_identity.find(folder.name) == process_identity.current()
-    assert folder not in scratch.dead()
+    assert folder not in scratch.orphans()
     scratch.remove(folder)
     assert not folder.exists()
 
@@ -63,9 +63,9 @@ def test_the_folder_of_a_dead_process_is_found() -> None:
     code = "from bakeoff._lib import scratch; print(scratch.new_folder('x'))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     folder = Path(made.stdout.strip())
-    assert folder in scratch.dead()
+    assert folder in scratch.orphans()
     scratch.remove(folder)
-    assert folder not in scratch.dead()
+    assert folder not in scratch.orphans()
 
 
 def test_a_base_that_somebody_else_put_there_is_refused(

@@ -145,7 +145,7 @@ asyncio.run(run())
     argv = [sys.executable, "-c", code, str(tmp_path), str(support)]
     with not_outliving(subprocess.Popen(argv)) as died:
         assert died.wait(60) == -signal.SIGKILL
-    dead = [path for path in scratch.dead() if f"-{died.pid}-" in path.name]
+    dead = [path for path in scratch.orphans() if f"-{died.pid}-" in path.name]
     assert {"room", "pristine"} <= {path.name.split("-")[3] for path in dead}
     for path in dead:
         scratch.remove(path)

@@ -21,9 +21,9 @@ from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.task import ToolCall
 from bakeoff.engine.meter import Meter
 from bakeoff.gateway.bounds import RequestBounds
-from bakeoff.gateway.server import Gateway, open_gateway
+from bakeoff.gateway.server import GatewayServer, open_gateway
 from bakeoff.models.adapters.function import FunctionModel
-from support.askers import ASKERS, Asker, Turn, user
+from support.askers import ASKERS, Requester, Turn, user
 
 MB = 2**20
 
@@ -191,7 +191,7 @@ async def opened(
     model: Callable[[Request], Any],
     bounds: RequestBounds,
     journal: Journal | None = None,
-) -> AsyncIterator[tuple[Gateway, str, aiohttp.ClientSession]]:
+) -> AsyncIterator[tuple[GatewayServer, str, aiohttp.ClientSession]]:
     gateway = await open_gateway(folder, bounds=bounds)
     try:
         connector = aiohttp.TCPConnector(limit=0)
@@ -203,7 +203,12 @@ async def opened(
 
 
 async def ask(
-    session: aiohttp.ClientSession, token: str, asker: Asker, text: str = "hi", *, turns: int = 1
+    session: aiohttp.ClientSession,
+    token: str,
+    asker: Requester,
+    text: str = "hi",
+    *,
+    turns: int = 1,
 ) -> tuple[int, Any, Any]:
     both = (user(text), Turn(role="assistant", text="go on"))
     body = asker.body([both[n % 2] for n in range(turns)], stream=False)
@@ -218,7 +223,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.mark.parametrize("asker", ASKERS, ids=lambda a: a.name)
-def test_one_question_too_many_is_told_to_come_back(asker: Asker, tmp_path: Path) -> None:
+def test_one_question_too_many_is_told_to_come_back(asker: Requester, tmp_path: Path) -> None:
     async def main() -> None:
         resume = asyncio.Event()
 
@@ -243,7 +248,7 @@ def test_one_question_too_many_is_told_to_come_back(asker: Asker, tmp_path: Path
 
 
 @pytest.mark.parametrize("asker", ASKERS, ids=lambda a: a.name)
-def test_a_question_in_too_many_pieces_is_refused(asker: Asker, tmp_path: Path) -> None:
+def test_a_question_in_too_many_pieces_is_refused(asker: Requester, tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path, lambda _: "yes", RequestBounds(parts=20)) as (
             _,

@@ -115,4 +115,4 @@ def test_after_a_kill_the_next_start_takes_away_what_was_left(
     assert {r.attempt.status for r in records} == {Status.COMPLETED}
     assert _left(private_temp, runner.pid) == []
     assert _left(private_temp, again.pid) == []
-    assert scratch.dead() == []
+    assert scratch.orphans() == []

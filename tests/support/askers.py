@@ -383,6 +383,6 @@ class Gemini:
         return data["error"]["message"]
 
 
-Asker = Chat | Responses | Messages | Gemini
+Requester = Chat | Responses | Messages | Gemini
 
-ASKERS: list[Asker] = [Chat(), Responses(), Messages(), Gemini()]
+ASKERS: list[Requester] = [Chat(), Responses(), Messages(), Gemini()]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import bakeoff
-from bakeoff._lib.files import clear_halves, replacing, write_atomic
+from bakeoff._lib.files import remove_partial_files, replacing, write_atomic
 from support.cli import not_outliving
 from support.plans import write_suite
 
@@ -41,7 +41,7 @@ def test_a_kill_leaves_the_old_file_and_a_half_that_is_cleared(tmp_path: Path) -
     killed_while_writing(path)
     assert path.read_bytes() == b"old"
     assert len(list(tmp_path.iterdir())) == 3
-    clear_halves(path)
+    remove_partial_files(path)
     assert sorted(tmp_path.iterdir()) == [other, path]
 
 

@@ -30,8 +30,8 @@ class Transcript:
         self.conversation = Conversation(self.journal, most_kept=1_000_000)
 
     def ask(self, *messages: Message, reply: Message, system: tuple[str, ...] = ("S",)) -> None:
-        thread = self.conversation.heard(system, messages)
-        self.conversation.said(thread, reply)
+        thread = self.conversation.record_history(system, messages)
+        self.conversation.record_reply(thread, reply)
 
     @property
     def told(self) -> list[str]:
@@ -101,17 +101,17 @@ def test_two_threads_in_between_each_other_are_both_whole() -> None:
 
 def test_answers_that_come_in_another_order_than_their_questions_keep_their_threads() -> None:
     transcript = Transcript()
-    title = transcript.conversation.heard(("Title",), [user("Fix it")])
-    work = transcript.conversation.heard(("Work",), [user("Fix it")])
-    transcript.conversation.said(work, said("", "a"))
-    transcript.conversation.said(title, said("A fix"))
+    title = transcript.conversation.record_history(("Title",), [user("Fix it")])
+    work = transcript.conversation.record_history(("Work",), [user("Fix it")])
+    transcript.conversation.record_reply(work, said("", "a"))
+    transcript.conversation.record_reply(title, said("A fix"))
     transcript.ask(user("Fix it"), said("", "a"), result("a", "out"), reply=said("Done"))
     assert transcript.told == ["Title", "Fix it", "Work", "calls a", "A fix", "S", "out", "Done"]
 
 
 def test_a_question_that_is_asked_again_after_a_fault_is_told_once() -> None:
     transcript = Transcript()
-    transcript.conversation.heard(("S",), [user("Fix it")])
+    transcript.conversation.record_history(("S",), [user("Fix it")])
     transcript.ask(user("Fix it"), reply=said("Done"))
     assert transcript.told == ["S", "Fix it", "Done"]
 

@@ -12,7 +12,7 @@ from bakeoff.core.task import Message, ToolCall
 from bakeoff.gateway.dialects import chat, gemini, messages, responses
 from bakeoff.gateway.dialects import responses as responses_input
 from bakeoff.gateway.request import ModelRequest, NotUnderstoodError
-from support.askers import Asker, Chat, Gemini, Messages, Responses, Turn, result, system, user
+from support.askers import Chat, Gemini, Messages, Requester, Responses, Turn, result, system, user
 
 
 def chat_of(**body: Any) -> ModelRequest:
@@ -334,7 +334,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 @settings(max_examples=300)
 @given(st.sampled_from(ASKERS_WITH_READERS), st.data())
 def test_a_question_with_anything_anywhere_is_understood_or_refused(
-    pair: tuple[Asker, Any], data: st.DataObject
+    pair: tuple[Requester, Any], data: st.DataObject
 ) -> None:
     asker, read = pair
     body = asker.body([*TURNS], stream=True, tools=("f", "g"))

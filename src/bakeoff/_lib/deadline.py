@@ -1,8 +1,8 @@
-"""A deadline for a block, as `asyncio.timeout` gives it, at a fraction of the cost.
+"""A deadline for a block, like `asyncio.timeout`, at a fraction of the cost.
 
-There is one timer for all deadlines of a loop, set to the earliest; a block that ends in time only
-takes its name off the list. One timer per block is what makes asyncio's own dear: measured, a
-tenth of all that a trial costs.
+One timer serves all deadlines of a loop, set to the earliest; a block that ends in time is only
+removed from a set. One timer per block is what makes asyncio's own expensive: measured, a tenth of
+the cost of a trial.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
         return self._task is task
 
     def pause(self) -> None:
-        """Let no time run out until `resume`."""
+        """Stop the clock until `resume`."""
         self._left_s = self.when - asyncio.get_running_loop().time()
         self.when = math.inf
 
@@ -95,7 +95,7 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
             self._timer.add(self, self.when)
 
     def expire(self) -> None:
-        """Cut the block short; called by the watch."""
+        """Cancel the block; called by the timer."""
         self._expired = True
         self._task.cancel()
 
@@ -112,7 +112,7 @@ def within(seconds: float | None) -> "until | nullcontext[None]":
 
 @contextmanager
 def paused_deadlines() -> Iterator[None]:
-    """Let the deadlines of this task stand still meanwhile: it waits for what is not its doing."""
+    """Pause the deadlines of this task within the block: it waits for something out of its control."""
     timer, task = _timers.get(asyncio.get_running_loop()), asyncio.current_task()
     standing = [d for d in timer.open if d.belongs_to(task)] if timer is not None else []
     for deadline in standing:

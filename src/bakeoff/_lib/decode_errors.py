@@ -1,4 +1,4 @@
-"""What the decoder found wrong, in the words of whoever wrote the file."""
+"""Decoder errors in plain words, and where in a JSON text a key is."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _CHOICE = re.compile(r"Invalid enum value (.*)")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
 
-def in_words(
+def explain_decode_error(
     message: str,
     *,
     value: object,

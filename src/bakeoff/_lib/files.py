@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Private folders, atomic and durable file writes, and safe file names."""
 
 import glob
 import os
@@ -49,7 +49,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         file.write(data)
 
 
-def clear_halves(path: Path) -> None:
+def remove_partial_files(path: Path) -> None:
     """Remove what a process that was killed while it wrote *path* left beside it.
 
     Only for somebody who knows that nobody else is writing it now.

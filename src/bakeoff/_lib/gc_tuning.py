@@ -1,4 +1,4 @@
-"""Python's cycle collector, held back where it has little to find."""
+"""Tune Python's garbage collector to run less often where it has little to find."""
 
 import atexit
 import gc
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 _YOUNG = 10_000  # Python's 700 is passed several times a tick with 64 trials under way
 
 
-def for_one_command() -> None:
+def tune_for_one_command() -> None:
     """Set the collector for a process that does one thing and ends; a fifth of a short command.
 
     Imports make many objects and no garbage, and at the end of the process all of them would be

@@ -25,7 +25,7 @@ _WORTH_A_MARK = 4 * _ROOM_FOR_MARK
 
 
 class BoundedOutput:
-    """Takes pieces of output and keeps *most* bytes: as many of the first as of the last."""
+    """Collects output and keeps at most *most* bytes: the first half and the last half."""
 
     def __init__(self, most: int) -> None:
         self._most = most

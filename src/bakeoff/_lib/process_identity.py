@@ -1,7 +1,7 @@
-"""Who made a folder, a container or a cgroup: a mark that says later whether its maker still lives.
+"""The identity of the process that made a folder, a container or a cgroup, to find orphans later.
 
-The mark holds the machine with its boot and its view of processes, the process, and when that
-started, so that a process number which was given out again is not mistaken for the old one.
+It holds the machine with its boot and PID namespace, the process, and its start time, so that a
+reused process number is not mistaken for the old process.
 """
 
 import os
@@ -16,13 +16,13 @@ _IDENTITY = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
 
 
 def current() -> str:
-    """Return the mark of this process; letters, digits and hyphens only."""
+    """Return the identity of this process; letters, digits and hyphens only."""
     pid = os.getpid()
     return f"{_machine()}-{pid}-{_started(pid) or 0}"
 
 
 def is_dead(identity: str) -> bool:
-    """Whether *identity* is of a process of this machine that is gone; False where nobody can tell."""
+    """Whether *identity* is of a process of this machine that has ended; False if unknown."""
     parts = _IDENTITY.fullmatch(identity)
     if parts is None or parts[1] != _machine():
         return False
@@ -31,7 +31,7 @@ def is_dead(identity: str) -> bool:
 
 
 def find(text: str) -> str | None:
-    """Return the mark that stands in *text*, such as the name of a folder."""
+    """Return the identity in *text*, such as the name of a folder; None without one."""
     found = _IDENTITY.search(text)
     return found[0] if found else None
 

@@ -1,4 +1,4 @@
-"""Text from outside, made harmless: one door per sink."""
+"""Sanitize untrusted text: one function for each kind of output."""
 
 import re
 

@@ -13,22 +13,21 @@ from pathlib import Path
 
 from bakeoff._lib import process_identity
 
-_PRIVATE_unlock = 0o700
+_PRIVATE = 0o700
 
 
 def unlock(name: str | bytes, parent: int | None) -> None:
     """Let the owner into what is called *name* in the open folder *parent*; no link is followed."""
     if not hasattr(os, "O_PATH"):
-        os.chmod(name, _PRIVATE_unlock, dir_fd=parent, follow_symlinks=False)
+        os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)
         return
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        os.chmod(f"/proc/self/fd/{handle}", _PRIVATE_unlock)  # noqa: PTH101 -- the only way to change just this
+        os.chmod(f"/proc/self/fd/{handle}", _PRIVATE)  # noqa: PTH101 -- the only way to change just this
     finally:
         os.close(handle)
 
 
-_PRIVATE = 0o700
 _AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -52,7 +51,7 @@ def new_folder(kind: str) -> Path:
     return path
 
 
-def dead() -> list[Path]:
+def orphans() -> list[Path]:
     """Return the folders whose makers are gone."""
     marked = ((path, process_identity.find(path.name)) for path in base().iterdir())
     return sorted(
@@ -67,7 +66,7 @@ def reap() -> list[Path]:
     dies on the way has its mark.
     """
     taken = []
-    for path in dead():
+    for path in orphans():
         ours = base() / f"{process_identity.current()}-reaped-{secrets.token_hex(6)}"
         try:
             path.rename(ours)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn, TextIO
 
-from bakeoff._lib.gc_tuning import for_one_command
+from bakeoff._lib.gc_tuning import tune_for_one_command
 
 
 def run_as_process(main: Callable[[], int]) -> NoReturn:
@@ -15,7 +15,7 @@ def run_as_process(main: Callable[[], int]) -> NoReturn:
 
     Output that cannot be written is dropped. Where that was standard output, the exit code is not 0.
     """
-    for_one_command()
+    tune_for_one_command()
     open_closed_descriptors()
     output, errors = _Forgiving.instead_of(sys.stdout), _Forgiving.instead_of(sys.stderr)
     sys.stdout, sys.stderr = output, errors

@@ -1,4 +1,4 @@
-"""The nearest right word, for error messages."""
+"""Suggestions for misspelled names in error messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

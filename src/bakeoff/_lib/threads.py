@@ -1,4 +1,4 @@
-"""Somebody's blocking call, made beside the event loop."""
+"""Run a blocking function in a daemon thread, or a coroutine from synchronous code."""
 
 import asyncio
 import contextvars
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:
-    """Return what *function* returns, called in a thread of its own.
+    """Run a blocking *function* in a daemon thread and return its result.
 
-    Whoever is cut off while waiting leaves it behind: nothing can end a thread, but it holds up
-    neither the loop nor the end of the program, as a pool of threads would.
+    If the wait is cancelled the thread is abandoned: nothing can end it, but it blocks neither the
+    loop nor the exit of the program, as a thread pool would.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -45,7 +45,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def run_sync(work: Coroutine[object, object, T], *, loop_factory: LoopFactory | None = None) -> T:
-    """Run *work* to its end and return its value."""
+    """Run *work* to its end, also inside a running loop, and return its value."""
 
     def run() -> T:
         with asyncio.Runner(loop_factory=loop_factory) as runner:

@@ -45,7 +45,7 @@ from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.formats.detect import read_source
 from bakeoff.models.limits.settings import Limiters
-from bakeoff.models.recording.modes import open_tapes
+from bakeoff.models.recording.modes import open_recording_modes
 from bakeoff.stores.ledger_reader import SqliteLedger
 
 
@@ -123,7 +123,7 @@ async def build_parts(
 ) -> AsyncIterator[SharedTrialParts]:
     """Build every model, agent, scorer and sandbox of the plan, and close them all at the end."""
     spec = prepared.brief
-    with closing(open_tapes(options.recording, redactor, options.stop)) as recording:
+    with closing(open_recording_modes(options.recording, redactor, options.stop)) as recording:
         sources = Parts(
             redactor=redactor,
             environ=environ,

@@ -40,7 +40,7 @@ from bakeoff.models.limits.settings import Limiters
 from bakeoff.models.prices import Prices
 from bakeoff.models.providers import PROVIDERS, Provider
 from bakeoff.models.recording.modes import RecordingModes
-from bakeoff.models.recording.recorder import Asker
+from bakeoff.models.recording.recorder import Requester
 from bakeoff.scorers.function import FunctionScorer, ScorerInProcess
 from bakeoff.workers.process import WorkerPool
 from bakeoff.workers.wire import Begin
@@ -358,10 +358,10 @@ class SharedTrialParts:
         )
 
     def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:
-        asker = Asker(
+        requester = Requester(
             model=self._parts.located(spec), trial=trial.name, rollout=trial.rollout, role=role
         )
-        return self._parts.tapes.model(model, asker)
+        return self._parts.tapes.model(model, requester)
 
     def last_words(self) -> list[str]:
         """Return what a person should know of how models were asked, of recording and cache."""

@@ -1,4 +1,4 @@
-"""What a front door understood of the files a person brought."""
+"""The run specification: what a front end read from the user's files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Where something was written, so that a mistake in it can be found."""
+"""The source location of something in a file, for error messages."""
 
 from bakeoff._lib.value_object import value_object
 

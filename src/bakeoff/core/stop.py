@@ -1,4 +1,4 @@
-"""The wish to stop, shared by whoever may have it and whoever must heed it."""
+"""A stop request that is shared by everyone who may make it or must obey it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -83,21 +83,21 @@ class TrialUsage:
 class Claim:
     """What one question takes up, for as long as anybody holds it."""
 
-    def __init__(self, room: TrialUsage) -> None:
-        self._room = room
+    def __init__(self, usage: TrialUsage) -> None:
+        self._usage = usage
         self._size = 0
         self._holders = 1
-        room.requests += 1
+        usage.requests += 1
 
     def grow(self, size: int) -> None:
         """Take up *size* bytes more, or refuse."""
-        room, bounds = self._room, self._room.bounds
+        usage, bounds = self._usage, self._usage.bounds
         if self._size + size > bounds.body:
             raise bounds.too_large()
-        if room.size + size > bounds.bodies:
+        if usage.size + size > bounds.bodies:
             raise _too_much(f"the requests of this trial hold {_mb(bounds.bodies)} at once")
         self._size += size
-        room.size += size
+        usage.size += size
 
     def hold(self) -> None:
         """Keep it for one holder more, who drops it as well."""
@@ -107,11 +107,11 @@ class Claim:
         """Let go; the last one gives the room back."""
         self._holders -= 1
         if not self._holders:
-            self._room.requests -= 1
-            self._room.size -= self._size
+            self._usage.requests -= 1
+            self._usage.size -= self._size
 
 
-def letters(message: Message) -> int:
+def message_size(message: Message) -> int:
     """Return about how much a message takes up, whatever little is in it."""
     called = sum(len(call.id) + len(call.name) + len(call.arguments) for call in message.tool_calls)
     return 100 + len(message.content) + len(message.reasoning or "") + called

@@ -1,4 +1,4 @@
-"""The gateway as one trial sees it."""
+"""One trial's access to its model through the gateway, and its conversation for the journal."""
 
 import asyncio
 import secrets
@@ -19,13 +19,13 @@ from bakeoff.core.journal import Journal
 from bakeoff.core.outcome import Completion
 from bakeoff.core.ports import Model
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.gateway.bounds import Claim, RequestBounds, TrialUsage, letters
+from bakeoff.gateway.bounds import Claim, RequestBounds, TrialUsage, message_size
 from bakeoff.gateway.dialects.dialect import Problem, UnansweredError
 from bakeoff.gateway.request import ModelRequest
 from bakeoff.gateway.wire import arguments_object
 
 _MOST_THREADS = 200
-_MOST_MARKS = 500_000
+_MOST_FINGERPRINTS = 500_000
 _CUT = "[... the conversation is longer than what is kept ...]"
 
 Thread = tuple[int, ...]
@@ -42,45 +42,45 @@ class Conversation:
         self._journal = journal
         self._prompts: set[int] = set()
         self._threads: OrderedDict[Thread, None] = OrderedDict()
-        self._marks = 0
-        self._heard_room = self._said_room = most_kept
+        self._fingerprints = 0
+        self._history_left = self._replies_left = most_kept
         self._cut = False
 
-    def heard(self, system: Iterable[str], messages: Sequence[Message]) -> Thread:
+    def record_history(self, system: Iterable[str], messages: Sequence[Message]) -> Thread:
         """Write down what is new in a history, and return the thread that it makes."""
         for prompt in system:
-            if hash(prompt) not in self._prompts and self._heard_room > 0:
+            if hash(prompt) not in self._prompts and self._history_left > 0:
                 self._prompts.add(hash(prompt))
-                self._hear(Message(role="system", content=prompt))
-        thread = tuple(map(_mark, messages))
+                self._add_history(Message(role="system", content=prompt))
+        thread = tuple(map(_fingerprint, messages))
         nearest, common = self._nearest(thread)
-        self._hear(*_unknown(messages[common:], thread[common:], nearest[common:]))
+        self._add_history(*_unknown(messages[common:], thread[common:], nearest[common:]))
         if common == len(nearest):
             self._forget(nearest)  # it goes on
         self._remember(thread)
         return thread
 
-    def said(self, thread: Thread, reply: Message) -> None:
+    def record_reply(self, thread: Thread, reply: Message) -> None:
         """Write down the answer to a thread."""
-        if self._said_room > 0:
-            self._said_room -= letters(reply)
+        if self._replies_left > 0:
+            self._replies_left -= message_size(reply)
             self._journal.add_messages(reply)
         else:
-            self._say_that_it_is_cut()
+            self._note_truncation()
         self._forget(thread)
-        self._remember((*thread, _mark(reply)))
+        self._remember((*thread, _fingerprint(reply)))
 
-    def _hear(self, *messages: Message) -> None:
+    def _add_history(self, *messages: Message) -> None:
         for message in messages:
-            size = letters(message)
-            if size > self._heard_room:
-                self._heard_room = 0
-                self._say_that_it_is_cut()
+            size = message_size(message)
+            if size > self._history_left:
+                self._history_left = 0
+                self._note_truncation()
                 return
-            self._heard_room -= size
+            self._history_left -= size
             self._journal.add_messages(message)
 
-    def _say_that_it_is_cut(self) -> None:
+    def _note_truncation(self) -> None:
         if not self._cut:
             self._cut = True
             self._journal.add_messages(Message(role="system", content=_CUT))
@@ -98,17 +98,17 @@ class Conversation:
     def _remember(self, thread: Thread) -> None:
         self._forget(thread)
         self._threads[thread] = None
-        self._marks += len(thread)
-        while len(self._threads) > _MOST_THREADS or self._marks > _MOST_MARKS:
+        self._fingerprints += len(thread)
+        while len(self._threads) > _MOST_THREADS or self._fingerprints > _MOST_FINGERPRINTS:
             self._forget(next(iter(self._threads)))
 
     def _forget(self, thread: Thread) -> None:
         if thread in self._threads:
             del self._threads[thread]
-            self._marks -= len(thread)
+            self._fingerprints -= len(thread)
 
 
-def _mark(message: Message) -> int:
+def _fingerprint(message: Message) -> int:
     """Return what tells a message from others; reasoning and outer spaces do not come back."""
     text = message.content.strip()
     return hash((message.role, text, message.tool_calls, message.tool_call_id))
@@ -122,14 +122,14 @@ def _common(one: Thread, other: Thread) -> int:
 
 
 def _unknown(
-    messages: Sequence[Message], marks: Sequence[int], known: Sequence[int]
+    messages: Sequence[Message], fingerprints: Sequence[int], known: Sequence[int]
 ) -> list[Message]:
     """Return the messages that are not among the *known*, which may have been moved or cut."""
     left = Counter(known)
     new = []
-    for message, mark in zip(messages, marks, strict=True):
-        if left[mark]:
-            left[mark] -= 1
+    for message, fingerprint in zip(messages, fingerprints, strict=True):
+        if left[fingerprint]:
+            left[fingerprint] -= 1
         else:
             new.append(message)
     return new
@@ -158,10 +158,10 @@ class Replies:
         )
         for call in calls:
             self._by_call[call.id] = reply
-            self._room -= letters(reply)
+            self._room -= message_size(reply)
         while self._room < 0 and self._by_call:
             _, oldest = self._by_call.popitem(last=False)
-            self._room += letters(oldest)
+            self._room += message_size(oldest)
         return completion, reply
 
     def _unique(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
@@ -206,7 +206,7 @@ OVER = Problem(status=401, code="invalid_api_key", message="the trial of this ke
 
 
 class TrialModelAccess:
-    """A door to the model of one trial; whoever shows its token may ask."""
+    """Access to the model of one trial for every client that has its token."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class TrialModelAccess:
     ) -> None:
         self.token = secrets.token_urlsafe(32)
         self.requests = 0
-        self.room = TrialUsage(bounds)
+        self.usage = TrialUsage(bounds)
         self._model = model
         self._journal = journal
         self._rollout = rollout
@@ -233,11 +233,11 @@ class TrialModelAccess:
         self._refusal: asyncio.Future[BakeoffError] = asyncio.get_running_loop().create_future()
         self._under_way: set[asyncio.Task[Completion]] = set()
 
-    def start(self, asked: ModelRequest, claim: Claim) -> "asyncio.Task[Completion]":
+    def start(self, model_request: ModelRequest, claim: Claim) -> "asyncio.Task[Completion]":
         """Ask the model; the task may be cancelled, and fails as the question does."""
         if self._closed:  # while the request was still coming in
             raise UnansweredError(OVER)
-        task = asyncio.get_running_loop().create_task(self._ask(asked))
+        task = asyncio.get_running_loop().create_task(self._ask(model_request))
         self._under_way.add(task)
         task.add_done_callback(self._ended)
         claim.hold()  # a program may go; the model may not hear of it for a while
@@ -249,18 +249,18 @@ class TrialModelAccess:
         if not task.cancelled():
             task.exception()  # seen: where the program has gone, nobody else asks for it
 
-    async def _ask(self, asked: ModelRequest) -> Completion:
+    async def _ask(self, model_request: ModelRequest) -> Completion:
         if self._refusal.done():
             raise self._refusal.result()
         self.requests += 1
-        for note in asked.notes:
+        for note in model_request.notes:
             self.note(f"not carried on: {note}")
-        messages = tuple(map(self._replies.recalled, asked.messages))
-        thread = self._conversation.heard(asked.system, messages)
+        messages = tuple(map(self._replies.recalled, model_request.messages))
+        thread = self._conversation.record_history(model_request.system, messages)
         try:
             with boundary(ProviderError, "gateway"):
                 completion = await self._model.complete(
-                    asked.request(messages, rollout=self._rollout)
+                    model_request.request(messages, rollout=self._rollout)
                 )
         except (LimitReached, NotRun) as error:
             if not self._refusal.done():
@@ -272,7 +272,7 @@ class TrialModelAccess:
             raise
         self._fault, self._faults = None, 0
         completion, reply = self._replies.given(completion)
-        self._conversation.said(thread, reply)
+        self._conversation.record_reply(thread, reply)
         return completion
 
     def note(self, what: str) -> None:

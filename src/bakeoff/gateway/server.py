@@ -35,7 +35,7 @@ from bakeoff.gateway.wire import encode
 
 MODEL = "bakeoff"  # any name is answered by the trial's own model
 
-_SPOKEN = (
+_ROUTES = (
     "POST /v1/chat/completions",
     "POST /v1/responses",
     "POST /v1/messages",
@@ -56,12 +56,14 @@ def dialect_of(request: web.Request) -> GatewayDialect:
     return CHAT
 
 
-def not_spoken(request: web.Request) -> Problem:
+def unknown_route(request: web.Request) -> Problem:
     """Return the problem of a wrong address."""
-    asked = one_line(f"{request.method} {request.path}", width=100)
-    there_are = ", ".join(_SPOKEN)
+    model_request = one_line(f"{request.method} {request.path}", width=100)
+    there_are = ", ".join(_ROUTES)
     return Problem(
-        status=404, code="not_found", message=f"{asked} is not spoken here; there are: {there_are}"
+        status=404,
+        code="not_found",
+        message=f"{model_request} is not spoken here; there are: {there_are}",
     )
 
 
@@ -110,9 +112,11 @@ _PACKED = Problem(
 
 async def open_gateway(
     folder: Path, *, ping_s: float = _PING_S, bounds: RequestBounds | None = None
-) -> "Gateway":
+) -> "GatewayServer":
     """Return a gateway that listens: on a socket in *folder*, or near it, and on loopback."""
-    gateway = Gateway(ListeningSockets(folder), ping_s=ping_s, bounds=bounds or RequestBounds())
+    gateway = GatewayServer(
+        ListeningSockets(folder), ping_s=ping_s, bounds=bounds or RequestBounds()
+    )
     try:
         await gateway.start()
     except BaseException:
@@ -121,7 +125,7 @@ async def open_gateway(
     return gateway
 
 
-class Gateway:
+class GatewayServer:
     """The proxy; made by `open_gateway`."""
 
     def __init__(
@@ -132,7 +136,7 @@ class Gateway:
         self._bounds = bounds
         self._connections = Connections(bounds.all_connections, is_known=self._is_known)
         self._servers: list[asyncio.Server] = []
-        self._doors: dict[bytes, TrialModelAccess] = {}
+        self._access_by_token: dict[bytes, TrialModelAccess] = {}
         self._numbers = count(1)
         self._runner = web.AppRunner(
             self._application(),
@@ -150,37 +154,37 @@ class Gateway:
         loop = asyncio.get_running_loop()
         for sock in (self._listening.unix, self._listening.tcp):
             self._servers.append(
-                await loop.create_server(self._speaker, sock=sock, backlog=WAITING)
+                await loop.create_server(self._protocol, sock=sock, backlog=WAITING)
             )
 
-    def _speaker(self) -> asyncio.Protocol:
-        return self._connections.speaker(self._runner.server)
+    def _protocol(self) -> asyncio.Protocol:
+        return self._connections.protocol_for(self._runner.server)
 
     def admit(self, model: Model, journal: Journal, *, rollout: int) -> TrialModelAccess:
-        """Return a door to *model*; what is said through it is written into *journal*."""
-        door = TrialModelAccess(
+        """Return access to *model* for one trial; its messages are written to *journal*."""
+        access = TrialModelAccess(
             model, journal, rollout=rollout, bounds=self._bounds, on_close=self._forget
         )
-        self._doors[_digest(door.token)] = door
-        return door
+        self._access_by_token[_digest(access.token)] = access
+        return access
 
     async def close(self) -> None:
         """Stop listening, and cut what is under way."""
-        doors = list(self._doors.values())
-        for door in doors:
-            door.close()
-        for door in doors:
-            await door.settled()
+        accesses = list(self._access_by_token.values())
+        for access in accesses:
+            access.close()
+        for access in accesses:
+            await access.settled()
         for server in self._servers:
             server.close()
         await self._runner.cleanup()
         self._listening.close()
 
-    def _forget(self, door: TrialModelAccess) -> None:
-        self._doors.pop(_digest(door.token), None)
+    def _forget(self, access: TrialModelAccess) -> None:
+        self._access_by_token.pop(_digest(access.token), None)
 
     def _is_known(self, transport: asyncio.BaseTransport) -> bool:
-        return any(door.room.knows(transport) for door in self._doors.values())
+        return any(access.usage.knows(transport) for access in self._access_by_token.values())
 
     def _application(self) -> web.Application:
         application = web.Application()
@@ -215,76 +219,79 @@ class Gateway:
         self, dialect: GatewayDialect, called: str, request: web.Request
     ) -> web.StreamResponse:
         try:
-            door = self._door(request)
-            with door.room.claim(request.transport) as claim:
-                asked = await self._read(request, dialect, door, claim)
+            access = self._access_of(request)
+            with access.usage.claim(request.transport) as claim:
+                model_request = await self._read(request, dialect, access, claim)
         except UnansweredError as error:
             return _error(dialect, error.problem)
-        return _json({called: asked.estimated_tokens()})
+        return _json({called: model_request.estimated_tokens()})
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         try:
-            self._door(request)
+            self._access_of(request)
         except UnansweredError as error:
             return _error(dialect_of(request), error.problem)
         return _json(models(request))
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
-        return _error(dialect_of(request), not_spoken(request))
+        return _error(dialect_of(request), unknown_route(request))
 
     async def _answer(self, dialect: GatewayDialect, request: web.Request) -> web.StreamResponse:
         try:
-            door = self._door(request)
-            with door.room.claim(request.transport) as claim:
-                asked = await self._read(request, dialect, door, claim)
-                answer = dialect.answer(asked, next(self._numbers))
-                task = door.start(asked, claim)
-                response = await self._ask(request, asked, answer, door, task)
+            access = self._access_of(request)
+            with access.usage.claim(request.transport) as claim:
+                model_request = await self._read(request, dialect, access, claim)
+                answer = dialect.answer(model_request, next(self._numbers))
+                task = access.start(model_request, claim)
+                response = await self._ask(request, model_request, answer, access, task)
                 # one that nobody reads takes up its room until somebody does
                 return await _sent(request, response)
         except UnansweredError as error:
             return _error(dialect, error.problem)
 
-    def _door(self, request: web.Request) -> TrialModelAccess:
+    def _access_of(self, request: web.Request) -> TrialModelAccess:
         """Return the door that the request has the token of; found by digest, in equal time."""
         for token in _tokens(request):
-            if door := self._doors.get(_digest(token)):
-                return door
+            if access := self._access_by_token.get(_digest(token)):
+                return access
         raise UnansweredError(_NO_TOKEN)
 
     async def _read(
-        self, request: web.Request, dialect: GatewayDialect, door: TrialModelAccess, claim: Claim
+        self, request: web.Request, dialect: GatewayDialect, access: TrialModelAccess, claim: Claim
     ) -> ModelRequest:
         try:
-            asked = dialect.read(await _body(request, claim, self._bounds))
-            if len(asked.messages) + len(asked.system) + len(asked.tools) > self._bounds.parts:
+            model_request = dialect.read(await _body(request, claim, self._bounds))
+            if (
+                len(model_request.messages) + len(model_request.system) + len(model_request.tools)
+                > self._bounds.parts
+            ):
                 raise self._bounds.too_many_parts()
-            if asked.messages or asked.system:
-                return asked
+            if model_request.messages or model_request.system:
+                return model_request
             problem = _bad("nothing is asked: there is no message")
         except UnansweredError as error:
             problem = error.problem
         except NotUnderstoodError as error:
             problem = _bad(one_line(str(error), width=1000))
-        door.note(f"answered {problem.status}: {problem.message}")
+        access.note(f"answered {problem.status}: {problem.message}")
         raise UnansweredError(problem)
 
     async def _ask(
         self,
         request: web.Request,
-        asked: ModelRequest,
+        model_request: ModelRequest,
         answer: DialectAnswer,
-        door: TrialModelAccess,
+        access: TrialModelAccess,
         task: "asyncio.Task[Completion]",
     ) -> web.StreamResponse:
         try:
-            await asyncio.wait({task}, timeout=self._ping_s if asked.stream else None)
+            await asyncio.wait({task}, timeout=self._ping_s if model_request.stream else None)
             if not task.done():
-                return await self._stream(request, door, answer, task)
+                return await self._stream(request, access, answer, task)
         finally:
             task.cancel()  # the program has gone; where there is an answer this does nothing
-        completion = _completion(task, door)
-        if asked.stream:
+        completion = _completion(task, access)
+        if model_request.stream:
             events = answer.opening() + answer.events(completion)
             return web.Response(body=events, headers=_STREAM_HEADERS)
         return _json(answer.whole(completion))
@@ -292,7 +299,7 @@ class Gateway:
     async def _stream(
         self,
         request: web.Request,
-        door: TrialModelAccess,
+        access: TrialModelAccess,
         answer: DialectAnswer,
         task: "asyncio.Task[Completion]",
     ) -> web.StreamResponse:
@@ -303,7 +310,7 @@ class Gateway:
         while not (await asyncio.wait({task}, timeout=self._ping_s))[0]:
             await response.write(answer.ping())
         try:
-            end = answer.events(_completion(task, door))
+            end = answer.events(_completion(task, access))
         except UnansweredError as error:
             end = answer.broken(error.problem)  # too late for another status
         await response.write(end)
@@ -332,11 +339,11 @@ async def _sent(request: web.Request, response: web.StreamResponse) -> web.Strea
     return response
 
 
-def _completion(task: "asyncio.Task[Completion]", door: TrialModelAccess) -> Completion:
+def _completion(task: "asyncio.Task[Completion]", access: TrialModelAccess) -> Completion:
     try:
         return task.result()
     except BakeoffError as error:
-        raise UnansweredError(door.problem(error)) from error
+        raise UnansweredError(access.problem(error)) from error
     except asyncio.CancelledError:
         raise UnansweredError(OVER) from None  # the door was closed; nobody cancelled us
 

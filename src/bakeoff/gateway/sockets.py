@@ -101,10 +101,10 @@ class Connections:
         self._most = min(most, descriptors // 2) if bounded else most
         self._is_known = is_known
 
-    def speaker(self, server: web.Server | None) -> asyncio.Protocol:
+    def protocol_for(self, server: web.Server | None) -> asyncio.Protocol:
         """Return who speaks with the next connection; without a *server*, nobody does any more."""
         if server is None:
-            return _TurnedAway()
+            return _ConnectionRefused()
         there = [one for one in server.connections if one.transport is not None]
         if len(there) < self._most:
             return server()
@@ -112,10 +112,10 @@ class Connections:
             if one.transport is not None and not self._is_known(one.transport):
                 one.force_close()
                 return server()
-        return _TurnedAway()
+        return _ConnectionRefused()
 
 
-class _TurnedAway(asyncio.Protocol):
+class _ConnectionRefused(asyncio.Protocol):
     """Says that it is full, and hangs up."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -1,4 +1,4 @@
-"""From a brief to a plan."""
+"""Expand a run specification into a plan."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -52,36 +52,38 @@ def seats(pairings: Sequence[Pairing]) -> list[tuple[AgentSpec, ModelSpec]]:
 def blocks(pairings: Sequence[Pairing], candidates: Sequence[Candidate]) -> tuple[Block, ...]:
     """Return a block for each task and candidate; rollouts that are asked for twice add up."""
     named = {candidate.digest: candidate for candidate in candidates}
-    found: dict[tuple[str, str], Block] = {}
+    grouped: dict[tuple[str, str], Block] = {}
     for pairing, (agent, model) in zip(pairings, seats(pairings), strict=True):
         candidate = named[Candidate(id="", model=model, agent=agent).digest]
         key = pairing.task.digest, candidate.digest
-        before = found[key].rollouts if key in found else 0
-        found[key] = Block(
+        before = grouped[key].rollouts if key in grouped else 0
+        grouped[key] = Block(
             tasks=(pairing.task,), candidates=(candidate,), rollouts=before + pairing.rollouts
         )
-    return tuple(found.values())
+    return tuple(grouped.values())
 
 
-def expand(brief: RunSpec) -> Plan:
-    """Return every trial that *brief* asks for."""
-    if not brief.tasks:
-        raise UsageError(f"{brief.name!r} has no tasks to run")
-    if brief.rollouts < 1:
-        raise UsageError(f"rollouts must be 1 or more, not {brief.rollouts}")
-    return ordered(Plan(blocks=_blocks(brief), conditions=brief.conditions), brief.adaptive)
+def expand(run_spec: RunSpec) -> Plan:
+    """Return every trial that *run_spec* asks for."""
+    if not run_spec.tasks:
+        raise UsageError(f"{run_spec.name!r} has no tasks to run")
+    if run_spec.rollouts < 1:
+        raise UsageError(f"rollouts must be 1 or more, not {run_spec.rollouts}")
+    return ordered(
+        Plan(blocks=_blocks(run_spec), conditions=run_spec.conditions), run_spec.adaptive
+    )
 
 
-def _blocks(brief: RunSpec) -> tuple[Block, ...]:
-    if brief.pairings:
-        pairings = with_distinct_ids(brief.pairings)
+def _blocks(run_spec: RunSpec) -> tuple[Block, ...]:
+    if run_spec.pairings:
+        pairings = with_distinct_ids(run_spec.pairings)
         return blocks(pairings, _candidates(seats(pairings)))
     pairs = (
         (agent, model)
-        for agent in brief.agents or (AgentSpec(),)
-        for model in (brief.models if agent.needs_model else (NO_MODEL,))
+        for agent in run_spec.agents or (AgentSpec(),)
+        for model in (run_spec.models if agent.needs_model else (NO_MODEL,))
     )
-    block = Block(tasks=brief.tasks, candidates=_candidates(pairs), rollouts=brief.rollouts)
+    block = Block(tasks=run_spec.tasks, candidates=_candidates(pairs), rollouts=run_spec.rollouts)
     return (block,)
 
 

@@ -94,9 +94,9 @@ def _named(tasks: Sequence[Task], patterns: Collection[str]) -> set[str]:
     ids = {task.id for task in tasks}
     named: set[str] = set()
     for pattern in patterns:
-        found = {pattern} if pattern in ids else {i for i in ids if fnmatchcase(i, pattern)}
-        if not found:
+        matches = {pattern} if pattern in ids else {i for i in ids if fnmatchcase(i, pattern)}
+        if not matches:
             hint = did_you_mean(pattern, [task.id for task in tasks[:1000]])
             raise UsageError(f"no test {pattern!r}: {hint}")
-        named |= found
+        named |= matches
     return named

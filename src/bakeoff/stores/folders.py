@@ -11,7 +11,7 @@ import msgspec
 
 from bakeoff._lib import files
 from bakeoff._lib.clock import stamp
-from bakeoff._lib.files import clear_halves, write_atomic
+from bakeoff._lib.files import remove_partial_files, write_atomic
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
@@ -108,7 +108,7 @@ def write_manifest(folder: Path, manifest: Manifest, redactor: Redactor) -> None
     """Write *manifest*, readable and whole; only for who holds the lock of the folder."""
     data = redactor.data(msgspec.json.encode(manifest))
     with writing_to(folder / MANIFEST):
-        clear_halves(folder / MANIFEST)
+        remove_partial_files(folder / MANIFEST)
         write_atomic(folder / MANIFEST, msgspec.json.format(data, indent=2) + b"\n")
 
 

@@ -81,7 +81,7 @@ _LINE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class StoredCandidate:
     """A candidate under its conditions, as the ledger keeps it."""
 
     candidate: Candidate
@@ -161,7 +161,7 @@ class SqliteLedger:
         """Return the plan of the run, whole."""
         with self._reading() as db, self._decoding():
             tasks = _members(db, "task", Task)
-            seats = _members(db, "candidate", Seat)
+            seats = _members(db, "candidate", StoredCandidate)
             blocks = []
             conditions = Conditions()
             for number, rollouts in db.execute("SELECT block, rollouts FROM block ORDER BY block"):
@@ -189,12 +189,12 @@ class SqliteLedger:
             row = db.execute("SELECT started_at FROM session ORDER BY row LIMIT 1").fetchone()
             return str(row[0]) if row else None
 
-    def known(self) -> tuple[dict[str, Task], dict[str, Seat]]:
+    def known(self) -> tuple[dict[str, Task], dict[str, StoredCandidate]]:
         """Return every task and every candidate ever planned here, the newest of each id."""
         query = "SELECT body FROM {} WHERE body <> X'' ORDER BY row"
         with self._reading() as db, self._decoding():
             tasks = (unpack(b, Task) for (b,) in db.execute(query.format("task")))
-            seats = (unpack(b, Seat) for (b,) in db.execute(query.format("candidate")))
+            seats = (unpack(b, StoredCandidate) for (b,) in db.execute(query.format("candidate")))
             return {t.id: t for t in tasks}, {s.candidate.id: s for s in seats}
 
     def finished(self) -> int:

@@ -30,8 +30,8 @@ from bakeoff.workers.wire import (
     Refusal,
     Solve,
     ToWorker,
+    encode_message,
     from_worker,
-    packed,
 )
 
 OutputListener = Callable[[str], None]
@@ -102,7 +102,7 @@ class WorkerPool:
         """Return a process that waits for an order; one that died meanwhile does not."""
         while self._idle:
             process = self._idle.pop()
-            if process.lives:
+            if process.is_alive:
                 return process
             await process.end()
         with paused_deadlines():  # how long that takes is the machine's doing
@@ -171,7 +171,7 @@ class WorkerProcess:
         self.refusals: dict[int, Exception] = {}
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it has not ended by itself."""
         return not self._ended.done()
 
@@ -210,13 +210,13 @@ class WorkerProcess:
 
     async def begin(self, begin: Begin) -> None:
         """Tell it what it is for, and wait until it takes orders."""
-        await self.tell(begin)
-        await self._hear()
+        await self.send(begin)
+        await self._receive()
 
-    async def tell(self, message: ToWorker) -> None:
+    async def send(self, message: ToWorker) -> None:
         """Send *message*; one that cannot be sent is missed where an answer is waited for."""
         with suppress(OSError):
-            await self._loop.sock_sendall(self._line, packed(message))
+            await self._loop.sock_sendall(self._line, encode_message(message))
 
     async def work(
         self, order: Solve | Grade, context: Context, on_output: OutputListener | None
@@ -225,8 +225,8 @@ class WorkerProcess:
         self._on_output = on_output
         self.refusals.clear()
         try:
-            await self.tell(order)
-            message = await self._hear()
+            await self.send(order)
+            message = await self._receive()
             if isinstance(message, Ask):
                 message = await self._answering(message, context)
             if on_output is not None:
@@ -238,7 +238,7 @@ class WorkerProcess:
     async def _answering(self, ask: Ask, context: Context) -> Reply:
         """Answer *ask* and those that come while it is answered; return the reply behind them."""
         answering = {asyncio.ensure_future(self._answer(ask, context))}
-        hearing = asyncio.ensure_future(self._hear())
+        hearing = asyncio.ensure_future(self._receive())
         try:
             while True:
                 waiting: set[asyncio.Future[Any]] = {hearing, *answering}
@@ -252,7 +252,7 @@ class WorkerProcess:
                 if not isinstance(message, Ask):
                     return message
                 answering.add(asyncio.ensure_future(self._answer(message, context)))
-                hearing = asyncio.ensure_future(self._hear())
+                hearing = asyncio.ensure_future(self._receive())
         finally:
             await _left_alone({hearing, *answering})
 
@@ -262,14 +262,14 @@ class WorkerProcess:
             await asyncio.sleep(0)
 
     async def _answer(self, ask: Ask, context: Context) -> None:
-        asked = context.model if ask.role is None else context.roles[ask.role]
+        model = context.model if ask.role is None else context.roles[ask.role]
         try:
-            completion = await asked.complete(ask.request())
+            completion = await model.complete(ask.request())
         except (LimitReached, NotRun):
             raise
         except Exception as error:  # noqa: BLE001 -- the worker is told, and may go on without
             self.refusals[ask.number] = error
-            await self.tell(
+            await self.send(
                 Refusal(
                     number=ask.number,
                     message=str(error),
@@ -279,9 +279,9 @@ class WorkerProcess:
                 )
             )
         else:
-            await self.tell(ModelAnswer(number=ask.number, completion=completion))
+            await self.send(ModelAnswer(number=ask.number, completion=completion))
 
-    async def _hear(self) -> FromWorker:
+    async def _receive(self) -> FromWorker:
         """Return the next message; what came with it is kept for the one after."""
         while True:
             if len(self._unread) >= HEAD.size:

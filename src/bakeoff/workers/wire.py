@@ -138,13 +138,13 @@ from_worker: Callable[[bytes], FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)  # what is no plain data goes as its text
 
 
-def packed(message: ToWorker | FromWorker) -> bytes:
+def encode_message(message: ToWorker | FromWorker) -> bytes:
     """Return *message* as it goes over the wire."""
     data = _encoder.encode(message)
     return HEAD.pack(len(data)) + data
 
 
-def heard(wire: BinaryIO) -> bytes | None:
+def read_message(wire: BinaryIO) -> bytes | None:
     """Return the next message, or None where the other side is gone."""
     head = wire.read(HEAD.size)
     if len(head) < HEAD.size:

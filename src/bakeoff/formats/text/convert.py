@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import inspect
 
-from bakeoff._lib.decode_errors import in_words
+from bakeoff._lib.decode_errors import explain_decode_error
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
@@ -104,7 +104,7 @@ class _Mistake:
         if unknown:
             text = f"unknown key {unknown[1]!r}; {did_you_mean(unknown[1], _keys_at(kind, path))}"
             return cls(path=(*path, unknown[1]), text=text, exact=exact, keyed=False)
-        text = in_words(
+        text = explain_decode_error(
             _WHERE.sub("", message),
             value=_value_at(data, path) if exact else None,
             known=_keys_at(kind, path),

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 
-from bakeoff._lib.decode_errors import in_words
+from bakeoff._lib.decode_errors import explain_decode_error
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
@@ -43,7 +43,9 @@ def check_parameters(parameters: Mapping[str, Json], *, at: SourceLocation, of: 
         kind = _kind(parameters.get(name))
         if kind not in _FITS[wanted]:
             here = at.inside(name)
-            words = in_words(f"Expected `{wanted}`, got `{kind}`", value=parameters[name])
+            words = explain_decode_error(
+                f"Expected `{wanted}`, got `{kind}`", value=parameters[name]
+            )
             problems.add(UsageError(f"{shown(here)}: key {dotted(here.key)!r}: {words}{of}"))
     problems.raise_any()
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import inspect
 
-from bakeoff._lib.decode_errors import in_words
+from bakeoff._lib.decode_errors import explain_decode_error
 from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
@@ -24,7 +24,7 @@ def settings_of(spec: ModelSpec, kind: type[S]) -> S:
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$.")
         key = where.rstrip("`")
-        problem = in_words(
+        problem = explain_decode_error(
             message,
             value=spec.settings.get(key),
             known=known,

@@ -22,7 +22,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import Model, close_model
 from bakeoff.core.values import Json
-from bakeoff.models.recording.recorder import Asker, encoded, question_of
+from bakeoff.models.recording.recorder import Requester, encoded, question_of
 
 CACHED = "cached"  # the flag on an answer that came from here
 
@@ -55,11 +55,11 @@ class Cache:
                 f"{self._path} cannot be used as a cache: {error}; name another folder, or delete it"
             ) from error
 
-    def key_of(self, request: Request, asker: Asker) -> str:
+    def key_of(self, request: Request, requester: Requester) -> str:
         """Return the key of a request; another server may be another model of the same name."""
         whole: dict[str, Json] = {
-            "question": question_of(request, asker),
-            "base_url": asker.model.base_url,
+            "question": question_of(request, requester),
+            "base_url": requester.model.base_url,
         }
         return digest_bytes(self._redactor.data(encoded(whole, sort_keys=True)))
 
@@ -93,10 +93,10 @@ class Cache:
 
     def words(self) -> list[str]:
         """Return what a person should know at the end."""
-        said = [f"cache: {self._reused} of {self._asked} answers came from {self._path.parent}"]
+        lines = [f"cache: {self._reused} of {self._asked} answers came from {self._path.parent}"]
         if self._failed:
-            said.append(f"cache: {self._failed} times it could not be read or written")
-        return said
+            lines.append(f"cache: {self._failed} times it could not be read or written")
+        return lines
 
     def close(self) -> None:
         """Close the file."""
@@ -106,19 +106,19 @@ class Cache:
 class CachedModel:
     """A model that is asked only what is not kept yet."""
 
-    def __init__(self, model: Model, asker: Asker, cache: Cache) -> None:
+    def __init__(self, model: Model, requester: Requester, cache: Cache) -> None:
         self._model = model
-        self._asker = asker
+        self._requester = requester
         self._cache = cache
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer that is kept, else ask and keep it."""
-        key = self._cache.key_of(request, self._asker)
+        key = self._cache.key_of(request, self._requester)
         kept = self._cache.get(key)
         if kept is not None:
             return kept
         completion = await self._model.complete(request)
-        self._cache.put(key, self._asker.model.full_name, completion)
+        self._cache.put(key, self._requester.model.full_name, completion)
         return completion
 
     async def close(self) -> None:

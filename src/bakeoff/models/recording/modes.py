@@ -1,4 +1,4 @@
-"""What a run keeps of what models say, and where its answers may come from instead."""
+"""Record, replay and cache modes of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.ports import Model
 from bakeoff.core.stop import Stop
 from bakeoff.models.recording.cache import Cache, CachedModel
-from bakeoff.models.recording.recorder import Asker, RecordedModel, Recorder
+from bakeoff.models.recording.recorder import RecordedModel, Recorder, Requester
 from bakeoff.models.recording.replay import Recording, ReplayedModel
 
 
@@ -23,7 +23,7 @@ class RecordingFolders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingModes:
-    """The open tapes of one run; without any, models are asked as ever."""
+    """The open recorder, recording and cache of one run; without any, models are called directly."""
 
     recorder: Recorder | None = None
     recording: Recording | None = None
@@ -37,32 +37,34 @@ class RecordingModes:
         """Whether nobody is asked, so that no model has to be there."""
         return self.recording is not None
 
-    def model(self, model: Model, asker: Asker) -> Model:
-        """Return *model* as *asker* is to see it."""
+    def model(self, model: Model, requester: Requester) -> Model:
+        """Return *model* as *requester* is to see it."""
         if self.recording is not None:
-            return ReplayedModel(asker, self.recording)
+            return ReplayedModel(requester, self.recording)
         if self.cache is not None:
-            model = CachedModel(model, asker, self.cache)
+            model = CachedModel(model, requester, self.cache)
         if self.recorder is not None:
-            model = RecordedModel(model, asker, self.recorder)
+            model = RecordedModel(model, requester, self.recorder)
         return model
 
     def words(self) -> list[str]:
         """Return what a person should know at the end."""
-        return [line for tape in self._open() for line in tape.words()]
+        return [line for source in self._open() for line in source.words()]
 
     def close(self) -> None:
         """Close them all."""
-        for tape in self._open():
-            tape.close()
+        for source in self._open():
+            source.close()
 
     def _open(self) -> list[Recorder | Recording | Cache]:
-        tapes = (self.recorder, self.recording, self.cache)
-        return [tape for tape in tapes if tape is not None]
+        sources = (self.recorder, self.recording, self.cache)
+        return [source for source in sources if source is not None]
 
 
-def open_tapes(folders: RecordingFolders, redactor: Redactor, stop: Stop) -> RecordingModes:
-    """Return the tapes that were asked for."""
+def open_recording_modes(
+    folders: RecordingFolders, redactor: Redactor, stop: Stop
+) -> RecordingModes:
+    """Open the recorder, recording and cache that were asked for."""
     if folders.replay and (folders.record or folders.cache):
         raise UsageError(
             "a replay asks no model: there is nothing to record or to cache; "

@@ -30,11 +30,13 @@ from bakeoff.core.values import Json
 
 Question = Mapping[str, Json]
 
-_KEPT_ASIDE = frozenset({"parameters", "rollout"})  # they stand there under names of their own
+_STORED_SEPARATELY = frozenset(
+    {"parameters", "rollout"}
+)  # they stand there under names of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
+class Requester:
     """Who asks: a trial, for its candidate or (`role`) on behalf of one of its roles."""
 
     model: ModelSpec
@@ -93,16 +95,20 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     cut: Cut | None = None
 
 
-def question_of(request: Request, asker: Asker) -> Question:
+def question_of(request: Request, requester: Requester) -> Question:
     """Return *request* as data: what decides its answer, and nothing about where it is sent."""
-    spec = asker.model
+    spec = requester.model
     return {
         "model": spec.full_name,
-        "rollout": asker.rollout,
+        "rollout": requester.rollout,
         "sample": request.rollout,
         "parameters": {**request.parameters, **spec.parameters},
         "settings": spec.identity()["settings"],
-        **{name: part for name, part in lean(request).items() if name not in _KEPT_ASIDE},
+        **{
+            name: part
+            for name, part in without_defaults(request).items()
+            if name not in _STORED_SEPARATELY
+        },
     }
 
 
@@ -111,7 +117,9 @@ def key_of(question: Question, redactor: Redactor) -> str:
     return digest_bytes(redactor.data(encoded(question, sort_keys=True)))
 
 
-def ended(begun: Exchange, how: Completion | RecordedRefusal | Cut, *, lost: int = 0) -> Exchange:
+def with_result(
+    begun: Exchange, how: Completion | RecordedRefusal | Cut, *, lost: int = 0
+) -> Exchange:
     """Return *begun* with its end."""
     match how:
         case Completion():
@@ -144,7 +152,7 @@ def encoded(value: object, *, sort_keys: bool = False) -> bytes:
     return well_formed(text).encode()
 
 
-def lean(value_object: object) -> dict[str, Json]:
+def without_defaults(value_object: object) -> dict[str, Json]:
     """Return a dataclass as data, without the fields that say nothing beyond their default."""
     return {
         each.name: getattr(value_object, each.name)
@@ -163,7 +171,7 @@ def _plain(value: object) -> object:
     if isinstance(value, msgspec.Struct):
         return {k: v for k, v in structs.asdict(value).items() if v is not None}
     if is_dataclass(value):
-        return lean(value)
+        return without_defaults(value)
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
@@ -233,7 +241,7 @@ def _new_session(folder: Path) -> tuple[Path, int]:
             continue
 
 
-class _Ear:
+class _RequestObserver:
     """Hears what a request went through, and passes it on."""
 
     def __init__(self, request: Request) -> None:
@@ -259,19 +267,19 @@ class _Ear:
 class RecordedModel:
     """A model whose every answer to one asker is kept, and every fault too."""
 
-    def __init__(self, model: Model, asker: Asker, recorder: Recorder) -> None:
+    def __init__(self, model: Model, requester: Requester, recorder: Recorder) -> None:
         self._model = model
-        self._asker = asker
+        self._requester = requester
         self._recorder = recorder
         self._asked: Counter[str] = Counter()
 
     async def complete(self, request: Request) -> Completion:
         """Ask the model and keep what came of it."""
-        exchange, ear = self._begun(request), _Ear(request)
-        request = replace(request, on_retry=ear.on_retry, on_lost=ear.on_lost)
+        exchange, observer = self._begun(request), _RequestObserver(request)
+        request = replace(request, on_retry=observer.on_retry, on_lost=observer.on_lost)
 
         def keep(how: Completion | RecordedRefusal | Cut) -> None:
-            self._recorder.keep(ended(exchange, how, lost=ear.lost))
+            self._recorder.keep(with_result(exchange, how, lost=observer.lost))
 
         try:
             with boundary(ProviderError, "model"):
@@ -281,7 +289,7 @@ class RecordedModel:
             raise
         except asyncio.CancelledError:
             if not self._recorder.ending:
-                keep(ear.cut())
+                keep(observer.cut())
             raise
         keep(completion)
         return completion
@@ -291,11 +299,11 @@ class RecordedModel:
         await close_model(self._model)
 
     def _begun(self, request: Request) -> Exchange:
-        question = question_of(request, self._asker)
+        question = question_of(request, self._requester)
         key = key_of(question, self._recorder.redactor)
         nth = self._asked[key]
         self._asked[key] += 1
-        asker = self._asker
+        requester = self._requester
         return Exchange(
-            key=key, trial=asker.trial, role=asker.role, nth=nth, question=dict(question)
+            key=key, trial=requester.trial, role=requester.role, nth=nth, question=dict(question)
         )

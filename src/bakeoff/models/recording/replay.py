@@ -15,9 +15,9 @@ from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.values import Json
 from bakeoff.models.recording.recorder import (
     SESSIONS,
-    Asker,
     Exchange,
     Question,
+    Requester,
     encoded,
     exchange_in,
     key_of,
@@ -134,19 +134,19 @@ class Recording:
         for number in range(len(self._files)):
             self._index(number)
 
-    def find(self, key: str, asker: Asker, nth: int) -> Exchange | None:
-        """Return what *asker* got then, else what somebody else got for the same question."""
-        place = self._of_asker.get(_number(key, asker.trial, asker.role, nth))
+    def find(self, key: str, requester: Requester, nth: int) -> Exchange | None:
+        """Return what *requester* got then, else what somebody else got for the same question."""
+        place = self._of_asker.get(_number(key, requester.trial, requester.role, nth))
         if place is None:
             place = self._of_anybody.get(_number(key, nth))
         return None if place is None else self._read(place)
 
-    def explain(self, question: Question, asker: Asker) -> str:
+    def explain(self, question: Question, requester: Requester) -> str:
         """Say where *question* leaves what was recorded."""
         self.diverged += 1
-        who = f" for the role {asker.role!r}" if asker.role else ""
-        start = f"replay: diverged: no recorded answer of {asker.model.full_name}{who}"
-        near = [self._read(place) for place in self._near(asker)]
+        who = f" for the role {requester.role!r}" if requester.role else ""
+        start = f"replay: diverged: no recorded answer of {requester.model.full_name}{who}"
+        near = [self._read(place) for place in self._near(requester)]
         if not near:
             return f"{start}; no request to it is in {self.folder}"
         now = json.loads(encoded(question))
@@ -160,18 +160,18 @@ class Recording:
 
     def words(self) -> list[str]:
         """Return what a person should know at the end."""
-        said = []
+        lines = []
         if self._damaged:
-            said.append(
+            lines.append(
                 f"{self.folder}: damaged lines, cut by a crash perhaps, were left out: "
                 f"{self._damaged}"
             )
         if self.diverged:
-            said.append(
+            lines.append(
                 f"replay: requests that diverged from {self.folder}, and are faults: "
                 f"{self.diverged}"
             )
-        return said
+        return lines
 
     def close(self) -> None:
         """Let go of the files."""
@@ -207,12 +207,12 @@ class Recording:
         file.seek(offset)
         return exchange_in(file.readline())
 
-    def _near(self, asker: Asker) -> list[int]:
+    def _near(self, requester: Requester) -> list[int]:
         """Return what to compare with: the same asker's exchanges, else some of the same model."""
         if self._neighbours is None:
             self._neighbours = self._by_name()
-        own = self._neighbours.get(_name(asker.trial, asker.role))
-        return own or self._neighbours.get(_name(asker.model.full_name), [])
+        own = self._neighbours.get(_name(requester.trial, requester.role))
+        return own or self._neighbours.get(_name(requester.model.full_name), [])
 
     def _by_name(self) -> dict[str, list[int]]:
         # only once something diverged: a replay that fits needs none of it
@@ -241,19 +241,19 @@ def _name(*parts: str) -> str:
 class ReplayedModel:
     """A model as it answered one asker when it was recorded."""
 
-    def __init__(self, asker: Asker, recording: Recording) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, recording: Recording) -> None:
+        self._requester = requester
         self._recording = recording
         self._asked: Counter[str] = Counter()
 
     async def complete(self, request: Request) -> Completion:
         """Return the recorded answer, or raise what was raised then."""
-        question = question_of(request, self._asker)
+        question = question_of(request, self._requester)
         key = key_of(question, self._recording.redactor)
-        exchange = self._recording.find(key, self._asker, self._asked[key])
+        exchange = self._recording.find(key, self._requester, self._asked[key])
         self._asked[key] += 1
         if exchange is None:
-            raise ProviderError(self._recording.explain(question, self._asker), billable=False)
+            raise ProviderError(self._recording.explain(question, self._requester), billable=False)
         for _ in range(exchange.lost):
             if request.on_lost:
                 request.on_lost()
