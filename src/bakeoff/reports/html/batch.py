@@ -128,7 +128,7 @@ def about(comparison: Comparison) -> str:
         f'<div class="card about"><h3>Machine</h3>{machine}</div>'
         f'<div class="card method"><h3>Method</h3><p>{esc(_METHOD)}</p></div></div>'
         '<h2>The task</h2><details class="card model"><summary>'
-        f"<h3>The instruction given to every model</h3></summary>"
+        f"<h3>Instruction given to every model</h3></summary>"
         f'<div class="inside">{code(comparison.instruction, 60_000)}</div></details>'
     )
 
