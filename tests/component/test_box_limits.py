@@ -85,7 +85,7 @@ MOUNTS_1 = """\
 def test_the_groups_of_other_users_are_left_to_them(groups: cgroups.Cgroups) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can act for somebody else")
-    code = "from bakeoff._lib import owner; print(owner.mine())"
+    code = "from bakeoff._lib import process_identity; print(process_identity.current())"
     dead = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     left = groups.make(f"{dead.stdout.strip()}-0", BoxLimits())
     try:

@@ -241,7 +241,7 @@ def test_images_are_built_once_and_a_failure_is_the_users_to_fix(
 def test_boxes_of_dead_runs_are_ended_and_those_of_the_living_are_not(
     service: StandIn, tmp_path: Path
 ) -> None:
-    script = "from bakeoff._lib import process_identity; print(process_identity.mine())"
+    script = "from bakeoff._lib import process_identity; print(process_identity.current())"
     gone = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )

@@ -141,7 +141,7 @@ def test_what_a_killed_fetch_left_is_taken_away_by_the_next(tmp_path: Path) -> N
     code = (
         "import os, sys\nfrom pathlib import Path\n"
         "from bakeoff._lib import process_identity\nfrom bakeoff.workspaces.git import make_repository\n"
-        "make_repository(Path(sys.argv[1]) / f'new-{process_identity.mine()}-half')\nos.kill(os.getpid(), 9)\n"
+        "make_repository(Path(sys.argv[1]) / f'new-{process_identity.current()}-half')\nos.kill(os.getpid(), 9)\n"
     )
     cache.mkdir()
     died = subprocess.run([sys.executable, "-c", code, str(cache)], check=False)

@@ -72,9 +72,9 @@ class FunctionScorer:
 
     def call(self, offered: Mapping[str, object]) -> object:
         """Call the function with what it takes of *offered*."""
-        places = [offered[name] for name in self._positional]
-        names = {name: offered[name] for name in self._named}
-        return self._function(*places, **names, **self._settings)
+        positional = [offered[name] for name in self._positional]
+        named = {name: offered[name] for name in self._named}
+        return self._function(*positional, **named, **self._settings)
 
     def to_score(self, result: object) -> Score:
         """Convert the function's result to a score."""

@@ -59,11 +59,11 @@ class Reward:
     def check(self, task: Task) -> None:
         """Refuse a task without a workspace, or whose verifier is not among what is hidden."""
         workspace = workspace_of(task, "reward")
-        places = [tree.at.rstrip("/") for tree in workspace.hidden]
-        if not any(self.script.startswith(f"{place}/") for place in places if place):
+        hidden_paths = [tree.at.rstrip("/") for tree in workspace.hidden]
+        if not any(self.script.startswith(f"{path}/") for path in hidden_paths if path):
             raise UsageError(
                 f"task {task.id!r}: scorer 'reward' runs {self.script}, and no hidden files go "
-                f"there; there are: {', '.join(places) or 'none'}",
+                f"there; there are: {', '.join(hidden_paths) or 'none'}",
                 task=task.id,
             )
 

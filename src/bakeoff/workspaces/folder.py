@@ -24,7 +24,7 @@ class Folder:
 
     def put_file(self, name: bytes, content: bytes, *, executable: bool = False) -> None:
         """Write a file; whatever is at its path is replaced."""
-        with self._place(name) as (parent, last):
+        with self._prepared_parent(name) as (parent, last):
             target = os.open(last, _NEW, 0o666, dir_fd=parent)
             try:
                 _write(target, content)
@@ -34,14 +34,14 @@ class Folder:
 
     def put_link(self, name: bytes, to: bytes) -> None:
         """Write a symbolic link; whatever is at its path is replaced."""
-        with self._place(name) as (parent, last):
+        with self._prepared_parent(name) as (parent, last):
             os.symlink(to, last, dir_fd=parent)
 
     def copy_file(self, name: bytes, source: bytes) -> None:
         """Copy a file of the host with its permissions; whatever is at its path is replaced."""
         origin = os.open(source, _READ)
         try:
-            with self._place(name) as (parent, last):
+            with self._prepared_parent(name) as (parent, last):
                 target = os.open(last, _NEW, 0o600, dir_fd=parent)
                 try:
                     _copy(origin, target)
@@ -75,7 +75,7 @@ class Folder:
             return next(entries, None) is None
 
     @contextmanager
-    def _place(self, name: bytes) -> Iterator[tuple[int, bytes]]:
+    def _prepared_parent(self, name: bytes) -> Iterator[tuple[int, bytes]]:
         """Open the parent folder of *name*, with nothing at its path."""
         parts = name.split(b"/")
         if not name or any(part in (b"", b".", b"..") for part in parts):
@@ -123,8 +123,8 @@ def _clear_folder(name: bytes, parent: int) -> None:
     folder = os.open(name, _DOWN, dir_fd=parent)
     try:
         with os.scandir(folder) as entries:
-            found = [os.fsencode(entry.name) for entry in entries]
-        for inner in found:
+            names = [os.fsencode(entry.name) for entry in entries]
+        for inner in names:
             _clear(inner, folder)
     finally:
         os.close(folder)

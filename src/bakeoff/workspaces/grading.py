@@ -170,8 +170,8 @@ def _files_in(source: Path) -> list[str]:
         for entry in entries:
             file = Path(folder, entry)
             inside = file.relative_to(source)
-            ours = not LEFT_OUT.intersection(inside.parts) and not file.is_symlink()
-            if ours and file.is_file() and inside.as_posix().isprintable():
+            included = not LEFT_OUT.intersection(inside.parts) and not file.is_symlink()
+            if included and file.is_file() and inside.as_posix().isprintable():
                 names.append(inside.as_posix())
     return names
 

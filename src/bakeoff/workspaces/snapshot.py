@@ -95,10 +95,10 @@ def restamp(work: ThreadWork, folder: Path, snapshot: Snapshot, *, git_dir: Path
 
 def _filesystem_time(folder: Path) -> int:
     """Return the current time of the file system, in its own resolution."""
-    mark = folder / "settled"
-    mark.unlink(missing_ok=True)
-    mark.touch()
-    return mark.stat().st_ctime_ns
+    probe = folder / "settled"
+    probe.unlink(missing_ok=True)
+    probe.touch()
+    return probe.stat().st_ctime_ns
 
 
 def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

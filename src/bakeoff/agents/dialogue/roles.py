@@ -77,8 +77,8 @@ REMINDER = "I could not read that: {why}. Leave the thought out this time, and b
 
 def instructor_prompt(dialogue: Dialogue) -> str:
     """Return the instructor's system prompt: its role, and all that it knows."""
-    ours = _INSTRUCTOR if dialogue.mode == "user" else _SHARD_USER
-    prompt = _insert(dialogue.instructor_prompt or ours, _CONTEXT, _facts(dialogue))
+    default = _INSTRUCTOR if dialogue.mode == "user" else _SHARD_USER
+    prompt = _insert(dialogue.instructor_prompt or default, _CONTEXT, _facts(dialogue))
     return f"{prompt}\n\n{instructor_form(dialogue)}"
 
 

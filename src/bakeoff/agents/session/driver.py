@@ -31,8 +31,8 @@ def _on_alarm(_number: int, _frame: object) -> None:
 
 
 def _shown(head: bytes, left_out: int, tail: bytes) -> str:
-    mark = f"\n[... {left_out:,} bytes left out ...]\n" if left_out else ""
-    return head.decode(errors="replace") + mark + tail.decode(errors="replace")
+    ellipsis_text = f"\n[... {left_out:,} bytes left out ...]\n" if left_out else ""
+    return head.decode(errors="replace") + ellipsis_text + tail.decode(errors="replace")
 
 
 def _cut(data: bytes, max_bytes: int) -> str:

@@ -334,13 +334,13 @@ class ContainerBox:
             if not await self._has_changed_programs():
                 raise
 
-    async def _call_until_dead(self, *words: str) -> None:
+    async def _call_until_dead(self, *arguments: str) -> None:
         """Make a call that ends processes, again while the engine says that they take long to die."""
         clock = asyncio.get_running_loop().time
         until = clock() + _DEATH_S
         while True:
             try:
-                await self._engine.call(*words)
+                await self._engine.call(*arguments)
             except SandboxError as error:
                 if _STILL_DYING not in str(error) or clock() > until:
                     raise

@@ -243,8 +243,8 @@ class ModalBox:
             feeding.cancel()  # a command may leave input unread
 
     def _environment(self, of_command: Mapping[str, str], tag: str) -> dict[str, str]:
-        ours = {"HOME": _HOME, "LANG": "C.UTF-8", "BAKEOFF_ROOT": self._spec.root}
-        return {**ours, **self._spec.environment, **of_command, VARIABLE: tag}
+        defaults = {"HOME": _HOME, "LANG": "C.UTF-8", "BAKEOFF_ROOT": self._spec.root}
+        return {**defaults, **self._spec.environment, **of_command, VARIABLE: tag}
 
     async def _run_script(self, script: str, *arguments: str, time_s: float) -> None:
         """Run an internal script, which must succeed in time."""

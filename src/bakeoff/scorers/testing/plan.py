@@ -59,11 +59,11 @@ def read_plan(runner: str, paths: Iterable[str]) -> dict[str, list[Planned]]:
 
 
 def _files(runner: str, path: str) -> list[Path]:
-    place = Path(path)
-    if not place.is_dir():
-        return [place]
+    folder = Path(path)
+    if not folder.is_dir():
+        return [folder]
     patterns = ["test_*.py", "*_test.py"] if runner == "pytest" else ["test*.py"]
-    files = {file for pattern in patterns for file in place.rglob(pattern)}
+    files = {file for pattern in patterns for file in folder.rglob(pattern)}
     return sorted(files)[:_MOST_FILES]
 
 

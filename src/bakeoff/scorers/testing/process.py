@@ -236,12 +236,12 @@ def outside(workdir: str) -> list[str]:
     if root.parent == root:
         return sys.path[:]  # the whole box is the workspace
     venv = Path(sys.prefix).resolve()
-    return [place for place in sys.path if not _within(place, root) or _within(place, venv)]
+    return [path for path in sys.path if not _within(path, root) or _within(path, venv)]
 
 
-def _within(place: str, folder: Path) -> bool:
-    real = Path(place).resolve()
-    return real == folder or folder in real.parents
+def _within(path: str, folder: Path) -> bool:
+    resolved = Path(path).resolve()
+    return resolved == folder or folder in resolved.parents
 
 
 class Plugin:

@@ -69,8 +69,8 @@ class Report:
     @property
     def unreported(self) -> list[str]:
         """The planned tests that were not reported; none where files could not be collected."""
-        heard = {name.partition("[")[0] for name in self.tests}
-        return [] if self.uncollected else [name for name in self.planned if name not in heard]
+        reported = {name.partition("[")[0] for name in self.tests}
+        return [] if self.uncollected else [name for name in self.planned if name not in reported]
 
     def named(self, name: str) -> list[str]:
         """Return the tests that match *name*: in full, or without file, class or parameters."""
