@@ -63,7 +63,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class ModelsConfig:
     """What the file says; `models` are the enabled ones, `disabled` the names of the others.
 
-    `disabled_as` are all names under which somebody may look for one of those. `shown` is its path as it was given.
+    `disabled_as` are all names of those that a user may write. `shown` is its path as given.
     """
 
     source: Source

@@ -315,7 +315,7 @@ class _Native:
 
     def _protected(self) -> Iterator[str]:
         if (self.folder / "tests").is_dir():
-            yield self._place_of_tests()  # what is planted beside the hidden tests would be run with them
+            yield self._place_of_tests()  # files planted next to the hidden tests would be run with them
         yield from self.settings.protected
 
     def _repo(self, repo: RepoTable) -> Tree:

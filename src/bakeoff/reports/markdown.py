@@ -33,7 +33,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def fenced(text: str, language: str = "") -> list[str]:
     """Return *text* in a code block whose fence does not occur in the text."""
-    longest = max((len(found) for found in _BACKTICKS.findall(text)), default=2)
+    longest = max((len(ticks) for ticks in _BACKTICKS.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return [f"{fence}{language}", for_terminal(text).rstrip("\n"), fence]
 

@@ -18,7 +18,7 @@ from bakeoff.stats.paired import Pair
 from bakeoff.stats.variance import VariancePart, VarianceSplit, bounds
 
 ROLLOUTS = (1, 2, 4, 8, 16)
-_MOST_ROLLOUTS = 1_000  # nobody repeats a task more often than that
+_MOST_ROLLOUTS = 1_000  # an upper limit for the search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def _likely(
     bounds_of_variance, middle = spread.bounds(rollouts), spread.variance(rollouts)
     if bounds_of_variance is None or middle is None:
         return None
-    # what was clipped may lie beside its bounds
+    # a clipped value may lie outside its bounds
     ends = min(bounds_of_variance[0], middle), max(bounds_of_variance[1], middle)
     low, high = (_enough(difference, end, spread.step(rollouts), strictness) for end in ends)
     return low, high

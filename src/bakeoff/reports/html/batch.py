@@ -264,8 +264,8 @@ def _row(competitor: Competitor, number: int) -> list[str]:
 def _podiums(comparison: Comparison) -> str:
     result = comparison.result
     if not result.successful and result.to_solve is None:
-        nobody = "Nothing to rank: no model is known to have solved the task."
-        return f'<h2>Rankings</h2><p class="quiet">{nobody}</p>'
+        nothing = "Nothing to rank: no model is known to have solved the task."
+        return f'<h2>Rankings</h2><p class="quiet">{nothing}</p>'
     cards = [
         _podium(comparison, "Fastest", "time until done, among those that solved it and finished",
                 result.fastest, phrases.seconds),
@@ -294,8 +294,8 @@ def _podium(
         f"{_range(place.best, place.worst)}</li>"
         for place in ranking.placed
     )
-    nobody = '<p class="quiet">No model solved the task and finished.</p>'
-    shown = f"<ol>{items}</ol>" if items else nobody
+    nothing = '<p class="quiet">No model solved the task and finished.</p>'
+    shown = f"<ol>{items}</ol>" if items else nothing
     why = (
         f'<p class="why">{esc(phrases.sentence(ranking.reason))}</p>'
         if items and ranking.reason
