@@ -39,6 +39,13 @@ DEFAULT_AGENTS = "agent_configs/"
 DEFAULT_CHECKPOINTS = "checkpoints"
 SAMPLE_AGENT = "sample_agent_config.toml"
 BARE_MODEL = ("base-agent", "pure-model", "direct")
+LIST = Path("meta_info", "benchmark_list.json")
+STORAGE = "storage"
+_BASELINE = Path("evaluation", "numeric_baseline.json")
+_NUMBERED = re.compile(r"^\s*\d+[.)]\s+")
+_HEADING = re.compile(
+    r"^[ \t]*(?:#+[ \t]*)?\*\*(Objective|Your Knowledge):?\*\*:?[ \t]*", re.MULTILINE
+)
 
 
 class RoleTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -120,15 +127,6 @@ class Baseline(msgspec.Struct, kw_only=True):
     success: bool = True
     is_higher_better: bool = True
     theoretical_best: float | None = None
-
-
-LIST = Path("meta_info", "benchmark_list.json")
-STORAGE = "storage"
-_BASELINE = Path("evaluation", "numeric_baseline.json")
-_NUMBERED = re.compile(r"^\s*\d+[.)]\s+")
-_HEADING = re.compile(
-    r"^[ \t]*(?:#+[ \t]*)?\*\*(Objective|Your Knowledge):?\*\*:?[ \t]*", re.MULTILINE
-)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,12 @@ from bakeoff.formats.text.toml import line_of
 
 Positive = Annotated[float, Meta(gt=0)]
 HarborNetwork = Literal["public", "no-network", "allowlist"]
+_INSTRUCTION = re.compile(r"^[ \t]*(FROM|WORKDIR)[ \t]+(.+?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_AGENT_S = 1800.0  # Harbor sets no limit; here every trial ends
+_PROCESSES = 2048  # Harbor has no such limit; this one only stops a fork bomb
+_OF_THE_HOST = re.compile(r"\$\{(\w+)(?::-(.*))?\}", re.DOTALL)
+_AT_THE_HEAD = re.compile(r"\s*(?:<!--.*?-->|#[^\n]*)\s*", re.DOTALL)
+_CANARY = re.compile(r"canary GUID|BENCHMARK DATA SHOULD NEVER", re.IGNORECASE)
 
 
 class PackageTable(msgspec.Struct, kw_only=True):
@@ -87,9 +93,6 @@ class HarborFile(msgspec.Struct, kw_only=True):
     steps: list[Json] = []
 
 
-_INSTRUCTION = re.compile(r"^[ \t]*(FROM|WORKDIR)[ \t]+(.+?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
-
-
 def last_workdir(text: str) -> str | None:
     """Return the working directory of the last stage; None where only a build could tell."""
     here: str | None = None
@@ -102,13 +105,6 @@ def last_workdir(text: str) -> str | None:
         else:
             here = posixpath.normpath(posixpath.join(here or "/", path))
     return here
-
-
-_AGENT_S = 1800.0  # Harbor sets no limit; here every trial ends
-_PROCESSES = 2048  # Harbor has no such limit; this one only stops a fork bomb
-_OF_THE_HOST = re.compile(r"\$\{(\w+)(?::-(.*))?\}", re.DOTALL)
-_AT_THE_HEAD = re.compile(r"\s*(?:<!--.*?-->|#[^\n]*)\s*", re.DOTALL)
-_CANARY = re.compile(r"canary GUID|BENCHMARK DATA SHOULD NEVER", re.IGNORECASE)
 
 
 def read_harbor_task(folder: Path, data: Mapping[str, Json], text: str) -> Task:

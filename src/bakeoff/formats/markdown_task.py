@@ -43,6 +43,8 @@ _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)]+)\)")
 _REMARK = re.compile(r"\s+\([^)]*\)$")
 _GIT_S = 60.0
+CRITERIA = "success_criteria"
+_HIDDEN = ("tests", "solution", "solution.patch", SETTINGS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +148,6 @@ def _how(path: Path) -> str:
         f"put the files into {path.stem}/repo/ next to the task, or name their folder at the top of "
         "the file, between two lines of ---, as `repo: {path: ../folder}` from where the file is"
     )
-
-
-CRITERIA = "success_criteria"
-_HIDDEN = ("tests", "solution", "solution.patch", SETTINGS)
 
 
 def read_markdown_task(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:

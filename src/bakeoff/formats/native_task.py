@@ -36,6 +36,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Text = Annotated[str, Meta(min_length=1)]
 
 Runner = Literal["pytest", "unittest", "python", "script"]
+_SCRIPT, _PROGRAM = "check.sh", "check.py"
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class RepoTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -109,9 +111,6 @@ class TaskFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     rubrics: list[RubricTable] = []
     rubrics_weight: Annotated[float, Meta(ge=0)] = 1.0
     scorers: list[ScorerEntry] = []
-
-
-_SCRIPT, _PROGRAM = "check.sh", "check.py"
 
 
 def tests_settings(
@@ -195,9 +194,6 @@ def read_instruction(folder: Path) -> str:
     if not text.strip():
         raise UsageError(f"{file} is empty; write the agent's instructions into it")
     return text
-
-
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def read_native_task(folder: Path, data: Mapping[str, Json], text: str) -> Task:

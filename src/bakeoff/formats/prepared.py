@@ -34,6 +34,21 @@ from bakeoff.formats.text.convert import placed_as_given, told_as_given
 from bakeoff.formats.text.locate import shown
 
 _ALL = PreparedRubric(id="tests", criterion="All tests pass.")
+ROOT = "/app"
+REPO = "repo"
+INSTRUCTIONS = "LM_INSTRUCTIONS.md"
+TIMEOUT = "TIMEOUT_SEC"
+KEPT_OUT = "kept_out"  # in the metadata of a task
+_EVALUATION = "evaluation"
+_REFERENCE = "diff.patch"
+# the tests, the solution and how it was found; the tool that prepares folders also puts copies
+# of them into overlay_files/
+_SECRET_NAMES = (PREPARED_META, OVERRIDES, _REFERENCE, "repo_info.json", "notes.md")
+_OVERLAY, _REPO_OVERLAY = "overlay_files", "overlay_repo_files"
+# files of keys; those without values, which a repository shows to people, are none
+_ENV_FILE = re.compile(r"\.env(?:\.(?!(?:example|sample|template|dist)$).+)?")
+_IN_REPO = re.compile(rb"^(?:---|\+\+\+) [ab]/repo/", re.MULTILINE)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def rubrics_scorer(
@@ -121,23 +136,6 @@ def _text(folder: Path, path: str) -> str | None:
             except UnicodeDecodeError as error:
                 raise UsageError(f"{file} is not UTF-8 text (byte {error.start})") from error
     return None
-
-
-ROOT = "/app"
-REPO = "repo"
-INSTRUCTIONS = "LM_INSTRUCTIONS.md"
-TIMEOUT = "TIMEOUT_SEC"
-KEPT_OUT = "kept_out"  # in the metadata of a task
-_EVALUATION = "evaluation"
-_REFERENCE = "diff.patch"
-# the tests, the solution and how it was found; the tool that prepares folders also puts copies
-# of them into overlay_files/
-_SECRET_NAMES = (PREPARED_META, OVERRIDES, _REFERENCE, "repo_info.json", "notes.md")
-_OVERLAY, _REPO_OVERLAY = "overlay_files", "overlay_repo_files"
-# files of keys; those without values, which a repository shows to people, are none
-_ENV_FILE = re.compile(r"\.env(?:\.(?!(?:example|sample|template|dist)$).+)?")
-_IN_REPO = re.compile(rb"^(?:---|\+\+\+) [ab]/repo/", re.MULTILINE)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, kw_only=True)

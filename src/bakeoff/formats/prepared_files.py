@@ -23,6 +23,8 @@ from bakeoff.formats.text.locate import line_in, shown
 OVERRIDES = "overrides.json"
 
 S = TypeVar("S", bound=msgspec.Struct)
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 
 
 class Repo(msgspec.Struct, kw_only=True):
@@ -148,10 +150,6 @@ def _kind(data: Json) -> str:
 
 def _converted(data: dict[str, Json], kind: type[S], path: Path) -> S:
     return convert(data, kind, source=str(path), line_of=partial(line_in, path))
-
-
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 
 
 def repo_tree(

@@ -38,6 +38,7 @@ from bakeoff.formats.text.toml import line_of, read_toml, with_overrides
 from bakeoff.planning.expand import with_distinct_ids
 
 Text = Annotated[str, Meta(min_length=1)]
+_GLOB = re.compile(r"[*?\[]")
 
 
 class PreparedTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -75,9 +76,6 @@ class RolloutsFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     roles: dict[str, str | ModelTable] = {}
     endpoints: Endpoints = {}
     sandbox: str | SandboxTable = msgspec.field(default_factory=SandboxTable)
-
-
-_GLOB = re.compile(r"[*?\[]")
 
 
 def read_rollouts_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:

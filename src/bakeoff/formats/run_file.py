@@ -42,6 +42,11 @@ from bakeoff.formats.text.toml import line_of, read_toml, with_overrides
 
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
+_NO_RUN_FILE = "a run file cannot name another one; copy its entries here, or run it separately"
+_WHAT_KIND = (
+    "unknown kind of file. A suite ends in .json, a task in Markdown in .md; any other coding "
+    "task is a folder"
+)
 
 
 class ModelTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -146,13 +151,6 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     keep_going: bool = False
     trust: bool = False
     allow_env: list[str] = []
-
-
-_NO_RUN_FILE = "a run file cannot name another one; copy its entries here, or run it separately"
-_WHAT_KIND = (
-    "unknown kind of file. A suite ends in .json, a task in Markdown in .md; any other coding "
-    "task is a folder"
-)
 
 
 def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:

@@ -35,6 +35,11 @@ from bakeoff.formats.text.problems import Problems
 OverZero = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+CATEGORIES_FILE = "categories.json"
+METADATA_FILE = "test_suite_metadata.json"
+API_TYPES = frozenset({"chat", "completions"})
+S = TypeVar("S", bound=msgspec.Struct)
+_EVALUATION_KEYS = ("reasoning_type", "custom_weights", "expected_indicators")
 
 
 class TestEntry(msgspec.Struct, kw_only=True):
@@ -133,13 +138,6 @@ class CategoriesFile(msgspec.Struct, kw_only=True):
     categories: dict[str, CategoryEntry] = {}
 
 
-CATEGORIES_FILE = "categories.json"
-METADATA_FILE = "test_suite_metadata.json"
-API_TYPES = frozenset({"chat", "completions"})
-
-S = TypeVar("S", bound=msgspec.Struct)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SuiteFiles:
     """A suite and its companion files; the metadata is not yet applied to the run spec."""
@@ -158,7 +156,6 @@ class Scoring:
     pass_threshold: float = 1.0
 
 
-_EVALUATION_KEYS = ("reasoning_type", "custom_weights", "expected_indicators")
 _KNOWN = frozenset(TestEntry.__struct_fields__)
 _BY_TARGET = Scoring()
 

@@ -25,6 +25,7 @@ _MORE_COLUMNS = (
     "status", "rollouts", "success_rate", "tokens", "cost_usd", "display_name",
     "rollouts_timed_out", "error",
 )  # fmt: skip
+_MOST_TASKS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,9 +223,6 @@ def _rows(comparison: Comparison) -> Iterator[Sequence[Json]]:
         data = result_as_json(comparison.task, competitor)
         data["rollouts"] = len(competitor.figures.rollouts)
         yield [data[name] for name in (*COLUMNS, *_MORE_COLUMNS)]
-
-
-_MOST_TASKS = 8
 
 
 def run_comparison_json(comparison: object) -> Json:

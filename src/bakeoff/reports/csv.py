@@ -14,6 +14,13 @@ from bakeoff.reports.wording.findings import Findings
 _FORMULA = frozenset("=+-@|%\N{MINUS SIGN}")
 _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Mn", "Me", "Zl", "Zp", "Zs"})
 _LONGEST_CELL = 2_000
+COLUMNS = (
+    "task", "category", "candidate", "rollout", "status", "score", "passed", "fault_boundary",
+    "fault_transient", "attempts", "seconds", "model_seconds", "first_token_seconds", "requests",
+    "input_tokens", "output_tokens", "cost_usd", "load_seconds", "flags",
+)  # fmt: skip
+TEXTS = ("question", "expected", "answer")
+_LONGEST_TEXT = 32_000  # a cell of a spreadsheet takes 32,767 characters
 
 
 def line(values: Sequence[Json], *, longest: int = _LONGEST_CELL) -> str:
@@ -45,17 +52,6 @@ def _is_formula(text: str) -> bool:
         return False
     first = next((c for c in text if unicodedata.category(c) not in _UNSEEN), "")
     return unicodedata.normalize("NFKC", first)[:1] in _FORMULA
-
-
-COLUMNS = (
-    "task", "category", "candidate", "rollout", "status", "score", "passed", "fault_boundary",
-    "fault_transient", "attempts", "seconds", "model_seconds", "first_token_seconds", "requests",
-    "input_tokens", "output_tokens", "cost_usd", "load_seconds", "flags",
-)  # fmt: skip
-
-
-TEXTS = ("question", "expected", "answer")
-_LONGEST_TEXT = 32_000  # a cell of a spreadsheet takes 32,767 characters
 
 
 def render(findings: Findings) -> Iterator[str]:

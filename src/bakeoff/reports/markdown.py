@@ -15,6 +15,10 @@ from bakeoff.stats.summary import CandidateSummary, Group, Summary
 _BACKTICKS = re.compile(r"`{3,}")
 _MARKUP = re.compile(r"([\\`*\[\]<>|])")  # an underscore within a word is only itself
 _BAR = 20
+_MOST_PAIRS = 20
+_MOST_GROUPS = 100
+_WIDE = 500
+_SCORE = ("score", "95 %", "coverage", "faults")
 
 
 def cell(text: object, *, width: int = 200) -> str:
@@ -56,9 +60,6 @@ def count(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
-_MOST_PAIRS = 20
-
-
 def pairs_section(pairwise: Pairwise) -> Iterator[str]:
     """Yield the section with the pairwise differences."""
     shown = decision.worth_showing(pairwise, most=_MOST_PAIRS)
@@ -83,10 +84,6 @@ def _pair(pair: Pair) -> list[str]:
         phrases.score(pair.detectable),
         cell(decision.in_short(pair)),
     ]
-
-
-_MOST_GROUPS = 100
-_WIDE = 500
 
 
 def render(findings: Findings) -> Iterator[str]:
@@ -118,9 +115,6 @@ def _lines(findings: Findings) -> Iterator[str]:
 def _listed(lines: Sequence[str]) -> Iterator[str]:
     yield from (f"- {cell(line, width=_WIDE)}" for line in lines)
     yield ""
-
-
-_SCORE = ("score", "95 %", "coverage", "faults")
 
 
 def _score(group: Group) -> list[str]:

@@ -11,6 +11,11 @@ from bakeoff.core.task import Task
 from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.by_task import TaskSummary
 
+MOST_ROWS = 1_000
+MOST_CELLS = 20_000
+MOST_TRIALS = 1_000
+MOST_TRIALS_OF_A_TASK = 200
+
 
 def informativeness(cells: Collection[TaskSummary]) -> tuple[float, ...]:
     """Return the sort key of a task from its results; the most informative task has the smallest."""
@@ -26,12 +31,6 @@ def informativeness(cells: Collection[TaskSummary]) -> tuple[float, ...]:
 def _spread(means: Collection[float]) -> float:
     """Return the difference between the best and the worst mean."""
     return max(means) - min(means) if means else 0.0
-
-
-MOST_ROWS = 1_000
-MOST_CELLS = 20_000
-MOST_TRIALS = 1_000
-MOST_TRIALS_OF_A_TASK = 200
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,8 @@ from bakeoff.stats.summary import PassRates
 PassMeasure: TypeAlias = Callable[[int, int, int], float | None]
 """`pass_at_k` or `pass_hat_k`."""
 
+_MOST_K = 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassEstimate:
@@ -71,9 +73,6 @@ def _check(n: int, c: int, k: int) -> None:
         raise ValueError(f"k must be at least 1, got {k!r}")
     if not 0 <= c <= n:
         raise ValueError(f"passes must lie between 0 and n = {n!r}, got {c!r}")
-
-
-_MOST_K = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

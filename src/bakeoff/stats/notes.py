@@ -21,6 +21,16 @@ _SETTINGS = {  # what people set for some models and forget for others, by all t
 }  # fmt: skip
 _MOST_NAMES_PER_VALUE = 3
 _UNSET = "not set"
+_MANY_FAULTS = 0.02
+_MOST_NAMES = 5
+_FLAGS = {
+    "truncated": "read with its prompt truncated: the context is too small",
+    "cached": "from the cache, not requested",
+    "seed_ignored": "given without its seed: the API takes none",
+    "empty": "without a word",
+    "usage_unreadable": "with token counts that are not numbers: their usage is unknown",
+}
+_DOUBTFUL = frozenset({"truncated"})
 
 
 @dataclass(slots=True)
@@ -82,18 +92,6 @@ def _as_text(value: Json) -> str:
     if value is None:
         return _UNSET
     return f"{value:g}" if isinstance(value, int | float) else str(value)
-
-
-_MANY_FAULTS = 0.02
-_MOST_NAMES = 5
-_FLAGS = {
-    "truncated": "read with its prompt truncated: the context is too small",
-    "cached": "from the cache, not requested",
-    "seed_ignored": "given without its seed: the API takes none",
-    "empty": "without a word",
-    "usage_unreadable": "with token counts that are not numbers: their usage is unknown",
-}
-_DOUBTFUL = frozenset({"truncated"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

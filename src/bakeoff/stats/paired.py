@@ -37,6 +37,9 @@ _FEW = 1_000
 _SEED = 20_240_613
 # Equal sizes and sums differ by rounding: they are taken as equal up to these digits.
 _SIZE_DIGITS, _SUM_DIGITS, _ROUNDING_tests = 12, 9, 1e-7
+NO_DECISION = "no decision"
+ONE_SHARED_TASK = "one shared task: no variance between tasks to measure"
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +180,6 @@ def _sampled(sizes: _Sizes, seen: float) -> int:
         hits += int((np.abs(sums) >= seen).sum())
         left -= rows
     return hits
-
-
-NO_DECISION = "no decision"
-ONE_SHARED_TASK = "one shared task: no variance between tasks to measure"
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)

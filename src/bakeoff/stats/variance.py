@@ -18,6 +18,7 @@ from typing import Protocol
 
 # Sums of the same scores in another order differ by a few ulp: that is no spread.
 _ROUNDING = 1e-12
+_LEAST_DF = 5  # with less, a variance is not known within any useful factor
 
 
 class RepeatedTask(Protocol):
@@ -103,9 +104,6 @@ def _foreseen(known: VarianceSplit, *, of_means: float, rollouts: float) -> Vari
 def _variance(means: Sequence[float]) -> float:
     mean = math.fsum(means) / len(means)
     return math.hypot(*(value - mean for value in means)) ** 2 / (len(means) - 1)
-
-
-_LEAST_DF = 5  # with less, a variance is not known within any useful factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

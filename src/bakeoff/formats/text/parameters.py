@@ -31,6 +31,8 @@ _FITS: Mapping[str, tuple[str, ...]] = {
     "float": ("int", "float", "null"),
     "bool": ("bool", "null"),
 }
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def check_parameters(parameters: Mapping[str, Json], *, at: SourceLocation, of: str = "") -> None:
@@ -57,10 +59,6 @@ def _kind(value: Json) -> str:
     if isinstance(value, bool | int | float | str):
         return type(value).__name__
     return "object" if isinstance(value, Mapping) else "array"
-
-
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def check_call(

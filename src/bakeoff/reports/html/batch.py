@@ -39,6 +39,24 @@ range is what the data leave open at 95 %, whatever a rollout that broke would h
 curve up to the time limit: what was not solved or not finished is censored there, what broke at the \
 moment it broke. \
 All of it holds for this one task."""
+_MACHINE = {
+    "cpu": "CPU",
+    "cores": "Cores",
+    "memory_bytes": "Memory",
+    "os": "System",
+    "python": "Python",
+    "bakeoff": "Bakeoff",
+    "ollama": "Ollama",
+}
+_COLUMNS = (
+    Column("Model"), Column("Result", "left"), Column("Time"), Column("Prompts"),
+    Column("Interventions"), Column("Files"), Column("Lines"), Column("Tokens"), Column("Cost"),
+)  # fmt: skip
+_REASON = 90  # characters; the section of the model has the whole text
+_ALL_CHARTS = 5
+_UNPRICED = (
+    '<p class="quiet below">No chart of cost: no price is known for any of these models.</p>'
+)
 
 
 def model_details(comparison: Comparison) -> str:
@@ -133,17 +151,6 @@ def about(comparison: Comparison) -> str:
     )
 
 
-_MACHINE = {
-    "cpu": "CPU",
-    "cores": "Cores",
-    "memory_bytes": "Memory",
-    "os": "System",
-    "python": "Python",
-    "bakeoff": "Bakeoff",
-    "ollama": "Ollama",
-}
-
-
 def _machine(machine: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     for name, label in _MACHINE.items():
         value = machine.get(name)
@@ -206,14 +213,6 @@ def _tiles(comparison: Comparison) -> str:
 
 
 # --- results ----------------------------------------------------------------------------------
-
-_COLUMNS = (
-    Column("Model"), Column("Result", "left"), Column("Time"), Column("Prompts"),
-    Column("Interventions"), Column("Files"), Column("Lines"), Column("Tokens"), Column("Cost"),
-)  # fmt: skip
-
-
-_REASON = 90  # characters; the section of the model has the whole text
 
 
 def _results(comparison: Comparison) -> str:
@@ -338,12 +337,6 @@ def _charts(comparison: Comparison) -> str:
         f'<h2>Charts</h2><p class="quiet">{_legend(shown)}</p>'
         f'<section class="charts{shape}">{"".join(charts)}</section>{unpriced}'
     )
-
-
-_ALL_CHARTS = 5
-_UNPRICED = (
-    '<p class="quiet below">No chart of cost: no price is known for any of these models.</p>'
-)
 
 
 def _legend(shown: Sequence[Competitor]) -> str:

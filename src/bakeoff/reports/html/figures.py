@@ -17,6 +17,22 @@ _BAR_TOP = 22
 _BAR = 12
 _STRIP = 22
 _LONGEST_LABEL = 34
+_MOST_PAIRS = 45
+_MOST_GROUPS = 300
+_MOST_KS = 6
+_MOST_REMARKS = 8
+_SCORE = (Column("Score"), Column("", "wide"), Column("95 % interval", "range"))
+_TRUST = (Column("Passed"), Column("Coverage"), Column("Faults"))
+_PAIR = (
+    Column("A, against B"),
+    Column("A − B"),
+    Column("", "wide"),
+    Column("95 % interval", "range"),
+)
+_SPEED = (
+    Column("Candidate"), Column("Latency p50"), Column("p95"), Column("First token"),
+    Column("Tokens in"), Column("Tokens out"), Column("Tokens/s"), Column("Cost"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +132,6 @@ def _at_signed(value: float, most: float) -> str:
     return _at(value + most, 2 * most)
 
 
-_MOST_PAIRS = 45
-_MOST_GROUPS = 300
-_MOST_KS = 6
-_MOST_REMARKS = 8
-
-
 def figures(summary: Summary) -> Iterator[str]:
     """Yield each table that has data."""
     yield from _scores(summary)
@@ -135,9 +145,6 @@ def figures(summary: Summary) -> Iterator[str]:
 
 
 # --- scores -----------------------------------------------------------------------------------
-
-_SCORE = (Column("Score"), Column("", "wide"), Column("95 % interval", "range"))
-_TRUST = (Column("Passed"), Column("Coverage"), Column("Faults"))
 
 
 def _scores(summary: Summary) -> Iterator[str]:
@@ -189,13 +196,6 @@ def _trust(group: Group) -> list[str]:
 
 
 # --- differences ------------------------------------------------------------------------------
-
-_PAIR = (
-    Column("A, against B"),
-    Column("A − B"),
-    Column("", "wide"),
-    Column("95 % interval", "range"),
-)
 
 
 def _differences(pairwise: Pairwise) -> Iterator[str]:
@@ -271,11 +271,6 @@ def _categories(candidates: Sequence[CandidateSummary]) -> Iterator[str]:
 
 
 # --- time and cost ----------------------------------------------------------------------------
-
-_SPEED = (
-    Column("Candidate"), Column("Latency p50"), Column("p95"), Column("First token"),
-    Column("Tokens in"), Column("Tokens out"), Column("Tokens/s"), Column("Cost"),
-)  # fmt: skip
 
 
 def _speed(summary: Summary) -> Iterator[str]:

@@ -30,6 +30,17 @@ from bakeoff.reports.wording.findings import Findings
 from bakeoff.reports.wording.phrases import counted, moment
 from bakeoff.reports.wording.summary import conservation
 
+_MOST_CANDIDATES = 100
+_LONGEST = 2_000
+_METHOD = """\
+The unit is the task: a score is the mean of task means, and its interval comes from the spread between \
+tasks, for other tasks like these. Candidates are compared on the tasks they share; p is that of the named \
+test, adjusted after Holm for the number of pairs. What broke is missing, not a zero: coverage says how much \
+of what could be scored was, and each planned trial is in exactly one bucket."""
+_ADAPTIVE = """\
+ The run was to end once its candidates were separated; its intervals and p-values hold at every interim look, and \
+what was not needed was never run."""
+
 
 def top(findings: Findings) -> Iterator[str]:
     """Yield the top of the page: headline, tiles and notes."""
@@ -64,18 +75,6 @@ def _figures(findings: Findings) -> Iterator[Tile]:
         yield Tile(f"{buckets.not_needed:,}", "not needed", "good")
     if summary.billed.cost_usd is not None:
         yield Tile(phrases.dollars(summary.billed.cost_usd), "billed in total")
-
-
-_MOST_CANDIDATES = 100
-_LONGEST = 2_000
-_METHOD = """\
-The unit is the task: a score is the mean of task means, and its interval comes from the spread between \
-tasks, for other tasks like these. Candidates are compared on the tasks they share; p is that of the named \
-test, adjusted after Holm for the number of pairs. What broke is missing, not a zero: coverage says how much \
-of what could be scored was, and each planned trial is in exactly one bucket."""
-_ADAPTIVE = """\
- The run was to end once its candidates were separated; its intervals and p-values hold at every interim look, and \
-what was not needed was never run."""
 
 
 def settings(findings: Findings) -> Iterator[str]:

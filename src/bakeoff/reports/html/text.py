@@ -28,6 +28,7 @@ _DIFF = (
     ("+", "add"),
     ("-", "del"),
 )
+_ROLES = {"assistant": "assistant", "tool": "tool", "user": "user", "system": "system"}
 
 
 def esc(text: str) -> str:
@@ -89,9 +90,6 @@ def _message(message: Message) -> str:
         f'<div class="turn {_ROLES.get(message.role, "other")}">'
         f'<div class="role">{esc(message.role)}</div>{"".join(_parts(message))}</div>'
     )
-
-
-_ROLES = {"assistant": "assistant", "tool": "tool", "user": "user", "system": "system"}
 
 
 def _parts(message: Message) -> Iterator[str]:

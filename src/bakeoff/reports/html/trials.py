@@ -15,6 +15,9 @@ from bakeoff.stats.head_to_head import RolloutFigures, figures
 
 _SHORT = 2  # messages that need no click
 _LONG = 4_000
+_LONGEST_ID = 80
+_MOST_EVIDENCE = 10_000_000
+_MOST_CHIPS = 8
 
 
 def evidence_html(evidence: Evidence, *, alone: bool) -> str:
@@ -55,9 +58,6 @@ def _check(check: Check) -> str:
     why = f": {check.explanation}" if check.explanation else ""
     output = opening("What the check printed", code(check.output)) if check.output else ""
     return quiet(clipped(f"{check.scorer} {check.value:.2f}{why}", _LONG)) + output
-
-
-_LONGEST_ID = 80
 
 
 def grid(findings: Findings, shown: ReportSelection) -> Iterator[str]:
@@ -126,10 +126,6 @@ def _shade(mean: float) -> str:
     if mean >= 1:
         return "all"
     return "most" if mean >= 0.5 else "some" if mean > 0 else "zero"
-
-
-_MOST_EVIDENCE = 10_000_000
-_MOST_CHIPS = 8
 
 
 def trials(findings: Findings, shown: ReportSelection) -> Iterator[str]:

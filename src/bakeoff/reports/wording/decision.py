@@ -23,6 +23,7 @@ from bakeoff.stats.pairwise import BY_SCORE, Pairwise
 from bakeoff.stats.summary import Group, Summary
 
 _MOST_RANKS = 10
+_UNCHECKED = "There are answers, but nothing checks them: add expected answers or a scorer."
 
 
 def worth_showing(pairwise: Pairwise, *, most: int = 10) -> list[Pair]:
@@ -151,9 +152,6 @@ def _pair_verdict(pair: Pair) -> str:
         return f"{NO_DECISION} between {names[0]} and {names[1]} ({pair.undecided})"
     better, worse = names if pair.better == pair.first else names[::-1]
     return f"{better} is better than {worse}{_scope([pair])}, by {amount(pair.difference or 0.0)}"
-
-
-_UNCHECKED = "There are answers, but nothing checks them: add expected answers or a scorer."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from bakeoff.stats.variance import VarianceSplit
 
 _HARDLY = 0.05  # of a standard error: less is no reason to pay for rollouts
 _TWICE_THE_TASKS = 0.5**0.5  # of the standard error is left, whatever it comes from
+_MOST_NAMES = 5
 
 
 def more_rollouts(split: VarianceSplit) -> str | None:
@@ -30,9 +31,6 @@ def more_rollouts(split: VarianceSplit) -> str | None:
 
 def _by(left: float) -> str:
     return f"{100 * (1 - left):.0f} %"
-
-
-_MOST_NAMES = 5
 
 
 def in_order(summary: Summary) -> list[CandidateSummary]:
