@@ -40,36 +40,36 @@ def explain_decode_error(
     *value* is what stands there, *known* are the keys of it that mean something, and *choices*
     tells the words that may stand there, where there are only a few. *toml* is how it is written.
     """
-    if found := _UNKNOWN.search(message):
-        return f"unknown key {found[1]!r}"
-    if found := _MISSING.search(message):
-        return f"`{found[1]}` is missing{_misspelt(found[1], value, known)}"
-    if found := _CHOICE.search(message):
-        return f"{found[1]} cannot stand here; {did_you_mean(str(value), choices())}"
-    if found := _KIND.search(message):
-        return _another_kind(found[1], found[2], value, toml=toml)
+    if match := _UNKNOWN.search(message):
+        return f"unknown key {match[1]!r}"
+    if match := _MISSING.search(message):
+        return f"`{match[1]}` is missing{_misspelt(match[1], value, known)}"
+    if match := _CHOICE.search(message):
+        return f"{match[1]} cannot stand here; {did_you_mean(str(value), choices())}"
+    if match := _KIND.search(message):
+        return _another_kind(match[1], match[2], value, toml=toml)
     return _of_value(message, value) or message[0].lower() + message[1:]
 
 
 def _of_value(message: str, value: object) -> str | None:
     """Return what is wrong with a value of the right kind; None where it is something else."""
-    if found := _BOUND.search(message):
-        bound = _BOUNDS[found[2]].format(found[3].removesuffix(".0"))
+    if match := _BOUND.search(message):
+        bound = _BOUNDS[match[2]].format(match[3].removesuffix(".0"))
         given = f", not {_shown(value)}" if isinstance(value, int | float) else ""
-        return f"{_KINDS.get(found[1], found[1])} {bound} is expected{given}"
-    if found := _LENGTH.search(message):
-        return f"{_KINDS.get(found[1], found[1])} is expected that is not empty"
-    if found := _PATTERN.search(message):
-        begins = _BEGINS.fullmatch(found[1])
-        how = f"begins with {begins[1]!r}" if begins else f"matches the pattern {found[1]}"
+        return f"{_KINDS.get(match[1], match[1])} {bound} is expected{given}"
+    if match := _LENGTH.search(message):
+        return f"{_KINDS.get(match[1], match[1])} is expected that is not empty"
+    if match := _PATTERN.search(message):
+        begins = _BEGINS.fullmatch(match[1])
+        how = f"begins with {begins[1]!r}" if begins else f"matches the pattern {match[1]}"
         return f"a text is expected that {how}"
     return None
 
 
 def _another_kind(expected: str, got: str, value: object, *, toml: bool) -> str:
     wanted = [kind for kind in expected.split(" | ") if kind != "null"]
-    told = f"{_listed(wanted)} is expected, not {_found(got, value)}"
-    return f"{told}{_remedy(wanted, value, toml=toml)}"
+    problem = f"{_listed(wanted)} is expected, not {_found(got, value)}"
+    return f"{problem}{_remedy(wanted, value, toml=toml)}"
 
 
 def _listed(kinds: list[str]) -> str:
@@ -117,13 +117,13 @@ def json_line_of(text: str, key: Sequence[str | int]) -> int | None:
 
     *text* is JSON that a decoder has read already. Of a key that stands twice, the last counts.
     """
-    found, value = None, _after_blank(text, 0)
+    position, value = None, _after_blank(text, 0)
     for step in key:
         here = [place for name, *place in _inside(text, value) if name == step]
         if not here:
             break
-        found, value = here[-1]
-    return None if found is None else _line(text, found)
+        position, value = here[-1]
+    return None if position is None else _line(text, position)
 
 
 def repeated_keys(text: str) -> Iterator[tuple[tuple[str | int, ...], int, int]]:

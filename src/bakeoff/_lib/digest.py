@@ -42,8 +42,8 @@ def _entries(
     folder: bytes, under: bytes, left_out: frozenset[str]
 ) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Yield every path in *folder* in the order of its bytes, with its kind and what it holds."""
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(folder) as scanned:
+        entries = sorted(scanned, key=lambda entry: entry.name)
     for entry in entries:
         name = under + entry.name
         if os.fsdecode(entry.name) in left_out:

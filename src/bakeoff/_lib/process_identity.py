@@ -32,8 +32,8 @@ def is_dead(identity: str) -> bool:
 
 def find(text: str) -> str | None:
     """Return the identity in *text*, such as the name of a folder; None without one."""
-    found = _IDENTITY.search(text)
-    return found[0] if found else None
+    match = _IDENTITY.search(text)
+    return match[0] if match else None
 
 
 @cache

@@ -71,7 +71,7 @@ def _name(name: str, folder: str, subdir: str) -> str:
     """Return a name such as a/repo/x as it is in the repository; nothing where it is not in it."""
     if name == "/dev/null":
         return name
-    found = _NAME.match(name)
-    if found is None or not name.startswith(folder, found.end()):
+    match = _NAME.match(name)
+    if match is None or not name.startswith(folder, match.end()):
         return ""
-    return name[: found.end()] + subdir + name[found.end() + len(folder) :]
+    return name[: match.end()] + subdir + name[match.end() + len(folder) :]

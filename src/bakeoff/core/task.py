@@ -112,12 +112,12 @@ class Task:
         """Return what makes this task this task and no other."""
         where = {} if self.workspace is None else {"workspace": self.workspace.identity()}
         trouble = {} if self.trouble is None else {"trouble": self.trouble}
-        told = {} if self.dialogue is None else {"dialogue": self.dialogue.identity()}
+        dialogue = {} if self.dialogue is None else {"dialogue": self.dialogue.identity()}
         prompt = {} if self.prompt is None else {"prompt": self.prompt}
         return {
             **where,
             **trouble,
-            **told,
+            **dialogue,
             **prompt,
             "id": self.id,
             "messages": [m.wire() for m in self.messages],

@@ -58,10 +58,10 @@ class ModelRequest:
 
     def estimated_tokens(self) -> int:
         """Return about how many tokens the question has."""
-        said = [m.content for m in self.messages]
+        contents = [m.content for m in self.messages]
         called = [call.name + call.arguments for m in self.messages for call in m.tool_calls]
         tools = [f"{t.name}{t.description}{t.parameters}" for t in self.tools]
-        letters = sum(len(text) for text in (*self.system, *said, *called, *tools))
+        letters = sum(len(text) for text in (*self.system, *contents, *called, *tools))
         return max(1, -(-letters // _LETTERS_PER_TOKEN))
 
 

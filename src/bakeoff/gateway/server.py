@@ -58,12 +58,12 @@ def dialect_of(request: web.Request) -> GatewayDialect:
 
 def unknown_route(request: web.Request) -> Problem:
     """Return the problem of a wrong address."""
-    model_request = one_line(f"{request.method} {request.path}", width=100)
+    route = one_line(f"{request.method} {request.path}", width=100)
     there_are = ", ".join(_ROUTES)
     return Problem(
         status=404,
         code="not_found",
-        message=f"{model_request} is not spoken here; there are: {there_are}",
+        message=f"{route} is not supported here; there are: {there_are}",
     )
 
 
@@ -99,7 +99,7 @@ _TOO_LARGE, _TOO_MANY = 413, 429
 _NO_TOKEN = Problem(
     status=401,
     code="invalid_api_key",
-    message="no trial goes by this key, or its trial is over; show the token of the trial as "
+    message="no trial has this key, or its trial is over; show the token of the trial as "
     "`Authorization: Bearer`, `x-api-key`, `x-goog-api-key` or `?key=`",
 )
 
@@ -212,7 +212,7 @@ class GatewayServer:
         if not stream and verb != "generateContent":
             return await self._unknown(request)
         if stream and request.query.get("alt") != "sse":
-            return _error(dialect, _bad("streamGenerateContent is spoken with ?alt=sse only"))
+            return _error(dialect, _bad("streamGenerateContent is supported with ?alt=sse only"))
         return await self._answer(dialect, request)
 
     async def _count(

@@ -46,13 +46,13 @@ class PriceTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
 
     def find(self, model: str) -> Price | None:
         """Return the price of *model* (`provider/name`) by the longest pattern that matches."""
-        found = [
+        matches = [
             (len(pattern), entry)
             for entry in self.price
             for pattern in entry.models
             if fnmatchcase(model, pattern)
         ]
-        return max(found, key=lambda pair: pair[0])[1].price if found else None
+        return max(matches, key=lambda pair: pair[0])[1].price if matches else None
 
 
 class Prices:
@@ -63,8 +63,8 @@ class Prices:
 
     def tariff(self, spec: ModelSpec) -> Tariff:
         """Return what *spec* charges; one with a price is billed, wherever it runs."""
-        found = (table.find(spec.full_name) for table in self._tables)
-        price = next((price for price in found if price is not None), None)
+        matches = (table.find(spec.full_name) for table in self._tables)
+        price = next((price for price in matches if price is not None), None)
         local = any(spec.provider in table.local for table in self._tables)
         return Tariff(
             price=price, billed=price is not None or not local, parameters=spec.parameters

@@ -60,7 +60,9 @@ def select_part(
         replace(
             block,
             tasks=tuple(task for task in block.tasks if task.digest in tasks),
-            candidates=tuple(one for one in block.candidates if one.digest in kept),
+            candidates=tuple(
+                candidate for candidate in block.candidates if candidate.digest in kept
+            ),
             rollouts=min(block.rollouts, rollouts or block.rollouts),
         )
         for block in plan.blocks
@@ -69,18 +71,22 @@ def select_part(
 
 
 def _of_models(candidates: list[Candidate], names: Collection[str]) -> list[Candidate]:
-    known = {name for one in candidates for name in (one.id, one.model.full_name, one.model.name)}
+    known = {
+        name
+        for candidate in candidates
+        for name in (candidate.id, candidate.model.full_name, candidate.model.name)
+    }
     _refuse_unknown("model", names, known)
     return [
-        one
-        for one in candidates
-        if not names or {one.id, one.model.full_name, one.model.name} & set(names)
+        candidate
+        for candidate in candidates
+        if not names or {candidate.id, candidate.model.full_name, candidate.model.name} & set(names)
     ]
 
 
 def _of_agents(candidates: list[Candidate], names: Collection[str]) -> list[Candidate]:
-    _refuse_unknown("agent", names, {one.agent.name for one in candidates})
-    return [one for one in candidates if not names or one.agent.name in names]
+    _refuse_unknown("agent", names, {candidate.agent.name for candidate in candidates})
+    return [candidate for candidate in candidates if not names or candidate.agent.name in names]
 
 
 def _refuse_unknown(kind: str, names: Collection[str], known: Collection[str]) -> None:

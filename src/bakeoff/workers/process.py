@@ -178,16 +178,16 @@ class WorkerProcess:
     @classmethod
     def start(cls, program: Sequence[str], fault: type[TrialError]) -> "WorkerProcess":
         """Start *program*, which is told where its end of the line is."""
-        ours, theirs = socket.socketpair()
-        ours.settimeout(0)
+        parent_end, child_end = socket.socketpair()
+        parent_end.settimeout(0)
         process: WorkerProcess | None = None
 
         def on_output(piece: bytes) -> None:
             if process is not None:
                 process.prints(piece)
 
-        with theirs:
-            fd = theirs.fileno()
+        with child_end:
+            fd = child_end.fileno()
             process = cls(
                 Child(
                     Program(
@@ -198,7 +198,7 @@ class WorkerProcess:
                         pass_fds=(fd,),
                     )
                 ),
-                ours,
+                parent_end,
                 fault,
             )
         return process

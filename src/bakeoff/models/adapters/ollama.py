@@ -199,14 +199,16 @@ class OllamaPieces:
         """Add a reply that came *at_s* after the request; after an error nothing else counts."""
         if reply.error is not None:
             raise RetryableError(f"Ollama broke off its answer: {error_text(reply.error)}")
-        said = reply.message or OllamaMessage()
-        if said.content:
-            self._text.append(said.content)
-        if said.thinking:
-            self._reasoning.append(said.thinking)
-        for call in said.tool_calls or ():
+        message = reply.message or OllamaMessage()
+        if message.content:
+            self._text.append(message.content)
+        if message.thinking:
+            self._reasoning.append(message.thinking)
+        for call in message.tool_calls or ():
             self._calls.append(self._call(call))
-        if self.first_token_s is None and (said.content or said.thinking or said.tool_calls):
+        if self.first_token_s is None and (
+            message.content or message.thinking or message.tool_calls
+        ):
             self.first_token_s = at_s
         if reply.done:
             self._last = reply

@@ -35,8 +35,8 @@ def parameters_of(
 
 def take_limit(parameters: dict[str, Json]) -> Json:
     """Remove and return how many tokens an answer may have."""
-    found = [parameters.pop(name) for name in _LIMITS if name in parameters]
-    return found[0] if found else None
+    limits = [parameters.pop(name) for name in _LIMITS if name in parameters]
+    return limits[0] if limits else None
 
 
 def take_stops(parameters: dict[str, Json]) -> Json:
