@@ -225,7 +225,7 @@ def test_work_that_passes_though_its_agent_was_killed_is_said_and_is_not_the_fas
     said = "success, stopped at limit"
     assert f"The lingers: {said} in 5." in ended.err, "as it comes"
     assert f"◷ {said}" in ended.out
-    assert "The lingers: the time limit of 5 s ran out; what was done by then" in ended.out
+    assert "The lingers: the time limit of 5 s ran out; the work done by then" in ended.out
     result = batch.results["lingers"]
     assert (result["success"], result["status"], result["rollouts_timed_out"]) == (True, said, 1)
     assert {row["model"]: row["status"] for row in batch.rows} == {"lingers": said, "quick": "success"}  # fmt: skip

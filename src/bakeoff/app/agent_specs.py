@@ -21,13 +21,13 @@ class Versioned(Protocol):
     """An agent that knows which version it is."""
 
     def version(self) -> str | None:
-        """Return the version, or None where it cannot be told."""
+        """Return the version, or None where it is unknown."""
 
 
 def known(
     spec: AgentSpec, own: Mapping[str, object] | None = None, folders: Iterable[Path] = ()
 ) -> AgentSpec:
-    """Return *spec* with what its agent says of itself; nobody's own Python is imported for it."""
+    """Return *spec* with the version and needs of its agent; user code is not imported for it."""
     if spec.name in _PLAIN or spec.name in (own or {}) or registry.is_reference(spec.name):
         return spec
     agent = _built(spec, folders)

@@ -84,19 +84,19 @@ def get_task_score(results: Benchmark, task_name: str, *, model: str | None = No
 
     Where several candidates solved it, *model* says which: they are never averaged together.
     """
-    found = [r for r in results.results if task_name in _names(r)]
-    if not found:
+    matching = [r for r in results.results if task_name in _names(r)]
+    if not matching:
         hint = did_you_mean(task_name, results.tasks)
         raise UsageError(f"{results.name}: no task {task_name!r}; {hint}")
     if model is not None:
-        found = [r for r in found if model in (r.candidate, r.model)]
-    if len(found) != 1:
+        matching = [r for r in matching if model in (r.candidate, r.model)]
+    if len(matching) != 1:
         names = ", ".join(sorted(r.candidate for r in results.results if task_name in _names(r)))
         raise UsageError(
             f"{results.name}: say whose score of {task_name!r} is meant, with model=; "
             f"there are: {names}"
         )
-    return found[0].score
+    return matching[0].score
 
 
 def _names(result: TaskResult) -> tuple[str, ...]:
@@ -109,10 +109,10 @@ def _models(plan: Plan) -> dict[str, str]:
 
 def _newest(path: Path) -> Path:
     """Return the folder of the run that *path* means."""
-    if (found := _run_in(path)) is not None:
-        return found
+    if (run := _run_in(path)) is not None:
+        return run
     near = sorted(path.iterdir()) if path.is_dir() else sorted(path.parent.glob(f"{path.name}*"))
-    runs = [run for run in map(_run_in, near) if run is not None]
+    runs = [folder for folder in map(_run_in, near) if folder is not None]
     if not runs:
         raise UsageError(f"{path} is not the folder of a rollout or of a run, and holds none")
     return runs[-1]

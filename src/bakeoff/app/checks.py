@@ -32,17 +32,17 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
 
     Nobody's own Python is imported here: that happens only when a run is asked for.
     """
-    brief = read_source(source)
-    refuse_empty(brief, source)
-    without_models = not (brief.models or brief.pairings or models)
+    run_spec = read_source(source)
+    refuse_empty(run_spec, source)
+    without_models = not (run_spec.models or run_spec.pairings or models)
     if without_models:  # a suite alone is fine; who solves it is said at run time
-        brief = replace(brief, models=(ModelSpec(provider="scripted", name="echo"),))
-    prices_of(brief)  # a table that cannot be read would only show at the start
-    if brief.sandbox.name:
-        check_name(brief.sandbox.name)
-    needs = _needs(brief, models, (source.resolve().parent,))
+        run_spec = replace(run_spec, models=(ModelSpec(provider="scripted", name="echo"),))
+    prices_of(run_spec)  # a table that cannot be read would only show at the start
+    if run_spec.sandbox.name:
+        check_name(run_spec.sandbox.name)
+    needs = _needs(run_spec, models, (source.resolve().parent,))
     options = RunOptions(
-        brief, models=models, base_url=base_url, trust=True, allow_env=needs.variables
+        run_spec, models=models, base_url=base_url, trust=True, allow_env=needs.variables
     )
     prepared = prepare_run(options)  # nothing is imported
     plan, parts = prepared.plan, Parts(redactor=Redactor(), environ=_AnyEnviron())
@@ -67,7 +67,7 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
                 raise UsageError(task.trouble)
         _check_scorers(task, parts, roles, problems)
     problems.raise_any()
-    lines = _lines(source, prepared.brief, trials=len(plan), without_models=without_models)
+    lines = _lines(source, prepared.spec, trials=len(plan), without_models=without_models)
     return [*lines, *needs.lines()]
 
 
@@ -85,14 +85,14 @@ class _Needs:
             yield f"it runs Python of its own ({', '.join(self.python)}): allow that with --trust"
 
 
-def _needs(brief: RunSpec, models: Sequence[str], folders: Sequence[Path]) -> _Needs:
-    specs = [*(() if models else models_of(brief)), *brief.conditions.roles.values()]
+def _needs(run_spec: RunSpec, models: Sequence[str], folders: Sequence[Path]) -> _Needs:
+    specs = [*(() if models else models_of(run_spec)), *run_spec.conditions.roles.values()]
     named = [name for s in specs if s.may_read is not None for name in variables_of(s)]
-    python = [spec.name for spec in own_python(brief)]
-    python += [spec.name for spec in own_models(brief, folders)]
-    allowed = set(brief.allow_env)
+    python = [spec.name for spec in own_python(run_spec)]
+    python += [spec.name for spec in own_models(run_spec, folders)]
+    allowed = set(run_spec.allow_env)
     variables = tuple(name for name in dict.fromkeys(named) if name not in allowed)
-    return _Needs(variables=variables, python=() if brief.trust else tuple(python))
+    return _Needs(variables=variables, python=() if run_spec.trust else tuple(python))
 
 
 def check_scorers(plan: Plan) -> None:
@@ -121,13 +121,13 @@ def _check_scorers(task: Task, parts: Parts, roles: Collection[str], problems: P
                 check_scorer(spec, parts.scorer(spec), task, roles)
 
 
-def _lines(source: Path, brief: RunSpec, *, trials: int, without_models: bool) -> list[str]:
-    unchecked = sum(1 for task in brief.tasks if not any(s.weight for s in task.scorers))
-    categories = sorted({task.category for task in brief.tasks if task.category})
+def _lines(source: Path, run_spec: RunSpec, *, trials: int, without_models: bool) -> list[str]:
+    unchecked = sum(1 for task in run_spec.tasks if not any(s.weight for s in task.scorers))
+    categories = sorted({task.category for task in run_spec.tasks if task.category})
     lines = [
-        *brief.notices,
+        *run_spec.notices,
         f"{source}: valid",
-        f"{counted(len(brief.tasks), 'task')} in {len(categories)} categories",
+        f"{counted(len(run_spec.tasks), 'task')} in {len(categories)} categories",
     ]
     if unchecked:
         have = "has" if unchecked == 1 else "have"
@@ -137,7 +137,7 @@ def _lines(source: Path, brief: RunSpec, *, trials: int, without_models: bool) -
     if without_models:
         lines.append("no model is named: give one with --model when you run it")
     else:
-        named = dict.fromkeys(model.label or model.full_name for model in models_of(brief))
+        named = dict.fromkeys(model.label or model.full_name for model in models_of(run_spec))
         names = ", ".join(named)
         lines.append(f"models: {names}; {counted(trials, 'trial')}")
     return lines

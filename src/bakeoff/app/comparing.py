@@ -38,7 +38,7 @@ class RunComparison:
     @property
     def worse(self) -> bool:
         """Whether it is sure of any candidate that it was better before."""
-        return any(one.worse for one in self.contrasts)
+        return any(contrast.worse for contrast in self.contrasts)
 
 
 def compare(
@@ -91,7 +91,7 @@ def _marks(run: Run, plan: Plan, *, shared: set[str]) -> RunScores:
 def _couples(old: Plan, new: Plan) -> list[tuple[str, str]]:
     before, after = ([c.id for c in plan.candidates] for plan in (old, new))
     shared = [(name, name) for name in before if name in after]
-    return shared or [(one, other) for one in before for other in after]
+    return shared or [(old, new) for old in before for new in after]
 
 
 def _chosen(pair: Sequence[str], old: Plan, new: Plan) -> tuple[str, str]:
@@ -108,10 +108,12 @@ def _changed(before: Plan, after: Plan) -> Iterator[str]:
     """Yield what was planned otherwise, besides who was asked."""
     if apart := fields_apart(before.conditions.identity(), after.conditions.identity()):
         yield f"they were run under other conditions: {', '.join(apart)}"
-    known = {one.id: one for one in before.candidates}
-    for one in after.candidates:
-        if one.id in known and (apart := fields_apart(known[one.id].identity(), one.identity())):
-            yield f"candidate {one.id!r} differs in {', '.join(apart)}"
+    earlier = {candidate.id: candidate for candidate in before.candidates}
+    for candidate in after.candidates:
+        if (old := earlier.get(candidate.id)) is None:
+            continue
+        if apart := fields_apart(old.identity(), candidate.identity()):
+            yield f"candidate {candidate.id!r} differs in {', '.join(apart)}"
     yield from _changed_tasks(before, after)
 
 

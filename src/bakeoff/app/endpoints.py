@@ -33,12 +33,12 @@ async def served(models: Iterable[ModelSpec]) -> dict[str, Json]:
     local = [spec for spec in models if spec.provider == "ollama" and spec.base_url]
     urls = {spec.base_url for spec in local if spec.base_url}
     async with asyncio.TaskGroup() as group:
-        looks = {url: group.create_task(ollama_models(url)) for url in urls}
+        lists = {url: group.create_task(ollama_models(url)) for url in urls}
     known = {
-        (url, found.name): found for url, look in looks.items() for found in look.result().found
+        (url, model.name): model for url, listed in lists.items() for model in listed.result().found
     }
     described = {spec.full_name: _described(spec, known) for spec in local}
-    return {name: what for name, what in described.items() if what}
+    return {name: details for name, details in described.items() if details}
 
 
 async def check_roles(roles: Mapping[str, ModelSpec]) -> None:
@@ -73,14 +73,14 @@ async def _check_role(role: str, spec: ModelSpec, url: str) -> None:
 
 def _described(spec: ModelSpec, known: Mapping[tuple[str, str], FoundModel]) -> dict[str, Json]:
     for name in (spec.full_name, f"{spec.full_name}:latest"):
-        if found := known.get((spec.base_url or "", name)):
+        if model := known.get((spec.base_url or "", name)):
             return {
-                "digest": found.digest,
-                "size_bytes": found.size_bytes,
-                "quantization": found.quantization,
-                "context_length": found.context_length,
-                "family": found.family,
-                "parameter_count": found.parameter_count,
+                "digest": model.digest,
+                "size_bytes": model.size_bytes,
+                "quantization": model.quantization,
+                "context_length": model.context_length,
+                "family": model.family,
+                "parameter_count": model.parameter_count,
             }
     return {}
 
@@ -100,8 +100,8 @@ async def warm_up(models: Iterable[tuple[ModelSpec, Model]], tell: Listener) -> 
 class EndpointWatch:
     """Tells what the endpoints of one run are doing, without the secrets in what they say."""
 
-    def __init__(self, gates: Limiters, tell: Listener, redactor: Redactor) -> None:
-        self._gates = gates
+    def __init__(self, limiters: Limiters, tell: Listener, redactor: Redactor) -> None:
+        self._limiters = limiters
         self._tell = tell
         self._redactor = redactor
         self._down: dict[str, float] = {}
@@ -110,7 +110,7 @@ class EndpointWatch:
     @property
     def given_up(self) -> tuple[str, ...]:
         """Why each endpoint that is not asked any more was given up."""
-        return tuple(map(self._redactor.text, self._gates.given_up.values()))
+        return tuple(map(self._redactor.text, self._limiters.given_up.values()))
 
     @asynccontextmanager
     async def watching(
@@ -125,10 +125,10 @@ class EndpointWatch:
             else:
                 self._tell(Notice(f"given up, the others go on: {self.given_up[-1]}"))
 
-        self._gates.on_given_up = on_given_up
+        self._limiters.on_given_up = on_given_up
         reporting = asyncio.create_task(self._report(every_s))
         try:
-            with stop.calling(lambda: _in_loop(loop, self._gates.stop)):
+            with stop.calling(lambda: _in_loop(loop, self._limiters.stop)):
                 yield
                 self._look()
         finally:
@@ -143,7 +143,8 @@ class EndpointWatch:
 
     def _look(self) -> None:
         waits = tuple(
-            replace(wait, reason=self._redactor.text(wait.reason)) for wait in self._gates.waits()
+            replace(wait, reason=self._redactor.text(wait.reason))
+            for wait in self._limiters.waits()
         )
         self._tell_outages(waits)
         if waits or self._waited:
@@ -154,7 +155,7 @@ class EndpointWatch:
         down = {w.endpoint: w for w in waits if w.down_s is not None}
         for endpoint in [name for name in self._down if name not in down]:
             took_s = self._down.pop(endpoint)
-            if endpoint not in self._gates.given_up:
+            if endpoint not in self._limiters.given_up:
                 self._tell(Notice(f"{endpoint} answers again after {format_duration(took_s)}"))
         for endpoint, wait in down.items():
             down_s = wait.down_s or 0.0

@@ -38,7 +38,7 @@ class RunListing:
 
 
 def runs(output: Path) -> list[RunListing]:
-    """Return every run in *output*, the oldest first; one that is damaged is said to be."""
+    """Return every run in *output*, the oldest first; damaged ones are marked."""
     return [_run_line(entry) for entry in list_runs(output)]
 
 
@@ -94,7 +94,7 @@ class ModelLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelsThere:
-    """What can be run right now, and a line for each place that should have told and did not."""
+    """The models that can be run now, and a line for each server that did not answer."""
 
     models: tuple[ModelLine, ...]
     troubles: tuple[str, ...]
@@ -133,7 +133,7 @@ def embedded_is_ready() -> bool:
 
 
 def _keyed(provider: str, environ: Mapping[str, str]) -> str:
-    """Return what can be said of a provider whose key is set: also where it is, if a variable says."""
+    """Return a note on a provider whose key is set, with its address if a variable sets that."""
     note = f"{PROVIDERS[provider].what}: its key is set"
     spec = resolve(ModelSpec(provider=provider, name="NAME"), environ=environ)
     address = address_from_variable(spec)

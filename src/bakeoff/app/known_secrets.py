@@ -72,16 +72,16 @@ def learn_agent(spec: AgentSpec, redactor: Redactor) -> None:
 def _named_in_url(template: str, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets that variables bring into a URL: by where they stand, or what they are."""
     yield from url_secrets(VARIABLE.sub(lambda m: environ.get(m[1]) or m[2] or m[0], template))
-    for found in VARIABLE.finditer(template):
-        value = environ.get(found[1], "")
+    for variable in VARIABLE.finditer(template):
+        value = environ.get(variable[1], "")
         if "://" in value:
             continue  # an address; the secrets in it were found above
-        before = template[: found.start()]
+        before = template[: variable.start()]
         if "?" in before:
             parameter = _PARAMETER_BEFORE.search(before)
             if not (parameter and _PLAIN_PARAMETER.search(parameter[1])):
                 yield value
-        elif is_secret(found[1], value):
+        elif is_secret(variable[1], value):
             yield value
 
 

@@ -82,7 +82,7 @@ _OTHER_DIALECTS = frozenset(
 
 
 def _guess(text: str, known: Collection[str], address: str) -> str:
-    """Return the provider of a model that was named without one; *address* is how a URL is said."""
+    """Return the provider of a model named without one; *address* is the option for its URL."""
     if trouble := _unclear(text, known):
         raise UsageError(
             f"model {text!r}: {trouble}; write it as provider/name, or say where it is with {address}"
@@ -94,7 +94,7 @@ def _guess(text: str, known: Collection[str], address: str) -> str:
 
 
 def _unclear(text: str, known: Collection[str]) -> str | None:
-    """Return why nobody can tell who provides *text*; None where somebody can."""
+    """Return why the provider of *text* is unknown; None where it may be known."""
     if not text:
         return "it has no name"
     file = text.rpartition(":")[0]
@@ -242,7 +242,7 @@ def with_secrets(spec: ModelSpec, environ: Mapping[str, str], redactor: Redactor
 
 
 def _refuse_unless_allowed(name: str, spec: ModelSpec) -> None:
-    """Raise where a suite named the model, and nobody said that it may have this variable."""
+    """Raise where a suite named the model and is not allowed to read this variable."""
     if spec.may_read is None or name in spec.may_read:
         return
     raise UsageError(
@@ -255,8 +255,8 @@ def _refuse_unless_allowed(name: str, spec: ModelSpec) -> None:
 def _read(text: str, spec: ModelSpec, environ: Mapping[str, str]) -> str:
     """Return *text* with `${NAME}` and `${NAME:-default}` replaced."""
 
-    def value(found: re.Match[str]) -> str:
-        name, default = found[1], found[2]
+    def value(variable: re.Match[str]) -> str:
+        name, default = variable[1], variable[2]
         _refuse_unless_allowed(name, spec)
         if name in environ and environ[name].strip():
             return environ[name]

@@ -13,6 +13,7 @@ from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
 from bakeoff.core.ports import Agent, Model, Scorer
+from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
@@ -114,6 +115,16 @@ class RunOptions:
         if resumed:
             return replace(self, resume=str(folder), folder=None)
         return replace(self, folder=folder, resume=None)
+
+    @property
+    def source_folders(self) -> tuple[Path, ...]:
+        """Where a person's own Python may be: beside the files that are read."""
+        if isinstance(self.source, str | Path):
+            return (Path(self.source).resolve().parent,)
+        if isinstance(self.source, RunSpec):
+            paths = (Path(source.path) for source in self.source.sources)
+            return tuple(dict.fromkeys(path.resolve().parent for path in paths))
+        return ()
 
     @property
     def selection(self) -> Selection:

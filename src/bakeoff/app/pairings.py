@@ -1,4 +1,4 @@
-"""Pairings under the wishes of whoever runs them: other models, other agents, fewer tasks."""
+"""Pairings of tasks, models and agents, changed by the options of a run."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Terms:
 
 
 def default_agent() -> str:
-    """Return who solves a prepared task where nobody is named: codex where it is installed."""
+    """Return the agent for a prepared task that names none: codex where it is installed."""
     return PREFERRED if shutil.which(PREFERRED) else FALLBACK
 
 
@@ -77,7 +77,7 @@ def changed_pairings(
     model: Callable[[ModelSpec], ModelSpec] = lambda spec: spec,
     agent: Callable[[AgentSpec], AgentSpec] = lambda spec: spec,
 ) -> tuple[Pairing, ...]:
-    """Return *pairings* with every *model* and *agent* understood, each of them once."""
+    """Return *pairings* with every model and agent mapped by *model* and *agent*, each once."""
     model, agent = _once(model), _once(agent)
 
     def understood(spec: AgentSpec) -> AgentSpec:
@@ -101,6 +101,6 @@ def _once(understand: Callable[[T], T]) -> Callable[[T], T]:
     return remembered
 
 
-def models_of(brief: RunSpec) -> list[ModelSpec]:
-    """Return the models that *brief* names, wherever it does."""
-    return [*brief.models, *(pairing.model for pairing in brief.pairings)]
+def models_of(run_spec: RunSpec) -> list[ModelSpec]:
+    """Return the models that *run_spec* names, wherever it does."""
+    return [*run_spec.models, *(pairing.model for pairing in run_spec.pairings)]

@@ -12,7 +12,7 @@ from bakeoff.stats.power_plan import PowerPlan, PowerRequest, plan_by_assumption
 from bakeoff.stats.sizing import Assumptions, ErrorRates
 from bakeoff.stats.summary import Summary
 
-_RANGES = {  # what may be said; beyond, no run would be planned so, or the formulas say nothing
+_RANGES = {  # what may be given; beyond, no run would be planned so, or the formulas say nothing
     "difference": (1e-6, 1.0),
     "alpha": (1e-6, 0.5),
     "power": (0.5, 1 - 1e-6),
@@ -28,7 +28,7 @@ _COUNTS = {
 
 
 class PowerOptions(TypedDict, total=False):
-    """What may be said about a run that is to be planned; None is as if it were not said."""
+    """The options of a power calculation; None is as if the option were left out."""
 
     rollouts: int | None
     tasks: int | None
@@ -53,8 +53,8 @@ def power(
     A *run* is taken as the pilot, and the variances of its *pair* count, or of the pair that takes
     the most tasks. Without one, `score`, `noise` and `correlation` are assumed.
     """
-    said = {name: value for name, value in options.items() if value is not None}
-    _check({"difference": difference, **said})
+    given = {name: value for name, value in options.items() if value is not None}
+    _check({"difference": difference, **given})
     if run is None:
         if pair is not None:
             raise UsageError("a pair is that of a run: name the run as well")
@@ -63,7 +63,7 @@ def power(
         raise UsageError(f"pair is {pair!r}; give the names of two candidates")
     summary = (run if isinstance(run, Run) else load_run(run, output=output)).summary()
     many = len(summary.candidates)
-    _check_pilot(said, summary, pair)
+    _check_pilot(given, summary, pair)
     wish = _wish(difference, options, candidates=2 if pair is not None else max(many, 2))
     return plan_by_pilot(summary, wish, pair=pair, assumed=_assumed(options))
 
@@ -92,9 +92,9 @@ def _assumed(options: PowerOptions) -> Assumptions:
     )
 
 
-def _check(said: Mapping[str, object]) -> None:
-    """Raise where something is said that cannot be."""
-    for name, value in said.items():
+def _check(given: Mapping[str, object]) -> None:
+    """Raise where an option is unknown, or its value is out of range."""
+    for name, value in given.items():
         if name not in _COUNTS and name not in _RANGES:
             hint = did_you_mean(name, PowerOptions.__annotations__)
             raise UsageError(f"no option is called {name!r}; {hint}")
@@ -129,14 +129,14 @@ def _plain(bound: float) -> str:
     return f"{bound:f}".rstrip("0").rstrip(".")
 
 
-def _check_pilot(said: Mapping[str, object], summary: Summary, pair: Sequence[str] | None) -> None:
-    """Raise where something would be assumed that the run is there to tell."""
+def _check_pilot(given: Mapping[str, object], summary: Summary, pair: Sequence[str] | None) -> None:
+    """Raise where an option would assume what the pilot run measured."""
     alone = len(summary.candidates) == 1
     if pair is not None and alone:
         raise UsageError(f"{summary.run} has one candidate: there is no pair to choose")
-    told = {"score", "noise", "correlation"}
+    measured = {"score", "noise", "correlation"}
     if alone:
-        told -= {"correlation"}
-        told -= {"noise"} if summary.candidates[0].variance.within is None else set()
-    if needless := sorted(told & said.keys()):
+        measured -= {"correlation"}
+        measured -= {"noise"} if summary.candidates[0].variance.within is None else set()
+    if needless := sorted(measured & given.keys()):
         raise UsageError(f"{' and '.join(needless)}: a run is there to tell that; leave it out")

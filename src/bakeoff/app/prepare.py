@@ -13,7 +13,7 @@ from bakeoff.app.options import OwnFunction, RunOptions
 from bakeoff.app.pairings import Terms, changed_pairings, default_said, models_of, paired
 from bakeoff.app.pricing import read_prices
 from bakeoff.app.run_results import folders_of, load_run, refuse_a_plan_with_holes
-from bakeoff.app.suite_trust import with_trust
+from bakeoff.app.suite_trust import check_trust
 from bakeoff.app.workspaces import VARIABLE, check_name, named
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -43,7 +43,7 @@ _NO_MODEL_NAMED = (
 class PreparedRun:
     """A plan, ready to run, with the live objects it was given and where it came from."""
 
-    brief: RunSpec
+    spec: RunSpec
     plan: Plan
     own: Mapping[str, object]
     folders: tuple[Path, ...]
@@ -51,7 +51,7 @@ class PreparedRun:
     @property
     def notices(self) -> tuple[str, ...]:
         """What a person should read before the run, each line once."""
-        return tuple(dict.fromkeys(self.brief.notices))
+        return tuple(dict.fromkeys(self.spec.notices))
 
 
 def refuse_empty(spec: RunSpec, source: RunSource | None) -> None:
@@ -60,19 +60,10 @@ def refuse_empty(spec: RunSpec, source: RunSource | None) -> None:
         raise UsageError(f"{source}: it has nothing to run; add `suites` or [[tasks]]")
 
 
-def source_folders(source: RunSource | None) -> tuple[Path, ...]:
-    """Return where a person's own Python may be: beside the files that are read."""
-    if isinstance(source, str | Path):
-        return (Path(source).resolve().parent,)
-    if isinstance(source, RunSpec):
-        return tuple(dict.fromkeys(Path(s.path).resolve().parent for s in source.sources))
-    return ()
-
-
 def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
     """Return *spec* with the tasks, models, agents and scorers that the options choose."""
     refuse_empty(spec, options.source)
-    own, folders = own_parts(options), source_folders(options.source)
+    own, folders = own_parts(options), options.source_folders
     tasks = selected = select(spec.tasks, options.selection)
     if options.scorers:
         scorers = tuple(map(_scorer_spec, options.scorers))
@@ -101,22 +92,12 @@ def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
     return replace(spec, models=models, agents=agents, rollouts=rollouts)
 
 
-def check_trust(spec: RunSpec, options: RunOptions) -> RunSpec:
-    """Return *spec* with what its suites may do; raise where one names Python without `trust`."""
-    return with_trust(
-        spec,
-        trust=options.trust,
-        allow_env=options.allow_env,
-        folders=source_folders(options.source),
-    )
-
-
 def resolve_models(
     spec: RunSpec, options: RunOptions, *, aliases: Sequence[ModelSpec] = ()
 ) -> RunSpec:
     """Return *spec* with every model's provider, address and key known; *aliases* may be roles."""
     check_endpoints(spec.endpoints)
-    folders, environ = source_folders(options.source), options.environment().values
+    folders, environ = options.source_folders, options.environment().values
     named = _with_role_aliases(spec, [*aliases, *models_of(spec)], folders)
 
     def resolved_model(model: ModelSpec) -> ModelSpec:
@@ -219,7 +200,7 @@ def expand_plan(spec: RunSpec, options: RunOptions) -> PreparedRun:
     own, plan = own_parts(options), expand(spec)
     refuse_misfits(plan, own)
     _check_adaptive(spec, plan)
-    return PreparedRun(brief=spec, plan=plan, own=own, folders=source_folders(options.source))
+    return PreparedRun(spec=spec, plan=plan, own=own, folders=options.source_folders)
 
 
 def read_stored_plan(options: RunOptions) -> PreparedRun:
@@ -244,7 +225,7 @@ def read_stored_plan(options: RunOptions) -> PreparedRun:
     spec = apply_limits(spec, options)
     _check_adaptive(spec, part)
     part = part if spec.adaptive is None else ordered(part, spec.adaptive)
-    return PreparedRun(brief=spec, plan=part, own={}, folders=folders_of(manifest))
+    return PreparedRun(spec=spec, plan=part, own={}, folders=folders_of(manifest))
 
 
 def _part(plan: Plan, options: RunOptions) -> Plan:

@@ -1,4 +1,4 @@
-"""Prices and caps of a run: found, checked before it starts, and what it may come to."""
+"""The prices and the budget of a run: read, checked before it starts, and an estimate of its cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -17,14 +17,14 @@ from bakeoff.planning.forecast import Forecast, forecast
 
 
 def read_prices(path: Path) -> PriceTable:
-    """Return a person's own table."""
+    """Return the price table in the file *path*."""
     data, text = read_toml(path)
     return convert(data, PriceTable, source=str(path), line_of=partial(line_of, text))
 
 
-def prices_of(brief: RunSpec) -> Prices:
+def prices_of(run_spec: RunSpec) -> Prices:
     """Return the prices in force: those of the person's file, then those of the package."""
-    return Prices(read_prices(Path(brief.prices))) if brief.prices else Prices()
+    return Prices(read_prices(Path(run_spec.prices))) if run_spec.prices else Prices()
 
 
 def prices_from(named: str | None, before: str | None) -> Prices:
@@ -34,20 +34,20 @@ def prices_from(named: str | None, before: str | None) -> Prices:
     return Prices(read_prices(Path(named))) if named else Prices()
 
 
-def forecast_of(plan: Plan, brief: RunSpec) -> Forecast:
+def forecast_of(plan: Plan, run_spec: RunSpec) -> Forecast:
     """Return what *plan* may come to; raise where its cap could not be kept."""
-    prices = prices_of(brief)
-    check_cap(plan, prices, brief.cap)
+    prices = prices_of(run_spec)
+    check_cap(plan, prices, run_spec.cap)
     return forecast(plan, prices.tariff)
 
 
-def check_budget(plan: Plan, spec: RunSpec) -> str | None:
+def check_budget(plan: Plan, run_spec: RunSpec) -> str | None:
     """Return a warning where the cap may end the run; raise where the cap could not be kept."""
-    cap = spec.cap
+    cap = run_spec.cap
     if not cap:
-        check_cap(plan, prices_of(spec), cap)
+        check_cap(plan, prices_of(run_spec), cap)
         return None
-    estimate = forecast_of(plan, spec)
+    estimate = forecast_of(plan, run_spec)
     cost = estimate.cost_usd
     if cap.cost_usd is not None and cost is not None and cost > cap.cost_usd:
         return f"it may cost ${cost:.4f}, more than the ${cap.cost_usd:.4f} of --max-cost"

@@ -44,11 +44,11 @@ def report(
     from bakeoff.reports import forms  # a run needs no page
 
     chosen = forms.check([formats] if isinstance(formats, str) else formats)
-    found = run if isinstance(run, Run) else load_run(run, output=output)
-    folder = found.folder if to is None else Path(to)
-    ledger = SqliteLedger(found.folder)
+    loaded = run if isinstance(run, Run) else load_run(run, output=output)
+    folder = loaded.folder if to is None else Path(to)
+    ledger = SqliteLedger(loaded.folder)
     with ledger.at_one_moment():
-        findings = replace(_findings(found.folder, ledger), with_text=text)
+        findings = replace(_findings(loaded.folder, ledger), with_text=text)
         return forms.write_report(findings, folder, chosen)
 
 
@@ -79,7 +79,7 @@ def _findings(folder: Path, ledger: SqliteLedger) -> Findings:
 
 
 def _found_again(folder: Path) -> tuple[str, str, str | None]:
-    """Return what a run is called, and how a command is told of it: by id and place, or by path."""
+    """Return the name of a run, and how a command refers to it: by id and output folder, or by path."""
     if folder.name == INNER:  # the layout of another tool: many runs have this name
         return folder.resolve().parent.name, str(folder.parent), None
     output = None if folder.parent == DEFAULT_OUTPUT else str(folder.parent)

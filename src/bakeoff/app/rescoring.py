@@ -14,7 +14,7 @@ from bakeoff.app.run import read_environment
 from bakeoff.app.run_folder import DEFAULT_PARALLEL, VERSION, with_artifacts
 from bakeoff.app.run_results import Run, folders_of, refuse_a_plan_with_holes, summarized
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
-from bakeoff.app.workspaces import named, open_premises
+from bakeoff.app.workspaces import named, open_workspace_services
 from bakeoff.core.events import Notice, RunEnded, RunStarted
 from bakeoff.engine.rescore import rescore_plan
 from bakeoff.executors.local import LocalExecutor
@@ -49,7 +49,7 @@ async def score_again(reference: str, options: RunOptions) -> Run:
     )
     roles = {**plan.conditions.roles, **(source.conditions.roles if source else {})}
     sandbox = named(manifest.sandbox, options.sandbox)
-    opening = open_premises(
+    opening = open_workspace_services(
         plan,
         sandbox,
         environ=environ,
@@ -57,9 +57,13 @@ async def score_again(reference: str, options: RunOptions) -> Run:
         tell=options.listener,
         folders=part_sources.folders,
     )
-    async with opening as premises:
+    async with opening as workspace_services:
         parts = SharedTrialParts(
-            plan, part_sources, roles=roles, ask_candidates=False, premises=premises
+            plan,
+            part_sources,
+            roles=roles,
+            ask_candidates=False,
+            workspace_services=workspace_services,
         )
         if any(scorer.name in _ASK_THE_JUDGE for task in plan.tasks for scorer in task.scorers):
             await parts.check_roles()
@@ -82,7 +86,7 @@ async def score_again(reference: str, options: RunOptions) -> Run:
         finally:
             await store.close()
             await parts.close()
-    for line in parts.last_words():
+    for line in parts.closing_notes():
         options.listener(Notice(line))
     options.listener(RunEnded(folder.name, not adopted, given_up=watch.given_up))
     return summarized(folder)

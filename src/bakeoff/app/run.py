@@ -19,7 +19,6 @@ from bakeoff.app.pairings import models_of
 from bakeoff.app.prepare import (
     PreparedRun,
     apply_limits,
-    check_trust,
     choose_tasks_and_candidates,
     expand_plan,
     read_stored_plan,
@@ -34,8 +33,9 @@ from bakeoff.app.run_folder import (
     with_artifacts,
 )
 from bakeoff.app.run_results import Run, summarized
+from bakeoff.app.suite_trust import check_trust
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
-from bakeoff.app.workspaces import open_premises
+from bakeoff.app.workspaces import open_workspace_services
 from bakeoff.core.events import Notice, RunEnded, RunStarted
 from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import Adaptive
@@ -86,7 +86,7 @@ def prepare_run(options: RunOptions) -> PreparedRun:
 async def execute_run(options: RunOptions) -> Run:
     """Run everything in a new folder, or what is missing of the run that is resumed."""
     prepared = prepare_run(options)
-    warning = check_budget(prepared.plan, prepared.brief)
+    warning = check_budget(prepared.plan, prepared.spec)
     whole_plan = check_earlier_plan(prepared, options)
     environ = read_environment(options)
     redactor = learn_secrets(prepared, whole_plan, environ)
@@ -112,7 +112,7 @@ def learn_secrets(prepared: PreparedRun, plan: Plan, environ: Mapping[str, str])
     """Return a redactor that knows the secrets of every model, agent and endpoint of the run."""
     redactor = Redactor()
     learn_plan(plan, environ, redactor)
-    for endpoint in prepared.brief.endpoints:
+    for endpoint in prepared.spec.endpoints:
         redactor.add(url_secrets(endpoint))
     return redactor
 
@@ -122,18 +122,18 @@ async def build_parts(
     prepared: PreparedRun, options: RunOptions, environ: Mapping[str, str], redactor: Redactor
 ) -> AsyncIterator[SharedTrialParts]:
     """Build every model, agent, scorer and sandbox of the plan, and close them all at the end."""
-    spec = prepared.brief
+    spec = prepared.spec
     with closing(open_recording_modes(options.recording, redactor, options.stop)) as recording:
         sources = Parts(
             redactor=redactor,
             environ=environ,
             own=prepared.own,
             folders=prepared.folders,
-            tapes=recording,
+            recording=recording,
             prices=prices_of(spec),
             limiters=Limiters(spec.endpoints, patience=spec.patience),
         )
-        async with open_premises(
+        async with open_workspace_services(
             prepared.plan,
             spec.sandbox,
             environ=environ,
@@ -141,7 +141,7 @@ async def build_parts(
             tell=options.listener,
             folders=prepared.folders,
         ) as workspace_services:
-            parts = SharedTrialParts(prepared.plan, sources, premises=workspace_services)
+            parts = SharedTrialParts(prepared.plan, sources, workspace_services=workspace_services)
             try:
                 await parts.check_roles()
                 await parts.start_scorers()
@@ -168,7 +168,7 @@ async def run_engine(
     redactor: Redactor,
 ) -> RunEnded:
     """Run every trial that is due, and return how the run ended."""
-    plan, spec, run_id = prepared.plan, prepared.brief, folder.path.name
+    plan, spec, run_id = prepared.plan, prepared.spec, folder.path.name
     if spec.warm_up:
         await parts.warm_up(plan, options.listener)
     if spec.adaptive is not None:
@@ -205,7 +205,7 @@ async def run_engine(
 
 def tell_end(options: RunOptions, parts: SharedTrialParts, ended: RunEnded) -> None:
     """Tell the listener what to know of how models were asked, and that the run has ended."""
-    for line in parts.last_words():
+    for line in parts.closing_notes():
         options.listener(Notice(line))
     options.listener(ended)
 
@@ -218,8 +218,8 @@ def ends_when(rule: Adaptive, trials: int) -> str:
 
 def _adaptive_selection(prepared: PreparedRun, folder: RunFolder) -> AdaptiveSelection | None:
     """Return what decides when an adaptive run may end, knowing the trials of before."""
-    if prepared.brief.adaptive is None:
+    if prepared.spec.adaptive is None:
         return None
-    selection = AdaptiveSelection(prepared.plan, prepared.brief.adaptive)
+    selection = AdaptiveSelection(prepared.plan, prepared.spec.adaptive)
     selection.restore(SqliteLedger(folder.path).rows())
     return selection

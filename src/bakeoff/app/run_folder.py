@@ -1,4 +1,4 @@
-"""The folder of a run: made or found again, with its ledger open and its manifest written."""
+"""The folder of a run: created or reopened, with its ledger open and its manifest written."""
 
 import platform
 import sys
@@ -84,7 +84,7 @@ def _folder(prepared: PreparedRun, options: RunOptions) -> Path:
         return find_run(options.resume, Path(options.output))
     if options.folder is not None:
         return make_folder(Path(options.folder))
-    return new_folder(Path(options.output), options.name or prepared.brief.name, now())
+    return new_folder(Path(options.output), options.name or prepared.spec.name, now())
 
 
 def _finished(plan: Plan, path: Path, whole_plan: Plan, store: SqliteStore) -> int:
@@ -112,7 +112,7 @@ def check_earlier_plan(prepared: PreparedRun, options: RunOptions) -> Plan:
                 "to run just this part and keep the rest"
             )
         return prepared.plan
-    if prepared.brief.adaptive is not None:
+    if prepared.spec.adaptive is not None:
         raise UsageError("an adaptive run chooses its trials itself: --only cannot go with it")
     if apart := _differences(prepared.plan, folder):
         raise UsageError(
@@ -139,7 +139,7 @@ async def _manifest(
     parts: SharedTrialParts,
 ) -> Manifest:
     """Return the manifest of the run; one that is resumed keeps its date and its name."""
-    spec, served = prepared.brief, await parts.served(prepared.plan)
+    spec, served = prepared.spec, await parts.served(prepared.plan)
     manifest = Manifest(
         run=path.name,
         name=spec.name,

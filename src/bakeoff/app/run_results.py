@@ -1,4 +1,4 @@
-"""Runs that are there: found again, and read."""
+"""Runs on the disk: found by id, name or path, and read."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -120,8 +120,8 @@ class Run:
         """Return what a person should know of the roles of dialogues, if there were any."""
         if all(task.dialogue is None for task in plan.tasks):
             return []
-        said = role_fidelity(self._ledger.records()).in_words()
-        return [said] if said else []
+        sentence = role_fidelity(self._ledger.records()).in_words()
+        return [sentence] if sentence else []
 
     def damage(self) -> Damage:
         """Return what of the run is damaged, as far as it was read."""
@@ -134,8 +134,8 @@ class Run:
 
 def _question(task: Task) -> str:
     """Return what a task asks, for a search."""
-    told = task.dialogue.objective if task.dialogue else ""
-    return "\n".join([told, *(message.content for message in task.messages)]).casefold()
+    objective = task.dialogue.objective if task.dialogue else ""
+    return "\n".join([objective, *(message.content for message in task.messages)]).casefold()
 
 
 def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_OUTPUT) -> Run:
@@ -151,7 +151,7 @@ def refuse_a_plan_with_holes(run: Run) -> None:
 
 
 def folders_of(manifest: Manifest) -> tuple[Path, ...]:
-    """Return where the files of a run were: a person's own Python may lie beside them."""
+    """Return the folders of a run's source files: user code may be beside them."""
     return tuple(dict.fromkeys(Path(source.path).resolve().parent for source in manifest.sources))
 
 

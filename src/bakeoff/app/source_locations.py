@@ -1,4 +1,4 @@
-"""Mistakes in a model, an agent or a scorer, told with the place where it was written."""
+"""Usage errors about a model, an agent or a scorer, with the file and line where it is written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bakeoff import registry
+from bakeoff.app.options import RunOptions
 from bakeoff.app.pairings import changed_pairings
 from bakeoff.app.source_locations import about, about_scorer
 from bakeoff.core.candidate import ModelSpec
@@ -26,34 +27,30 @@ _REFUSED = (
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def with_trust(
-    brief: RunSpec, *, trust: bool, allow_env: Sequence[str], folders: Sequence[Path] = ()
-) -> RunSpec:
-    """Return *brief* with what its suites may do; raise where one names Python without *trust*.
-
-    *folders* are where Python of a suite's own may lie.
-    """
-    allowed = (*brief.allow_env, *allow_env)
+def check_trust(run_spec: RunSpec, options: RunOptions) -> RunSpec:
+    """Return *run_spec* with what its suites may do; raise where one names Python without `trust`."""
+    trust, folders = options.trust or run_spec.trust, options.source_folders
+    allowed = (*run_spec.allow_env, *options.allow_env)
     _check_names(allowed)
-    tasks = _trusted(brief.tasks, folders, trust=trust or brief.trust)
-    by_digest = {old.digest: new for old, new in zip(brief.tasks, tasks, strict=True)}
+    tasks = _trusted(run_spec.tasks, folders, trust=trust)
+    by_digest = {old.digest: new for old, new in zip(run_spec.tasks, tasks, strict=True)}
 
     def allow(spec: ModelSpec) -> ModelSpec:
         if spec.may_read is None:
             return spec
         return replace(spec, may_read=(*spec.may_read, *allowed))
 
-    roles = {name: allow(spec) for name, spec in brief.conditions.roles.items()}
-    for spec in () if trust or brief.trust else own_models(brief, folders):
+    roles = {name: allow(spec) for name, spec in run_spec.conditions.roles.items()}
+    for spec in () if trust else own_models(run_spec, folders):
         with about(spec):
             raise UsageError(_REFUSED.format("model", spec.name))
-    pairings = changed_pairings(brief.pairings, model=allow)
+    pairings = changed_pairings(run_spec.pairings, model=allow)
     return replace(
-        brief,
+        run_spec,
         tasks=tasks,
-        models=tuple(map(allow, brief.models)),
+        models=tuple(map(allow, run_spec.models)),
         pairings=tuple(replace(p, task=by_digest.get(p.task.digest, p.task)) for p in pairings),
-        conditions=replace(brief.conditions, roles=roles),
+        conditions=replace(run_spec.conditions, roles=roles),
     )
 
 
@@ -65,17 +62,17 @@ def _check_names(names: Sequence[str]) -> None:
             )
 
 
-def own_python(brief: RunSpec) -> list[ScorerSpec]:
-    """Return the scorers that a suite of *brief* names as Python, each once."""
-    specs = [spec for task in brief.tasks for spec in task.scorers if _is_doubtful(spec)]
+def own_python(run_spec: RunSpec) -> list[ScorerSpec]:
+    """Return the scorers that a suite of *run_spec* names as Python, each once."""
+    specs = [spec for task in run_spec.tasks for spec in task.scorers if _is_doubtful(spec)]
     return list({spec.name: spec for spec in specs}.values())
 
 
-def own_models(brief: RunSpec, folders: Sequence[Path]) -> list[ModelSpec]:
-    """Return the models of roles that a suite of *brief* names as Python."""
+def own_models(run_spec: RunSpec, folders: Sequence[Path]) -> list[ModelSpec]:
+    """Return the models of roles that a suite of *run_spec* names as Python."""
     return [
         spec
-        for spec in brief.conditions.roles.values()
+        for spec in run_spec.conditions.roles.values()
         if spec.may_read is not None
         and not (spec.provider or spec.base_url)
         and registry.is_own(spec.name, folders=folders)
@@ -87,9 +84,9 @@ def _is_doubtful(spec: ScorerSpec) -> bool:
 
 
 def _trusted(tasks: Sequence[Task], folders: Sequence[Path], *, trust: bool) -> tuple[Task, ...]:
-    """Return *tasks* with all their scorers trusted; raise where that was not said."""
+    """Return *tasks* with all their scorers trusted; raise where Python is named without *trust*."""
     problems = Problems()
-    kept = []
+    checked = []
     for task in tasks:
         doubtful = [spec for spec in task.scorers if _is_doubtful(spec)]
         for spec in doubtful:
@@ -98,6 +95,6 @@ def _trusted(tasks: Sequence[Task], folders: Sequence[Path], *, trust: bool) -> 
                 if not trust:
                     raise UsageError(_REFUSED.format("scorer", spec.name))
         scorers = tuple(replace(spec, trusted=True) for spec in task.scorers)
-        kept.append(replace(task, scorers=scorers) if doubtful else task)
+        checked.append(replace(task, scorers=scorers) if doubtful else task)
     problems.raise_any()
-    return tuple(kept)
+    return tuple(checked)

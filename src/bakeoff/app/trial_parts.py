@@ -58,13 +58,13 @@ _UNLIMITED_ADAPTERS = frozenset({"embedded", "scripted"})  # nobody else is in t
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Where live parts come from: the environment, folders with a person's own Python, objects."""
+    """Builds live models, agents and scorers from the environment, user code and given objects."""
 
     redactor: Redactor
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     folders: tuple[Path, ...] = ()
     own: Mapping[str, object] = field(default_factory=dict)
-    tapes: RecordingModes = field(default_factory=RecordingModes)
+    recording: RecordingModes = field(default_factory=RecordingModes)
     prices: Prices = field(default_factory=Prices)
     limiters: Limiters = field(default_factory=Limiters)
 
@@ -80,9 +80,9 @@ class Parts:
             return self._model(spec)
 
     def _model(self, spec: ModelSpec) -> Model:
-        if self.tapes.replaying:
+        if self.recording.replaying:
             learn_literals(spec, self.redactor)
-            return FunctionModel(_nobody)  # each trial gets its answers from the tape
+            return FunctionModel(_refuse_to_answer)  # each trial gets its answers from the tape
         if spec.provider == OWN:
             return _own_model(self.find("models", spec.name), spec)
         provider = PROVIDERS.get(spec.provider, Provider(adapter=spec.provider))
@@ -90,21 +90,21 @@ class Parts:
         live = self._live(spec, provider)
         if provider.adapter not in registry.BUILT_IN["models"]:
             return _plugin_model(build, live)
-        model: Model = _function(build, "model")(live, self._gate_of(live, provider))
+        model: Model = _function(build, "model")(live, self._limiter_of(live, provider))
         return model
 
     def limiter(self, spec: ModelSpec) -> Limiter:
         """Return what the requests to *spec* go through."""
-        if self.tapes.replaying or spec.provider == OWN:
+        if self.recording.replaying or spec.provider == OWN:
             return UNLIMITED
         provider = PROVIDERS.get(spec.provider, Provider(adapter=spec.provider))
-        return self._gate_of(self._live(spec, provider), provider)
+        return self._limiter_of(self._live(spec, provider), provider)
 
     def _live(self, spec: ModelSpec, provider: Provider) -> ModelSpec:
         live = with_secrets(spec, self.environ, self.redactor)
         return replace(live, settings={**provider.settings, **live.settings})
 
-    def _gate_of(self, live: ModelSpec, provider: Provider) -> Limiter:
+    def _limiter_of(self, live: ModelSpec, provider: Provider) -> Limiter:
         plugin = provider.adapter not in registry.BUILT_IN["models"]
         return (
             UNLIMITED
@@ -113,13 +113,13 @@ class Parts:
         )
 
     def tariff(self, spec: ModelSpec) -> Tariff:
-        """Return what *spec* charges; for what a recording answers, nobody sends a bill."""
+        """Return what *spec* charges; a replayed answer costs nothing."""
         tariff = self.prices.tariff(spec)
-        return replace(tariff, billed=False) if self.tapes.replaying else tariff
+        return replace(tariff, billed=False) if self.recording.replaying else tariff
 
     def located(self, spec: ModelSpec) -> ModelSpec:
-        """Return *spec* with its address read, so that two servers can be told apart."""
-        if self.tapes.replaying or "${" not in (spec.base_url or ""):
+        """Return *spec* with the variables in its address replaced, so that servers are distinct."""
+        if self.recording.replaying or "${" not in (spec.base_url or ""):
             return spec
         url = with_secrets(spec, self.environ, self.redactor).base_url
         return replace(spec, base_url=url)
@@ -167,7 +167,7 @@ class Parts:
         )
 
     def is_own_scorer(self, spec: ScorerSpec) -> bool:
-        """Whether the scorer is a person's own that a file names, so that a process can import it."""
+        """Whether the scorer is user code that a file names, so that a process can import it."""
         return spec.name not in self.own and spec.name not in registry.BUILT_IN["scorers"]
 
     def scorer_pool(self) -> WorkerPool:
@@ -235,8 +235,8 @@ def _check_shown(task: Task) -> None:
             )
 
 
-def _attended(agent: Agent, conditions: Conditions, roles: Collection[str]) -> Agent:
-    """Return *agent* with the instructor at its side, where somebody may step in."""
+def _with_instructor(agent: Agent, conditions: Conditions, roles: Collection[str]) -> Agent:
+    """Return *agent* with an instructor that may intervene, where the limits allow that."""
     interventions = conditions.limits.interventions
     if interventions and "instructor" not in roles:
         raise UsageError(
@@ -246,7 +246,7 @@ def _attended(agent: Agent, conditions: Conditions, roles: Collection[str]) -> A
     return add_interventions(agent, interventions)
 
 
-def _nobody(_: Request) -> str:
+def _refuse_to_answer(_: Request) -> str:
     raise ProviderError("no candidate is asked while answers are scored again")
 
 
@@ -260,12 +260,12 @@ class SharedTrialParts:
         *,
         roles: Mapping[str, ModelSpec] | None = None,
         ask_candidates: bool = True,
-        premises: WorkspaceServices | None = None,
+        workspace_services: WorkspaceServices | None = None,
     ) -> None:
         self._parts = parts
         self.limiters = parts.limiters
         self._workspace_access: dict[str, WorkspaceAccess] = {}
-        self.sandbox = premises.sandbox.name if premises else None
+        self.sandbox = workspace_services.sandbox.name if workspace_services else None
         self.checkpoints: Checkpoints | None = None
         self._models: dict[str, Model] = {}
         self._scorers: dict[str, Scorer] = {}
@@ -286,12 +286,14 @@ class SharedTrialParts:
             self._tariffs[candidate.digest] = parts.tariff(candidate.model)
             agent: Agent = parts.agent(candidate.agent) if ask_candidates else Direct()
             agents[candidate.digest] = agent if ask_candidates else None
-            model = self._model(candidate.model) if ask_candidates else FunctionModel(_nobody)
+            model = (
+                self._model(candidate.model) if ask_candidates else FunctionModel(_refuse_to_answer)
+            )
             if isinstance(agent, BlockingAgent):
                 self._blocking.append(agent)
-            if premises is not None:
-                self._workspace_access[candidate.digest] = premises.access_for(agent)
-            self._seats[candidate.digest] = (_attended(agent, plan.conditions, roles), model)
+            if workspace_services is not None:
+                self._workspace_access[candidate.digest] = workspace_services.access_for(agent)
+            self._seats[candidate.digest] = (_with_instructor(agent, plan.conditions, roles), model)
             self._limiters[candidate.digest] = (
                 *map(parts.limiter, [candidate.model] if ask_candidates else []),
                 *role_limiters,
@@ -305,13 +307,13 @@ class SharedTrialParts:
 
     async def served(self, plan: Plan) -> dict[str, Json]:
         """Return what local servers say of the models that *plan* names, for the manifest."""
-        if self._parts.tapes.replaying:
+        if self._parts.recording.replaying:
             return {}
         return await served([self._parts.located(c.model) for c in plan.candidates])
 
     async def check_roles(self) -> None:
         """Raise where a role cannot be played: better now than when every answer is paid for."""
-        if not self._parts.tapes.replaying:
+        if not self._parts.recording.replaying:
             located = {role: self._parts.located(s) for role, s in self._role_specs.items()}
             await check_roles(located)
 
@@ -330,10 +332,10 @@ class SharedTrialParts:
             agent = InDialogue(agent=agent.agent if isinstance(agent, WithInterventions) else agent)
         scorers = self._of_task[trial.task.digest]
         roles: Mapping[str, Model] = self._roles
-        if self._parts.tapes:
-            model = self._taped(model, trial, trial.candidate.model)
+        if self._parts.recording:
+            model = self._recorded(model, trial, trial.candidate.model)
             roles = {
-                role: self._taped(asked, trial, self._role_specs[role], role=role)
+                role: self._recorded(asked, trial, self._role_specs[role], role=role)
                 for role, asked in roles.items()
             }
         return TrialParts(
@@ -357,16 +359,16 @@ class SharedTrialParts:
             (limiter.given_up for limiter in self._limiters[candidate] if limiter.given_up), None
         )
 
-    def _taped(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:
+    def _recorded(self, model: Model, trial: Trial, spec: ModelSpec, *, role: str = "") -> Model:
         requester = Requester(
             model=self._parts.located(spec), trial=trial.name, rollout=trial.rollout, role=role
         )
-        return self._parts.tapes.model(model, requester)
+        return self._parts.recording.model(model, requester)
 
-    def last_words(self) -> list[str]:
+    def closing_notes(self) -> list[str]:
         """Return what a person should know of how models were asked, of recording and cache."""
         notes = [note for model in self._models.values() for note in getattr(model, "notes", ())]
-        return [*dict.fromkeys(notes), *self._parts.tapes.words()]
+        return [*dict.fromkeys(notes), *self._parts.recording.words()]
 
     async def close(self) -> None:
         """End every process, and close every model."""

@@ -150,9 +150,9 @@ def validate_tasks(path: Path, how: How | None = None) -> list[Finding]:
 async def validate_tasks_async(path: Path, how: How | None = None) -> list[Finding]:
     """Validate as `validate_tasks` does, in the event loop that is running."""
     how = how or How()
-    brief = _without_models(_read(path))
+    run_spec = _without_models(_read(path))
     with TemporaryDirectory(prefix="bakeoff-validate-") as scratch:
-        validation = _Validation(how, brief, Path(scratch))
+        validation = _Validation(how, run_spec, Path(scratch))
         await validation.play_in_groups()
         await validation.play_alone()
         escaped = validation.witness.exists()
@@ -166,22 +166,22 @@ def _read(path: Path) -> RunSpec:
     checked = [file for file in files if (file.with_suffix("") / "tests").is_dir()]
     if not checked:
         return read(path, {})
-    briefs = [read_markdown_task(file) for file in checked]
-    tasks = tuple(task for brief in briefs for task in brief.tasks)
-    return replace(briefs[0], name=path.name, tasks=tasks)
+    run_specs = [read_markdown_task(file) for file in checked]
+    tasks = tuple(task for run_spec in run_specs for task in run_spec.tasks)
+    return replace(run_specs[0], name=path.name, tasks=tasks)
 
 
-def _without_models(brief: RunSpec) -> RunSpec:
-    """Return *brief* without the scorers that would ask a model: nobody is named here for that."""
+def _without_models(run_spec: RunSpec) -> RunSpec:
+    """Return *run_spec* without the scorers that would ask a model: no role is named here."""
     tasks = []
-    for task in brief.tasks:
+    for task in run_spec.tasks:
         scorers = tuple(spec for spec in task.scorers if spec.name not in _NEED_A_MODEL)
         if not any(spec.weight for spec in scorers):
             raise UsageError(
                 f"task {task.id!r} is scored by a judge alone, which cannot be validated; add tests"
             )
         tasks.append(replace(task, scorers=scorers))
-    return replace(brief, tasks=tuple(tasks))
+    return replace(run_spec, tasks=tuple(tasks))
 
 
 def _plays(how: How, tasks: Iterable[Task]) -> list[Play]:
@@ -209,11 +209,11 @@ def _label(play: Play) -> str:
 class _Validation:
     """What is known so far of the tasks of one validation."""
 
-    def __init__(self, how: How, brief: RunSpec, scratch: Path) -> None:
+    def __init__(self, how: How, run_spec: RunSpec, scratch: Path) -> None:
         self._how = how
-        self._brief = brief
-        self._tasks = {task.id: task for task in brief.tasks}
-        self._plays = _plays(how, brief.tasks)
+        self._run_spec = run_spec
+        self._tasks = {task.id: task for task in run_spec.tasks}
+        self._plays = _plays(how, run_spec.tasks)
         self._attempts: dict[str, dict[str, Attempt]] = {}
         self._output = how.output or scratch / "runs"
         self.witness = scratch / "witness"
@@ -237,7 +237,7 @@ class _Validation:
 
     async def _run(self, agents: Sequence[AgentSpec], tests: Sequence[str]) -> None:
         run = await run_async(
-            self._brief,
+            self._run_spec,
             agents=agents,
             tests=tests,
             sandbox=self._how.sandbox,
@@ -377,11 +377,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _why(attempt: Attempt) -> str:
-    told = (score.explanation for score in attempt.scores if score.explanation)
-    return "; ".join(told) or "no reason is given"
+    reasons = (score.explanation for score in attempt.scores if score.explanation)
+    return "; ".join(reasons) or "no reason is given"
 
 
 def _outbreak(finding: Finding) -> Finding:
-    """Return *finding* with the worst that can be said; which task it was nobody can tell."""
-    told = "the cheater got the host to run its program: do not use this sandbox"
-    return replace(finding, problems=(*finding.problems, told))
+    """Return *finding* with the problem that the cheater escaped; its task is unknown."""
+    problem = "the cheater got the host to run its program: do not use this sandbox"
+    return replace(finding, problems=(*finding.problems, problem))

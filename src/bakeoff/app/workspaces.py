@@ -71,7 +71,7 @@ class WorkspaceServices:
 
 
 @asynccontextmanager
-async def open_premises(
+async def open_workspace_services(
     plan: Plan,
     spec: SandboxSpec,
     *,
@@ -221,7 +221,7 @@ def _why_not(sandbox: Sandbox) -> str | None:
 
 
 def works_here() -> list[tuple[str, str]]:
-    """Return each sandbox with what is to be said about it: that it works, or why not."""
+    """Return each sandbox with a note: that it works, or why not."""
     lines = []
     for name in registry.names("sandboxes"):
         try:

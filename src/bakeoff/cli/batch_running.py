@@ -30,12 +30,12 @@ def print_plan(options: BatchOptions, *, as_json: bool) -> int:
     """Print what would be run; no folder is made."""
     prepared, notices = plan_batch(options)
     (task,) = prepared.plan.tasks
-    limits_s = (prepared.brief.conditions.limits.time_s, task.time_s)
+    limits_s = (prepared.spec.conditions.limits.time_s, task.time_s)
     more: dict[str, Json] = {
         "files": [_files_of(tree) for tree in task.workspace.files] if task.workspace else [],
         "checked_by": [scorer.name for scorer in task.scorers],
         "time_limit_s": min((s for s in limits_s if s is not None), default=None),
-        "parallel": prepared.brief.parallel,
+        "parallel": prepared.spec.parallel,
     }
     return plan.print_plan(prepared, as_json=as_json, more=more, notices=notices)
 

@@ -25,20 +25,20 @@ def print_plan(
     plan, notices = prepared.plan, [*prepared.notices, *notices]
     tasks = list(plan.tasks)
     shown = {
-        "name": prepared.brief.name,
+        "name": prepared.spec.name,
         "trials": len(plan),
         "tasks": len(tasks),
-        "rollouts": prepared.brief.rollouts,
+        "rollouts": prepared.spec.rollouts,
         "candidates": [c.id for c in plan.candidates],
         "categories": sorted({t.category for t in tasks if t.category}),
         "unchecked_tasks": sum(1 for t in tasks if not t.scorers),
         **(more or {}),
-        "estimate": forecast_of(plan, prepared.brief),
+        "estimate": forecast_of(plan, prepared.spec),
         "plan": plan.digest,
         "notices": notices,
     }
-    if prepared.brief.adaptive is not None:
-        shown["adaptive"] = prepared.brief.adaptive
+    if prepared.spec.adaptive is not None:
+        shown["adaptive"] = prepared.spec.adaptive
     elif (seen := detectable_difference(plan)) is not None:
         shown["least_difference"] = seen
     if as_json:
