@@ -90,7 +90,7 @@ def test_the_groups_of_other_users_are_left_to_them(groups: cgroups.Cgroups) -> 
     left = groups.make(f"{dead.stdout.strip()}-0", BoxLimits())
     try:
         code = (
-            "import os\nfrom bakeoff.sandboxes import cgroups\n"
+            "import os\nfrom bakeoff.sandboxes.host import cgroups\n"
             "os.setresuid(65534, 65534, 65534)\nprint(cgroups.reap())"
         )
         as_nobody = subprocess.run(
