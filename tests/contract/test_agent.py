@@ -7,7 +7,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 import bakeoff
 from bakeoff import Attempt, Completion, Message, ProviderError, Request, Status, Task, Workspace
+from bakeoff.core.workspace import Reference
 
 OWN = """
 import asyncio
@@ -130,3 +131,24 @@ def test_its_time_ends_it_whatever_it_waits_for(kind: Kind) -> None:
     assert time.monotonic() - began < 60
     assert attempt.status is Status.LIMITED, attempt.fault
     assert attempt.spent.cut == 1
+
+
+@pytest.mark.parametrize("agent", ["nop", "oracle"])
+def test_an_agent_that_needs_no_model_asks_none_and_leaves_an_outcome(
+    agent: str, folder: Path
+) -> None:
+    (folder / "fix.sh").write_text("echo right > answer.txt\n")
+    reference = Reference(kind="script", path=str(folder / "fix.sh"))
+    task = Kind(agent=agent, works=True).task(0)
+    assert task.workspace is not None
+    task = replace(task, workspace=replace(task.workspace, reference=reference))
+
+    def unasked(request: Request) -> str:
+        raise AssertionError("it asked a model")
+
+    (attempt,) = attempts(Kind(agent=agent, works=True), unasked, task)
+    assert attempt.fault is None, attempt.fault
+    assert attempt.spent.requests == 0
+    assert attempt.outcome is not None
+    changed = attempt.outcome.change is not None and attempt.outcome.change.files > 0
+    assert changed == (agent != "nop")
