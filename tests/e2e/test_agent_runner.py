@@ -261,7 +261,7 @@ def test_the_same_through_bakeoff_run(tmp_path: Path) -> None:
     [
         (lambda d: (d / "base_config.toml").write_text("[benchmark"), "not valid TOML"),
         (lambda d: (d / "base_config.toml").unlink(), "cannot be read"),
-        (lambda d: (d / "agent_configs" / "one.toml").unlink(), "no agents are in this folder"),
+        (lambda d: (d / "agent_configs" / "one.toml").unlink(), "there are no agents in this folder"),
         (lambda d: _edit(d, "benchmark_dir", "benchmark_dirr"), "did you mean 'benchmark_dir'"),
         (lambda d: _edit(d, 'model = "roles"', ""), "no model plays the instructor"),
         (lambda d: _edit(d, "/bench", "/nowhere"), "key 'benchmark.benchmark_dir': "),
@@ -270,7 +270,7 @@ def test_the_same_through_bakeoff_run(tmp_path: Path) -> None:
         (lambda d: _agent(d, 'model = "scripted"\napi_key = "${NOBODY_SET_IT}"'), "agent_configs/one.toml:1: model 'scripted/echo': the environment variable NOBODY_SET_IT"),
         (lambda d: _edit(d, "sk-role-key-1234", "${NOBODY_SET_IT}"), "base_config.toml: the model of [llm]: model 'openai-compatible/roles': the environment variable NOBODY_SET_IT"),
         (lambda d: _edit(d, "[benchmark]", '[gatekeeper]\nmodel = "b"\napi_key = "${NOBODY_SET_IT}"\n[benchmark]'), "the model of [gatekeeper]: model"),
-        (lambda d: (d / "bench/meta_info/benchmark_list.json").write_text("[]"), "no cases are in"),
+        (lambda d: (d / "bench/meta_info/benchmark_list.json").write_text("[]"), "there are no cases in"),
         (lambda d: (d / "bench/meta_info/benchmark_list.json").write_text("{}"), "a list of ids"),
         (lambda d: _edit(d, "[benchmark]", '[benchmark]\ntest_cases = ["alpa"]'), "did you mean"),
         (lambda d: (d / "bench/storage/alpha/instructions/instructions.md").unlink(), "instructions.md"),
