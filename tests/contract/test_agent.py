@@ -1,13 +1,14 @@
-"""What every agent that asks a model promises; run against each kind, built in and own.
+"""What every agent promises; run against each kind, built in and own.
 
-The programs of others (Codex, Claude Code ...) are in tests/component/test_command_agent.py.
+An external program is here as the agent `command`; what else there is to the programs of others
+(Codex, Claude Code ...) is in tests/component/test_command_agent.py.
 """
 
 import asyncio
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import bakeoff
 from bakeoff import Attempt, Completion, Message, ProviderError, Request, Status, Task, Workspace
+from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.workspace import Reference
 
 OWN = """
@@ -41,12 +43,22 @@ class Waits:
 """
 
 
+PROGRAM = """
+import json, os, sys, urllib.request
+body = {"model": os.environ["BAKEOFF_MODEL"], "messages": [{"role": "user", "content": sys.stdin.read()}]}
+headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)).read()
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """An agent by its name; one that `works` does so on files, in a box."""
 
     agent: str
     works: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.agent
@@ -65,6 +77,7 @@ KINDS = [
     Kind(agent="own_agents:Waits"),
     Kind(agent="shell", works=True),
     Kind(agent="code-session", works=True),
+    Kind(agent="command", works=True, settings={"command": ["python3", "-c", PROGRAM]}),
 ]
 
 
@@ -84,7 +97,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def attempts(kind: Kind, model: Callable[[Request], Any], *tasks: Task) -> list[Attempt]:
     run = bakeoff.run(
-        list(tasks), models=[model], agents=[kind.agent], sandbox="local", parallel=4, output="runs"
+        list(tasks),
+        models=[model],
+        agents=[AgentSpec(name=kind.agent, settings=kind.settings)],
+        sandbox="local",
+        parallel=4,
+        output="runs",
     )
     return [record.attempt for record in run.trials()]
 
