@@ -61,7 +61,7 @@ def test_a_pilot_says_how_many_tasks_the_next_run_takes(runs: Path, tmp_path: Pa
     assert f"{TASKS} tasks show" in text
     assert "fewest trials: 1 rollout of each of " in text
     assert "good and bad, on 24 tasks with 3 rollouts" in text
-    assert "a chance of 80 % to see it" in text
+    assert "a chance of 80 % to detect it" in text
 
     ended = told(
         "power", "0.1", "--run", "latest", "--pair", "bad,good", "--output", runs, "--json",

@@ -5,14 +5,14 @@ import sys
 
 _COMMAND = """
 import atexit, gc, weakref
-from bakeoff._lib.gc_tuning import for_one_command
+from bakeoff._lib.gc_tuning import tune_for_one_command
 
 class Cycle:
     def __init__(self):
         self.me = self
 
 atexit.register(lambda: print("frozen at the end:", gc.get_freeze_count() > 1000))
-for_one_command()
+tune_for_one_command()
 atexit.register(lambda: print("frozen for those who clean up:", gc.get_freeze_count() > 0))
 gone = []
 weakref.finalize(Cycle(), gone.append, "one").atexit = False
