@@ -95,6 +95,8 @@ def is_own(name: str, *, folders: Iterable[Path] = ()) -> bool:
     module = _module(name)
     if any(_file(module, folder).is_file() for folder in (*folders, Path.cwd())):
         return True
+    if name.rpartition(":")[0].endswith(".py"):
+        return False  # a file is where it is named; a package of the same name is not it
     try:
         return find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):

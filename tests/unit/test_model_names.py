@@ -106,6 +106,7 @@ _TOO_LITTLE = [
     ("openai", "which model of 'openai', such as openai/NAME?"),
     ("mistrall", "is the provider 'mistral' meant? then which model of 'mistral'"),
     ("parts/gone.py:answer", "there is no file 'parts/gone.py', neither beside the file"),
+    ("json/gone.py:answer", "there is no file 'json/gone.py', neither beside the file"),
     ("gone.py:answer", "there is no file 'gone.py', neither beside the file"),
     ("", "it has no name"),
 ]
