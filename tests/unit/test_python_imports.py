@@ -3,7 +3,7 @@
 import pytest
 
 from bakeoff._lib.python_imports import imports_module
-from bakeoff.scorers.rubrics import tests_for_script
+from bakeoff.scorers.rubrics import check_for_script
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ _CASE = "class T(unittest.TestCase):\n    def test_it(self): ...\n"
     ],
 )
 def test_a_rubric_s_tests_are_run_by_what_they_import(first: str, runner: str) -> None:
-    assert tests_for_script("t.py", first + _CASE, time_s=1, environment={}).runner == runner
+    assert check_for_script("t.py", first + _CASE, time_s=1, environment={}).runner == runner

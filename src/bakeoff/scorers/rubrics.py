@@ -38,7 +38,7 @@ _PROGRAMS |= {".pl": "perl", ".php": "php"}
 _TEST = re.compile(r"^\s*(?:async\s+)?def\s+test\w*\s*\(", re.MULTILINE)
 
 
-def tests_for_script(
+def check_for_script(
     path: str, content: str, *, time_s: float, environment: Mapping[str, str]
 ) -> Tests:
     """Return the scorer for the script at *path*, by its suffix and, for Python, its content.
@@ -254,7 +254,7 @@ class Rubrics:
         return _result(script, await check_change(check, outcome, scorer="rubrics"))
 
     def _tests_for(self, script: TestScript, content: str) -> Tests:
-        return tests_for_script(
+        return check_for_script(
             script.path, content, time_s=self.time_s, environment=self.environment
         )
 
