@@ -11,15 +11,7 @@ print(bakeoff.summarize(run).candidates[0].total.score)
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bakeoff.app import (
-        Run,
-        compare,
-        load_run,
-        power,
-        report,
-        rescore,
-        summarize,
-    )
+    from bakeoff.app import Run, compare, load_run, power, report, rescore, summarize
     from bakeoff.app.benchmarks import get_task_score, load_benchmark
     from bakeoff.app.run import run, run_async
     from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec

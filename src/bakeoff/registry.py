@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Literal
 
 from bakeoff._lib.digest import digest_bytes
-from bakeoff._lib.suggest import did_you_mean, near_file
+from bakeoff._lib.phrasing import did_you_mean, near_file
 from bakeoff.core.errors import BakeoffError, UsageError
 from bakeoff.core.values import Json
 from bakeoff.formats.text.convert import convert

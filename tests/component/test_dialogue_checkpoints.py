@@ -18,7 +18,7 @@ from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Task
 from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.trial import run_attempt
-from bakeoff.frontends.agent_bench.record import conversation_of
+from bakeoff.frontends.agent_bench.view import conversation_of
 from bakeoff.stores.checkpoints import FileCheckpoints, checkpoint_file, steps_in
 from support.dialogues import Scene, Script, agrees, instructs, said
 

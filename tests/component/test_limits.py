@@ -16,8 +16,7 @@ from rich.console import Console
 
 import bakeoff
 from bakeoff.cli.views.progress import RunProgress
-from bakeoff.core.candidate import Limits, ModelSpec
-from bakeoff.core.endpoint import EndpointLimits, Patience
+from bakeoff.core.candidate import EndpointLimits, Limits, ModelSpec, Patience
 from bakeoff.core.errors import NotRun, UsageError
 from bakeoff.core.events import Event, Notice
 from bakeoff.core.outcome import Completion, Request, Usage

@@ -24,8 +24,12 @@ from bakeoff.core.ports import Model
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.adapters.function import FunctionModel
-from bakeoff.models.recording.cache import Cache
-from bakeoff.models.recording.modes import RecordingFolders, RecordingModes, open_recording_modes
+from bakeoff.models.recording.modes import (
+    Cache,
+    RecordingFolders,
+    RecordingModes,
+    open_recording_modes,
+)
 from bakeoff.models.recording.recorder import Recorder, Requester
 from bakeoff.models.recording.replay import Recording
 
@@ -410,7 +414,7 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from bakeoff._lib.redact import Redactor
-from bakeoff.models.recording.cache import Cache
+from bakeoff.models.recording.modes import Cache
 from bakeoff.models.recording.modes import RecordingModes
 from component.test_replay import ASKER, ask, completed
 

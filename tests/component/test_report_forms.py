@@ -20,12 +20,11 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.run_spec import Adaptive
-from bakeoff.reports import selection
 from bakeoff.reports.html import trials
+from bakeoff.reports.html import trials as selection
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
-from bakeoff.stores.lock import FolderLock
-from bakeoff.stores.writing import being_written
+from bakeoff.stores.writing import FolderLock, being_written
 from support.cli import started, until
 from support.plans import attempt, candidate, plan, scored_by, task, tasks
 from support.reports import write_run
@@ -255,7 +254,7 @@ def _close(store: SqliteStore) -> None:
 def test_a_lock_is_held_by_a_process_that_lives_and_by_no_other(tmp_path: Path) -> None:
     assert not being_written(tmp_path), "nobody ever wrote there"
     program = (
-        "import sys, time; from pathlib import Path; from bakeoff.stores.lock import FolderLock; "
+        "import sys, time; from pathlib import Path; from bakeoff.stores.writing import FolderLock; "
         "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
     )
     with started([sys.executable, "-c", program, tmp_path], folder=tmp_path / "out") as holder:

@@ -17,9 +17,15 @@ from bakeoff.core.events import Event, RunEnded, RunStarted, TrialStarted
 from bakeoff.core.outcome import Request
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Message, ScorerSpec, Task
-from bakeoff.frontends.json_files import pretty_json, write_json
-from bakeoff.frontends.session import ExitCode, flags, rescore_session, run_session
-from bakeoff.frontends.view import View
+from bakeoff.frontends.session import (
+    ExitCode,
+    View,
+    flags,
+    pretty_json,
+    rescore_session,
+    run_session,
+    write_json,
+)
 from bakeoff.stores.folders import choose_folder, folder_at, fresh_folder, lettered, numbered
 
 

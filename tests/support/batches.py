@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.outcome import Outcome, Spent, Usage
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.record import Attempt, Fault, Score, Status
+from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Message, ScorerSpec, Task, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change, SandboxSpec

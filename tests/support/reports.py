@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bakeoff._lib.redact import Redactor
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt
-from bakeoff.core.run_spec import Adaptive
+from bakeoff.core.run_spec import Adaptive, Manifest
 from bakeoff.stores.folders import write_manifest
 from bakeoff.stores.ledger_writer import SqliteStore
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from bakeoff._lib.deadline import paused_deadlines, until, within
+from bakeoff._lib.clock import paused_deadlines, until, within
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.core.endpoint import EndpointLimits
+from bakeoff.core.candidate import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.models_file import ModelsConfig, read_models_file
 

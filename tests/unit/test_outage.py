@@ -3,7 +3,7 @@
 import pytest
 
 from bakeoff._lib.phrasing import format_duration, parse_duration
-from bakeoff.core.endpoint import Patience
+from bakeoff.core.candidate import Patience
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.client.retry import Overload, RetryableError, UnreachableError
 from bakeoff.models.limits.outage import CircuitBreaker, Failure

@@ -11,8 +11,8 @@ from rich.console import Console
 from bakeoff.cli.views.plain import Level, PlainLines, ProgressLine
 from bakeoff.cli.views.progress import RunProgress
 from bakeoff.core.budget import Bill, Cap
+from bakeoff.core.candidate import EndpointWait
 from bakeoff.core.dialogue import Dialogue
-from bakeoff.core.endpoint import EndpointWait
 from bakeoff.core.events import (
     Notice,
     RunEnded,

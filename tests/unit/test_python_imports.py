@@ -2,7 +2,7 @@
 
 import pytest
 
-from bakeoff._lib.python_imports import imports_module
+from bakeoff._lib.tracebacks import imports_module
 from bakeoff.scorers.rubrics import check_for_script
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRow
-from bakeoff.reports.selection import informativeness
+from bakeoff.reports.html.trials import informativeness
 from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.decision import Headline, answer
-from bakeoff.reports.wording.summary import in_order, shared_reasons
+from bakeoff.reports.wording.phrases import in_order, shared_reasons
 from bakeoff.stats.by_task import TaskSummary
 from bakeoff.stats.summarize import summarize
 from bakeoff.stats.summary import Summary

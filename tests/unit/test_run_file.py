@@ -10,8 +10,7 @@ import pytest
 from bakeoff import app
 from bakeoff.app import checks
 from bakeoff.core.budget import Cap
-from bakeoff.core.candidate import AgentSpec
-from bakeoff.core.endpoint import EndpointLimits
+from bakeoff.core.candidate import AgentSpec, EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Adaptive, RunSpec
 from bakeoff.core.task import Message, ScorerSpec

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bakeoff.core.errors import UsageError
-from bakeoff.planning.select import Selection, select
+from bakeoff.planning.expand import Selection, select
 from support.plans import task
 
 TASKS = (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bakeoff.reports.files import as_json
-from bakeoff.reports.wording.summary import more_rollouts
+from bakeoff.reports.wording.phrases import more_rollouts
 from bakeoff.stats.estimate import TaskScores, estimate
 from bakeoff.stats.summarize import summarize
 from bakeoff.stats.variance import VarianceSplit, split_variance

@@ -21,7 +21,7 @@ class ReadableParser(ArgumentParser):
         self.exit(2, f"{text} (see {self.prog} --help)\n")
 
     def _in_words(self, message: str) -> str:
-        from bakeoff._lib.suggest import did_you_mean, near
+        from bakeoff._lib.phrasing import did_you_mean, near
 
         _, unknown, words = message.partition(_UNKNOWN)
         if unknown and words.startswith("--"):

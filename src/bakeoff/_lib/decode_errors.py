@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from bakeoff._lib.suggest import did_you_mean, near
+from bakeoff._lib.phrasing import did_you_mean, near
 
 _KINDS = {
     "int": "a whole number",

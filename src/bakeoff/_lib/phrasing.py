@@ -1,7 +1,10 @@
-"""Durations as text, and error messages without their variable parts."""
+"""Durations as text, suggestions for misspelt names, and error messages without their variable parts."""
 
 import math
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
 
 _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
@@ -35,3 +38,24 @@ _DETAILS = re.compile(r"\b(?=[\w-]*\d)[\w-]{6,}\b|\d+\.\d+|\d{5,}")
 def message_kind(message: str) -> str:
     """Return *message* without what differs from one occurrence to the next: ids, measured times."""
     return _DETAILS.sub("*", message)
+
+
+def near(word: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
+    """Return the word in *known* that *word* is most probably meant for, if any is near."""
+    return next(iter(get_close_matches(word, sorted(known), n=1, cutoff=least)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint such as "did you mean 'rollouts'?", or the list of what there is."""
+    names = sorted(known)
+    if meant := near(word, names):
+        return f"did you mean {meant!r}?"
+    return f"there are: {', '.join(names)}" if names else "there are none"
+
+
+def near_file(path: Path) -> Path | None:
+    """Return what lies beside *path* under nearly the same name."""
+    folder = path.parent
+    names = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
+    meant = near(path.name, (name for name in names if not name.startswith(".")), least=0.75)
+    return folder / meant if meant else None

@@ -1,6 +1,7 @@
-"""The traceback of an error in somebody else's code, as text."""
+"""Other people's Python code: the traceback of an error in it, and the modules that it imports."""
 
 import os
+import re
 from pathlib import Path
 from types import TracebackType
 
@@ -32,3 +33,10 @@ def _from_theirs(trace: TracebackType | None) -> TracebackType | None:
             return frame
         frame = frame.tb_next
     return trace
+
+
+def imports_module(source: str, name: str) -> bool:
+    """Whether *source* imports the module *name* or something below it, also after others: `import a, b`."""
+    others = r"(?:[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*"
+    statement = rf"(?:from[ \t]+{re.escape(name)}\b|import[ \t]+{others}{re.escape(name)}\b)"
+    return re.search(rf"(?:^|;)[ \t]*{statement}", source, re.MULTILINE) is not None

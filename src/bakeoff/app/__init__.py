@@ -5,11 +5,7 @@ from pathlib import Path
 from bakeoff._lib.threads import run_sync
 from bakeoff.app.comparing import compare
 from bakeoff.app.interrupts import new_event_loop
-from bakeoff.app.options import (
-    DEFAULT_OUTPUT,
-    RunOptions,
-    options_as_more_keywords,
-)
+from bakeoff.app.options import DEFAULT_OUTPUT, RunOptions, options_as_more_keywords
 from bakeoff.app.power_planning import power
 from bakeoff.app.reporting import report
 from bakeoff.app.rescoring import score_again

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.app.run_results import Run
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan

@@ -10,11 +10,10 @@ from bakeoff.app.known_secrets import variables_of
 from bakeoff.app.model_names import OWN
 from bakeoff.app.options import RunOptions
 from bakeoff.app.pairings import models_of
-from bakeoff.app.prepare import refuse_empty
+from bakeoff.app.prepare import own_models, own_python, refuse_empty
 from bakeoff.app.pricing import prices_of
 from bakeoff.app.run import prepare_run
 from bakeoff.app.source_locations import about_scorer
-from bakeoff.app.suite_trust import own_models, own_python
 from bakeoff.app.trial_parts import Parts, check_scorer
 from bakeoff.app.workspaces import check_name
 from bakeoff.core.candidate import ModelSpec

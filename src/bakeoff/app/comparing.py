@@ -7,8 +7,8 @@ from pathlib import Path
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
+from bakeoff.core.run_spec import Manifest
 from bakeoff.planning.resume import fields_apart
 from bakeoff.stats.between_runs import Contrast, RunScores, contrasts, run_scores
 from bakeoff.stats.missing import is_checked

@@ -8,8 +8,7 @@ from dataclasses import replace
 from bakeoff._lib.phrasing import format_duration
 from bakeoff._lib.redact import Redactor, public_url
 from bakeoff.app.source_locations import about
-from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.endpoint import EndpointWait
+from bakeoff.core.candidate import EndpointWait, ModelSpec
 from bakeoff.core.errors import BakeoffError, ProviderError, UsageError
 from bakeoff.core.events import Listener, Notice, Waiting
 from bakeoff.core.outcome import Request
@@ -17,9 +16,9 @@ from bakeoff.core.ports import Model
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
+from bakeoff.models.client.endpoint_url import address
 from bakeoff.models.discovery import FoundModel, ollama_models, ollama_names
 from bakeoff.models.limits.settings import Limiters
-from bakeoff.models.ollama_address import address
 from bakeoff.models.providers import PROVIDERS
 
 _EVERY_S = 1.0

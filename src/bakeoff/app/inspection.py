@@ -14,7 +14,7 @@ from bakeoff.app.model_names import address_from_variable, resolve
 from bakeoff.app.run_results import Run
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
-from bakeoff.core.manifest import Manifest
+from bakeoff.core.run_spec import Manifest
 from bakeoff.formats.models_file import read_models_file
 from bakeoff.models.discovery import FoundModel, Places, discover
 from bakeoff.models.providers import PROVIDERS

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from bakeoff import registry
+from bakeoff._lib.phrasing import did_you_mean, near
 from bakeoff._lib.redact import Redactor, public_url
-from bakeoff._lib.suggest import did_you_mean, near
 from bakeoff.app.known_secrets import VARIABLE, learn_model, refuse_redacted_model
 from bakeoff.app.source_locations import about
 from bakeoff.core.candidate import ModelSpec

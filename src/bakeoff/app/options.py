@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
@@ -20,7 +20,7 @@ from bakeoff.core.values import Json
 from bakeoff.formats.detect import RunSource
 from bakeoff.formats.text.env import Environment, environment
 from bakeoff.models.recording.modes import RecordingFolders
-from bakeoff.planning.select import Selection
+from bakeoff.planning.expand import Selection
 from bakeoff.stores.folders import check_run_name
 
 DEFAULT_OUTPUT = Path("runs")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError

@@ -1,11 +1,13 @@
 """From what a person asked for to a plan: the steps of a run before anything is started."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bakeoff import registry
 from bakeoff._lib.digest import digest
 from bakeoff.app.agent_specs import known, refuse_misfits
 from bakeoff.app.model_names import OWN, how_understood, resolve, where_asked, with_alias
@@ -13,7 +15,7 @@ from bakeoff.app.options import OwnFunction, RunOptions
 from bakeoff.app.pairings import Terms, changed_pairings, default_said, models_of, paired
 from bakeoff.app.pricing import read_prices
 from bakeoff.app.run_results import folders_of, load_run, refuse_a_plan_with_holes
-from bakeoff.app.suite_trust import check_trust
+from bakeoff.app.source_locations import about, about_scorer
 from bakeoff.app.workspaces import VARIABLE, check_name, named
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -23,9 +25,90 @@ from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.run_spec import Adaptive, RunSpec
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.formats.detect import RunSource, read_source
+from bakeoff.formats.text.problems import Problems
 from bakeoff.models.limits.settings import check_endpoints
-from bakeoff.planning.expand import expand, ordered
-from bakeoff.planning.select import select, select_part
+from bakeoff.planning.expand import expand, ordered, select, select_part
+
+_REFUSED = (
+    "the {} {!r} is Python that would run on this machine, with your rights; a suite may not "
+    "name any by itself: read the code, then add --trust, or write `trust = true` into the run file "
+    "that names the suite"
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_trust(run_spec: RunSpec, options: RunOptions) -> RunSpec:
+    """Return *run_spec* with what its suites may do; raise where one names Python without `trust`."""
+    trust, folders = options.trust or run_spec.trust, options.source_folders
+    allowed = (*run_spec.allow_env, *options.allow_env)
+    _check_names(allowed)
+    tasks = _trusted(run_spec.tasks, folders, trust=trust)
+    by_digest = {old.digest: new for old, new in zip(run_spec.tasks, tasks, strict=True)}
+
+    def allow(spec: ModelSpec) -> ModelSpec:
+        if spec.may_read is None:
+            return spec
+        return replace(spec, may_read=(*spec.may_read, *allowed))
+
+    roles = {name: allow(spec) for name, spec in run_spec.conditions.roles.items()}
+    for spec in () if trust else own_models(run_spec, folders):
+        with about(spec):
+            raise UsageError(_REFUSED.format("model", spec.name))
+    pairings = changed_pairings(run_spec.pairings, model=allow)
+    return replace(
+        run_spec,
+        tasks=tasks,
+        models=tuple(map(allow, run_spec.models)),
+        pairings=tuple(replace(p, task=by_digest.get(p.task.digest, p.task)) for p in pairings),
+        conditions=replace(run_spec.conditions, roles=roles),
+    )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"--allow-env {name}: it takes the name of an environment variable, such as MY_API_KEY"
+            )
+
+
+def own_python(run_spec: RunSpec) -> list[ScorerSpec]:
+    """Return the scorers that a suite of *run_spec* names as Python, each once."""
+    specs = [spec for task in run_spec.tasks for spec in task.scorers if _is_doubtful(spec)]
+    return list({spec.name: spec for spec in specs}.values())
+
+
+def own_models(run_spec: RunSpec, folders: Sequence[Path]) -> list[ModelSpec]:
+    """Return the models of roles that a suite of *run_spec* names as Python."""
+    return [
+        spec
+        for spec in run_spec.conditions.roles.values()
+        if spec.may_read is not None
+        and not (spec.provider or spec.base_url)
+        and registry.is_own(spec.name, folders=folders)
+    ]
+
+
+def _is_doubtful(spec: ScorerSpec) -> bool:
+    return not spec.trusted and registry.is_reference(spec.name)
+
+
+def _trusted(tasks: Sequence[Task], folders: Sequence[Path], *, trust: bool) -> tuple[Task, ...]:
+    """Return *tasks* with all their scorers trusted; raise where Python is named without *trust*."""
+    problems = Problems()
+    checked = []
+    for task in tasks:
+        doubtful = [spec for spec in task.scorers if _is_doubtful(spec)]
+        for spec in doubtful:
+            with problems.gathered(), about_scorer(spec, task):
+                registry.refuse_standard(spec.name, folders)
+                if not trust:
+                    raise UsageError(_REFUSED.format("scorer", spec.name))
+        scorers = tuple(replace(spec, trusted=True) for spec in task.scorers)
+        checked.append(replace(task, scorers=scorers) if doubtful else task)
+    problems.raise_any()
+    return tuple(checked)
+
 
 _SHAPE_THE_PLAN = (
     "models", "agents", "scorers", "base_url", "rollouts", "categories", "tests", "limit",

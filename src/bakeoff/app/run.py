@@ -19,6 +19,7 @@ from bakeoff.app.pairings import models_of
 from bakeoff.app.prepare import (
     PreparedRun,
     apply_limits,
+    check_trust,
     choose_tasks_and_candidates,
     expand_plan,
     read_stored_plan,
@@ -33,7 +34,6 @@ from bakeoff.app.run_folder import (
     with_artifacts,
 )
 from bakeoff.app.run_results import Run, summarized
-from bakeoff.app.suite_trust import check_trust
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
 from bakeoff.app.workspaces import open_workspace_services
 from bakeoff.core.events import Notice, RunEnded, RunStarted

@@ -16,18 +16,12 @@ from bakeoff.app.trial_parts import SharedTrialParts
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Listener, Notice, TrialEnded
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
+from bakeoff.core.run_spec import Manifest
 from bakeoff.planning.resume import differences, merged, missing_from, remaining
 from bakeoff.reports.artifacts import write_artifacts
 from bakeoff.stores.checkpoints import FileCheckpoints
-from bakeoff.stores.folders import (
-    find_run,
-    make_folder,
-    new_folder,
-    read_manifest,
-    write_manifest,
-)
+from bakeoff.stores.folders import find_run, make_folder, new_folder, read_manifest, write_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
 

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.core.budget import Bill
 from bakeoff.core.errors import UsageError
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialFilter, TrialLine, TrialRecord, TrialRow
-from bakeoff.core.run_spec import Adaptive
+from bakeoff.core.run_spec import Adaptive, Manifest
 from bakeoff.core.task import Task
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.role_fidelity import role_fidelity

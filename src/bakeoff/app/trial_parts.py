@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from bakeoff import registry
 from bakeoff._lib.digest import digest, tree_digest
+from bakeoff._lib.phrasing import near
 from bakeoff._lib.redact import Redactor
-from bakeoff._lib.suggest import near
 from bakeoff.agents.dialogue.agent import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking

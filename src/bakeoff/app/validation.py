@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.threads import run_sync
 from bakeoff.agents.cheating import GROUPS, TRICKS
 from bakeoff.app import read, run_async

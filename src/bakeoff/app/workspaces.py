@@ -9,7 +9,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from bakeoff import registry
 from bakeoff._lib import scratch
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, Notice
 from bakeoff.core.plan import Plan

@@ -70,7 +70,7 @@ def call(argv: Sequence[str]) -> int:
         print(f"bakeoff {version('bakeoff')}")
         return 0
     if argv[0] not in COMMANDS:
-        from bakeoff._lib.suggest import did_you_mean
+        from bakeoff._lib.phrasing import did_you_mean
 
         hint = did_you_mean(argv[0], COMMANDS)
         print(f"bakeoff: no command {argv[0]!r}; {hint}", file=sys.stderr)

@@ -18,8 +18,7 @@ from bakeoff.core.workspace import Tree
 from bakeoff.frontends.batch.batch import BatchOptions, BatchRun, plan_batch, prepare_batch
 from bakeoff.frontends.batch.folders import Batch, names_of
 from bakeoff.frontends.batch.view import write_report, write_result
-from bakeoff.frontends.session import ExitCode, run_session
-from bakeoff.frontends.view import View
+from bakeoff.frontends.session import ExitCode, View, run_session
 from bakeoff.reports.comparison import Comparison
 from bakeoff.reports.comparison import as_json as comparison_as_json
 

@@ -182,7 +182,7 @@ def _is_agent_file(name: str) -> bool:
 def _check_agent_files(source: Path, given: str) -> None:
     """Raise where `--agents` was given for `--agent`, or for what is no agent benchmark."""
     from bakeoff import registry
-    from bakeoff._lib.suggest import near
+    from bakeoff._lib.phrasing import near
     from bakeoff.core.errors import UsageError
     from bakeoff.formats.detect import Format, format_of
 

@@ -18,12 +18,12 @@ from bakeoff.core.budget import Cap
 from bakeoff.core.errors import UsageError
 from bakeoff.frontends.session import (
     ExitCode,
+    View,
     command_line,
     flags,
     rescore_session,
     run_session,
 )
-from bakeoff.frontends.view import View
 from bakeoff.reports.files import as_json as summary_as_json
 
 

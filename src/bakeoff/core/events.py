@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
-from bakeoff.core.endpoint import EndpointWait
+from bakeoff.core.candidate import EndpointWait
 from bakeoff.core.outcome import Spent
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt

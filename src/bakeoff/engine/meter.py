@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from bakeoff._lib.deadline import until
+from bakeoff._lib.clock import until
 from bakeoff.core.budget import NO_BILL, UNPRICED, Bill, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, boundary

@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bakeoff._lib.clock import monotonic, timestamp
-from bakeoff._lib.deadline import until, within
+from bakeoff._lib.clock import monotonic, timestamp, until, within
 from bakeoff.core.budget import NO_BILL, UNPRICED
 from bakeoff.core.candidate import Limits
 from bakeoff.core.checkpoint import Checkpoint

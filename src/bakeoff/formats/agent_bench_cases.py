@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.digest import tree_digest
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Source

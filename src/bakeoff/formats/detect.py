@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 
-from bakeoff._lib.suggest import near, near_file
+from bakeoff._lib.phrasing import near, near_file
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Suite, Task

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.digest import digest_bytes
-from bakeoff.core.candidate import TRANSPORT_SETTINGS, ModelSpec, Origin
-from bakeoff.core.endpoint import EndpointLimits
+from bakeoff.core.candidate import TRANSPORT_SETTINGS, EndpointLimits, ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Source
 from bakeoff.core.source_location import SourceLocation

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.digest import digest, tree_digest
-from bakeoff._lib.python_imports import imports_module
+from bakeoff._lib.tracebacks import imports_module
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, ScorerSpec, Task

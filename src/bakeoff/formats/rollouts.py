@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.digest import digest_bytes
-from bakeoff._lib.suggest import near
+from bakeoff._lib.phrasing import near
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError

@@ -10,10 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.digest import digest_bytes
-from bakeoff._lib.suggest import near_file
+from bakeoff._lib.phrasing import near_file
 from bakeoff.core.budget import Cap
-from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin
-from bakeoff.core.endpoint import Patience
+from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin, Patience
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Adaptive, RunSpec, Source
 from bakeoff.core.source_location import SourceLocation

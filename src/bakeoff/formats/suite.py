@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from bakeoff._lib.suggest import near
+from bakeoff._lib.phrasing import near
 from bakeoff.core.candidate import ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec, Source

@@ -4,14 +4,22 @@
 that shows it, and print their own results. How a run starts, is stopped and ends is written here only.
 """
 
+import json
 import shlex
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+import msgspec
+
+from bakeoff._lib import files
 from bakeoff._lib.redact import public_word
-from bakeoff._lib.sanitize import for_terminal
+from bakeoff._lib.sanitize import for_terminal, well_formed
 from bakeoff.app.interrupts import interruptible
 from bakeoff.app.options import RunOptions
 from bakeoff.app.rescoring import score_again
@@ -20,7 +28,36 @@ from bakeoff.app.run_results import Run
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import Event, Listener, RunEnded, RunStarted, ignore
 from bakeoff.core.stop import Stop
-from bakeoff.frontends.view import View
+
+
+class View(ABC):
+    """A listener that is opened before the first event and closed after the last one."""
+
+    def open(self) -> None:  # noqa: B027 -- most views have nothing to open
+        """Take over the terminal, where the view needs it."""
+
+    def close(self) -> None:  # noqa: B027 -- nor to close
+        """Leave the terminal as it was."""
+
+    @abstractmethod
+    def __call__(self, event: Event) -> None:
+        """Show *event*."""
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """Show one line."""
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class ExitCode(IntEnum):
@@ -191,3 +228,18 @@ def run_script(name: str, main: Callable[[], int]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone, and with it whoever would read the rest
         return ExitCode.ERROR
+
+
+def pretty_json(data: object) -> bytes:
+    """Return *data* as indented JSON; text that is no valid Unicode is replaced, not refused."""
+    try:
+        return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(data), indent=2, ensure_ascii=False)
+        return well_formed(text + "\n").encode()
+
+
+def write_json(path: Path, data: object) -> None:
+    """Replace the file *path* with *data*; it can be made again from the ledger, and need not be durable."""
+    files.make_folder(path.parent)
+    files.write_atomic(path, pretty_json(data), durable=False)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from bakeoff._lib import files
 from bakeoff._lib.files import replacing
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.sanitize import well_formed
-from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.reports import csv as csv_trials
 from bakeoff.reports import json as json_report

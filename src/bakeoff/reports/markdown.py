@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.reports.wording import decision, phrases
-from bakeoff.reports.wording import summary as summary_words
+from bakeoff.reports.wording import phrases as summary_words
 from bakeoff.reports.wording.decision import answer
 from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.paired import Pair

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import msgspec
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context

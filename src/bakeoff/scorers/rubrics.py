@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from bakeoff._lib.python_imports import imports_module
 from bakeoff._lib.sanitize import well_formed
+from bakeoff._lib.tracebacks import imports_module
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.paired import ONE_SHARED_TASK, Pair

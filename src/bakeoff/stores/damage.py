@@ -19,9 +19,9 @@ import msgspec
 
 from bakeoff._lib.digest import digest_bytes
 from bakeoff.core.errors import UsageError
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import trial_name
 from bakeoff.core.record import Attempt
+from bakeoff.core.run_spec import Manifest
 from bakeoff.stores.carve import PAGE, Carved, carve, log_is_whole
 from bakeoff.stores.schema import (
     ATTEMPT_COLUMNS,

@@ -12,10 +12,10 @@ import msgspec
 from bakeoff._lib import files
 from bakeoff._lib.clock import stamp
 from bakeoff._lib.files import remove_partial_files, write_atomic
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.redact import Redactor
-from bakeoff._lib.suggest import did_you_mean
 from bakeoff.core.errors import UsageError
-from bakeoff.core.manifest import Manifest
+from bakeoff.core.run_spec import Manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import LEDGER
 from bakeoff.stores.writing import writing_to

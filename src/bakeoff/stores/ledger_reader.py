@@ -17,9 +17,9 @@ from bakeoff._lib.digest import digest_bytes
 from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Block, Plan, trial_name
 from bakeoff.core.record import Attempt, Status, TrialFilter, TrialLine, TrialRecord, TrialRow
+from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
 from bakeoff.stores.carve import log_is_whole
 from bakeoff.stores.damage import MANIFEST_COPY, NO_DAMAGE, Damage, examined, kept_manifest

@@ -17,9 +17,9 @@ from bakeoff._lib.files import sync_folder, write_atomic
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import LedgerError, UsageError
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Status
+from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
 from bakeoff.stores.carve import PAGE
 from bakeoff.stores.damage import (
@@ -33,7 +33,6 @@ from bakeoff.stores.damage import (
     plan_crc,
     schema_crc,
 )
-from bakeoff.stores.lock import FolderLock
 from bakeoff.stores.schema import (
     ATTEMPT_COLUMNS,
     CHECKED_TABLES,
@@ -48,7 +47,7 @@ from bakeoff.stores.schema import (
     seal,
     seat,
 )
-from bakeoff.stores.writing import not_written, writing_to
+from bakeoff.stores.writing import FolderLock, not_written, writing_to
 
 LEDGER = "ledger.sqlite"
 BLOBS = "blobs"

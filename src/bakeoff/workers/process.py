@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bakeoff._lib.deadline import paused_deadlines
+from bakeoff._lib.clock import paused_deadlines
 from bakeoff._lib.process import Child, ProcessResult, Program, run_to_completion
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, TrialError

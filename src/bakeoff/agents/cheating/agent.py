@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.agents.cheating import TRICKS
 from bakeoff.agents.cheating.trick import HEAD, REFUSED
 from bakeoff.agents.task_fit import workspace_of

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from bakeoff.cli.views.plain import Level, ProgressModel
 from bakeoff.core.events import Event, RunEnded, TrialStarted
-from bakeoff.frontends.view import View
+from bakeoff.frontends.session import View
 
 _STYLES = {Level.HEADING: "bold", Level.NOTICE: "yellow", Level.FAULT: "red"}
 

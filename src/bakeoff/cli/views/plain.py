@@ -11,7 +11,7 @@ from bakeoff._lib.clock import monotonic
 from bakeoff._lib.sanitize import for_terminal
 from bakeoff.core.events import Event, TrialEnded, Waiting
 from bakeoff.core.record import Fault
-from bakeoff.frontends.view import View
+from bakeoff.frontends.session import View
 
 
 class Level(Enum):

@@ -17,7 +17,7 @@ from bakeoff._lib.phrasing import format_duration, message_kind
 from bakeoff._lib.sanitize import one_line
 from bakeoff.cli.views.plain import Level, ProgressLine, fault_details
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
-from bakeoff.core.endpoint import EndpointWait
+from bakeoff.core.candidate import EndpointWait
 from bakeoff.core.events import (
     Event,
     Notice,

@@ -11,8 +11,16 @@ from rich.text import Text
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff.reports.wording.decision import answer, in_short, remarks, verdict, worth_showing
-from bakeoff.reports.wording.phrases import UNKNOWN, counted, p_value
-from bakeoff.reports.wording.summary import billed, conservation, in_order, order, shared_reasons
+from bakeoff.reports.wording.phrases import (
+    UNKNOWN,
+    billed,
+    conservation,
+    counted,
+    in_order,
+    order,
+    p_value,
+    shared_reasons,
+)
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.summary import CandidateSummary, Group, Summary

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from bakeoff._lib.decode_errors import explain_decode_error
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json

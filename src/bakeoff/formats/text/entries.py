@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bakeoff._lib.suggest import near
-from bakeoff.core.endpoint import EndpointLimits
+from bakeoff._lib.phrasing import near
+from bakeoff.core.candidate import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, ScorerSpec, Task

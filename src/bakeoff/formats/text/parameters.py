@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 
 from bakeoff._lib.decode_errors import explain_decode_error
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.values import Json

@@ -45,9 +45,9 @@ from bakeoff.frontends.batch.models import (
     helper,
     model_catalog,
 )
+from bakeoff.models.client.endpoint_url import DEFAULT_URL, address
 from bakeoff.models.client.probe import probe, probe_session
 from bakeoff.models.discovery import Discovery, ollama_models
-from bakeoff.models.ollama_address import DEFAULT_URL, address
 
 
 class _Version(msgspec.Struct):

@@ -19,7 +19,7 @@ from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.frontends.batch.models import ModelCatalog, ModelOffer, report_name
-from bakeoff.frontends.json_files import pretty_json
+from bakeoff.frontends.session import pretty_json
 from bakeoff.planning.resume import differences
 from bakeoff.stores.folders import (
     INNER,

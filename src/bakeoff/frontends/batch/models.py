@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bakeoff import registry
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.app.model_names import is_bare, resolve
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.models_file import ModelsConfig
+from bakeoff.models.client.endpoint_url import address
 from bakeoff.models.discovery import FoundModel, configured_models
-from bakeoff.models.ollama_address import address
 from bakeoff.models.providers import PROVIDERS
 
 ALL = "all"

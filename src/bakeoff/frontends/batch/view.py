@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from bakeoff import app
 from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.candidate import Candidate
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Attempt, TrialRecord
+from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.frontends.batch.folders import Batch, BatchState, file_names, names_of
-from bakeoff.frontends.json_files import pretty_json
+from bakeoff.frontends.session import pretty_json
 from bakeoff.reports.comparison import (
     Comparison,
     Competitor,

@@ -22,13 +22,7 @@ from bakeoff.core.errors import BakeoffError, UsageError
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.frontends.rollouts.folders import Rollout, find_rollout, is_rollout, new_rollout
 from bakeoff.frontends.rollouts.summary import summary_page
-from bakeoff.frontends.rollouts.view import (
-    MANIFEST,
-    QUIET,
-    Console,
-    GradingConsole,
-    RolloutView,
-)
+from bakeoff.frontends.rollouts.view import MANIFEST, QUIET, Console, GradingConsole, RolloutView
 from bakeoff.frontends.session import (
     EXIT_CODES,
     ExitCode,

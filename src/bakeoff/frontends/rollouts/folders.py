@@ -7,16 +7,9 @@ from pathlib import Path
 
 from bakeoff._lib import files
 from bakeoff._lib.files import remove_empty, safe_name
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.errors import UsageError
-from bakeoff.stores.folders import (
-    INNER,
-    LATEST,
-    choose_folder,
-    folders_in,
-    fresh_folder,
-    lettered,
-)
+from bakeoff.stores.folders import INNER, LATEST, choose_folder, folders_in, fresh_folder, lettered
 from bakeoff.stores.ledger_writer import LEDGER
 
 _STAMP = "%Y%m%d__%H-%M-%S"

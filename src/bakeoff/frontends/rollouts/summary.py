@@ -13,7 +13,7 @@ from bakeoff.frontends.rollouts.record import (
 )
 from bakeoff.reports.markdown import bar, cell, count, fenced, number, pairs_section, table
 from bakeoff.reports.wording.decision import verdict
-from bakeoff.reports.wording.summary import in_order
+from bakeoff.reports.wording.phrases import in_order
 from bakeoff.stats.by_task import TaskSummary, metric_means
 from bakeoff.stats.estimate import Interval
 from bakeoff.stats.pairwise import Pairwise

@@ -31,15 +31,14 @@ from bakeoff.core.events import (
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt, TrialRecord, pass_rule
 from bakeoff.core.values import Json
-from bakeoff.frontends.json_files import pretty_json
 from bakeoff.frontends.rollouts import record
 from bakeoff.frontends.rollouts.folders import Rollout
 from bakeoff.frontends.rollouts.record import RunOfTask, line_of, status_of
 from bakeoff.frontends.rollouts.summary import RolloutFindings, scoring_page, summary_page
-from bakeoff.frontends.view import View
+from bakeoff.frontends.session import View, pretty_json
 from bakeoff.reports.artifacts import patch_files
 from bakeoff.stats.by_task import by_task
-from bakeoff.stores.lock import FolderLock
+from bakeoff.stores.writing import FolderLock
 
 MANIFEST = "manifest.json"
 _RUN_IDS = "run_ids.json"

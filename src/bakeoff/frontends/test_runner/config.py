@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bakeoff._lib.suggest import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.formats.text.convert import convert

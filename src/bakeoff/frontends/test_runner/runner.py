@@ -7,16 +7,15 @@ from pathlib import Path
 from threading import RLock
 from typing import ClassVar
 
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.sanitize import one_line
-from bakeoff._lib.suggest import did_you_mean
 from bakeoff._lib.threads import run_sync
 from bakeoff.app.interrupts import new_event_loop
 from bakeoff.app.model_names import with_secrets
 from bakeoff.app.options import RunOptions
 from bakeoff.app.run import execute_run
-from bakeoff.core.candidate import Conditions
-from bakeoff.core.endpoint import Patience
+from bakeoff.core.candidate import Conditions, Patience
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Notice, RunEnded, TrialEnded, TrialStarted
 from bakeoff.core.run_spec import RunSpec

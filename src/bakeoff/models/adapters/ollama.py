@@ -23,7 +23,7 @@ from bakeoff.core.values import Json
 from bakeoff.models.adapters.tool_call_ids import arguments_of, tool_call
 from bakeoff.models.client import json_fields
 from bakeoff.models.client.endpoint import EndpointClient, EndpointClientSettings
-from bakeoff.models.client.endpoint_url import headers_of
+from bakeoff.models.client.endpoint_url import DEFAULT_URL, address, headers_of
 from bakeoff.models.client.faults import error_text
 from bakeoff.models.client.http import HttpClient
 from bakeoff.models.client.json_fields import UsageFields, count, encode, plain
@@ -39,7 +39,6 @@ from bakeoff.models.client.probe import probe, probe_session
 from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.client.settings import settings_of
 from bakeoff.models.limits.limiter import UNLIMITED, Limiter
-from bakeoff.models.ollama_address import DEFAULT_URL, address
 
 _NANO = 1e-9
 

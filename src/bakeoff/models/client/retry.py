@@ -10,8 +10,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from bakeoff._lib.clock import now
-from bakeoff._lib.deadline import within
+from bakeoff._lib.clock import now, within
 from bakeoff.core.errors import ProviderError
 
 T = TypeVar("T")

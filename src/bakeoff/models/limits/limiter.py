@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from bakeoff._lib.clock import monotonic
-from bakeoff.core.endpoint import EndpointLimits, EndpointWait, Patience
+from bakeoff.core.candidate import EndpointLimits, EndpointWait, Patience
 from bakeoff.core.errors import NotRun, ProviderError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.models.client.retry import Overload, RetryableError

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bakeoff._lib.phrasing import format_duration, message_kind
-from bakeoff.core.endpoint import Patience
+from bakeoff.core.candidate import Patience
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.client.retry import RetryableError, UnreachableError
 

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from bakeoff._lib.suggest import did_you_mean
-from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.endpoint import EndpointLimits, EndpointWait, Patience
+from bakeoff._lib.phrasing import did_you_mean
+from bakeoff.core.candidate import EndpointLimits, EndpointWait, ModelSpec, Patience
 from bakeoff.core.errors import UsageError
 from bakeoff.models.client.settings import settings_of
 from bakeoff.models.limits.limiter import EndpointLimiter, Limiter, ModelLimiter

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bakeoff.reports.html.page import Column, named, remarks, table
 from bakeoff.reports.html.text import esc
 from bakeoff.reports.wording import decision, phrases
-from bakeoff.reports.wording import summary as summary_words
+from bakeoff.reports.wording import phrases as summary_words
 from bakeoff.stats.paired import NO_DECISION, Pair
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.rankings import RankedCandidate

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from bakeoff.core.candidate import Candidate, Limits, ModelSpec
-from bakeoff.core.manifest import Manifest
+from bakeoff.core.run_spec import Manifest
 from bakeoff.core.values import Json
 from bakeoff.reports.html.figures import figures
 from bakeoff.reports.html.page import (
@@ -22,13 +22,11 @@ from bakeoff.reports.html.page import (
     tiles,
 )
 from bakeoff.reports.html.text import clipped, esc
-from bakeoff.reports.html.trials import grid, trials
-from bakeoff.reports.selection import select
+from bakeoff.reports.html.trials import grid, select, trials
 from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.decision import answer
 from bakeoff.reports.wording.findings import Findings
-from bakeoff.reports.wording.phrases import counted, moment
-from bakeoff.reports.wording.summary import conservation
+from bakeoff.reports.wording.phrases import conservation, counted, moment
 
 _MOST_CANDIDATES = 100
 _LONGEST = 2_000

@@ -1,17 +1,71 @@
-"""The task grid and the trials of the most informative tasks in full."""
+"""The task grid, and the trials of the most informative tasks in full."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.task import Task
 from bakeoff.reports.html.page import Column, framed, named, opening, quiet, row
 from bakeoff.reports.html.text import chip, clipped, code, conversation, diff, esc
-from bakeoff.reports.selection import ReportSelection
 from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.findings import Check, Evidence, Findings, evidence_of
 from bakeoff.stats.by_task import TaskSummary
 from bakeoff.stats.head_to_head import RolloutFigures, figures
+
+MOST_ROWS = 1_000
+MOST_CELLS = 20_000
+MOST_TRIALS = 1_000
+MOST_TRIALS_OF_A_TASK = 200
+
+
+def informativeness(cells: Collection[TaskSummary]) -> tuple[float, ...]:
+    """Return the sort key of a task from its results; the most informative task has the smallest."""
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    return (
+        not any(cell.recorded for cell in cells),
+        -_spread(means),
+        -sum(cell.faulted for cell in cells),
+        min(means, default=1.0),
+    )
+
+
+def _spread(means: Collection[float]) -> float:
+    """Return the difference between the best and the worst mean."""
+    return max(means) - min(means) if means else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSelection:
+    """The tasks of the grid, those shown in full, and how many rollouts of each."""
+
+    rows: tuple[Task, ...]
+    detailed: tuple[Task, ...]
+    rollouts: int
+
+
+def select(findings: Findings) -> ReportSelection:
+    """Return what to show of *findings*, in the order of the plan."""
+    candidates = max(len(findings.candidates), 1)
+    planned = max(findings.plan.rollouts, 1)
+    rollouts = min(planned, max(MOST_TRIALS_OF_A_TASK // candidates, 1))
+    rows = max(min(MOST_ROWS, MOST_CELLS // candidates), 1)
+    return ReportSelection(
+        rows=_most_informative(findings, rows),
+        detailed=_most_informative(findings, max(MOST_TRIALS // (candidates * rollouts), 1)),
+        rollouts=rollouts,
+    )
+
+
+def _most_informative(findings: Findings, most: int) -> tuple[Task, ...]:
+    if len(findings.tasks) <= most:
+        return findings.tasks
+    by_worth = sorted(
+        findings.tasks, key=lambda task: informativeness(findings.cells.get(task.id, {}).values())
+    )
+    chosen = {task.id for task in by_worth[:most]}
+    return tuple(task for task in findings.tasks if task.id in chosen)
+
 
 _SHORT = 2  # messages that need no click
 _LONG = 4_000

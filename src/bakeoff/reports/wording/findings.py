@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Protocol
 
-from bakeoff.core.manifest import Manifest
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
+from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Message, Task
 from bakeoff.reports.wording.phrases import counted, moment
 from bakeoff.stats.by_task import TaskSummary
