@@ -124,9 +124,9 @@ def _lines(source: Path, run_spec: RunSpec, *, trials: int, without_models: bool
     unchecked = sum(1 for task in run_spec.tasks if not any(s.weight for s in task.scorers))
     categories = sorted({task.category for task in run_spec.tasks if task.category})
     lines = [
-        *run_spec.notices,
         f"{source}: valid",
         f"{counted(len(run_spec.tasks), 'task')} in {len(categories)} categories",
+        *run_spec.notices,
     ]
     if unchecked:
         have = "has" if unchecked == 1 else "have"
