@@ -139,7 +139,7 @@ def test_a_prompt_of_five_megabytes_is_kept_whole(home: Path) -> None:
             "nested",
         ),
         ('{"tests": [{"id": "", "prompt": "x"}]}', "`id` is empty"),
-        ('{"tests": [{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}]}', "is there twice"),
+        ('{"tests": [{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}]}', "is defined twice"),
         ('{"tests": null}', "a list is expected, not null"),
         ('"tests"', "a JSON object is expected"),
         ("\x00", "not valid JSON"),
