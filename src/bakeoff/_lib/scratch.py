@@ -4,16 +4,21 @@ Nothing else makes temporary folders: each lies in one base folder of the user, 
 of the process that made it.
 """
 
+import atexit
 import errno
 import os
 import secrets
 import stat
 import tempfile
+import threading
+from collections import deque
 from pathlib import Path
 
 from bakeoff._lib import process_identity
 
 _PRIVATE = 0o700
+_MAX_WAITING = 64  # more folders than that to be removed would fill the disk of a busy run
+_EXIT_S = 10.0
 
 
 def unlock(name: str | bytes, parent: int | None) -> None:
@@ -103,6 +108,80 @@ def remove(path: Path) -> None:
     finally:
         os.close(top)
     path.rmdir()
+
+
+class _Remover:
+    """Removes folders in a daemon thread, one after the other."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._changed = threading.Condition()
+        self._waiting: deque[Path] = deque()
+        self._working = False
+        self._error: OSError | None = None
+
+    def add(self, path: Path) -> bool:
+        """Take *path* over; False where too many are waiting, or after a fork, which has no thread."""
+        with self._changed:
+            if self._owner != os.getpid() or len(self._waiting) >= _MAX_WAITING:
+                return False
+            self._waiting.append(path)
+            if not self._working:
+                self._working = True
+                threading.Thread(target=self._work, daemon=True, name="remover").start()
+        return True
+
+    def wait(self, time_s: float | None) -> None:
+        """Wait until nothing is left to remove; raise what could not be removed."""
+        if self._owner != os.getpid():
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: not self._working, time_s)
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _work(self) -> None:
+        while (path := self._next()) is not None:
+            try:
+                remove(path)
+            except OSError as error:
+                with self._changed:
+                    self._error = self._error or error
+
+    def _next(self) -> Path | None:
+        with self._changed:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._working = False
+            self._changed.notify_all()
+            return None
+
+
+_remover = _Remover()
+
+
+def remove_later(path: Path) -> None:
+    """Take a folder out of the way now, and remove it in the background.
+
+    It is renamed first, with the mark of this process: where that is killed, `reap` finds the folder.
+    `wait_removed` waits for the removal, and so does the exit of the process, for a while.
+    """
+    renamed = path.with_name(f"{process_identity.current()}-removed-{secrets.token_hex(6)}")
+    try:
+        path.rename(renamed)
+    except FileNotFoundError:
+        return
+    if not _remover.add(renamed):
+        remove(renamed)
+
+
+def wait_removed(time_s: float | None = None) -> None:
+    """Wait until all folders given to `remove_later` are gone; OSError where one cannot be removed."""
+    _remover.wait(time_s)
+
+
+atexit.register(wait_removed, _EXIT_S)
 
 
 def _empty(folder: int, *, into: int) -> list[str]:

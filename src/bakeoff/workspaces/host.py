@@ -75,8 +75,9 @@ class HostWorkspaces:
         self._pristine_cache: RefCache[Pristine] = RefCache(max_idle=_MAX_IDLE, discard=_discard)
 
     async def close(self) -> None:
-        """Release what is held for the whole run."""
+        """Release what is held for the whole run, and wait until closed workspaces are removed."""
         await self._pristine_cache.close()
+        await in_thread(lambda _: scratch.wait_removed())
 
     @asynccontextmanager
     async def open(
@@ -312,7 +313,7 @@ async def _close_box(box: Box) -> None:
 
 
 async def _remove_folder(folder: Path) -> None:
-    await in_thread(lambda _: scratch.remove(folder))
+    await in_thread(lambda _: scratch.remove_later(folder))
 
 
 async def _discard(source: Pristine) -> None:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from bakeoff._lib import scratch
-from bakeoff._lib.process import ProcessResult, Program
+from bakeoff._lib.process import Child, ProcessResult, Program
 from bakeoff.core.errors import BakeoffError, SandboxError, UsageError
 from bakeoff.core.sandbox import Box, BoxSpec, Command, CommandResult
 from bakeoff.core.workspace import Image, Network
@@ -133,7 +133,7 @@ class BubblewrapBox:
         start = self._start_of(command)
         try:
             ran = await self._supervision.run(
-                command, program, lambda ended: self._wait_gone(status, ended)
+                command, lambda: Child(program), lambda ended: self._wait_gone(status, ended)
             )
         except _NotStartedError as error:
             if start in self._started_in and _FOLDER_BROKEN.search(str(error)):
@@ -400,12 +400,13 @@ class Bubblewrap:
         return await asyncio.to_thread(reap)
 
     async def close(self) -> None:
-        """Remove what all boxes shared."""
+        """Remove what all boxes shared, and wait until the folders of closed boxes are removed."""
         ready, self._ready = self._ready, None
         if ready is not None:
             await asyncio.wait([ready])
             if not _failed(ready):
                 await asyncio.to_thread(scratch.remove, ready.result().support)
+        await asyncio.to_thread(scratch.wait_removed)
 
 
 def _failed(ready: asyncio.Task[HostSupport]) -> bool:

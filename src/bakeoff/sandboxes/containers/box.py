@@ -6,22 +6,17 @@ import posixpath
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 from bakeoff._lib.process import ProcessResult, run_to_completion
-from bakeoff.core.errors import ChangeTooLargeError, SandboxError
+from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, Mount
 from bakeoff.sandboxes.containers import change as container_change
 from bakeoff.sandboxes.containers import relay
-from bakeoff.sandboxes.containers.engine import (
-    HOME,
-    Engine,
-    no_folder_marker,
-    preamble,
-    wrap_command,
-)
+from bakeoff.sandboxes.containers.calls import EngineCalls, Exec, run_in
+from bakeoff.sandboxes.containers.engine import HOME, no_folder_marker, preamble, wrap_command
 from bakeoff.sandboxes.containers.relay import Relay
 from bakeoff.sandboxes.egress.proxy import PORT as PROXY_PORT
 from bakeoff.sandboxes.egress.proxy import EgressProxy, proxy_environment
@@ -33,11 +28,9 @@ _CHECK_S = 2.0
 _DEATH_S, _DEATH_LOOK_S = 60.0, 0.5
 _STILL_DYING = "did not die within timeout"  # podman, of a fork bomb on a busy machine
 _PAUSE_FACTOR = 20  # asking takes podman a quarter of a second
-_LAYER_FORMAT = "layer={{.GraphDriver.Data.UpperDir}}\npid={{.State.Pid}}"
-_SIZE_FORMAT = "size={{.SizeRw}}"
 
 
-async def disk_watch_for(engine: Engine, container: str, spec: BoxSpec) -> Watch | None:
+async def disk_watch_for(calls: EngineCalls, container: str, spec: BoxSpec) -> Watch | None:
     """Return the disk watch of a box; None where it has no limit.
 
     Where the container's files are in a folder that this user may read, that folder is watched,
@@ -46,17 +39,13 @@ async def disk_watch_for(engine: Engine, container: str, spec: BoxSpec) -> Watch
     if spec.limits.disk_mb is None:
         return None
     folders = () if spec.folder is None else (spec.folder,)
-    inspected = await engine.ask(
-        "inspect", "--type", "container", "--format", _LAYER_FORMAT, container
-    )
-    fields = dict(line.split("=", 1) for line in inspected.output.splitlines() if "=" in line)
-    layer = fields.get("layer", "")
-    if layer.startswith("/") and os.access(layer, os.R_OK | os.X_OK):
-        procs_files = _procs_files(fields.get("pid", ""))
+    state = await calls.state(container)
+    if state.layer.startswith("/") and os.access(state.layer, os.R_OK | os.X_OK):
+        procs_files, layer = _procs_files(state.pid), Path(state.layer)
         return DiskWatch(
-            (*folders, Path(layer)), spec.limits.disk_mb, processes=lambda: _processes(procs_files)
+            (*folders, layer), spec.limits.disk_mb, processes=lambda: _processes(procs_files)
         )
-    engine_watch = _EngineDiskWatch(engine, container, spec.limits.disk_mb)
+    engine_watch = _EngineDiskWatch(calls, container, spec.limits.disk_mb)
     return (
         _BothWatches(DiskWatch(folders, spec.limits.disk_mb), engine_watch)
         if folders
@@ -93,8 +82,8 @@ def _processes(procs_files: list[Path]) -> set[int]:
 class _EngineDiskWatch:
     """Watches the size of a container's layer by asking the engine."""
 
-    def __init__(self, engine: Engine, container: str, max_mb: int) -> None:
-        self._engine = engine
+    def __init__(self, calls: EngineCalls, container: str, max_mb: int) -> None:
+        self._calls = calls
         self._container = container
         self._max_mb = max_mb
 
@@ -103,19 +92,9 @@ class _EngineDiskWatch:
         while True:
             await asyncio.sleep(pause_s)
             started = time.monotonic()
-            if await self._used_bytes() > self._max_mb << 20:
+            if await self._calls.used_bytes(self._container) > self._max_mb << 20:
                 on_exceeded(f"its disk was full: the box may take {self._max_mb} MB")
             pause_s = max(_CHECK_S, _PAUSE_FACTOR * (time.monotonic() - started))
-
-    async def _used_bytes(self) -> int:
-        inspected = await self._engine.ask(
-            "inspect", "--type", "container", "--size", "--format", _SIZE_FORMAT, self._container
-        )
-        for line in inspected.output.splitlines():
-            size = line.removeprefix("size=")
-            if size != line and size.isdigit():
-                return int(size)
-        return 0
 
 
 class _BothWatches:
@@ -132,13 +111,12 @@ class _BothWatches:
 
 
 _KILLED = 137
-_EXPORT_S = 600.0
-_TOO_LONG = "file name too long"
+_MAX_SHOWN = 2000
+_CALL_S = 120.0
 _OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 # a line of `diff` that reports a change in the folders of the shell and its libraries
 _PROGRAMS_CHANGED = re.compile(r"^[CD] /(?:usr/(?:local/)?)?(?:s?bin|lib\w*)/", re.MULTILINE)
-_STATE_FORMAT = "state={{.State.Running}}"
 
 
 def sockets(spec: BoxSpec, proxy: EgressProxy | None) -> dict[int, str]:
@@ -152,7 +130,7 @@ class ContainerBox:
 
     def __init__(
         self,
-        engine: Engine,
+        calls: EngineCalls,
         spec: BoxSpec,
         *,
         name: str,
@@ -162,7 +140,7 @@ class ContainerBox:
         proxy: EgressProxy | None,
     ) -> None:
         self.name = name
-        self._engine = engine
+        self._calls = calls
         self._spec = spec
         self._mounts = mounts
         self._user = user
@@ -177,7 +155,7 @@ class ContainerBox:
 
     async def ready(self) -> None:
         """Apply the change of the spec, choose a relay, start watching the disk."""
-        disk = await disk_watch_for(self._engine, self.name, self._spec)
+        disk = await disk_watch_for(self._calls, self.name, self._spec)
         self._supervision = Supervision(self._spec.limits, cgroup=None, disk=disk)
         await self._apply()
         if sockets(self._spec, self._proxy):
@@ -208,29 +186,12 @@ class ContainerBox:
         self._stopped = True
         await self._supervision.stop()
         if await self._is_running():
-            await self._engine.call("kill", self.name)
+            await self._calls.kill(self.name)
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Return how the stopped container differs from its image: an archive, and deleted paths."""
-        try:
-            printed = await self._engine.call("diff", self.name, most_output=1 << 28)
-        except SandboxError as error:
-            if _TOO_LONG in str(error):  # caused by the agent, not the engine
-                raise ChangeTooLargeError("the agent left a path too long to be read") from error
-            raise
-        own_mounts = [mount.target for mount in self._mounts]
-        differences = container_change.read_differences(printed, own_mounts)
-        packed, present = await asyncio.to_thread(
-            container_change.archive,
-            (self._engine.name, "export", self.name),
-            environment=self._engine.environment,
-            included=differences,
-            in_image=differences.in_image,
-            check_for=differences.perhaps_gone,
-            max_mb=self._most_change_mb,
-            time_s=_EXPORT_S,
-        )
-        return packed, tuple(sorted({*differences.gone, *differences.perhaps_gone} - present))
+        own = [mount.target for mount in self._mounts]
+        return await self._calls.change(self.name, own=own, max_mb=self._most_change_mb)
 
     async def close(self) -> None:
         """Remove the container, running or not."""
@@ -243,26 +204,23 @@ class ContainerBox:
                 await run_to_completion(self._proxy.close())
 
     async def _remove(self) -> None:
-        await self._call_until_dead(*self._engine.dialect.remove, self.name)
+        await _until_dead(self._calls.remove, self.name)
 
     # --- commands ---------------------------------------------------------------------------------
 
     async def _exec(self, command: Command, *, retry: bool = True) -> CommandResult:
         marker = f"started-{secrets.token_hex(8)}"
         restarts_before, start_marker = self._restarts, StartMarker(marker, command.on_output)
-        program = self._engine.program(
-            *(
-                "exec",
-                "-i",
-                *self._user_arguments(),
-                self.name,
-                *wrap_command(command.argv, marker),
-            ),
+        wrapped = Exec(
+            argv=tuple(wrap_command(command.argv, marker)),
+            user=self._user,
             stdin=self._preamble(command, marker) + command.stdin,
             most_output=command.most_output,
+            on_output=start_marker,
         )
-        program = replace(program, on_output=start_marker)
-        ran = await self._supervision.run(command, program, self._after)
+        ran = await self._supervision.run(
+            command, lambda: self._calls.exec(self.name, wrapped), self._after
+        )
         if not start_marker.started and ran.stopped is None:
             printed, no_folder, _ = ran.output.partition(no_folder_marker(marker))
             if retry and not no_folder and not self._stopped:
@@ -288,8 +246,8 @@ class ContainerBox:
         why = f"{command.argv[0]!r} could not be started: {printed.strip()}"
         if self._stopped or await self._is_running():
             return why
-        last = await self._engine.ask("logs", "--tail", "20", self.name)
-        return f"{why}. The container has ended; it printed: {last.output.strip() or 'nothing'}"
+        last = await self._calls.last_output(self.name)
+        return f"{why}. The container has ended; it printed: {last.strip() or 'nothing'}"
 
     async def _broken_from_inside(self, command: Command, *, no_folder: bool) -> bool:
         """Whether earlier commands are the reason that a command can no longer be started."""
@@ -298,14 +256,14 @@ class ContainerBox:
         return bool(self._started_in) and await self._has_changed_programs()
 
     async def _has_changed_programs(self) -> bool:
-        diff = await self._engine.ask("diff", self.name)
-        return _PROGRAMS_CHANGED.search(diff.output) is not None
+        try:
+            changed = await self._calls.changed_paths(self.name)
+        except SandboxError:
+            return False  # not known; whoever asks has an error of its own to tell
+        return _PROGRAMS_CHANGED.search(changed) is not None
 
     def _start_of(self, command: Command) -> str:
         return posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
-
-    def _user_arguments(self) -> tuple[str, ...]:
-        return () if self._user is None else ("--user", self._user)
 
     def _preamble(self, command: Command, marker: str) -> bytes:
         spec = self._spec
@@ -328,37 +286,20 @@ class ContainerBox:
         self._restarts += 1
         self._oom_kills = 0
         try:
-            await self._call_until_dead("restart", "-t", "0", self.name)
+            await _until_dead(self._calls.restart, self.name)
         except SandboxError:
             # its processes have ended anyway; without its shell it cannot start again
             if not await self._has_changed_programs():
                 raise
 
-    async def _call_until_dead(self, *arguments: str) -> None:
-        """Make a call that ends processes, again while the engine says that they take long to die."""
-        clock = asyncio.get_running_loop().time
-        until = clock() + _DEATH_S
-        while True:
-            try:
-                await self._engine.call(*arguments)
-            except SandboxError as error:
-                if _STILL_DYING not in str(error) or clock() > until:
-                    raise
-                await asyncio.sleep(_DEATH_LOOK_S)
-            else:
-                return
-
     async def _is_running(self) -> bool:
-        state = await self._engine.call(
-            "inspect", "--type", "container", "--format", _STATE_FORMAT, self.name
-        )
-        return "state=true" in state.split()
+        return (await self._calls.state(self.name)).running
 
     async def _ran_out_of_memory(self) -> bool:
         """Whether the kernel has killed a process of the box since the last call."""
         # read in the container: the engine's own flag covers its first process only
-        command = ("sh", "-c", f"cat {_OOM_FILES} 2>/dev/null")
-        result = await self._engine.ask("exec", *self._user_arguments(), self.name, *command)
+        command = Exec(argv=("sh", "-c", f"cat {_OOM_FILES} 2>/dev/null"), user=self._user)
+        result = await run_in(self._calls, self.name, command, time_s=_CALL_S)
         kills = sum(int(count) for count in _OOM_KILLS.findall(result.output))
         before, self._oom_kills = self._oom_kills, kills
         return kills > before
@@ -369,7 +310,25 @@ class ContainerBox:
         packed, gone = self._spec.archive, self._spec.gone
         entries = await asyncio.to_thread(container_change.clear_input, packed, gone)
         if entries:
-            program = ("exec", "-i", "--user", "0:0", self.name, *container_change.CLEAR)
-            await self._engine.call(*program, stdin=entries)
+            clear = Exec(argv=container_change.CLEAR, user="0:0", stdin=entries)
+            ended = await run_in(self._calls, self.name, clear, time_s=_CALL_S)
+            if ended.code != 0:
+                why = ended.stopped or ended.output.strip()[-_MAX_SHOWN:]
+                raise SandboxError(f"the files of the box could not be replaced: {why}")
         if packed is not None:
-            await self._engine.call(*self._engine.dialect.copy, "-", f"{self.name}:/", stdin=packed)
+            await self._calls.put(self.name, packed)
+
+
+async def _until_dead(call: Callable[[str], Awaitable[None]], name: str) -> None:
+    """Make a call that ends processes, again while the engine says that they take long to die."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + _DEATH_S
+    while True:
+        try:
+            await call(name)
+        except SandboxError as error:
+            if _STILL_DYING not in str(error) or clock() > until:
+                raise
+            await asyncio.sleep(_DEATH_LOOK_S)
+        else:
+            return

@@ -23,7 +23,8 @@ from bakeoff.core.sandbox import Box, BoxSpec, Mount
 from bakeoff.core.workspace import Image
 from bakeoff.sandboxes.containers import relay
 from bakeoff.sandboxes.containers.box import ContainerBox, sockets
-from bakeoff.sandboxes.containers.engine import Engine, EngineName, run_arguments
+from bakeoff.sandboxes.containers.calls import ClientCalls, EngineCalls, NewContainer
+from bakeoff.sandboxes.containers.engine import Engine, EngineName
 from bakeoff.sandboxes.egress.proxy import checked_private_hosts, open_proxy
 from bakeoff.sandboxes.host import cleanup
 
@@ -156,6 +157,7 @@ class Container:
         # the client finds its engine and settings through the environment, as in a shell
         environment = os.environ if self.environment is None else self.environment
         self._engine = Engine(self.name, dict(environment))
+        self._calls: EngineCalls = ClientCalls(self._engine)
         self._images = Images(self._engine, default=self.default_image, build_s=self.build_s)
         self._user: str | None = None
 
@@ -175,8 +177,9 @@ class Container:
         relay_mounts = relay.mounts(sockets(spec, proxy))
         mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relay_mounts)
         name = f"bakeoff-{process_identity.current()}-{secrets.token_hex(6)}"
+        calls = self._calls
         box = ContainerBox(
-            self._engine,
+            calls,
             spec,
             name=name,
             mounts=mounts,
@@ -184,16 +187,11 @@ class Container:
             most_change_mb=self.most_change_mb,
             proxy=proxy,
         )
-        labels = (
-            "--label",
-            f"{_OWNER}={process_identity.current()}",
-            "--label",
-            f"bakeoff.label={spec.label}",
-        )
-        arguments = ("-d", "--name", name, *labels, *self._engine.dialect.run)
+        labels = (f"{_OWNER}={process_identity.current()}", f"bakeoff.label={spec.label}")
+        container = NewContainer(name=name, labels=labels, spec=spec, mounts=mounts, image=image)
         try:
             # not cancelled: an engine that was asked for a container creates it anyway
-            await run_to_completion(self._start(*arguments, *run_arguments(spec, mounts, image)))
+            await run_to_completion(calls.start(container))
             await box.ready()
         except BaseException:
             await run_to_completion(self._remove(name))
@@ -201,9 +199,6 @@ class Container:
                 await run_to_completion(proxy.close())
             raise
         return box
-
-    async def _start(self, *arguments: str) -> None:
-        await self._engine.call("run", *arguments)
 
     async def _remove(self, name: str) -> None:
         await self._engine.ask(*self._engine.dialect.remove, name)

@@ -52,9 +52,9 @@ class BoxResources:
         return DiskWatch((self.folder, self._private), max_mb, processes=processes_of)
 
     def remove(self) -> None:
-        """Remove everything except a given folder; the processes must have ended."""
+        """Remove everything except a given folder, files in the background; no process may be left."""
         try:
             if self.cgroup is not None:
                 self.cgroup.remove()
         finally:
-            scratch.remove(self._private)
+            scratch.remove_later(self._private)

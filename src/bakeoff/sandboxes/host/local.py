@@ -11,7 +11,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from bakeoff._lib.process import ProcessResult, Program
+from bakeoff._lib import scratch
+from bakeoff._lib.process import Child, ProcessResult, Program
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import Box, BoxSpec, Command, CommandResult
 from bakeoff.core.workspace import Image
@@ -60,7 +61,8 @@ class Local:
         return await asyncio.to_thread(reap)
 
     async def close(self) -> None:
-        """Do nothing: nothing is held for the whole run."""
+        """Wait until the folders of closed boxes are removed."""
+        await asyncio.to_thread(scratch.wait_removed)
 
 
 class _LocalBox:
@@ -106,7 +108,8 @@ class _LocalBox:
                 return not_started(why)
             raise SandboxError(why)
         self._started_in.add(cwd)
-        return await self._supervision.run(command, self._program(command, cwd, tag), after)
+        program = self._program(command, cwd, tag)
+        return await self._supervision.run(command, lambda: Child(program), after)
 
     def _program(self, command: Command, cwd: str, tag: str) -> Program:
         environment = {

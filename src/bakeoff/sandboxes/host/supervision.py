@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import Protocol
 
-from bakeoff._lib.process import Child, NotEndedError, ProcessResult, Program, run_to_completion
+from bakeoff._lib.process import NotEndedError, ProcessResult, run_to_completion
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import Command, CommandResult
 from bakeoff.core.workspace import BoxLimits
@@ -16,6 +17,16 @@ _MAX_ARGUMENT = 128 << 10  # the kernel's limit
 AfterCommand = Callable[[ProcessResult | None], Coroutine[object, object, None]]
 
 
+class RunningCommand(Protocol):
+    """A command that has been started: a child process, or a stream of a container engine."""
+
+    def kill(self, why: str) -> None:
+        """End it now; the first to call it says why."""
+
+    async def end(self, *, time_s: float | None = None) -> ProcessResult:
+        """Wait until it has ended, for *time_s* at most, and return how."""
+
+
 class Supervision:
     """Starts commands, waits for them, and can end all that are running."""
 
@@ -23,16 +34,18 @@ class Supervision:
         self._limits = limits
         self._cgroup = cgroup
         self._disk = disk
-        self._running: dict[Child, asyncio.Future[None]] = {}
+        self._running: dict[RunningCommand, asyncio.Future[None]] = {}
         self._stopped = False
 
-    async def run(self, command: Command, program: Program, after: AfterCommand) -> CommandResult:
-        """Run *program*, which is *command* in the box; *after* cleans up after it."""
+    async def run(
+        self, command: Command, start: Callable[[], RunningCommand], after: AfterCommand
+    ) -> CommandResult:
+        """Run *command*, which *start* starts in the box; *after* cleans up after it."""
         if self._stopped:
             raise SandboxError("the box has been stopped: nothing can be run in it any more")
         kills_before = self._oom_kills()
         try:
-            child = Child(program)
+            child = start()
         except OSError as error:
             raise SandboxError(f"{command.argv[0]!r} could not be started: {error}") from error
         ended = await self._wait_for(child, command.time_s, after)
@@ -48,7 +61,7 @@ class Supervision:
         )
 
     async def _wait_for(
-        self, child: Child, time_s: float | None, after: AfterCommand
+        self, child: RunningCommand, time_s: float | None, after: AfterCommand
     ) -> ProcessResult:
         finished = self._running[child] = asyncio.get_running_loop().create_future()
         watch_task = self._start_watch(child)
@@ -67,7 +80,7 @@ class Supervision:
                 finished.set_result(None)
         return ended
 
-    def _start_watch(self, child: Child) -> asyncio.Task[None] | None:
+    def _start_watch(self, child: RunningCommand) -> asyncio.Task[None] | None:
         if self._disk is None:
             return None
         return asyncio.create_task(self._disk.watch(child.kill))
