@@ -15,7 +15,7 @@ from time import perf_counter
 
 from perf.measure import Reading, report
 
-BENCHMARKS = ("startup", "trial_cost", "planning", "flat", "memory", "boxes")
+BENCHMARKS = ("startup", "trial_cost", "end_to_end", "planning", "flat", "memory", "boxes")
 
 
 def main() -> None:
