@@ -1,6 +1,8 @@
 """What is graded cannot drive the grade: attacks from inside the tests' process and from below it."""
 
 import asyncio
+import py_compile
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 import bakeoff
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.record import Score
-from bakeoff.core.workspace import Tree
+from bakeoff.sandboxes.host.local import Local
 from bakeoff.scorers.testing.scorer import Tests as HiddenTests
 from support.workspaces import (
     changed_by,
@@ -17,7 +19,6 @@ from support.workspaces import (
     isolating,
     open_bench,
     outcome,
-    pytest_for_boxes,
     tree,
     workspace_task,
     write,
@@ -164,29 +165,20 @@ IN_PROCESS = {
 }
 
 
-@pytest.fixture(scope="module")
-def with_pytest(tmp_path_factory: pytest.TempPathFactory) -> Tree:
-    return pytest_for_boxes(tmp_path_factory.mktemp("pytest") / "packages")
-
-
-def graded(folder: Path, with_pytest: Tree, hidden: str, solution: str, **settings: Any) -> Score:
-    """Grade *solution* as calc.py by *hidden* as tests/test_calc.py, in bubblewrap."""
+def graded(folder: Path, hidden: str, solution: str, **settings: Any) -> Score:
+    """Grade *solution* as calc.py by *hidden* as tests/test_calc.py, in bubblewrap if not said."""
+    sandbox = settings.pop("sandbox", None) or isolating()
     repo = tree(write(folder / "repo", {"calc.py": WRONG}))
     beside = settings.pop("beside", {})
     assert isinstance(beside, dict)
     tests = tree(write(folder / "hidden", {"test_calc.py": hidden, **beside}), at="tests")
     written = write(folder / "solution", {"calc.py": solution})
-    task = workspace_task(repo, hidden=(tests, with_pytest))
+    task = workspace_task(repo, hidden=(tests,))
     runner = settings.pop("runner", "unittest")
-    scorer = HiddenTests(
-        runner=runner,
-        paths=("tests/test_calc.py",),
-        environment={"PYTHONPATH": "/opt/pytest"},
-        **settings,
-    )
+    scorer = HiddenTests(runner=runner, paths=("tests/test_calc.py",), **settings)
 
     async def run() -> Score:
-        async with open_bench(folder / "cache", isolating()) as bench:
+        async with open_bench(folder / "cache", sandbox) as bench:
             text = (written / "calc.py").read_text()
             change = await changed_by(
                 bench, task, f"cat > calc.py <<'END_OF_IT'\n{text}END_OF_IT\n"
@@ -199,26 +191,24 @@ def graded(folder: Path, with_pytest: Tree, hidden: str, solution: str, **settin
 @pytest.mark.parametrize("trick", IN_PROCESS)
 @pytest.mark.parametrize("runner", IMPORTED)
 def test_code_in_the_process_of_the_tests_cannot_make_itself_pass(
-    tmp_path: Path, with_pytest: Tree, runner: str, trick: str
+    tmp_path: Path, runner: str, trick: str
 ) -> None:
-    given = graded(tmp_path, with_pytest, IMPORTED[runner], IN_PROCESS[trick], runner=runner)
+    given = graded(tmp_path, IMPORTED[runner], IN_PROCESS[trick], runner=runner)
     assert given.value == 0.0, given
     assert given.explanation
 
 
 @pytest.mark.parametrize("runner", IMPORTED)
-def test_a_right_solution_passes_whichever_way_the_decoys_fall(
-    tmp_path: Path, with_pytest: Tree, runner: str
-) -> None:
+def test_a_right_solution_passes_whichever_way_the_decoys_fall(tmp_path: Path, runner: str) -> None:
     right = "def add(a, b):\n    return a + b\n"
     for number in range(4):
-        given = graded(tmp_path / str(number), with_pytest, IMPORTED[runner], right, runner=runner)
+        given = graded(tmp_path / str(number), IMPORTED[runner], right, runner=runner)
         assert given.value == 1.0, given
         assert given.details["decoys"]["failed"] >= 1
 
 
 def test_tolerant_comparisons_early_returns_and_expected_failures_are_no_false_alarm(
-    tmp_path: Path, with_pytest: Tree
+    tmp_path: Path,
 ) -> None:
     hidden = """\
 import pytest
@@ -253,7 +243,7 @@ def test_no_equality(test_like_a_test):
         "    def __eq__(self, other): return self.n == other\n"
     )
     for number in range(3):
-        given = graded(tmp_path / str(number), with_pytest, hidden, solution, runner="pytest")
+        given = graded(tmp_path / str(number), hidden, solution, runner="pytest")
         assert (given.value, given.explanation) == (1.0, None), given
 
 
@@ -285,40 +275,32 @@ print("attached" if libc.ptrace(16, os.getppid(), 0, 0) == 0 else "refused")
 
 
 @pytest.mark.parametrize("what", BELOW)
-def test_a_program_that_the_tests_start_reaches_nothing_of_them(
-    tmp_path: Path, with_pytest: Tree, what: str
-) -> None:
+def test_a_program_that_the_tests_start_reaches_nothing_of_them(tmp_path: Path, what: str) -> None:
     hidden = STARTED + "        self.assertTrue(False, ran.stdout)\n"
     probing = f"{BELOW[what]}\nprint('probed')\n"
     hidden = hidden.replace(
         "self.assertEqual(ran.stdout.strip(), b'3')", "print(ran.stdout.decode())"
     )
-    output = graded(tmp_path, with_pytest, hidden, probing).details["output"]
+    output = graded(tmp_path, hidden, probing).details["output"]
     assert "probed" in output
     assert "opened" not in output
     assert "attached" not in output
 
 
-def test_a_solution_that_stops_its_grader_scores_0_and_is_no_fault(
-    tmp_path: Path, with_pytest: Tree
-) -> None:
+def test_a_solution_that_stops_its_grader_scores_0_and_is_no_fault(tmp_path: Path) -> None:
     stopping = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nos.kill(os.getpid(), 9)\n"
-    given = graded(tmp_path, with_pytest, IMPORTED["unittest"], stopping, time_s=2.0)
+    given = graded(tmp_path, IMPORTED["unittest"], stopping, time_s=2.0)
     assert given.value == 0.0
 
 
-def test_a_solution_that_hangs_its_tests_scores_0_with_the_reason(
-    tmp_path: Path, with_pytest: Tree
-) -> None:
+def test_a_solution_that_hangs_its_tests_scores_0_with_the_reason(tmp_path: Path) -> None:
     hanging = "import time\ntime.sleep(600)\n"
-    given = graded(tmp_path, with_pytest, IMPORTED["unittest"], hanging, time_s=1.0)
+    given = graded(tmp_path, IMPORTED["unittest"], hanging, time_s=1.0)
     assert given.value == 0.0
     assert "did not end within 1 s" in given.explanation
 
 
-def test_what_is_expected_cannot_be_written_by_what_is_tested(
-    tmp_path: Path, with_pytest: Tree
-) -> None:
+def test_what_is_expected_cannot_be_written_by_what_is_tested(tmp_path: Path) -> None:
     hidden = (
         "from pathlib import Path\nfrom calc import add\n"
         "EXPECTED = Path(__file__).with_name('expected.txt')\n"
@@ -338,9 +320,7 @@ def add(a, b):
         return "written"
     return a + b
 """
-    given = graded(
-        tmp_path, with_pytest, hidden, writing, runner="pytest", beside={"expected.txt": "3"}
-    )
+    given = graded(tmp_path, hidden, writing, runner="pytest", beside={"expected.txt": "3"})
     assert given.value == 1.0, given
 
 
@@ -360,7 +340,7 @@ print("tests" if os.path.exists("tests/test_calc.py") else "no tests",
 @pytest.mark.parametrize("readable", [False, True])
 @pytest.mark.parametrize("runner", ["unittest", "pytest", "python"])
 def test_a_program_that_the_tests_start_cannot_read_in_them_what_they_expect(
-    tmp_path: Path, with_pytest: Tree, runner: str, readable: bool
+    tmp_path: Path, runner: str, readable: bool
 ) -> None:
     hidden = (
         "import subprocess, sys, unittest\n"
@@ -372,15 +352,49 @@ def test_a_program_that_the_tests_start_cannot_read_in_them_what_they_expect(
         "if __name__ == '__main__':\n"
         "    unittest.main()\n"
     )
-    given = graded(tmp_path, with_pytest, hidden, LOOKING, runner=runner, readable=readable)
+    given = graded(tmp_path, hidden, LOOKING, runner=runner, readable=readable)
     assert given.value == 1.0, given
 
 
-def test_a_failure_is_still_told_with_the_line_of_the_test(
-    tmp_path: Path, with_pytest: Tree
+@pytest.mark.parametrize("runner", ["unittest", "pytest"])
+def test_compiled_files_of_the_box_are_used_and_those_in_the_workspace_are_not(
+    tmp_path: Path, runner: str
 ) -> None:
+    library = write(tmp_path / "library", {"of_the_box.py": "WORD = 'compiled'\n"})
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(library / "of_the_box.py"), invalidation_mode=unchecked)
+    write(library, {"of_the_box.py": "WORD = 'source'\n"})
+    planting = (
+        "import py_compile\n"
+        "unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH\n"
+        "open('planted.py', 'w').write('WORD = \"compiled\"')\n"
+        "import sys\n"
+        "place = f'__pycache__/planted.{sys.implementation.cache_tag}.pyc'\n"
+        "py_compile.compile('planted.py', place, invalidation_mode=unchecked)\n"
+    )
+    hidden = (
+        "import calc, unittest, of_the_box\n"
+        "open('planted.py', 'w').write('WORD = \"source\"')\n"
+        "import planted\n"
+        "class T(unittest.TestCase):\n"
+        "    def test_words(self):\n"
+        "        self.assertEqual([of_the_box.WORD, planted.WORD], ['compiled', 'source'])\n"
+    )
+    given = graded(
+        tmp_path,
+        hidden,
+        planting,
+        runner=runner,
+        sandbox=Local(),
+        command=sys.executable,
+        environment={"PYTHONPATH": str(library)},
+    )
+    assert given.value == 1.0, given
+
+
+def test_a_failure_is_still_told_with_the_line_of_the_test(tmp_path: Path) -> None:
     for runner in ("unittest", "pytest"):
-        given = graded(tmp_path / runner, with_pytest, IMPORTED[runner], WRONG, runner=runner)
+        given = graded(tmp_path / runner, IMPORTED[runner], WRONG, runner=runner)
         assert given.value == 0.0
         assert "add(1, 2)" in given.details["output"], given
 
@@ -402,9 +416,7 @@ def test_a_change_too_large_to_be_taken_scores_0_and_is_no_fault(tmp_path: Path)
     assert "more than 64 MB" in run.attempt.scores[0].explanation
 
 
-def test_a_program_cannot_rewrite_the_script_that_checks_it(
-    tmp_path: Path, with_pytest: Tree
-) -> None:
+def test_a_program_cannot_rewrite_the_script_that_checks_it(tmp_path: Path) -> None:
     probing = (
         "import os\n"
         "try:\n"
@@ -415,7 +427,7 @@ def test_a_program_cannot_rewrite_the_script_that_checks_it(
     )
     repo = tree(write(tmp_path / "repo", {"calc.py": WRONG}))
     check = tree(write(tmp_path / "hidden", {"check.sh": "python3 calc.py; exit 1\n"}), at="tests")
-    task = workspace_task(repo, hidden=(check, with_pytest))
+    task = workspace_task(repo, hidden=(check,))
 
     async def run() -> Score:
         async with open_bench(tmp_path / "cache", isolating()) as bench:

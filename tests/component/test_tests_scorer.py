@@ -14,7 +14,6 @@ from bakeoff.core.outcome import Request
 from bakeoff.core.record import Score
 from bakeoff.core.sandbox import Sandbox
 from bakeoff.core.task import Message, ScorerSpec, Task
-from bakeoff.core.workspace import Tree
 from bakeoff.sandboxes.host.local import Local
 from bakeoff.scorers.testing.preflight import refuse_pytest
 from bakeoff.scorers.testing.scorer import Tests as HiddenTests
@@ -24,7 +23,6 @@ from support.workspaces import (
     isolating,
     open_bench,
     outcome,
-    pytest_for_boxes,
     tree,
     workspace_task,
     write,
@@ -54,24 +52,18 @@ HIDDEN = {"unittest": {"test_calc.py": UNITTEST}, "pytest": {"test_calc.py": PYT
 RUNNERS = ["unittest", "pytest"]
 
 
-@pytest.fixture(scope="module")
-def with_pytest(tmp_path_factory: pytest.TempPathFactory) -> Tree:
-    return pytest_for_boxes(tmp_path_factory.mktemp("pytest") / "packages")
-
-
 class Grader:
     """Grades what a script does to the broken repository, by hidden tests."""
 
-    def __init__(self, folder: Path, with_pytest: Tree) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.with_pytest = with_pytest
 
     def task(
         self, hidden: Mapping[str, str], files: Mapping[str, str] = BROKEN, **rest: Any
     ) -> Task:
         repo = tree(write(self.folder / "repo", files))
-        trees = (tree(write(self.folder / "hidden", hidden), at="tests"), self.with_pytest)
-        return workspace_task(repo, hidden=trees, **rest)
+        tests = tree(write(self.folder / "hidden", hidden), at="tests")
+        return workspace_task(repo, hidden=(tests,), **rest)
 
     def score(
         self, scorer: HiddenTests, task: Task, script: str, sandbox: Sandbox | None = None
@@ -85,13 +77,12 @@ class Grader:
 
 
 @pytest.fixture
-def grader(tmp_path: Path, with_pytest: Tree) -> Grader:
-    return Grader(tmp_path, with_pytest)
+def grader(tmp_path: Path) -> Grader:
+    return Grader(tmp_path)
 
 
 def running(runner: Any, **rest: Any) -> HiddenTests:
-    settings = {"paths": ("tests",), "environment": {"PYTHONPATH": "/opt/pytest"}, **rest}
-    return HiddenTests(runner=runner, **settings)
+    return HiddenTests(runner=runner, **{"paths": ("tests",), **rest})
 
 
 @pytest.mark.parametrize("make", [isolating, Local], ids=["bubblewrap", "local"])

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping
+from compileall import compile_dir
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,12 @@ VARIABLE = "BAKEOFF_PYTEST"  # tells the test process where it is
 OLDEST_PYTHON = (3, 11)  # on older ones pytest needs packages that are not installed here
 _TARGET = "/opt/bakeoff-pytest"
 _PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
+_COMPILED = (
+    "_pytest",
+    "pluggy",
+    "iniconfig",
+    "packaging",
+)  # of pygments it imports a few of hundreds
 _copying = Lock()
 
 
@@ -49,9 +56,11 @@ def _folder() -> Path:
     for name in _PACKAGES:
         source = _location(name)
         if source is not None and source.is_dir():
-            shutil.copytree(source, folder / name)  # with its bytecode: it is mounted read-only
+            shutil.copytree(source, folder / name)
         elif source is not None:
             shutil.copy2(source, folder / source.name)
+    for name in _COMPILED:  # it is mounted read-only: what is not compiled now never will be
+        compile_dir(folder / name, quiet=2)
     folder.chmod(0o755)  # readable for any user in the box
     return folder
 

@@ -26,7 +26,17 @@ import unittest
 import unittest.mock
 from decimal import Decimal
 from importlib import util
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +94,62 @@ class BoxFirst:
     def find_spec(self, name: str, path: object = None, _: object = None) -> ModuleSpec | None:
         """Return the box's module for a name that the solution also has."""
         return self._find(name) if path is None and name in self.names else None
+
+
+class CompiledLoader(SourceFileLoader):
+    """Loads a module from its compiled file where there is one."""
+
+    def get_code(self, fullname: str) -> types.CodeType | None:
+        """Return the code of a module, with `__pycache__` in its usual place meanwhile."""
+        prefix, sys.pycache_prefix = sys.pycache_prefix, None
+        try:
+            return super().get_code(fullname)
+        finally:
+            sys.pycache_prefix = prefix
+
+
+class Bytecode:
+    """Decides where compiled files may be used: outside the workspace only.
+
+    What the agent could change comes from the files that can be read, and from nowhere else. Python's
+    own modules and the box's packages were there before it: compiling pytest anew for each grading
+    would take longer than most tests.
+    """
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+
+    def install(self) -> None:
+        """Turn compiled files off, and on again for the box's own modules."""
+        sys.pycache_prefix = os.devnull
+        find = FileFinder.path_hook(
+            (ExtensionFileLoader, EXTENSION_SUFFIXES),
+            (CompiledLoader, SOURCE_SUFFIXES),
+            (SourcelessFileLoader, BYTECODE_SUFFIXES),
+        )
+
+        def find_in_box(folder: str) -> Any:
+            if _within(folder, self._workspace):
+                raise ImportError(f"{folder} is in the workspace")
+            return find(folder)
+
+        sys.path_hooks.insert(0, find_in_box)
+        sys.path_importer_cache.clear()
+
+    def install_in_pytest(self) -> None:
+        """Let pytest find its rewritten code of plug-ins in the same places."""
+        from _pytest.assertion import rewrite
+
+        name = "get_cache_dir"
+        genuine = getattr(rewrite, name, None)
+        if genuine is None:
+            return  # an older pytest: it looks for nothing outside `pycache_prefix`
+
+        def cache_folder(file: Path) -> Path:
+            inside = _within(str(file), self._workspace)
+            return Path(genuine(file)) if inside else file.parent / "__pycache__"
+
+        setattr(rewrite, name, cache_folder)
 
 
 class Metrics:
@@ -167,7 +233,14 @@ class Decoys:
 class TestFiles:
     """The code of the test files, as passed by the overseer or from the disk, with decoys."""
 
-    def __init__(self, sources: dict[str, str], decoys: Decoys | None, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        sources: dict[str, str],
+        decoys: Decoys | None,
+        metrics: Metrics,
+        bytecode: Bytecode,
+    ) -> None:
+        self._bytecode = bytecode
         self._sources = {_full(file): text.encode("latin-1") for file, text in sources.items()}
         self._decoys = decoys
         self._metrics = metrics
@@ -213,6 +286,7 @@ class TestFiles:
 
         rewrite.rewrite_asserts = rewritten  # type: ignore[assignment]
         self._metrics.install_in_pytest()
+        self._bytecode.install_in_pytest()
         self.install()
 
 
@@ -228,11 +302,17 @@ def _full(file: str) -> str:
     return str(Path(file).resolve())
 
 
-def outside(workdir: str) -> list[str]:
-    """Return the import path without the workspace."""
+def workspace_root(workdir: str) -> Path:
+    """Return the folder of the workspace, in which *workdir* is the current one."""
     root = Path.cwd()
     for _ in Path(workdir).parts:
         root = root.parent
+    return root
+
+
+def outside(workdir: str) -> list[str]:
+    """Return the import path without the workspace."""
+    root = workspace_root(workdir)
     if root.parent == root:
         return sys.path[:]  # the whole box is the workspace
     venv = Path(sys.prefix).resolve()
@@ -468,9 +548,8 @@ def main() -> None:
     decoys = None if orders["decoys"] is None else Decoys(plan, orders["decoys"], send)
     exit_now = os._exit
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.pycache_prefix = (
-        os.devnull
-    )  # code comes from the files that can be read, and from nowhere else
+    bytecode = Bytecode(Path("/") if wanted["whole_box"] else workspace_root(wanted["workdir"]))
+    bytecode.install()
     del sys.argv[1:]
     restore_python_path()
     box = BoxFirst(wanted["new_modules"], outside(wanted["workdir"]))
@@ -480,7 +559,7 @@ def main() -> None:
     paths = [file for path in wanted["paths"] for file in test_files(path.split("::")[0])]
     metrics = Metrics(send, paths)
     metrics.install()
-    files = TestFiles(orders["sources"], decoys, metrics)
+    files = TestFiles(orders["sources"], decoys, metrics, bytecode)
     runners = {"pytest": run_pytest, "unittest": run_unittest, "python": run_python}
     try:
         code = runners[wanted["runner"]](send, wanted, files)

@@ -225,6 +225,7 @@ class Tests:
         wanted = {
             "runner": self.runner,
             "workdir": "" if workspace.whole_box else workspace.workdir,
+            "whole_box": workspace.whole_box,
             "paths": list(self.paths),
             "options": list(self.options),
             "time_s": self.time_s,
