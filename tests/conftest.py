@@ -14,6 +14,10 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from support.alarms import pytest_timeout_set_timer
+
+__all__ = ("pytest_timeout_set_timer",)  # a hook of ours
+
 # a test must not fail because the machine is busy
 settings.register_profile("bakeoff", deadline=None)
 settings.load_profile("bakeoff")

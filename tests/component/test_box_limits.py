@@ -46,7 +46,7 @@ def test_a_group_has_its_limits_and_goes_with_its_processes(groups: cgroups.Cgro
         assert group.kill() >= 3
         assert group.processes() == set()
         group.remove()
-        assert process.wait() < 0
+        assert process.wait(60) < 0
     assert not any(path.exists() for path in group.folders.values())
 
 

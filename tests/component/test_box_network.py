@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from bakeoff.sandboxes.egress import uplink
 from bakeoff.sandboxes.egress.proxy import own_addresses
 from support.parts import require
 from support.sandboxes import container, folders_with
+from support.servers import serving
 from support.unix_http import UnixHttp
 
 CONNECT = """
@@ -96,12 +96,8 @@ class _Page(http.server.BaseHTTPRequestHandler):
 def site() -> Iterator[int]:
     """The port of a web server on loopback."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server.server_address[1]
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(server):
+        yield server.server_address[1]
 
 
 def ran(sandbox: Sandbox, folder: Path, *argv: str, **spec: Any) -> tuple[CommandResult, Box]:
@@ -194,7 +190,7 @@ def test_the_uplink_of_a_killed_runner_ends_too() -> None:
         time.sleep(0.02)
         uplinks = _uplinks(runner.pid)
     runner.kill()
-    runner.wait()
+    runner.wait(60)
     assert len(uplinks) == 1
     until = time.monotonic() + 30
     while _words(uplinks[0]) and time.monotonic() < until:

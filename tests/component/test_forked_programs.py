@@ -92,14 +92,14 @@ def test_a_forked_program_does_not_outlive_a_test_that_is_interrupted(tmp_path: 
         until(lambda: any(file.stat().st_size for file in folder.glob("*.out")))
         os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
+    thread = threading.Thread(target=interrupt, daemon=True)
     # a shell that runs the tests in the background has them ignore Ctrl-C
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         thread.start()
         with pytest.raises(KeyboardInterrupt):
             run([sys.executable, "hangs.py"], folder=folder, cwd=tmp_path)
-        thread.join()
+        thread.join(60)
     finally:
         signal.signal(signal.SIGINT, before)
     until(lambda: _ended(folder))

@@ -18,6 +18,7 @@ from bakeoff.core.outcome import Request
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
 from bakeoff.stats.summary import Buckets
+from support.cli import until
 from support.loopback import Asked, Loopback, Reply, chat
 
 TASKS = 24
@@ -131,18 +132,17 @@ def test_a_server_that_is_started_again_faults_no_trial(tmp_path: Path) -> None:
         return reply
 
     def restart() -> None:
-        while len(first.requests) < 6:
-            time.sleep(0.005)
+        until(lambda: len(first.requests) >= 6)
         first.__exit__()
         time.sleep(0.8)
         second.append(Loopback(answer, port=first.port).__enter__())
 
     first = Loopback(answer).__enter__()
     second: list[Loopback] = []
-    restarting = threading.Thread(target=restart)
+    restarting = threading.Thread(target=restart, daemon=True)
     restarting.start()
     done, _ = run(tmp_path, model(first))
-    restarting.join()
+    restarting.join(60)
     second[0].__exit__()
     assert buckets(done).unchecked == TASKS
     assert len(first.requests) + len(second[0].requests) >= TASKS
@@ -353,7 +353,7 @@ def test_a_stop_from_another_thread_lets_go_of_all_that_waits(tmp_path: Path) ->
 
     def answer(asked: Asked) -> Reply:
         if asked.number == 2:
-            threading.Thread(target=stop.request).start()
+            threading.Thread(target=stop.request, daemon=True).start()
         return chat("ok")
 
     with Loopback(answer) as server:

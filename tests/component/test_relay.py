@@ -128,7 +128,7 @@ def test_a_slow_reader_holds_up_only_itself(door: socket.socket, port: int) -> N
             far.sendall(data)
             far.close()
 
-        sending = threading.Thread(target=send)
+        sending = threading.Thread(target=send, daemon=True)
         sending.start()
         time.sleep(0.2)
         assert sending.is_alive()  # the relay takes no more than it can pass on
@@ -138,7 +138,8 @@ def test_a_slow_reader_holds_up_only_itself(door: socket.socket, port: int) -> N
                 other.sendall(b"quick")
                 assert quick.recv(5) == b"quick"
         assert _all(slow) == data
-        sending.join()
+        sending.join(60)
+        assert not sending.is_alive()
 
 
 def test_a_client_that_breaks_off_is_noticed_on_the_other_side(
@@ -164,7 +165,7 @@ def test_an_answer_is_whole_though_its_sender_has_long_gone(door: socket.socket,
     with start(door, port, "sleep", "60") as process, connected(port) as near:
         far, _ = door.accept()
         with far:
-            sending = threading.Thread(target=far.sendall, args=(data,))
+            sending = threading.Thread(target=far.sendall, args=(data,), daemon=True)
             sending.start()
             received = _some(near, sending)
             far.close()  # all is sent, and not yet all received

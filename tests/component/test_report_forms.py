@@ -261,7 +261,7 @@ def test_a_lock_is_held_by_a_process_that_lives_and_by_no_other(tmp_path: Path) 
         until(lambda: "held" in holder.out)
         assert being_written(tmp_path)
         holder.process.kill()
-        holder.process.wait()
+        holder.process.wait(60)
         assert not being_written(tmp_path)
 
 

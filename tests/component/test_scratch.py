@@ -53,7 +53,7 @@ def test_of_several_who_take_away_what_the_dead_left_each_folder_goes_to_one(
             )
             for _ in range(4)
         ]
-        taken = [line for reaper in reapers for line in reaper.communicate()[0].split()]
+        taken = [line for reaper in reapers for line in reaper.communicate(timeout=60)[0].split()]
     assert [reaper.returncode for reaper in reapers] == [0] * 4
     assert len(taken) == len(set(taken)) == 60
     assert list((tmp_path / f"bakeoff-{os.getuid()}").iterdir()) == []

@@ -995,14 +995,15 @@ def test_progress_can_be_read_from_another_thread_while_tests_run(bench: Bench) 
     bench.answering(hold)
     runner = bench.runner()
     assert runner.get_progress() == ExecutionProgress(0, 0, 0, 0, None, 0.0, 0.0)
-    worker = threading.Thread(target=runner.execute_sequential)
+    worker = threading.Thread(target=runner.execute_sequential, daemon=True)
     worker.start()
     assert asked_b.wait(5)
     during = runner.get_progress()
     with pytest.raises(UsageError, match="already"):
         runner.execute_single_test("a")
     resume.set()
-    worker.join()
+    worker.join(60)
+    assert not worker.is_alive()
     assert (during.total_tests, during.completed_tests, during.current_test) == (3, 1, "b")
     assert during.average_execution_time > 0
     assert during.estimated_remaining_time > 0

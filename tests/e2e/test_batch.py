@@ -502,7 +502,7 @@ def _on_a_terminal(words: list[str | Path], env: dict[str, str]) -> str:
             seen += piece
     finally:
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.wait(60)
         os.close(parent)
     return seen.decode(errors="replace")
 

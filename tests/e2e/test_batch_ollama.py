@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ from support.browser import opened
 from support.coding_tasks import FIX
 from support.parts import require
 from support.real_ollama import MODELS, real_ollama
+from support.servers import serving
 
 pytestmark = pytest.mark.timeout(900)  # the first run ever installs a server
 
@@ -97,14 +97,8 @@ def ollama_with(models: dict[str, str]) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with serving(server):
         yield f"127.0.0.1:{server.server_address[1]}"  # as people write OLLAMA_HOST
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_a_model_that_became_another_is_refused_with_both_digests(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_a_run_that_goes_on_and_one_that_was_killed_say_so(place: Place) -> None
         until(lambda: "t1@" in place("show", run).out)
         going_on = place.reported(run).read_text()
         running.process.kill()
-        running.process.wait()
+        running.process.wait(60)
     assert re.search(
         r"It was still running at \d{4}-.* UTC: \d+ of 200 trials were missing", going_on
     )

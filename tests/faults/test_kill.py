@@ -132,7 +132,7 @@ def test_a_run_killed_before_it_began_is_no_run_and_says_so(tmp_path: Path) -> N
         with started([*BAKEOFF, *words], folder=tmp_path / "io") as running:
             until(lambda: list(output.glob("*")))  # the folder is there, hardly anything else
             running.process.kill()
-            running.process.wait()
+            running.process.wait(60)
         (folder,) = output.glob("*")
         begun = (folder / "manifest.json").exists()
         latest = bakeoff(*words, "--resume", "latest", folder=tmp_path / "io")

@@ -204,7 +204,7 @@ class Terminal:
         )
         os.close(slave)
         self._seen = bytearray()
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
@@ -227,10 +227,17 @@ class Terminal:
         os.write(self._master, keys)
 
     def close(self) -> int:
-        _, status = os.waitpid(self._pid, 0)
+        ended: list[int] = []
+
+        def is_over() -> bool:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            ended.extend([status] if pid else [])
+            return bool(ended)
+
+        until(is_over, timeout_s=60)
         self._reader.join(10)
         os.close(self._master)
-        return os.waitstatus_to_exitcode(status)
+        return os.waitstatus_to_exitcode(ended[0])
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ class Running:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
-        return self.process.wait() < 0
+        return self.process.wait(60) < 0
 
 
 @contextmanager

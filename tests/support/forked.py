@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 # a new Python reads these before it runs anything
+_KILLED_S = 60.0
 _READ_AT_START = ("PYTHON", "LC_", "LANG")
 
 
@@ -59,11 +60,12 @@ def run_forked(
 
 
 def _kill(process: multiprocessing.context.ForkServerProcess) -> None:
-    """End *process* and all of its session, and wait for it."""
+    """End *process* and all of its session, and wait for it, but not for ever."""
     process.kill()  # it may not lead a session yet
     with suppress(ProcessLookupError):
         os.killpg(process.pid or 0, signal.SIGKILL)
-    process.join()
+    process.join(_KILLED_S)
+    assert process.exitcode is not None, f"it lives {_KILLED_S:g} s after it was killed"
 
 
 @cache

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from support.servers import start, stop
+
 
 @dataclass(kw_only=True)
 class Asked:
@@ -120,12 +122,15 @@ class Loopback:
         self.peak_in_flight = 0
         self._lock = threading.Lock()
         self._server = _Server(self, port)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread: threading.Thread | None = None
         self._scheme = "http"
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            # the handshake is the handler's: a client that never ends it holds up nobody else
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
             self._scheme = "https"
 
     @property
@@ -137,13 +142,12 @@ class Loopback:
         return self._server.server_address[1]
 
     def __enter__(self) -> "Loopback":
-        self._thread.start()
+        self._thread = start(self._server)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        assert self._thread is not None, "it was not entered"
+        stop(self._server, self._thread)
 
     def take(
         self, path: str, headers: dict[str, str], data: bytes, *, connection: int = 0

@@ -7,6 +7,7 @@ from socketserver import ThreadingUnixStreamServer
 from typing import Any
 
 from bakeoff.core.sandbox import GatewayAddress
+from support.servers import start, stop
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -47,10 +48,7 @@ class UnixHttp:
         self._path = folder / "gateway.sock"
         self._unix = _UnixServer(str(self._path), _Answer)
         self._tcp = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
-        self._threads = [
-            threading.Thread(target=server.serve_forever, args=(0.01,))
-            for server in (self._unix, self._tcp)
-        ]
+        self._threads: list[threading.Thread] = []
 
     @property
     def port(self) -> int:
@@ -61,13 +59,9 @@ class UnixHttp:
         return GatewayAddress(socket=str(self._path), url=f"http://127.0.0.1:{self.port}")
 
     def __enter__(self) -> "UnixHttp":
-        for thread in self._threads:
-            thread.start()
+        self._threads = [start(server) for server in (self._unix, self._tcp)]
         return self
 
     def __exit__(self, *_: object) -> None:
-        for server in (self._unix, self._tcp):
-            server.shutdown()
-            server.server_close()
-        for thread in self._threads:
-            thread.join()
+        for server, thread in zip((self._unix, self._tcp), self._threads, strict=True):
+            stop(server, thread)

@@ -30,7 +30,7 @@ def killed_while_writing(path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"writing\n"
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.wait(60)
         process.stdout.close()
 
 
