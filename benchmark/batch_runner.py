@@ -10,7 +10,7 @@ if __name__ == "__main__":
             f"batch_runner: error: Bakeoff is not installed for {sys.executable}; in a clone, "
             "`make setup` installs it for .venv/bin/python, elsewhere `pip install .` does"
         )
-    from bakeoff._lib.standard_streams import run_as_process
+    from bakeoff._lib.process_setup import run_as_process
 
     def main() -> int:
         """Run the script."""

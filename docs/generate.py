@@ -27,7 +27,7 @@ from msgspec import inspect
 from bakeoff import cli
 from bakeoff.agents.cheating import TRICKS
 from bakeoff.agents.cheating.trick import FORMATS
-from bakeoff.formats.schemas import json_schema
+from bakeoff.formats.detect import json_schema
 
 REFERENCE = Path(__file__).parent / "reference"
 COLUMNS = "90"

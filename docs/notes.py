@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from bakeoff.app import pricing
 from bakeoff.formats import dialogue, native_task, run_file, suite
 from bakeoff.formats.text import entries
-from bakeoff.models import prices
 from bakeoff.models.adapters import (
     anthropic,
     embedded,
@@ -32,7 +32,7 @@ RUN_FILE: tuple[tuple[str, Struct], ...] = (
     ("`[adaptive]`", run_file.AdaptiveTable),
     ("`[sandbox]`", run_file.SandboxTable),
     ("each of `[endpoints]`", entries.EndpointTable),
-    ("`[[price]]`, in a file of prices", prices.PriceEntry),
+    ("`[[price]]`, in a file of prices", pricing.PriceEntry),
 )
 
 # The objects of a suite and of the files next to it.
@@ -248,7 +248,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "name": "one that `bakeoff list sandboxes` shows, or `container`; default: the best there is",
         "settings": "of the sandbox; see the guide",
     },
-    prices.PriceEntry: {
+    pricing.PriceEntry: {
         "models": "patterns of `provider/model`, in which `*` and `?` work; the longest wins",
         "input": "US dollars per million tokens read",
         "output": "US dollars per million tokens written, with the reasoning",

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from bakeoff.app.benchmarks import get_task_score, load_benchmark
     from bakeoff.app.run import run, run_async
     from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec
-    from bakeoff.core.checkpoint import Checkpoint
     from bakeoff.core.errors import (
         AgentError,
         BakeoffError,
@@ -44,10 +43,9 @@ if TYPE_CHECKING:
         TurnStarted,
         Waiting,
     )
-    from bakeoff.core.journal import Journal
-    from bakeoff.core.outcome import Completion, Outcome, Request, Spent, Tool, Usage
+    from bakeoff.core.outcome import Completion, Journal, Outcome, Request, Spent, Tool, Usage
     from bakeoff.core.plan import Plan, Trial
-    from bakeoff.core.ports import Agent, Context, Model, ModelAccess, Scorer
+    from bakeoff.core.ports import Agent, Checkpoint, Context, Model, ModelAccess, Scorer
     from bakeoff.core.record import Attempt, Fault, Score, Status, TrialRecord
     from bakeoff.core.sandbox import (
         Box,
@@ -171,15 +169,13 @@ _HOMES = {
     "bakeoff.core.sandbox": "Workspaces Box BoxSpec GradingWorkspace Command GatewayAddress "
     "Mount CommandResult OpenWorkspace Sandbox",
     "bakeoff.core.candidate": "AgentSpec Candidate Conditions Limits ModelSpec",
-    "bakeoff.core.checkpoint": "Checkpoint",
     "bakeoff.core.errors": "AgentError BakeoffError BudgetReached LedgerError LimitReached NotRun ProviderError "
     "SandboxError ScorerError TrialError UsageError",
     "bakeoff.core.events": "Event Listener Notice RunEnded RunStarted "
     "TrialEnded TrialNotRun TrialOutput TrialSpent TrialStarted TurnEnded TurnStarted Waiting",
-    "bakeoff.core.journal": "Journal",
-    "bakeoff.core.outcome": "Completion Outcome Request Spent Tool Usage",
+    "bakeoff.core.outcome": "Completion Journal Outcome Request Spent Tool Usage",
     "bakeoff.core.plan": "Plan Trial",
-    "bakeoff.core.ports": "Agent Context ModelAccess Model Scorer",
+    "bakeoff.core.ports": "Agent Checkpoint Context ModelAccess Model Scorer",
     "bakeoff.core.record": "Attempt Fault Score Status TrialRecord",
     "bakeoff.core.stop": "Stop",
     "bakeoff.core.task": "Message ScorerSpec Suite Task ToolCall",

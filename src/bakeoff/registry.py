@@ -19,7 +19,7 @@ from bakeoff._lib.phrasing import did_you_mean, near_file
 from bakeoff.core.errors import BakeoffError, UsageError
 from bakeoff.core.values import Json
 from bakeoff.formats.text.convert import convert
-from bakeoff.formats.text.parameters import check_call
+from bakeoff.formats.text.entries import check_call
 
 Kind = Literal["models", "agents", "scorers", "sandboxes"]
 

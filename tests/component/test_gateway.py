@@ -20,13 +20,11 @@ from bakeoff._lib import scratch
 from bakeoff.core.budget import Cap, Tariff
 from bakeoff.core.candidate import Limits, ModelSpec
 from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion, Request, Usage
+from bakeoff.core.outcome import Completion, Journal, Request, Usage
 from bakeoff.core.task import ToolCall
 from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.meter import Meter
-from bakeoff.gateway.bounds import RequestBounds
-from bakeoff.gateway.model_access import TrialModelAccess
+from bakeoff.gateway.model_access import RequestBounds, TrialModelAccess
 from bakeoff.gateway.server import GatewayServer, open_gateway
 from bakeoff.models.adapters import openai_compatible
 from bakeoff.models.adapters.function import FunctionModel

@@ -8,8 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion
+from bakeoff.core.outcome import Completion, Journal
 from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.engine.meter import Meter

@@ -10,8 +10,7 @@ from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.adapters.gemini import GeminiAddress, build
-from bakeoff.models.client.faults import fault_of
-from bakeoff.models.client.retry import RetryableError
+from bakeoff.models.client.retry import RetryableError, fault_of
 from support.adapters import WEATHER, Adapter, body, question
 from support.loopback import Asked, Loopback, Reply, sse
 

@@ -12,7 +12,7 @@ from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.adapters.ollama import Window, build, least_tokens
-from bakeoff.models.client.endpoint_url import address
+from bakeoff.models.client.settings import address
 from support.loopback import Asked, Loopback, Reply
 
 SECOND = 1_000_000_000

@@ -9,8 +9,7 @@ import pytest
 
 from bakeoff.agents.shell import Shell
 from bakeoff.core.errors import ProviderError
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.outcome import Completion, Journal, Outcome, Request
 from bakeoff.core.ports import Context
 from bakeoff.core.sandbox import BoxSpec
 from bakeoff.core.task import Message, Task, ToolCall

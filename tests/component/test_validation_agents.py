@@ -19,7 +19,7 @@ from bakeoff.core.outcome import Completion, Outcome, Request
 from bakeoff.core.ports import Agent, Context
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Change, Reference, SandboxSpec
-from bakeoff.formats.task_folder import read_task_folder
+from bakeoff.formats.detect import read_task_folder
 from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
 from bakeoff.workspaces.host import HostWorkspaces
 from support.coding_tasks import RIGHT, WRONG, write_fix_add

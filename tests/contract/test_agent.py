@@ -144,11 +144,14 @@ def test_its_time_ends_it_whatever_it_waits_for(kind: Kind) -> None:
         await asyncio.sleep(600)
         return "too late"
 
-    began = time.monotonic()
-    (attempt,) = attempts(kind, never, kind.task(0, time_s=1.0))
-    assert time.monotonic() - began < 60
-    assert attempt.status is Status.LIMITED, attempt.fault
-    assert attempt.spent.cut == 1
+    cut, time_s = 0, 1.0
+    while not cut and time_s < 60:  # a program must have started and asked within it
+        began = time.monotonic()
+        (attempt,) = attempts(kind, never, kind.task(0, time_s=time_s))
+        assert time.monotonic() - began < 60 + time_s
+        assert attempt.status is Status.LIMITED, attempt.fault
+        cut, time_s = attempt.spent.cut, 4 * time_s
+    assert cut == 1
 
 
 @pytest.mark.parametrize("agent", ["nop", "oracle"])

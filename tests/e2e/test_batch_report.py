@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bakeoff.frontends.batch.view import write_report
+from bakeoff.frontends.batch.files import write_report
 from support.batches import broken, failed, solved, timed_out, unchecked, write_batch
 from support.browser import Page, opened
 

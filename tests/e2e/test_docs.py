@@ -18,7 +18,7 @@ import pytest
 
 import bakeoff
 from bakeoff.app import checks
-from bakeoff.formats.schemas import json_schema
+from bakeoff.formats.detect import json_schema
 from bakeoff.formats.suite import read_categories, read_metadata
 from bakeoff.frontends.test_runner.config import read_config
 from support.cli import bakeoff as command

@@ -16,11 +16,10 @@ import aiohttp
 import pytest
 
 from bakeoff.app.interrupts import new_event_loop
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.outcome import Completion, Journal, Request
 from bakeoff.core.task import ToolCall
 from bakeoff.engine.meter import Meter
-from bakeoff.gateway.bounds import RequestBounds
+from bakeoff.gateway.model_access import RequestBounds
 from bakeoff.gateway.server import GatewayServer, open_gateway
 from bakeoff.models.adapters.function import FunctionModel
 from support.askers import ASKERS, Requester, Turn, user
@@ -31,7 +30,7 @@ SERVER = """
 import asyncio, sys
 from bakeoff.app.interrupts import new_event_loop
 from pathlib import Path
-from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Journal
 from bakeoff.engine.meter import Meter
 from bakeoff.gateway.server import open_gateway
 from bakeoff.models.adapters.function import FunctionModel

@@ -32,8 +32,7 @@ from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Message
 from bakeoff.engine.trial import run_attempt
 from bakeoff.models.adapters.openai_compatible import build
-from bakeoff.models.client.bounded_body import LARGEST_BODY
-from bakeoff.models.client.http import HttpClient
+from bakeoff.models.client.http import LARGEST_BODY, HttpClient
 from bakeoff.models.client.retry import RetryableError
 from support.loopback import Answerer, Asked, Loopback, Reply, chat, delta, dripping, silence, sse
 from support.parts import require

@@ -7,7 +7,7 @@ import pytest
 import bakeoff
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, Task
-from bakeoff.frontends.batch.folders import find_batch
+from bakeoff.frontends.batch.files import find_batch
 from bakeoff.frontends.rollouts.folders import rollouts_in
 from bakeoff.stores.folders import find_run, list_runs
 

@@ -13,7 +13,7 @@ from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Message, ScorerSpec, Task, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change, SandboxSpec
-from bakeoff.frontends.batch.folders import Batch, BatchState
+from bakeoff.frontends.batch.files import Batch, BatchState
 from bakeoff.stores.folders import write_manifest
 from bakeoff.stores.ledger_writer import SqliteStore
 

@@ -9,11 +9,10 @@ from typing import Any
 from bakeoff.agents.dialogue.agent import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.core.candidate import Candidate, Conditions, Limits, ModelSpec
-from bakeoff.core.checkpoint import Checkpoints
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Agent, TrialParts, WorkspaceAccess
+from bakeoff.core.ports import Agent, Checkpoints, TrialParts, WorkspaceAccess
 from bakeoff.core.record import Attempt
 from bakeoff.core.task import Task
 from bakeoff.engine.trial import run_attempt

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bakeoff.agents.human import Human
 from bakeoff.core.errors import UsageError
-from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Journal
 from bakeoff.core.ports import Context
 from bakeoff.core.sandbox import BoxSpec
 from bakeoff.models.adapters.function import FunctionModel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.journal import Journal
+from bakeoff.core.outcome import Journal
 from bakeoff.core.ports import Context
 from bakeoff.core.sandbox import Box, BoxSpec, Mount, Sandbox
 from bakeoff.core.task import Message, Task

@@ -9,7 +9,7 @@ import pytest
 from bakeoff.core.candidate import Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.models_file import ModelsConfig, read_models_file
-from bakeoff.frontends.batch.folders import file_names, names_of
+from bakeoff.frontends.batch.files import file_names, names_of
 from bakeoff.frontends.batch.models import ModelCatalog, choose, model_catalog
 from bakeoff.models.discovery import FoundModel
 

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from bakeoff.cli.views.batch import BatchProgress
-from bakeoff.cli.views.plain import Level, ProgressLine
+from bakeoff.cli.batch_running import BatchProgress
+from bakeoff.cli.views.terminal import Level, ProgressLine
 from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, ModelSpec
 from bakeoff.core.events import Notice, RunStarted, TrialEnded, TrialSpent, TrialStarted
 from bakeoff.core.outcome import Spent, Usage

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bakeoff.cli.views.batch import print_batch
+from bakeoff.cli.batch_running import print_batch
 from bakeoff.core.record import Attempt
-from bakeoff.frontends.batch.view import compare
+from bakeoff.frontends.batch.files import compare
 from support.batches import broken, failed, solved, solved_at_limit, timed_out, write_batch
 
 ALL = {

@@ -5,7 +5,7 @@ import sys
 
 _COMMAND = """
 import atexit, gc, weakref
-from bakeoff._lib.gc_tuning import tune_for_one_command
+from bakeoff._lib.process_setup import tune_for_one_command
 
 class Cycle:
     def __init__(self):

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import cast
 
-from bakeoff.frontends.batch.view import compare, write_report
+from bakeoff.frontends.batch.files import compare, write_report
 from bakeoff.reports.comparison import COLUMNS, as_csv, as_json, in_order
 from bakeoff.reports.wording import phrases
 from support.batches import broken, failed, solved, solved_at_limit, timed_out, write_batch

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bakeoff.reports.csv import cell, line
+from bakeoff.reports.data_files import csv_cell as cell
+from bakeoff.reports.data_files import csv_line as line
 
 SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212\u207a"
 BEFORE = [

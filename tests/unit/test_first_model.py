@@ -6,8 +6,8 @@ import pytest
 
 from bakeoff.app.inspection import STARTERS, first_model
 from bakeoff.app.model_names import resolve
+from bakeoff.app.pricing import Prices
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.models.prices import Prices
 from bakeoff.models.providers import PROVIDERS
 
 

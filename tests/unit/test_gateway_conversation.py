@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion
+from bakeoff.core.outcome import Completion, Journal
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.gateway.model_access import Conversation, Replies
 

@@ -11,7 +11,7 @@ from bakeoff.core.outcome import Completion
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.gateway.dialects import chat, gemini, messages, responses
 from bakeoff.gateway.dialects import responses as responses_input
-from bakeoff.gateway.request import ModelRequest, NotUnderstoodError
+from bakeoff.gateway.dialects.dialect import ModelRequest, NotUnderstoodError
 from support.askers import Chat, Gemini, Messages, Requester, Responses, Turn, result, system, user
 
 

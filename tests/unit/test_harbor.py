@@ -7,8 +7,8 @@ import pytest
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.workspace import BoxLimits, Image, Reference
+from bakeoff.formats.detect import read_task_folder, read_tasks
 from bakeoff.formats.harbor import last_workdir
-from bakeoff.formats.task_folder import read_task_folder, read_tasks
 
 PLAIN = """\
 version = "1.0"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Message, ScorerSpec, Task
-from bakeoff.formats.schemas import json_schema
+from bakeoff.formats.detect import json_schema
 from bakeoff.formats.suite import Scoring, read_suite
 
 

@@ -16,7 +16,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import close_model
 from bakeoff.core.task import Message
-from bakeoff.formats.text.parameters import check_call
+from bakeoff.formats.text.entries import check_call
 
 
 def plain(request: object, *, tone: str = "calm") -> str:

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff.app.pricing import read_prices
+from bakeoff.app.pricing import Prices, packaged, read_prices
 from bakeoff.core.budget import Price, Tariff, most_input
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.models.prices import Prices, packaged
 from bakeoff.models.providers import PROVIDERS
 
 OWN = """

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bakeoff.cli.views.plain import Level, PlainLines, ProgressLine
 from bakeoff.cli.views.progress import RunProgress
+from bakeoff.cli.views.terminal import Level, PlainLines, ProgressLine
 from bakeoff.core.budget import Bill, Cap
 from bakeoff.core.candidate import EndpointWait
 from bakeoff.core.dialogue import Dialogue

@@ -3,8 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from bakeoff.core.repository_patch import repository_patch
-from bakeoff.core.workspace import Tree, Workspace
+from bakeoff.core.workspace import Tree, Workspace, repository_patch
 from support.prepared_tasks import git, write_repo
 
 TRICKY = "a\n-- a/repo/calc.py\ndiff --git a/repo/x b/repo/x\n"

@@ -15,8 +15,8 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Adaptive, RunSpec
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.core.workspace import SandboxSpec
+from bakeoff.formats.detect import json_schema
 from bakeoff.formats.run_file import RunFile, read_run_file, read_suite_file
-from bakeoff.formats.schemas import json_schema
 
 EVERY_KEY = """
 name = "all"

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bakeoff.stats.student import quantile, two_sided
+from bakeoff.stats.estimate import student_quantile as quantile
+from bakeoff.stats.estimate import student_two_sided as two_sided
 
 _DEGREES = st.one_of(st.integers(1, 300), st.integers(1, 10**6))
 

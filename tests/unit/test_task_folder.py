@@ -9,7 +9,7 @@ import pytest
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.core.workspace import BoxLimits, Image, Reference
-from bakeoff.formats.task_folder import read_task_folder, read_tasks
+from bakeoff.formats.detect import read_task_folder, read_tasks
 
 UNITTEST = "import unittest\n\n\nclass T(unittest.TestCase):\n    def test_it(self): ...\n"
 PYTEST = "def test_it():\n    assert True\n"

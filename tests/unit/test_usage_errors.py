@@ -4,10 +4,10 @@ import pytest
 
 from bakeoff._lib.redact import Redactor
 from bakeoff.app.known_secrets import redacted_errors
-from bakeoff.app.source_locations import about, about_task
 from bakeoff.core.candidate import ModelSpec, Origin
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, Task
+from bakeoff.formats.text.locate import about, about_task
 from bakeoff.formats.text.problems import Problems, error_of
 
 MODEL = ModelSpec(provider="", name="m", origin=Origin(where="run.toml:3"))

@@ -15,8 +15,7 @@ from bakeoff._lib.sanitize import for_terminal
 from bakeoff.agents.programs.output import instruction_of
 from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.errors import SandboxError, UsageError
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Outcome
+from bakeoff.core.outcome import Journal, Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.sandbox import Box, Command, OpenWorkspace
 from bakeoff.core.task import Message, Task

@@ -13,7 +13,6 @@ from bakeoff.app.pairings import models_of
 from bakeoff.app.prepare import own_models, own_python, refuse_empty
 from bakeoff.app.pricing import prices_of
 from bakeoff.app.run import prepare_run
-from bakeoff.app.source_locations import about_scorer
 from bakeoff.app.trial_parts import Parts, check_scorer
 from bakeoff.app.workspaces import check_name
 from bakeoff.core.candidate import ModelSpec
@@ -22,6 +21,7 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.task import Task
 from bakeoff.formats.detect import Format, format_of, read_source
+from bakeoff.formats.text.locate import about_scorer
 from bakeoff.formats.text.problems import Problems
 from bakeoff.reports.wording.phrases import counted
 

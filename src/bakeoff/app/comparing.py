@@ -11,7 +11,7 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import Manifest
 from bakeoff.planning.resume import fields_apart
 from bakeoff.stats.between_runs import Contrast, RunScores, contrasts, run_scores
-from bakeoff.stats.missing import is_checked
+from bakeoff.stats.estimate import is_checked
 from bakeoff.stats.summary import CandidateSummary
 
 _MOST_NAMED = 5

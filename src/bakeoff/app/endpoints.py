@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from bakeoff._lib.phrasing import format_duration
 from bakeoff._lib.redact import Redactor, public_url
-from bakeoff.app.source_locations import about
 from bakeoff.core.candidate import EndpointWait, ModelSpec
 from bakeoff.core.errors import BakeoffError, ProviderError, UsageError
 from bakeoff.core.events import Listener, Notice, Waiting
@@ -16,7 +15,8 @@ from bakeoff.core.ports import Model
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
-from bakeoff.models.client.endpoint_url import address
+from bakeoff.formats.text.locate import about
+from bakeoff.models.client.settings import address
 from bakeoff.models.discovery import FoundModel, ollama_models, ollama_names
 from bakeoff.models.limits.settings import Limiters
 from bakeoff.models.providers import PROVIDERS

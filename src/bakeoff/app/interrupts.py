@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
-from bakeoff._lib.standard_streams import open_closed_descriptors
+from bakeoff._lib.process_setup import open_closed_descriptors
 from bakeoff.core.stop import Stop
 
 

@@ -15,9 +15,9 @@ from bakeoff import registry
 from bakeoff._lib.phrasing import did_you_mean, near
 from bakeoff._lib.redact import Redactor, public_url
 from bakeoff.app.known_secrets import VARIABLE, learn_model, refuse_redacted_model
-from bakeoff.app.source_locations import about
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.formats.text.locate import about
 from bakeoff.models.providers import PROVIDERS, Provider
 
 OWN = "python"  # the provider of models that are somebody's own Python

@@ -9,13 +9,19 @@ from pathlib import Path
 
 from bakeoff import registry
 from bakeoff._lib.digest import digest
-from bakeoff.app.agent_specs import known, refuse_misfits
 from bakeoff.app.model_names import OWN, how_understood, resolve, where_asked, with_alias
 from bakeoff.app.options import OwnFunction, RunOptions
-from bakeoff.app.pairings import Terms, changed_pairings, default_said, models_of, paired
+from bakeoff.app.pairings import (
+    Terms,
+    changed_pairings,
+    default_said,
+    known,
+    models_of,
+    paired,
+    refuse_misfits,
+)
 from bakeoff.app.pricing import read_prices
 from bakeoff.app.run_results import folders_of, load_run, refuse_a_plan_with_holes
-from bakeoff.app.source_locations import about, about_scorer
 from bakeoff.app.workspaces import VARIABLE, check_name, named
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -25,6 +31,7 @@ from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.run_spec import Adaptive, RunSpec
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.formats.detect import RunSource, read_source
+from bakeoff.formats.text.locate import about, about_scorer
 from bakeoff.formats.text.problems import Problems
 from bakeoff.models.limits.settings import check_endpoints
 from bakeoff.planning.expand import expand, ordered, select, select_part

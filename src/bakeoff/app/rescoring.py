@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from bakeoff._lib.gc_tuning import rare_collections
+from bakeoff._lib.process_setup import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff.app.endpoints import EndpointWatch
 from bakeoff.app.known_secrets import learn_plan, redacting
@@ -16,7 +16,7 @@ from bakeoff.app.run_results import Run, folders_of, refuse_a_plan_with_holes, s
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
 from bakeoff.app.workspaces import named, open_workspace_services
 from bakeoff.core.events import Notice, RunEnded, RunStarted
-from bakeoff.engine.rescore import rescore_plan
+from bakeoff.engine.run import rescore_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.limits.settings import Limiters
 from bakeoff.planning.resume import rescored

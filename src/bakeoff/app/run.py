@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 
-from bakeoff._lib.gc_tuning import rare_collections
+from bakeoff._lib.process_setup import rare_collections
 from bakeoff._lib.redact import Redactor, url_secrets
 from bakeoff._lib.threads import run_sync
 from bakeoff.app.endpoints import EndpointWatch

@@ -15,29 +15,36 @@ from bakeoff.agents.dialogue.agent import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking
 from bakeoff.agents.interventions import WithInterventions, add_interventions
-from bakeoff.app.agent_specs import check_tasks
 from bakeoff.app.endpoints import check_roles, served, warm_up
 from bakeoff.app.known_secrets import learn_agent, learn_literals, refuse_redacted_agent
 from bakeoff.app.model_names import OWN, with_secrets
-from bakeoff.app.source_locations import about, about_scorer, about_task
+from bakeoff.app.pairings import check_tasks
+from bakeoff.app.pricing import Prices
 from bakeoff.app.workspaces import WorkspaceServices
 from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
-from bakeoff.core.checkpoint import Checkpoints
 from bakeoff.core.dialogue import INSTRUCTOR
 from bakeoff.core.errors import BakeoffError, NotRun, ProviderError, ScorerError, UsageError
 from bakeoff.core.events import Listener
 from bakeoff.core.outcome import Request
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.ports import Agent, Model, Scorer, TrialParts, WorkspaceAccess, close_model
+from bakeoff.core.ports import (
+    Agent,
+    Checkpoints,
+    Model,
+    Scorer,
+    TrialParts,
+    WorkspaceAccess,
+    close_model,
+)
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
-from bakeoff.formats.text.parameters import check_call
+from bakeoff.formats.text.entries import check_call
+from bakeoff.formats.text.locate import about, about_scorer, about_task
 from bakeoff.formats.text.problems import Problems
 from bakeoff.models.adapters.function import FunctionModel, OwnModel
 from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 from bakeoff.models.limits.settings import Limiters
-from bakeoff.models.prices import Prices
 from bakeoff.models.providers import PROVIDERS, Provider
 from bakeoff.models.recording.modes import RecordingModes
 from bakeoff.models.recording.recorder import Requester

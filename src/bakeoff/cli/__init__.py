@@ -7,7 +7,7 @@ itself, and help must feel instant.
 import sys
 from collections.abc import Sequence
 
-from bakeoff._lib.standard_streams import run_as_process
+from bakeoff._lib.process_setup import run_as_process
 
 COMMANDS = {
     "run": "run a suite, a run file or task folders, or resume a run",
@@ -108,3 +108,11 @@ def _run(name: str, argv: Sequence[str]) -> int:
         sys.stderr.close()  # whoever read us has gone; so does the rest of what we had to say
         return 1
     return code
+
+
+def print_json(data: object) -> None:
+    """Print *data* as indented JSON; dataclasses in it are objects."""
+    import json
+    from dataclasses import asdict
+
+    print(json.dumps(data, indent=2, default=asdict))

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff.app.comparing import RunComparison
+from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, new_parser, two
-from bakeoff.cli.printing import print_json
 from bakeoff.cli.views.tables import console, cost, figures, named_table, print_table, seconds
 from bakeoff.reports.comparison import comparison_notes, moved, verdict
 from bakeoff.reports.wording.phrases import UNKNOWN, counted

@@ -11,8 +11,8 @@ from bakeoff import app, registry
 from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.app import inspection
 from bakeoff.app.workspaces import works_here
+from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, new_parser
-from bakeoff.cli.printing import print_json
 from bakeoff.cli.views.tables import console
 from bakeoff.core.errors import UsageError
 

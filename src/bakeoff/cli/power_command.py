@@ -3,8 +3,8 @@
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import TYPE_CHECKING
 
+from bakeoff.cli import print_json
 from bakeoff.cli.options import ArgumentGroup, add_json, add_output, count, new_parser, two
-from bakeoff.cli.printing import print_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,12 +8,11 @@ from bakeoff.app.checks import check_scorers
 from bakeoff.app.options import RunOptions
 from bakeoff.app.run import prepare_run
 from bakeoff.app.run_results import Run
-from bakeoff.cli.printing import print_json
+from bakeoff.cli import print_json
 from bakeoff.cli.views import plan
-from bakeoff.cli.views.live import LiveView
-from bakeoff.cli.views.plain import PlainLines
 from bakeoff.cli.views.progress import RunProgress
 from bakeoff.cli.views.tables import print_summary, print_verdict
+from bakeoff.cli.views.terminal import LiveView, PlainLines
 from bakeoff.core.budget import Cap
 from bakeoff.core.errors import UsageError
 from bakeoff.frontends.session import (

@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser, Namespace
 
+from bakeoff.cli import print_json
 from bakeoff.cli.options import new_parser
-from bakeoff.cli.printing import print_json
 
 KINDS = ("run", "suite", "task", "dialogue")
 
@@ -19,7 +19,7 @@ def parser() -> ArgumentParser:
 
 def main(args: Namespace) -> int:
     """Print the schema."""
-    from bakeoff.formats.schemas import json_schema
+    from bakeoff.formats.detect import json_schema
 
     print_json(json_schema(args.kind))
     return 0

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.app import Run
+from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, add_run, new_parser
-from bakeoff.cli.printing import print_json
 from bakeoff.cli.views.tables import console
 from bakeoff.core.errors import UsageError
 from bakeoff.core.record import Fault, TrialFilter, TrialRecord

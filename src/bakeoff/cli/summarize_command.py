@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser, Namespace
 
+from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, add_run, new_parser
-from bakeoff.cli.printing import print_json
 
 
 def parser() -> ArgumentParser:

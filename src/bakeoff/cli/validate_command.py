@@ -3,8 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, new_parser
-from bakeoff.cli.printing import print_json
 from bakeoff.core.errors import UsageError
 
 
@@ -56,8 +56,8 @@ def _prove(args: Namespace) -> int:
 
     from bakeoff._lib.sanitize import for_terminal
     from bakeoff.app.validation import Finding, How, validate_tasks
-    from bakeoff.cli.views.live import LiveView
     from bakeoff.cli.views.progress import RunProgress
+    from bakeoff.cli.views.terminal import LiveView
     from bakeoff.core.events import Event, Notice
 
     def print_notice(event: Event) -> None:

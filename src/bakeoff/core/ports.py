@@ -6,15 +6,14 @@ from typing import Protocol, runtime_checkable
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
-from bakeoff.core.checkpoint import Checkpoint, Checkpoints
 from bakeoff.core.errors import BakeoffError
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.outcome import Completion, Journal, Outcome, Request
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
 from bakeoff.core.sandbox import Box, GatewayAddress, Mount, OpenWorkspace, Workspaces
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
+from bakeoff.core.values import Json
 
 
 class Model(Protocol):
@@ -61,6 +60,29 @@ class Gateway(Protocol):
 
     async def close(self) -> None:
         """Stop listening."""
+
+
+Entry = Mapping[str, Json]
+
+
+class Checkpoint(Protocol):
+    """The saved steps of one trial, in order; there may be none yet."""
+
+    def recorded(self) -> Sequence[Entry]:
+        """Return what was saved before, by this attempt or an earlier one that was cut off."""
+
+    async def add(self, entry: Entry, *, at: int) -> None:
+        """Save one more step as number *at*, in the place of it and of all after it.
+
+        It is on the disk when this returns.
+        """
+
+
+class Checkpoints(Protocol):
+    """Keeps the checkpoints of a run."""
+
+    def of(self, trial: Trial) -> Checkpoint:
+        """Return that of *trial*."""
 
 
 @value_object

@@ -12,7 +12,7 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Job
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.core.run_spec import Adaptive
-from bakeoff.stats.missing import bounds, is_checked
+from bakeoff.stats.estimate import bounds, is_checked
 from bakeoff.stats.stopping_rule import StoppingRule
 
 

@@ -1,14 +1,17 @@
 """Count and price the requests to a model, and stop when a limit is reached."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+
+import msgspec
 
 from bakeoff._lib.clock import until
 from bakeoff.core.budget import NO_BILL, UNPRICED, Bill, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, boundary
 from bakeoff.core.outcome import Completion, Request, Spent
-from bakeoff.core.ports import Model
+from bakeoff.core.ports import Checkpoint, Entry, Model
+from bakeoff.core.values import Json
 from bakeoff.engine.budget import AttemptBill, Reservation
 
 CACHED = "cached"  # the flag of an answer that came from the cache
@@ -126,3 +129,76 @@ class Meter:
             raise LimitReached(f"{tokens} of {limits.tokens} tokens are spent")
         if limits.cost_usd is not None and cost >= limits.cost_usd:
             raise LimitReached(f"${cost:.4f} of ${limits.cost_usd:.4f} are spent")
+
+
+# --- progress of an interrupted attempt -----------------------------------------------------------
+
+
+class _Account(msgspec.Struct, frozen=True):
+    """What one party had spent."""
+
+    spent: Spent
+    bill: Bill
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """One saved step, in attempt `number`, after `elapsed_s` of all attempts together.
+
+    `tab` is the bill of this attempt alone.
+    """
+
+    entry: dict[str, Json]
+    number: int
+    elapsed_s: float
+    tab: Bill
+    accounts: dict[str, _Account]
+
+
+class AttemptProgress:
+    """The checkpoint of one attempt as its agent sees it; stores the accounts with each step.
+
+    `before_s` is how long earlier attempts worked on what this one continues.
+    """
+
+    def __init__(
+        self,
+        saved: Checkpoint,
+        *,
+        number: int,
+        meters: Mapping[str, Meter],
+        attempt_bill: AttemptBill,
+        elapsed: Callable[[], float],
+    ) -> None:
+        self._saved = saved
+        self._number = number
+        self._meters = meters
+        self._attempt_bill = attempt_bill
+        self._elapsed = elapsed
+        self._steps = [msgspec.convert(step, _Step) for step in saved.recorded()]
+        self.before_s = self._steps[-1].elapsed_s if self._steps else 0.0
+        if self._steps:
+            self._restore(self._steps[-1])
+
+    def _restore(self, last: _Step) -> None:
+        for name, meter in self._meters.items():
+            if name in last.accounts:
+                meter.restore(last.accounts[name].spent, last.accounts[name].bill)
+        # an attempt that ended was booked then; one that was killed is booked with this one
+        if last.number == self._number and last.tab != NO_BILL:
+            self._attempt_bill.total += last.tab
+            self._attempt_bill.budget.spent += last.tab
+
+    def recorded(self) -> Sequence[Entry]:
+        """Return the steps that were saved before."""
+        return [step.entry for step in self._steps]
+
+    async def add(self, entry: Entry, *, at: int) -> None:
+        """Save a step with what has been spent so far."""
+        step = _Step(
+            entry=dict(entry),
+            number=self._number,
+            elapsed_s=self.before_s + self._elapsed(),
+            tab=self._attempt_bill.total,
+            accounts={name: _Account(m.spent, m.bill) for name, m in self._meters.items()},
+        )
+        await self._saved.add(msgspec.to_builtins(step), at=at)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from bakeoff._lib.clock import monotonic, timestamp, until, within
 from bakeoff.core.budget import NO_BILL, UNPRICED
 from bakeoff.core.candidate import Limits
-from bakeoff.core.checkpoint import Checkpoint
 from bakeoff.core.errors import (
     AgentError,
     LimitReached,
@@ -18,15 +17,13 @@ from bakeoff.core.errors import (
     TrialError,
 )
 from bakeoff.core.events import Listener, TrialOutput, TurnEnded, TurnStarted, ignore
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Outcome, Spent
+from bakeoff.core.outcome import Journal, Outcome, Spent
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import Agent, Context, Scorer, TrialParts
+from bakeoff.core.ports import Agent, Checkpoint, Context, Scorer, TrialParts
 from bakeoff.core.record import Attempt, Fault, Score, Status, has_passed, total_score
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.engine.budget import AttemptBill
-from bakeoff.engine.checkpoint import AttemptProgress
-from bakeoff.engine.meter import Meter, OutageDeadline
+from bakeoff.engine.meter import AttemptProgress, Meter, OutageDeadline
 from bakeoff.engine.workspace_attempt import cancel_on_refusal, contained, solve_in_workspace
 
 _LEAST_S = 0.01  # what is saved may still be used where all the time was spent before

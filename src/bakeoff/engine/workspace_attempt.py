@@ -9,8 +9,7 @@ from typing import TypeVar
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError, ScorerError, boundary
 from bakeoff.core.events import Listener, TrialSpent
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Outcome
+from bakeoff.core.outcome import Journal, Outcome
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import ChecksBox, Context, ModelAccess, TrialParts
 from bakeoff.core.sandbox import OpenWorkspace, Workspaces

@@ -25,10 +25,14 @@ from bakeoff.formats.data_workspace import (
 from bakeoff.formats.detect import dialogue_files
 from bakeoff.formats.run_file import Count, ModelTable, Positive, model_spec, with_settings
 from bakeoff.formats.text.convert import KeyPath, convert
-from bakeoff.formats.text.entries import ScorerEntry, default_scorers, scorer_specs
+from bakeoff.formats.text.entries import (
+    ScorerEntry,
+    check_parameters,
+    default_scorers,
+    scorer_specs,
+)
 from bakeoff.formats.text.json import read_json
 from bakeoff.formats.text.locate import line_in
-from bakeoff.formats.text.parameters import check_parameters
 from bakeoff.formats.text.toml import line_of, read_toml
 
 Text = Annotated[str, Meta(min_length=1)]

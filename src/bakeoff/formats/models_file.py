@@ -15,8 +15,7 @@ from bakeoff.core.run_spec import Source
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.values import Json
 from bakeoff.formats.text.convert import convert
-from bakeoff.formats.text.entries import Endpoints, endpoint_limits
-from bakeoff.formats.text.parameters import check_parameters
+from bakeoff.formats.text.entries import Endpoints, check_parameters, endpoint_limits
 from bakeoff.formats.text.yaml import parse_yaml
 
 _SETTING_NAMES = {"timeout": "timeout_s"}

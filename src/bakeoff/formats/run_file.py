@@ -26,16 +26,16 @@ from bakeoff.formats.text.entries import (
     Endpoints,
     MessageTable,
     ScorerEntry,
+    check_parameters,
     conversation,
     default_scorers,
     endpoint_limits,
+    placeholder_notes,
     prompt_beside,
     prompts_that_differ,
     scorer_specs,
 )
 from bakeoff.formats.text.locate import shown
-from bakeoff.formats.text.parameters import check_parameters
-from bakeoff.formats.text.placeholders import placeholder_notes
 from bakeoff.formats.text.problems import Problems
 from bakeoff.formats.text.toml import line_of, read_toml, with_overrides
 
@@ -211,7 +211,7 @@ def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> R
 
 def read_task_folders(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
     """Return what the task folders at *path* ask for, as if a run file had named only them."""
-    from bakeoff.formats.task_folder import read_tasks
+    from bakeoff.formats.detect import read_tasks
 
     run_spec = read_tasks(path)
     return with_settings(run_spec, overrides) if overrides else run_spec

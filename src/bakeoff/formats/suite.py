@@ -20,16 +20,18 @@ from bakeoff.formats.text.convert import convert
 from bakeoff.formats.text.entries import (
     MessageTable,
     ScorerEntry,
+    check_parameters,
     conversation,
     default_scorers,
+    placeholder_notes,
     prompt_beside,
     prompts_that_differ,
+    refuse_unfilled,
     scorer_specs,
+    variables_in,
 )
 from bakeoff.formats.text.json import read_json
 from bakeoff.formats.text.locate import line_in, shown
-from bakeoff.formats.text.parameters import check_parameters
-from bakeoff.formats.text.placeholders import placeholder_notes, refuse_unfilled, variables_in
 from bakeoff.formats.text.problems import Problems
 
 OverZero = Annotated[float, Meta(gt=0)]

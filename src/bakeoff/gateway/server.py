@@ -17,21 +17,25 @@ from aiohttp import web
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import BakeoffError
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion
+from bakeoff.core.outcome import Completion, Journal
 from bakeoff.core.ports import Model
 from bakeoff.core.sandbox import GatewayAddress
 from bakeoff.core.values import Json
-from bakeoff.gateway.bounds import Claim, RequestBounds
 from bakeoff.gateway.dialects.chat import CHAT
-from bakeoff.gateway.dialects.dialect import DialectAnswer, GatewayDialect, Problem, UnansweredError
+from bakeoff.gateway.dialects.dialect import (
+    DialectAnswer,
+    GatewayDialect,
+    ModelRequest,
+    NotUnderstoodError,
+    Problem,
+    UnansweredError,
+    encode,
+)
 from bakeoff.gateway.dialects.gemini import COUNTING, gemini
 from bakeoff.gateway.dialects.messages import MESSAGES
 from bakeoff.gateway.dialects.responses import RESPONSES
-from bakeoff.gateway.model_access import OVER, TrialModelAccess
-from bakeoff.gateway.request import ModelRequest, NotUnderstoodError
+from bakeoff.gateway.model_access import OVER, Claim, RequestBounds, TrialModelAccess
 from bakeoff.gateway.sockets import WAITING, Connections, ListeningSockets
-from bakeoff.gateway.wire import encode
 
 MODEL = "bakeoff"  # any name is answered by the trial's own model
 

@@ -17,8 +17,8 @@ from bakeoff._lib.sanitize import one_line
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.values import Json
-from bakeoff.models.client.endpoint_url import address, split_query
 from bakeoff.models.client.probe import SHORT_S, probe, probe_session
+from bakeoff.models.client.settings import address, split_query
 
 if TYPE_CHECKING:
     import aiohttp

@@ -11,9 +11,9 @@ from bakeoff._lib.redact import Redactor
 from bakeoff.core.errors import LedgerError
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt
-from bakeoff.core.repository_patch import repository_patch
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import repository_patch
 
 ARTIFACTS = "artifacts"
 

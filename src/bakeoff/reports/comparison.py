@@ -7,7 +7,7 @@ import msgspec
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.values import Json
-from bakeoff.reports import csv as csv_cells
+from bakeoff.reports import data_files
 from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.decision import methods
 from bakeoff.reports.wording.findings import Evidence
@@ -215,7 +215,7 @@ def _plain(mean: Mean) -> Json:
 def as_csv(comparison: Comparison) -> str:
     """Return one line per model; cells are escaped so that no spreadsheet reads a formula."""
     rows = ((*COLUMNS, *_MORE_COLUMNS), *_rows(comparison))
-    return "".join(csv_cells.line(row) for row in rows)
+    return "".join(data_files.csv_line(row) for row in rows)
 
 
 def _rows(comparison: Comparison) -> Iterator[Sequence[Json]]:

@@ -8,18 +8,16 @@ from bakeoff._lib.files import replacing
 from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.errors import UsageError
-from bakeoff.reports import csv as csv_trials
-from bakeoff.reports import json as json_report
-from bakeoff.reports import junit
 from bakeoff.reports import markdown as markdown_report
+from bakeoff.reports.data_files import render_csv, render_json, render_junit
 from bakeoff.reports.html import run
 from bakeoff.reports.wording.findings import Findings
 
 _FORMS: dict[str, tuple[str, Callable[[Findings], Iterator[str]]]] = {
     "html": ("report.html", run.render),
-    "csv": ("report.csv", csv_trials.render),
-    "json": ("report.json", json_report.render),
-    "junit": ("junit.xml", junit.render),
+    "csv": ("report.csv", render_csv),
+    "json": ("report.json", render_json),
+    "junit": ("junit.xml", render_junit),
     "md": ("report.md", markdown_report.render),
 }
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bakeoff.core.record import Status, TrialRow
-from bakeoff.stats.missing import bounds
+from bakeoff.stats.estimate import bounds
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 

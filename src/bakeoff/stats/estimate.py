@@ -14,12 +14,84 @@ four rollouts, 87 % instead of 95 % for 100 tasks at a mean of 0.98.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from statistics import NormalDist
 from typing import Self
 
-from bakeoff.stats import student
+from bakeoff.core.task import Task
+
+_ENOUGH = 1e-15
+_MANY = 100.0
+
+
+def student_quantile(p: float, df: int) -> float:
+    """Return what a t variable with *df* degrees of freedom stays below with probability *p*."""
+    if not 0 < p < 1 or df < 1:
+        raise ValueError(f"need 0 < p < 1 and df >= 1, got p = {p!r} and df = {df!r}")
+    if p < 0.5:
+        return -student_quantile(1 - p, df)
+    # Above the middle the distribution function is concave, and the normal student_quantile lies below the
+    # one sought: every step of Newton's method comes closer from below, none goes too far.
+    t = NormalDist().inv_cdf(p)
+    while (step := (_above(t, df) - (1 - p)) / _density(t, df)) > _ENOUGH * t:
+        t += step
+    return t
+
+
+def student_two_sided(t: float, df: int) -> float:
+    """Return how likely a t variable with *df* degrees of freedom is as far from 0 as *t*."""
+    if not math.isfinite(t) or df < 1:
+        raise ValueError(f"need a finite t and df >= 1, got t = {t!r} and df = {df!r}")
+    return min(2 * _above(abs(t), df), 1.0)
+
+
+def _density(t: float, df: int) -> float:
+    return math.exp(-(df + 1) / 2 * math.log1p(t * t / df) - _log_beta(df)) / math.sqrt(df)
+
+
+def _above(t: float, df: int) -> float:
+    """Return how likely a value above *t* is, for *t* >= 0: half an incomplete beta integral."""
+    if t * t / df == 0:
+        return 0.5
+    a, b = df / 2, 0.5
+    x, rest = df / (df + t * t), t * t / (df + t * t)
+    grown = math.log1p(t * t / df)
+    front = math.exp(b * math.log(t * t / df) - (a + b) * grown - _log_beta(df))
+    if x < (a + 1) / (a + b + 2):  # where the fraction converges fast
+        return front / a * _fraction(a, b, x) / 2
+    return (1 - front / b * _fraction(b, a, rest)) / 2
+
+
+def _log_beta(df: int) -> float:
+    """Return the logarithm of the beta function at (df/2, 1/2)."""
+    a = df / 2
+    if a < _MANY:
+        return math.lgamma(a) + math.log(math.pi) / 2 - math.lgamma(a + 0.5)
+    # two large numbers would be taken from each other: the series of their difference instead
+    return math.log(math.pi / a) / 2 + 1 / (8 * a) - 1 / (192 * a**3) + 1 / (640 * a**5)
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """Return the continued fraction of the incomplete beta integral (DLMF 8.17.22)."""
+    # Lentz's method: a product of quotients of successive numerators and denominators
+    value = above = 1.0
+    below = 0.0
+    for term in _terms(a, b, x):
+        below = 1 / (1 + term * below)
+        above = 1 + term / above
+        value *= above * below
+        if abs(above * below - 1) < _ENOUGH:
+            break
+    return 1 / value
+
+
+def _terms(a: float, b: float, x: float) -> Iterator[float]:
+    for m in count():
+        yield -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        yield (m + 1) * (b - m - 1) * x / ((a + 2 * m + 1) * (a + 2 * m + 2))
+
 
 # Sums of the same scores in another order differ by a few ulp: that is no spread between tasks.
 _ROUNDING = 1e-12
@@ -178,7 +250,7 @@ def _wilson(proportion: float, n: int, *, level: float, method: str) -> Interval
 
 
 def _student(mean: float, se: float, *, df: int, level: float, unit: bool) -> Interval:
-    half = student.quantile(0.5 + level / 2, df) * se
+    half = student_quantile(0.5 + level / 2, df) * se
     low, high = mean - half, mean + half
     if unit:
         low, high = max(0.0, low), min(1.0, high)
@@ -224,3 +296,37 @@ def quantile(sorted_values: Sequence[float], q: float) -> float | None:
     below = sorted_values[math.floor(position)]
     above = sorted_values[math.ceil(position)]
     return below + (above - below) * (position - math.floor(position))
+
+
+# --- missing scores -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingBounds:
+    """The mean of one task if each of its `faults` had scored 0 (`low`), or 1 (`high`)."""
+
+    low: float
+    high: float
+    faults: int
+
+
+NO_BOUNDS: Mapping[int, MissingBounds] = {}
+
+
+def bounds(*, scored: int, total: float, faults: int) -> MissingBounds:
+    """Return the bounds of a task with *scored* scores that sum to *total*, and some *faults*."""
+    trials = scored + faults
+    return MissingBounds(low=total / trials, high=(total + faults) / trials, faults=faults)
+
+
+def is_checked(task: Task) -> bool:
+    """Whether an answer to *task* would have a score."""
+    return task.trouble is not None or any(scorer.weight for scorer in task.scorers)
+
+
+def could_turn(faults: int) -> str:
+    """Return why a verdict is withheld because of *faults* faulted trials."""
+    if not faults:
+        return "faulted trials of the other candidates could reverse it"
+    single = faults == 1
+    return f"the {'' if single else f'{faults:,} '}faulted {'trial' if single else 'trials'} could reverse it"

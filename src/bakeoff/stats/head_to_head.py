@@ -12,9 +12,8 @@ from enum import StrEnum
 from statistics import median
 
 from bakeoff.core.record import Attempt, Status
-from bakeoff.stats import student
 from bakeoff.stats.censored import Observation, TimeToSolve, time_to_solve
-from bakeoff.stats.estimate import Interval, wilson
+from bakeoff.stats.estimate import Interval, student_quantile, wilson
 from bakeoff.stats.rankings import Measurements, Ranking, rank
 
 
@@ -306,7 +305,7 @@ def _mean(values: Sequence[float | None], *, level: float = 0.95) -> Mean:
     if len(known) == 1 or not spread:
         return Mean(value=mean, interval=None, values=known)
     n = len(known)
-    half = student.quantile(0.5 + level / 2, n - 1) * spread / math.sqrt(n * (n - 1))
+    half = student_quantile(0.5 + level / 2, n - 1) * spread / math.sqrt(n * (n - 1))
     interval = Interval(low=max(mean - half, 0.0), high=mean + half, level=level, method="t")
     return Mean(value=mean, interval=interval, values=known)
 

@@ -20,9 +20,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bakeoff.stats import power, student
-from bakeoff.stats.estimate import Interval, standard_error
-from bakeoff.stats.missing import NO_BOUNDS, MissingBounds, could_turn
+from bakeoff.stats import power
+from bakeoff.stats.estimate import (
+    NO_BOUNDS,
+    Interval,
+    MissingBounds,
+    could_turn,
+    standard_error,
+    student_quantile,
+    student_two_sided,
+)
 from bakeoff.stats.rankings import holm
 
 if TYPE_CHECKING:
@@ -321,7 +328,7 @@ def _p_value(differences: Sequence[float], mean: float) -> float:
     if flips is not None and flips.exact:
         return flips.p
     se = standard_error(differences, mean, scale=1.0)
-    return 1.0 if se is None else student.two_sided(mean / se, len(differences) - 1)
+    return 1.0 if se is None else student_two_sided(mean / se, len(differences) - 1)
 
 
 def _by_size(difference: float) -> tuple[float, bool]:
@@ -335,14 +342,14 @@ def _spread(pair: Pair, differences: Sequence[float], mean: float, *, level: flo
     if se is None:
         why = f"all {n} differences are equal: no variance to estimate a standard error from"
         return replace(pair, difference=mean, reason=why)
-    half = student.quantile(0.5 + level / 2, n - 1) * se
+    half = student_quantile(0.5 + level / 2, n - 1) * se
     low, high = max(mean - half, -1.0), min(mean + half, 1.0)
     return replace(
         pair,
         difference=mean,
         se=se,
         interval=Interval(low=low, high=high, level=level, method="paired t"),
-        t_p=student.two_sided(mean / se, n - 1),
+        t_p=student_two_sided(mean / se, n - 1),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Protocol
 
-from bakeoff.stats.missing import MissingBounds, bounds
+from bakeoff.stats.estimate import MissingBounds, bounds
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.rankings import RankedCandidate, rank_ranges

@@ -9,8 +9,14 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow, pass_rule
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.stats.by_task import mean_pass, pass_at_k, pass_hat_k
-from bakeoff.stats.estimate import Estimate, TaskScores, estimate, fault_bounds, quantile
-from bakeoff.stats.missing import is_checked
+from bakeoff.stats.estimate import (
+    Estimate,
+    TaskScores,
+    estimate,
+    fault_bounds,
+    is_checked,
+    quantile,
+)
 from bakeoff.stats.notes import notes
 from bakeoff.stats.pairwise import CandidateScores, Pairwise, pairwise
 from bakeoff.stats.sequential import estimate_drawn

@@ -10,9 +10,9 @@ import msgspec
 from bakeoff._lib import files
 from bakeoff._lib.files import safe_name
 from bakeoff._lib.redact import Redactor
-from bakeoff.core.checkpoint import Checkpoint, Entry
 from bakeoff.core.errors import LedgerError
 from bakeoff.core.plan import Trial
+from bakeoff.core.ports import Checkpoint, Entry
 from bakeoff.core.values import Json
 
 CHECKPOINTS = "checkpoints"

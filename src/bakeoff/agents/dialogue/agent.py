@@ -19,8 +19,7 @@ from bakeoff.agents.dialogue.roles import WRAP_UP, Roles
 from bakeoff.agents.interventions import ResumableAgent
 from bakeoff.core.dialogue import AGENT, INSTRUCTOR, SUPERVISOR, Dialogue, Turn
 from bakeoff.core.errors import AgentError, LimitReached
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.outcome import Completion, Journal, Outcome, Request
 from bakeoff.core.ports import Agent, Context, Model
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json

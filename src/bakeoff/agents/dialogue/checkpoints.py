@@ -13,10 +13,9 @@ import msgspec
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.sanitize import well_formed
-from bakeoff.core.checkpoint import Checkpoint
 from bakeoff.core.dialogue import AGENT
 from bakeoff.core.outcome import Completion, Outcome, Request
-from bakeoff.core.ports import Model
+from bakeoff.core.ports import Checkpoint, Model
 from bakeoff.core.task import Message
 from bakeoff.core.values import Json
 

@@ -12,8 +12,7 @@ from bakeoff._lib.sanitize import well_formed
 from bakeoff.agents.programs.catalog import MODEL, Final
 from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.errors import AgentError, SandboxError, TrialError
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Outcome
+from bakeoff.core.outcome import Journal, Outcome
 from bakeoff.core.ports import Context, ModelAccess
 from bakeoff.core.sandbox import Box, Command, CommandResult
 from bakeoff.core.task import Task

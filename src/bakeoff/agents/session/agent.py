@@ -12,11 +12,10 @@ from weakref import WeakKeyDictionary
 
 from bakeoff._lib.sanitize import well_formed
 from bakeoff._lib.value_object import value_object
-from bakeoff.agents.one_tool import OneTool
+from bakeoff.agents.shell import OneTool
 from bakeoff.agents.task_fit import workspace_of
 from bakeoff.core.errors import SandboxError
-from bakeoff.core.journal import Journal
-from bakeoff.core.outcome import Outcome, Tool
+from bakeoff.core.outcome import Journal, Outcome, Tool
 from bakeoff.core.ports import Context
 from bakeoff.core.sandbox import Box, Command, CommandResult
 from bakeoff.core.task import Message, Task

@@ -7,7 +7,7 @@ from bakeoff._lib.sanitize import for_terminal
 from bakeoff.app.prepare import PreparedRun
 from bakeoff.app.pricing import forecast_of
 from bakeoff.app.run import ends_when
-from bakeoff.cli.printing import print_json
+from bakeoff.cli import print_json
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.planning.forecast import Forecast
 from bakeoff.reports.wording.power import detectable_in_words

@@ -15,7 +15,7 @@ from rich.text import Text
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.phrasing import format_duration, message_kind
 from bakeoff._lib.sanitize import one_line
-from bakeoff.cli.views.plain import Level, ProgressLine, fault_details
+from bakeoff.cli.views.terminal import Level, ProgressLine, fault_details
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
 from bakeoff.core.candidate import EndpointWait
 from bakeoff.core.events import (

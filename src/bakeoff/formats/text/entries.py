@@ -1,19 +1,24 @@
-"""The tables that several formats share: scorers and messages as people write them."""
+"""What several formats share: scorers and messages as people write them, placeholders, parameters."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from bakeoff._lib.phrasing import near
+from bakeoff._lib.decode_errors import explain_decode_error
+from bakeoff._lib.phrasing import did_you_mean, near
 from bakeoff.core.candidate import EndpointLimits
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
+from bakeoff.formats.text.convert import dotted
 from bakeoff.formats.text.locate import shown
+from bakeoff.formats.text.problems import Problems
 
 
 class ScorerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -153,3 +158,141 @@ def default_scorers(target: Json, *, at: SourceLocation) -> tuple[ScorerSpec, ..
         return (ScorerSpec(name="json", origin=at),)
     number = isinstance(target, int | float) and not isinstance(target, bool)
     return (ScorerSpec(name="numeric" if number else "includes", origin=at),)
+
+
+# --- placeholders ---------------------------------------------------------------------------------
+
+
+_PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}")
+_VARIABLES = ("vars", "variables")
+_NO_TEMPLATES = "prompts are not templates here"
+
+
+def variables_in(data: Mapping[str, Json]) -> set[str]:
+    """Return the names that a test or a suite gives values to, as tools with templates do."""
+    tables = (data.get(key) for key in _VARIABLES)
+    return {str(name) for table in tables if isinstance(table, Mapping) for name in table}
+
+
+def refuse_unfilled(task: Task, variables: Collection[str], at: SourceLocation) -> None:
+    """Raise where *task* waits for one of *variables* to be filled in: it would go out as it is."""
+    for name in _names(task) if variables else ():
+        if name.partition(".")[0] in variables:
+            raise UsageError(
+                f"{shown(at)}: test {task.id!r}: {{{{{name}}}}} would not be filled in: "
+                f"{_NO_TEMPLATES}; write the text out, or `literal: true` to send it unchanged"
+            )
+
+
+def placeholder_notes(
+    tasks: Sequence[Task], literal: Collection[str], at: SourceLocation
+) -> Iterator[str]:
+    """Yield a note where some *tasks*, a list *at* a place, look like templates.
+
+    *literal* are the ids of those that are meant as they stand.
+    """
+    waiting = [
+        (number, names[0])
+        for number, task in enumerate(tasks)
+        if task.id not in literal and (names := _names(task))
+    ]
+    if waiting:
+        number, name = waiting[0]
+        task, many = tasks[number], len(waiting)
+        which = f"{task.id!r}" if many == 1 else f"{many} tasks, {task.id!r} first"
+        yield (
+            f"{shown(at.inside(number))}: {which}: {{{{{name}}}}} is sent unchanged: "
+            f"{_NO_TEMPLATES}; write `literal: true` next to the prompt if that is intended"
+        )
+
+
+def _names(task: Task) -> list[str]:
+    texts = [*(message.content for message in task.messages), task.prompt or ""]
+    return [name for text in texts if "{{" in text for name in _PLACEHOLDER.findall(text)]
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+_COUNTS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n", "seed", "top_k")
+_NUMBERS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+)
+_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(_COUNTS, "int"),
+    **dict.fromkeys(_NUMBERS, "float"),
+    "stream": "bool",
+}
+_FITS: Mapping[str, tuple[str, ...]] = {
+    "int": ("int", "null"),
+    "float": ("int", "float", "null"),
+    "bool": ("bool", "null"),
+}
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def check_parameters(parameters: Mapping[str, Json], *, at: SourceLocation, of: str = "") -> None:
+    """Raise where a parameter that every server knows has a value of the wrong kind.
+
+    They stand *at* a place; *of* is what they belong to, for the message.
+    """
+    problems = Problems()
+    for name, wanted in _KINDS.items() if parameters else ():
+        kind = _kind(parameters.get(name))
+        if kind not in _FITS[wanted]:
+            here = at.inside(name)
+            words = explain_decode_error(
+                f"Expected `{wanted}`, got `{kind}`", value=parameters[name]
+            )
+            problems.add(UsageError(f"{shown(here)}: key {dotted(here.key)!r}: {words}{of}"))
+    problems.raise_any()
+
+
+def _kind(value: Json) -> str:
+    """Return what the decoder calls the kind of *value*."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float | str):
+        return type(value).__name__
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+def check_call(
+    function: Callable[..., object],
+    settings: Mapping[str, Json],
+    *,
+    gets: Sequence[str] = (),
+    what: str,
+) -> None:
+    """Raise where *function* cannot be called with what it *gets* by place and *settings* by name."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some built-ins do not say
+        return
+    placed = [p for p in parameters if p.kind in _PLACED][: len(gets)]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if len(placed) < len(gets) and not takes_any:
+        raise UsageError(f"{what} must take {' and '.join(f'`{name}`' for name in gets)}")
+    rest = [p for p in parameters if p not in placed]
+    _check_names({p.name: p for p in rest if p.kind in _NAMED}, settings, rest, what)
+
+
+def _check_names(
+    named: Mapping[str, inspect.Parameter],
+    settings: Mapping[str, Json],
+    rest: Sequence[inspect.Parameter],
+    what: str,
+) -> None:
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in rest)
+    for key in settings:
+        if key not in named and not takes_all:
+            raise UsageError(f"{what}: unknown setting {key!r}; {did_you_mean(key, named)}")
+    for name, parameter in named.items():
+        if parameter.default is parameter.empty and name not in settings:
+            raise UsageError(f"{what}: it needs the setting {name!r}; write it under `settings`")

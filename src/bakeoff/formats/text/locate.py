@@ -1,12 +1,20 @@
-"""On which line of a file a key stands; the file is read for it only when a mistake is told."""
+"""On which line of a file a key stands, and usage errors with the place of what they are about.
 
+The file is read for it only when a mistake is told.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bakeoff._lib.decode_errors import json_line_of
+from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
+from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.formats.text.convert import KeyPath
 from bakeoff.formats.text.markdown import read_markdown_file
+from bakeoff.formats.text.problems import at_location, in_task
 from bakeoff.formats.text.toml import line_of as toml_line_of
 from bakeoff.formats.text.yaml import parse_yaml
 
@@ -54,3 +62,40 @@ _FINDERS = {
     ".yaml": _in_yaml,
     ".yml": _in_yaml,
 }
+
+
+# --- errors with their location -------------------------------------------------------------------
+
+
+@contextmanager
+def about(spec: ModelSpec | AgentSpec) -> Iterator[None]:
+    """Say in which file the mistake is, where *spec* came from one."""
+    try:
+        yield
+    except UsageError as error:
+        if spec.origin is None or error.location == spec.origin.where:
+            raise
+        raise at_location(spec.origin.where, error) from error
+
+
+@contextmanager
+def about_scorer(spec: ScorerSpec, task: Task) -> Iterator[None]:
+    """Say in which task the mistake is, and where its scorer came from."""
+    try:
+        with about_task(task):
+            yield
+    except UsageError as error:
+        if spec.origin is None:
+            raise
+        raise at_location(shown(spec.origin), error) from error
+
+
+@contextmanager
+def about_task(task: Task) -> Iterator[None]:
+    """Say which task a mistake belongs to."""
+    try:
+        yield
+    except UsageError as error:
+        if error.task == task.id:
+            raise
+        raise in_task(task.id, error) from error

@@ -25,7 +25,7 @@ from bakeoff.formats.detect import Format, format_of, read_path
 from bakeoff.formats.markdown_task import judged, read_markdown
 from bakeoff.formats.models_file import BatchSettings, ModelsConfig, read_models_file
 from bakeoff.formats.text.env import environment as read_environment
-from bakeoff.frontends.batch.folders import (
+from bakeoff.frontends.batch.files import (
     Batch,
     BatchState,
     Earlier,
@@ -45,8 +45,8 @@ from bakeoff.frontends.batch.models import (
     helper,
     model_catalog,
 )
-from bakeoff.models.client.endpoint_url import DEFAULT_URL, address
 from bakeoff.models.client.probe import probe, probe_session
+from bakeoff.models.client.settings import DEFAULT_URL, address
 from bakeoff.models.discovery import Discovery, ollama_models
 
 

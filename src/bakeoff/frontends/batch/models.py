@@ -9,7 +9,7 @@ from bakeoff.app.model_names import is_bare, resolve
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.models_file import ModelsConfig
-from bakeoff.models.client.endpoint_url import address
+from bakeoff.models.client.settings import address
 from bakeoff.models.discovery import FoundModel, configured_models
 from bakeoff.models.providers import PROVIDERS
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from bakeoff import app
 from bakeoff._lib.argument_parser import ReadableParser, add_patience, seconds
 from bakeoff._lib.clock import now
+from bakeoff._lib.process_setup import run_as_process
 from bakeoff._lib.sanitize import for_terminal
-from bakeoff._lib.standard_streams import run_as_process
 from bakeoff.app.options import RunOptions
 from bakeoff.app.workspaces import ANY_CONTAINER, VARIABLE, is_container
 from bakeoff.core.errors import BakeoffError, UsageError

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt, Score, Status, pass_rule
-from bakeoff.core.repository_patch import repository_patch
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import repository_patch
 from bakeoff.stats.by_task import weighted_mean
 
 LAUNCHED = "launched"

@@ -8,17 +8,22 @@ from bakeoff._lib.clock import timestamp
 from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.gateway.dialects.dialect import GatewayDialect, Problem, TokenCounts, ending
-from bakeoff.gateway.request import (
+from bakeoff.gateway.dialects.dialect import (
+    GatewayDialect,
     ModelRequest,
     NotUnderstoodError,
+    Problem,
+    TokenCounts,
     ToolChoice,
+    decode,
+    ending,
+    event,
     given,
     left_out,
     opening_system,
     text_only,
+    written,
 )
-from bakeoff.gateway.wire import decode, event, written
 
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
 

@@ -8,16 +8,22 @@ import msgspec
 from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.gateway.dialects.dialect import GatewayDialect, Problem, TokenCounts, ending
-from bakeoff.gateway.request import (
+from bakeoff.gateway.dialects.dialect import (
+    GatewayDialect,
     ModelRequest,
     NotUnderstoodError,
+    Problem,
+    TokenCounts,
     ToolChoice,
+    arguments_object,
+    decode,
+    ending,
+    event,
     given,
     left_out,
     text_only,
+    written,
 )
-from bakeoff.gateway.wire import arguments_object, decode, event, written
 
 _MODES = {"ANY": "required", "NONE": "none", "AUTO": "auto", "VALIDATED": "auto"}
 _TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})

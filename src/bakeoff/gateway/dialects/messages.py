@@ -7,17 +7,24 @@ import msgspec
 from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.gateway.dialects.dialect import GatewayDialect, Problem, TokenCounts, ending
-from bakeoff.gateway.request import (
+from bakeoff.gateway.dialects.dialect import (
+    GatewayDialect,
     ModelRequest,
     NotUnderstoodError,
+    Problem,
+    TokenCounts,
     ToolChoice,
+    arguments_object,
+    decode,
+    encode,
+    ending,
     given,
     left_out,
+    named_event,
     opening_system,
     text_only,
+    written,
 )
-from bakeoff.gateway.wire import arguments_object, decode, encode, named_event, written
 
 _ENDINGS = {
     "stop": "end_turn",

@@ -16,9 +16,20 @@ from bakeoff.gateway.dialects.chat import (
     text_in,
     tool_choice,
 )
-from bakeoff.gateway.dialects.dialect import GatewayDialect, Problem, TokenCounts, ending
-from bakeoff.gateway.request import ModelRequest, NotUnderstoodError, given, opening_system
-from bakeoff.gateway.wire import arguments_object, decode, named_event, written
+from bakeoff.gateway.dialects.dialect import (
+    GatewayDialect,
+    ModelRequest,
+    NotUnderstoodError,
+    Problem,
+    TokenCounts,
+    arguments_object,
+    decode,
+    ending,
+    given,
+    named_event,
+    opening_system,
+    written,
+)
 
 FREE_FORM = "input"  # the one argument of a tool that takes plain text
 

@@ -25,8 +25,7 @@ from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.adapters.reasoning_echo import ReasoningEcho
-from bakeoff.models.adapters.tool_call_ids import arguments_of, tool_call
+from bakeoff.models.adapters.tool_calls import ReasoningEcho, arguments_of, tool_call
 from bakeoff.models.client import json_fields
 from bakeoff.models.client.endpoint import (
     DialectModel,
@@ -35,8 +34,6 @@ from bakeoff.models.client.endpoint import (
     ResponseReader,
     WireRequest,
 )
-from bakeoff.models.client.endpoint_url import base_url_of, headers_of, split_query, versioned
-from bakeoff.models.client.faults import fault_of
 from bakeoff.models.client.http import HttpClient
 from bakeoff.models.client.json_fields import UsageFields, count, string
 from bakeoff.models.client.parameters import (
@@ -47,8 +44,14 @@ from bakeoff.models.client.parameters import (
     take_thinking,
     take_tools,
 )
-from bakeoff.models.client.retry import RetryableError
-from bakeoff.models.client.settings import settings_of
+from bakeoff.models.client.retry import RetryableError, fault_of
+from bakeoff.models.client.settings import (
+    base_url_of,
+    headers_of,
+    settings_of,
+    split_query,
+    versioned,
+)
 from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 _OWN_ID = "bakeoff-call-"

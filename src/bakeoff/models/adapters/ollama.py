@@ -20,11 +20,9 @@ from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.adapters.tool_call_ids import arguments_of, tool_call
+from bakeoff.models.adapters.tool_calls import arguments_of, tool_call
 from bakeoff.models.client import json_fields
 from bakeoff.models.client.endpoint import EndpointClient, EndpointClientSettings
-from bakeoff.models.client.endpoint_url import DEFAULT_URL, address, headers_of
-from bakeoff.models.client.faults import error_text
 from bakeoff.models.client.http import HttpClient
 from bakeoff.models.client.json_fields import UsageFields, count, encode, plain
 from bakeoff.models.client.parameters import (
@@ -36,8 +34,8 @@ from bakeoff.models.client.parameters import (
     take_tools,
 )
 from bakeoff.models.client.probe import probe, probe_session
-from bakeoff.models.client.retry import RetryableError
-from bakeoff.models.client.settings import settings_of
+from bakeoff.models.client.retry import RetryableError, error_text
+from bakeoff.models.client.settings import DEFAULT_URL, address, headers_of, settings_of
 from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 _NANO = 1e-9

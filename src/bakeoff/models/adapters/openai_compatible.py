@@ -13,7 +13,7 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.adapters.tool_call_ids import CallDrafts, tool_call
+from bakeoff.models.adapters.tool_calls import CallDrafts, tool_call
 from bakeoff.models.client import json_fields
 from bakeoff.models.client.endpoint import (
     DialectModel,
@@ -22,13 +22,11 @@ from bakeoff.models.client.endpoint import (
     ResponseReader,
     WireRequest,
 )
-from bakeoff.models.client.endpoint_url import base_url_of, headers_of
-from bakeoff.models.client.faults import error_text, fault_of
 from bakeoff.models.client.http import HttpClient
 from bakeoff.models.client.json_fields import UsageFields, count
 from bakeoff.models.client.parameters import parameters_of
-from bakeoff.models.client.retry import RetryableError
-from bakeoff.models.client.settings import settings_of
+from bakeoff.models.client.retry import RetryableError, error_text, fault_of
+from bakeoff.models.client.settings import base_url_of, headers_of, settings_of
 from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 __all__ = ["ChatPieces", "ChatReply", "decode", "error_text", "whole"]

@@ -21,8 +21,7 @@ from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.adapters.reasoning_echo import ReasoningEcho
-from bakeoff.models.adapters.tool_call_ids import tool_call
+from bakeoff.models.adapters.tool_calls import ReasoningEcho, tool_call
 from bakeoff.models.client import json_fields
 from bakeoff.models.client.endpoint import (
     DialectModel,
@@ -31,8 +30,6 @@ from bakeoff.models.client.endpoint import (
     ResponseReader,
     WireRequest,
 )
-from bakeoff.models.client.endpoint_url import base_url_of, endpoint, headers_of
-from bakeoff.models.client.faults import fault_of
 from bakeoff.models.client.http import HttpClient
 from bakeoff.models.client.json_fields import UsageFields, count, string
 from bakeoff.models.client.parameters import (
@@ -42,8 +39,8 @@ from bakeoff.models.client.parameters import (
     take_thinking,
     take_tools,
 )
-from bakeoff.models.client.retry import RetryableError
-from bakeoff.models.client.settings import settings_of
+from bakeoff.models.client.retry import RetryableError, fault_of
+from bakeoff.models.client.settings import base_url_of, endpoint, headers_of, settings_of
 from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 
 Item = Mapping[str, Json]

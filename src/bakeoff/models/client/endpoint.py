@@ -10,8 +10,7 @@ from bakeoff._lib.clock import monotonic
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.values import Json
-from bakeoff.models.client.bounded_body import LARGEST_BODY
-from bakeoff.models.client.http import HttpClient
+from bakeoff.models.client.http import LARGEST_BODY, HttpClient
 from bakeoff.models.client.json_fields import encode, plain
 from bakeoff.models.client.parameters import RefusedParameters
 from bakeoff.models.client.retry import RetryPolicy, with_retries

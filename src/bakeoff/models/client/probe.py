@@ -9,7 +9,6 @@ import msgspec
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.values import Json
-from bakeoff.models.client.bounded_body import BoundedBody
 
 if TYPE_CHECKING:
     import aiohttp
@@ -69,6 +68,8 @@ async def probe(
 
 
 async def _whole(response: "aiohttp.ClientResponse") -> bytes:
+    from bakeoff.models.client.http import BoundedBody
+
     body = BoundedBody(response.headers)
     parts = [body.take(part) async for part in response.content.iter_any()]
     body.end()

@@ -15,8 +15,7 @@ from bakeoff.reports.wording.phrases import (
     score,
     sentence,
 )
-from bakeoff.stats.estimate import Interval
-from bakeoff.stats.missing import could_turn
+from bakeoff.stats.estimate import Interval, could_turn
 from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.paired import NO_DECISION, Pair
 from bakeoff.stats.pairwise import BY_SCORE, Pairwise

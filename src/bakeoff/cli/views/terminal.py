@@ -1,15 +1,17 @@
-"""A run as plain lines, where there is no terminal."""
+"""A run on a terminal: a live view, or plain lines where there is none."""
 
 import sys
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from rich.console import ConsoleDimensions, RenderableType
+from rich.console import Console, ConsoleDimensions, RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.sanitize import for_terminal
-from bakeoff.core.events import Event, TrialEnded, Waiting
+from bakeoff.core.events import Event, RunEnded, TrialEnded, TrialStarted, Waiting
 from bakeoff.core.record import Fault
 from bakeoff.frontends.session import View
 
@@ -97,3 +99,48 @@ class PlainLines(View):
             self._pause_s = longer_s if isinstance(event, Waiting) else self._every_s
         if isinstance(event, TrialEnded):
             self._pause_s = self._every_s
+
+
+# --- live -----------------------------------------------------------------------------------------
+
+
+_STYLES = {Level.HEADING: "bold", Level.NOTICE: "yellow", Level.FAULT: "red"}
+
+
+class LiveView(View):
+    """A progress model drawn a few times a second; lines that must be read scroll by above it."""
+
+    def __init__(self, progress: ProgressModel, *, debug: bool = False) -> None:
+        self._progress = progress
+        self._debug = debug
+        self._console = Console(stderr=True)
+        self._live = Live(
+            console=self._console, get_renderable=self._draw, refresh_per_second=8, transient=True
+        )
+
+    def open(self) -> None:
+        """Start drawing."""
+        self._live.start()
+
+    def close(self) -> None:
+        """Stop drawing, and leave the lines above."""
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        """Write one line above the live view; markup in it has no effect."""
+        self._console.print(Text(text, style=_STYLES[Level.NOTICE]))
+
+    def __call__(self, event: Event) -> None:
+        """Count *event*, and show at once what a person should read."""
+        line = self._progress.take(event)
+        if line is not None and line.weight in _STYLES:
+            self._console.print(Text(line.text, style=_STYLES[line.weight]))
+            if self._debug and line.details is not None:
+                self._console.print(Text(line.details))
+        if isinstance(event, TrialStarted) and event.trial.candidate.agent.name == "human":
+            self._live.stop()  # the terminal is theirs now
+        if isinstance(event, RunEnded):
+            self._live.refresh()
+
+    def _draw(self) -> RenderableType:
+        return self._progress.draw(self._console.size)
