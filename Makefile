@@ -27,7 +27,7 @@ bench: setup
 	$(RUN) python -m perf
 
 soak: setup system
-	$(RUN) pytest -m soak --timeout 1800 -o faulthandler_timeout=1900
+	$(RUN) pytest -m soak --timeout 1800
 
 docs: setup
 	$(RUN) python -m docs.generate

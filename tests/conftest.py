@@ -15,6 +15,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from support.alarms import pytest_timeout_set_timer
+from support.watchdog import Watchdog
 
 __all__ = ("pytest_timeout_set_timer",)  # a hook of ours
 
@@ -46,8 +47,9 @@ _SOAK = re.compile(
 )
 
 
-def pytest_configure() -> None:
-    """Give each worker a temporary folder of its own: none takes away what another left."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch over every test; give each worker a temporary folder, which no other takes away."""
+    config.pluginmanager.register(Watchdog(config))
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         place = tempfile.mkdtemp(prefix=f"bakeoff-{worker}-")
         # not before: `multiprocessing` takes away what it has there when the process ends

@@ -462,7 +462,10 @@ def test_a_question_that_comes_in_while_its_door_closes_is_not_asked(tmp_path: P
 
 
 def test_closing_the_gateway_does_not_wait_for_a_model(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
     async def never(_: Request) -> str:
+        asked.set()
         await asyncio.sleep(3600)
         return ""
 
@@ -470,7 +473,7 @@ def test_closing_the_gateway_does_not_wait_for_a_model(tmp_path: Path) -> None:
         async with opened(tmp_path) as (gateway, admit):
             _, program = admit(FunctionModel(never))
             asking = asyncio.create_task(program.ask(ASKERS[2], stream=True))
-            await asyncio.sleep(0.1)
+            await asked.wait()
             await asyncio.wait_for(gateway.close(), 10)
             assert (await asking)[0] == 401
             with pytest.raises(aiohttp.ClientConnectionError):

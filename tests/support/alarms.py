@@ -1,7 +1,8 @@
 """The timeout of a test is repeated until the test is over.
 
 The first alarm ends what a test waits for. Its clean-up may wait as well: `asyncio.run` for a task
-that is not cancelled, for a thread that does not return. A second alarm ends that too.
+that is not cancelled, for a thread that does not return. A second alarm ends that too. What no alarm
+ends (uvloop swallows what a signal's handler raises) is for the watchdog.
 """
 
 import signal
