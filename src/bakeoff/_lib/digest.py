@@ -7,6 +7,9 @@ from collections.abc import Collection, Iterator
 from hashlib import blake2b, file_digest
 from pathlib import Path
 
+# made once: `json.dumps` with options makes one at every call
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
 
 def digest_bytes(data: bytes) -> str:
     """Return the 128-bit digest of *data* in hex."""
@@ -15,8 +18,7 @@ def digest_bytes(data: bytes) -> str:
 
 def digest(value: object) -> str:
     """Return the digest of plain data; key order does not matter."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return digest_bytes(text.encode("ascii"))
+    return digest_bytes(_canonical.encode(value).encode("ascii"))
 
 
 # made by whoever runs the files or keeps them in git; no part of them

@@ -50,7 +50,6 @@ def check_trust(run_spec: RunSpec, options: RunOptions) -> RunSpec:
     allowed = (*run_spec.allow_env, *options.allow_env)
     _check_names(allowed)
     tasks = _trusted(run_spec.tasks, folders, trust=trust)
-    by_digest = {old.digest: new for old, new in zip(run_spec.tasks, tasks, strict=True)}
 
     def allow(spec: ModelSpec) -> ModelSpec:
         if spec.may_read is None:
@@ -62,11 +61,14 @@ def check_trust(run_spec: RunSpec, options: RunOptions) -> RunSpec:
         with about(spec):
             raise UsageError(_REFUSED.format("model", spec.name))
     pairings = changed_pairings(run_spec.pairings, model=allow)
+    if pairings:
+        by_digest = {old.digest: new for old, new in zip(run_spec.tasks, tasks, strict=True)}
+        pairings = tuple(replace(p, task=by_digest.get(p.task.digest, p.task)) for p in pairings)
     return replace(
         run_spec,
         tasks=tasks,
         models=tuple(map(allow, run_spec.models)),
-        pairings=tuple(replace(p, task=by_digest.get(p.task.digest, p.task)) for p in pairings),
+        pairings=pairings,
         conditions=replace(run_spec.conditions, roles=roles),
     )
 
@@ -111,8 +113,11 @@ def _trusted(tasks: Sequence[Task], folders: Sequence[Path], *, trust: bool) -> 
                 registry.refuse_standard(spec.name, folders)
                 if not trust:
                     raise UsageError(_REFUSED.format("scorer", spec.name))
-        scorers = tuple(replace(spec, trusted=True) for spec in task.scorers)
-        checked.append(replace(task, scorers=scorers) if doubtful else task)
+        if doubtful:
+            scorers = tuple(replace(spec, trusted=True) for spec in task.scorers)
+            checked.append(replace(task, scorers=scorers))
+        else:
+            checked.append(task)
     problems.raise_any()
     return tuple(checked)
 

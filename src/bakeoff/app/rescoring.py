@@ -5,9 +5,11 @@ from pathlib import Path
 
 from bakeoff._lib.process_setup import rare_collections
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.threads import run_sync
 from bakeoff.app.endpoints import EndpointWatch
+from bakeoff.app.interrupts import new_event_loop
 from bakeoff.app.known_secrets import learn_plan, redacting
-from bakeoff.app.options import RunOptions
+from bakeoff.app.options import RunOptions, options_as_more_keywords
 from bakeoff.app.prepare import read_for_scoring
 from bakeoff.app.pricing import prices_from
 from bakeoff.app.run import read_environment
@@ -25,6 +27,25 @@ from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
 
 _ASK_THE_JUDGE = frozenset({"judge", "rubrics"})
+
+
+@options_as_more_keywords(RunOptions)
+def rescore(run: Run | str, options: RunOptions) -> Run:
+    """Score the stored answers of a run again, without asking any candidate.
+
+    With a source (a suite or a run file), its targets and scorers take the place of the stored ones.
+    """
+    return run_sync(score_again(_reference(run), options), loop_factory=new_event_loop)
+
+
+@options_as_more_keywords(RunOptions)
+async def rescore_async(run: Run | str, options: RunOptions) -> Run:
+    """Score again as `rescore` does, in the event loop that is running."""
+    return await score_again(_reference(run), options)
+
+
+def _reference(run: Run | str) -> str:
+    return str(run.folder) if isinstance(run, Run) else run
 
 
 async def score_again(reference: str, options: RunOptions) -> Run:

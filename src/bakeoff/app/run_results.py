@@ -14,7 +14,7 @@ from bakeoff.core.run_spec import Adaptive, Manifest
 from bakeoff.core.task import Task
 from bakeoff.reports.files import write_summary
 from bakeoff.stats.role_fidelity import role_fidelity
-from bakeoff.stats.summarize import summarize
+from bakeoff.stats.summarize import summarize as summarize_rows
 from bakeoff.stats.summary import Summary
 from bakeoff.stores.damage import Damage
 from bakeoff.stores.folders import find_run, read_manifest
@@ -104,7 +104,7 @@ class Run:
         if self._ended_with is not None:
             return self._ended_with
         plan = self.plan
-        summary = summarize(plan, self._ledger.rows(), run=self.id, adaptive=self._adaptive())
+        summary = summarize_rows(plan, self._ledger.rows(), run=self.id, adaptive=self._adaptive())
         notes = (*summary.notes, *self._of_the_roles(plan), *self.damage().lines)
         return replace(summary, billed=self.billed(), notes=notes)
 
@@ -140,6 +140,11 @@ def _question(task: Task) -> str:
 def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_OUTPUT) -> Run:
     """Return a run by id, by path, or the newest one in *output*."""
     return Run(find_run(str(reference), Path(output)))
+
+
+def summarize(run: Run | str | Path, *, output: str | Path = DEFAULT_OUTPUT) -> Summary:
+    """Return the statistics of a run."""
+    return (run if isinstance(run, Run) else load_run(run, output=output)).summary()
 
 
 def refuse_a_plan_with_holes(run: Run) -> None:

@@ -5,13 +5,12 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from bakeoff import registry
 from bakeoff._lib.digest import digest, tree_digest
 from bakeoff._lib.phrasing import near
 from bakeoff._lib.redact import Redactor
-from bakeoff.agents.dialogue.agent import InDialogue
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking
 from bakeoff.agents.interventions import WithInterventions, add_interventions
@@ -51,12 +50,6 @@ from bakeoff.models.recording.recorder import Requester
 from bakeoff.scorers.function import FunctionScorer, ScorerInProcess
 from bakeoff.workers.process import WorkerPool
 from bakeoff.workers.wire import Begin
-
-
-@runtime_checkable
-class _Checks(Protocol):
-    def check(self, task: Task) -> None: ...
-
 
 _WORKER = (sys.executable, "-u", "-m", "bakeoff.worker")  # -u: what it prints is heard in time
 _PATIENCE_S = 0.5  # a scorer that takes longer gets company
@@ -217,8 +210,9 @@ def _function(part: object, what: str) -> Callable[..., Any]:
 
 def check_scorer(spec: ScorerSpec, scorer: Scorer, task: Task, roles: Collection[str]) -> None:
     """Raise where *scorer* could not judge *task*: better now than after the first answer."""
-    if isinstance(scorer, _Checks):
-        scorer.check(task)
+    check = getattr(scorer, "check", None)
+    if check is not None:
+        check(task)
     if spec.name == "judge" and "judge" not in roles:
         raise UsageError(
             "it is scored by a judge: say which model with [roles.judge] in the run file"
@@ -335,6 +329,8 @@ class SharedTrialParts:
             raise NotRun(why)
         agent, model = self._seats[trial.candidate.digest]
         if trial.task.dialogue is not None:
+            from bakeoff.agents.dialogue.agent import InDialogue
+
             # whoever leads the conversation is at its side already
             agent = InDialogue(agent=agent.agent if isinstance(agent, WithInterventions) else agent)
         scorers = self._of_task[trial.task.digest]
@@ -409,7 +405,8 @@ class SharedTrialParts:
         return scorer
 
     def _scorer(self, spec: ScorerSpec) -> Scorer:
-        key = digest([spec.name, dict(spec.settings)])
+        settings = dict(spec.settings)
+        key = digest([spec.name, settings]) if settings else spec.name
         if key not in self._scorers:
             self._scorers[key] = self._live_scorer(spec)
         return self._scorers[key]

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Sequence
 
 from bakeoff._lib.sanitize import for_terminal
-from bakeoff.app.checks import check_scorers
 from bakeoff.app.options import RunOptions
 from bakeoff.app.run import prepare_run
 from bakeoff.app.run_results import Run
@@ -30,6 +29,8 @@ def print_plan(options: RunOptions, *, as_json: bool) -> int:
     """Print what would be run."""
     if options.source is None:
         raise UsageError("--dry-run needs a suite or a run file")
+    from bakeoff.app.checks import check_scorers
+
     prepared = prepare_run(options)
     check_scorers(prepared.plan)
     return plan.print_plan(prepared, as_json=as_json)

@@ -113,12 +113,19 @@ class Plan:
     @property
     def tasks(self) -> Iterator[Task]:
         """Each task once, in plan order."""
-        seen: set[str] = set()
+        first_of: dict[str, Task] = {}
+        digests: set[str] = set()  # of tasks that share an id; elsewhere the id tells them apart
         for block in self.blocks:
             for task in block.tasks:
-                if task.digest not in seen:
-                    seen.add(task.digest)
+                first = first_of.get(task.id)
+                if first is None:
+                    first_of[task.id] = task
                     yield task
+                elif first is not task:
+                    digests.add(first.digest)
+                    if task.digest not in digests:
+                        digests.add(task.digest)
+                        yield task
 
     @property
     def candidates(self) -> Iterator[Candidate]:

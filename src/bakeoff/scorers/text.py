@@ -6,10 +6,9 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 from unicodedata import category, normalize
-
-import regex
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.errors import ScorerError, UsageError
@@ -18,6 +17,9 @@ from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
+
+if TYPE_CHECKING:
+    import regex  # slow to import, and most suites need no pattern
 
 
 def as_text(value: str | float) -> str:
@@ -54,7 +56,6 @@ def expected_values(task: Task, scorer: str, given: Json = None) -> tuple[str | 
 _PART = 1 << 20
 _SPACE = re.compile(r"\s")
 _LONGEST = 200_000  # a compatibility form may be 18 characters long: hostile text would explode
-_MARKS = regex.compile(r"(\P{ccc=0}{32})\P{ccc=0}+")  # sorting long runs of accents is quadratic
 
 
 def normal(text: str, *, ignore_case: bool = False) -> str:
@@ -63,10 +64,18 @@ def normal(text: str, *, ignore_case: bool = False) -> str:
     A text of more than 200 000 characters keeps its characters; only whitespace and case change.
     """
     if not text.isascii() and len(text) <= _LONGEST:
-        text = normalize("NFKC", _MARKS.sub(r"\1", text))
+        text = normalize("NFKC", _long_accents().sub(r"\1", text))
     if ignore_case:
         text = text.casefold()
     return single_spaced(text)
+
+
+@cache
+def _long_accents() -> "regex.Pattern[str]":
+    """Return what finds long runs of accents: sorting them is quadratic."""
+    import regex
+
+    return regex.compile(r"(\P{ccc=0}{32})\P{ccc=0}+")
 
 
 def single_spaced(text: str) -> str:
@@ -242,7 +251,9 @@ class Pattern:
         )
 
     @cached_property
-    def _compiled(self) -> regex.Pattern[str]:
+    def _compiled(self) -> "regex.Pattern[str]":
+        import regex
+
         flags = regex.VERSION0
         flags |= regex.IGNORECASE if self.ignore_case else 0
         flags |= regex.MULTILINE if self.multiline else 0

@@ -13,10 +13,8 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.formats.text.convert import KeyPath
-from bakeoff.formats.text.markdown import read_markdown_file
 from bakeoff.formats.text.problems import at_location, in_task
 from bakeoff.formats.text.toml import line_of as toml_line_of
-from bakeoff.formats.text.yaml import parse_yaml
 
 
 def shown(place: SourceLocation) -> str:
@@ -48,10 +46,14 @@ def _in_toml(path: Path, key: KeyPath) -> int | None:
 
 
 def _in_yaml(path: Path, key: KeyPath) -> int | None:
+    from bakeoff.formats.text.yaml import parse_yaml
+
     return parse_yaml(path.read_bytes(), source=str(path))[1](key)
 
 
 def _in_front_matter(path: Path, key: KeyPath) -> int | None:
+    from bakeoff.formats.text.markdown import read_markdown_file
+
     return read_markdown_file(path).line_of(key)
 
 
@@ -78,24 +80,36 @@ def about(spec: ModelSpec | AgentSpec) -> Iterator[None]:
         raise at_location(spec.origin.where, error) from error
 
 
-@contextmanager
-def about_scorer(spec: ScorerSpec, task: Task) -> Iterator[None]:
-    """Say in which task the mistake is, and where its scorer came from."""
-    try:
-        with about_task(task):
-            yield
-    except UsageError as error:
-        if spec.origin is None:
-            raise
-        raise at_location(shown(spec.origin), error) from error
-
-
-@contextmanager
-def about_task(task: Task) -> Iterator[None]:
+class about_task:  # noqa: N801 -- used like the function beside it; a class costs each task less
     """Say which task a mistake belongs to."""
-    try:
-        yield
-    except UsageError as error:
-        if error.task == task.id:
-            raise
-        raise in_task(task.id, error) from error
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, UsageError) and error.task != self._task.id:
+            raise in_task(self._task.id, error) from error
+
+
+class about_scorer(about_task):  # noqa: N801
+    """Say in which task the mistake is, and where its scorer came from."""
+
+    __slots__ = ("_spec",)
+
+    def __init__(self, spec: ScorerSpec, task: Task) -> None:
+        super().__init__(task)
+        self._spec = spec
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, UsageError):
+            return
+        named = error if error.task == self._task.id else in_task(self._task.id, error)
+        if self._spec.origin is not None:
+            named = at_location(shown(self._spec.origin), named)
+        if named is not error:
+            raise named from error

@@ -1,7 +1,7 @@
 """All mistakes of a file, gathered so that they can be reported at once."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from bakeoff.core.errors import UsageError
 
@@ -15,16 +15,12 @@ class Problems:
         self._problems: list[str] = []
         self._seen: set[str] = set()
 
-    @contextmanager
-    def gathered(self, of: str = "") -> Iterator[None]:
+    def gathered(self, of: str = "") -> AbstractContextManager[None]:
         """Keep a mistake that the block raises, and go on after it.
 
         A mistake that many share is kept once: *of* is what the message calls the one at hand.
         """
-        try:
-            yield
-        except UsageError as error:
-            self.add(error, of)
+        return _Gathering(self, of)
 
     def add(self, error: UsageError, of: str = "") -> None:
         """Keep the mistakes that *error* lists."""
@@ -43,6 +39,25 @@ class Problems:
         """Raise one error with all mistakes; nothing without any."""
         if self._problems:
             raise error_of(self._problems)
+
+
+class _Gathering(AbstractContextManager[None]):
+    """A class and no generator, because every test of a suite goes through some of them."""
+
+    __slots__ = ("_of", "_problems")
+
+    def __init__(self, problems: Problems, of: str) -> None:
+        self._problems = problems
+        self._of = of
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool | None:
+        if not isinstance(error, UsageError):
+            return None
+        self._problems.add(error, self._of)
+        return True
 
 
 def error_of(
