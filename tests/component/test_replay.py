@@ -24,14 +24,14 @@ from bakeoff.core.ports import Model
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.models.adapters.function import FunctionModel
-from bakeoff.models.recording.modes import (
+from bakeoff.models.recording.recorder import Recorder, Requester
+from bakeoff.models.recording.replay import (
     Cache,
+    Recording,
     RecordingFolders,
     RecordingModes,
     open_recording_modes,
 )
-from bakeoff.models.recording.recorder import Recorder, Requester
-from bakeoff.models.recording.replay import Recording
 
 SPEC = ModelSpec(provider="openai-compatible", name="m", base_url="http://127.0.0.1:1/v1")
 ASKER = Requester(model=SPEC, trial="t@m#0", rollout=0)
@@ -414,8 +414,8 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from bakeoff._lib.redact import Redactor
-from bakeoff.models.recording.modes import Cache
-from bakeoff.models.recording.modes import RecordingModes
+from bakeoff.models.recording.replay import Cache
+from bakeoff.models.recording.replay import RecordingModes
 from component.test_replay import ASKER, ask, completed
 
 cache = Cache(Path(sys.argv[1]), Redactor())

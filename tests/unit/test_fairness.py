@@ -7,8 +7,8 @@ import pytest
 
 from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
 from bakeoff.core.values import Json
-from bakeoff.stats.notes import unequal_settings
 from bakeoff.stats.summarize import summarize
+from bakeoff.stats.summary import unequal_settings
 from support.plans import plan, task
 
 

@@ -19,7 +19,7 @@ from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
 from bakeoff.formats.detect import RunSource
 from bakeoff.formats.text.env import Environment, environment
-from bakeoff.models.recording.modes import RecordingFolders
+from bakeoff.models.recording.replay import RecordingFolders
 from bakeoff.planning.expand import Selection
 from bakeoff.stores.folders import check_run_name
 

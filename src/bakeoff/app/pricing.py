@@ -99,11 +99,11 @@ def prices_of(run_spec: RunSpec) -> Prices:
     return Prices(read_prices(Path(run_spec.prices))) if run_spec.prices else Prices()
 
 
-def prices_from(named: str | None, before: str | None) -> Prices:
-    """Return the prices of the file that is *named*, else of the one *before*, if it is there."""
+def prices_file(named: str | None, before: str | None) -> str | None:
+    """Return the file of prices that is *named*, else the one *before*, if it still exists."""
     if named is None and before is not None and Path(before).is_file():
-        named = before
-    return Prices(read_prices(Path(named))) if named else Prices()
+        return before
+    return named
 
 
 def forecast_of(plan: Plan, run_spec: RunSpec) -> Forecast:

@@ -45,8 +45,10 @@ from bakeoff.engine.run import run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.formats.detect import read_source
 from bakeoff.models.limits.settings import Limiters
-from bakeoff.models.recording.modes import open_recording_modes
+from bakeoff.models.recording.replay import open_recording_modes
 from bakeoff.stores.ledger_reader import SqliteLedger
+
+_JUDGES = frozenset({"judge", "rubrics"})
 
 
 @options_as_keywords(RunOptions)
@@ -119,9 +121,17 @@ def learn_secrets(prepared: PreparedRun, plan: Plan, environ: Mapping[str, str])
 
 @asynccontextmanager
 async def build_parts(
-    prepared: PreparedRun, options: RunOptions, environ: Mapping[str, str], redactor: Redactor
+    prepared: PreparedRun,
+    options: RunOptions,
+    environ: Mapping[str, str],
+    redactor: Redactor,
+    *,
+    only_score: bool = False,
 ) -> AsyncIterator[SharedTrialParts]:
-    """Build every model, agent, scorer and sandbox of the plan, and close them all at the end."""
+    """Build every model, agent, scorer and sandbox of the plan, and close them all at the end.
+
+    With *only_score*, stored answers are graded: the candidates are neither built nor asked.
+    """
     spec = prepared.spec
     with closing(open_recording_modes(options.recording, redactor, options.stop)) as recording:
         sources = Parts(
@@ -141,13 +151,24 @@ async def build_parts(
             tell=options.listener,
             folders=prepared.folders,
         ) as workspace_services:
-            parts = SharedTrialParts(prepared.plan, sources, workspace_services=workspace_services)
+            parts = SharedTrialParts(
+                prepared.plan,
+                sources,
+                roles=spec.conditions.roles if only_score else None,
+                ask_candidates=not only_score,
+                workspace_services=workspace_services,
+            )
             try:
-                await parts.check_roles()
+                if not only_score or _asks_a_judge(prepared.plan):
+                    await parts.check_roles()
                 await parts.start_scorers()
                 yield parts
             finally:
                 await parts.close()
+
+
+def _asks_a_judge(plan: Plan) -> bool:
+    return any(scorer.name in _JUDGES for task in plan.tasks for scorer in task.scorers)
 
 
 def tell_before_start(options: RunOptions, parts: SharedTrialParts, warning: str | None) -> None:

@@ -45,8 +45,8 @@ from bakeoff.models.adapters.function import FunctionModel, OwnModel
 from bakeoff.models.limits.limiter import UNLIMITED, Limiter
 from bakeoff.models.limits.settings import Limiters
 from bakeoff.models.providers import PROVIDERS, Provider
-from bakeoff.models.recording.modes import RecordingModes
 from bakeoff.models.recording.recorder import Requester
+from bakeoff.models.recording.replay import RecordingModes
 from bakeoff.scorers.function import FunctionScorer, ScorerInProcess
 from bakeoff.workers.process import WorkerPool
 from bakeoff.workers.wire import Begin

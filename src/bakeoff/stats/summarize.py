@@ -17,7 +17,6 @@ from bakeoff.stats.estimate import (
     is_checked,
     quantile,
 )
-from bakeoff.stats.notes import notes
 from bakeoff.stats.pairwise import CandidateScores, Pairwise, pairwise
 from bakeoff.stats.sequential import estimate_drawn
 from bakeoff.stats.stopping_rule import TaskOrder
@@ -29,6 +28,7 @@ from bakeoff.stats.summary import (
     PassRates,
     Summary,
     Tokens,
+    notes,
 )
 from bakeoff.stats.variance import split_variance
 

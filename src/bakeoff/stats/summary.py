@@ -1,9 +1,12 @@
 """The summary of a run, of a candidate and of a category."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bakeoff.core.budget import NO_BILL, Bill
+from bakeoff.core.candidate import Candidate
+from bakeoff.core.plan import Plan
+from bakeoff.core.values import Json
 from bakeoff.stats.estimate import Estimate
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.variance import VarianceSplit
@@ -124,3 +127,169 @@ class Summary:
     pairwise: Pairwise | None = None
     warnings: tuple[str, ...] = ()
     pass_rule: str = ""
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+
+_SETTINGS = {  # what people set for some models and forget for others, by all the names it has
+    "temperature": ("temperature",),
+    "top_p": ("top_p",),
+    "the limit of tokens": (
+        "max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict",
+    ),
+}  # fmt: skip
+_MOST_NAMES_PER_VALUE = 3
+_UNSET = "not set"
+_MANY_FAULTS = 0.02
+_MOST_NAMES = 5
+_FLAGS = {
+    "truncated": "read with its prompt truncated: the context is too small",
+    "cached": "from the cache, not requested",
+    "seed_ignored": "given without its seed: the API takes none",
+    "empty": "without a word",
+    "usage_unreadable": "with token counts that are not numbers: their usage is unknown",
+}
+_DOUBTFUL = frozenset({"truncated"})
+
+
+@dataclass(slots=True)
+class _SettingValues:
+    """The values of one setting by candidate."""
+
+    by_value: dict[str, list[str]] = field(default_factory=dict)
+    by_kind: dict[tuple[str | None, ...], set[str]] = field(default_factory=dict)
+
+    def add(self, candidate: Candidate, values: Iterable[str]) -> None:
+        text = " or ".join(sorted(values))
+        self.by_value.setdefault(text, []).append(candidate.id)
+        model = candidate.model
+        kind = model.full_name, model.base_url, candidate.agent.name, candidate.agent.version
+        self.by_kind.setdefault(kind, set()).add(text)
+
+    @property
+    def unequal(self) -> bool:
+        return len({frozenset(texts) for texts in self.by_kind.values()}) > 1
+
+
+def unequal_settings(plan: Plan) -> Iterator[str]:
+    """Yield a sentence for each setting that differs between candidates of *plan*."""
+    asked = [c for c in plan.candidates if not c.scripted]
+    for setting, names in _SETTINGS.items():
+        own = [_first(candidate.model.parameters, names) for candidate in asked]
+        if all(value is None for value in own):
+            continue
+        of_tasks = {_as_text(_first(task.parameters, names)) for task in plan.tasks}
+        given = _SettingValues()
+        for candidate, value in zip(asked, own, strict=True):
+            given.add(candidate, of_tasks if value is None else {_as_text(value)})
+        yield from _sentence(setting, given)
+    times = _SettingValues()
+    for candidate in asked:
+        times.add(
+            candidate,
+            {_UNSET if candidate.agent.time_s is None else f"{candidate.agent.time_s:g} s"},
+        )
+    yield from _sentence("the time limit", times)
+
+
+def _sentence(setting: str, given: _SettingValues) -> Iterator[str]:
+    if given.unequal:
+        values = ", ".join(f"{value} ({_few(names)})" for value, names in given.by_value.items())
+        yield f"not run under the same conditions: {setting} is {values}; a difference may come from that"
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES_PER_VALUE
+    return ", ".join(names[:_MOST_NAMES_PER_VALUE]) + (f" and {more} more" if more > 0 else "")
+
+
+def _first(parameters: Mapping[str, Json], names: Iterable[str]) -> Json:
+    return next((parameters[name] for name in names if parameters.get(name) is not None), None)
+
+
+def _as_text(value: Json) -> str:
+    if value is None:
+        return _UNSET
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A sentence about one candidate; `value` is what may differ between candidates."""
+
+    text: str
+    value: str | None = None
+    warns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """All sentences on a run, and those of them that are warnings."""
+
+    all: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def notes(plan: Plan, candidates: Sequence[CandidateSummary]) -> Notes:
+    """Return the notes on *candidates* and their settings."""
+    unequal = tuple(unequal_settings(plan))
+    by_text: dict[str, list[tuple[str, Note]]] = {}
+    for candidate in candidates:
+        for note in _notes_on(candidate):
+            by_text.setdefault(note.text, []).append((candidate.candidate, note))
+    folded = [
+        (_folded(group, of=len(candidates)), any(note.warns for _, note in group))
+        for group in by_text.values()
+    ]
+    return Notes(
+        all=(*(text for text, _ in folded), *unequal),
+        warnings=(*(text for text, warns in folded if warns), *unequal),
+    )
+
+
+def _folded(notes: Sequence[tuple[str, Note]], *, of: int) -> str:
+    """Return one sentence for all candidates with the same note, with their values if any."""
+    (first, note), many = notes[0], len(notes)
+    if many == 1:
+        return (
+            f"{first}: {note.text}" if note.value is None else f"{first}: {note.value} {note.text}"
+        )
+    more = f" and {many - _MOST_NAMES} more" if many > _MOST_NAMES else ""
+    if note.value is not None:
+        values = ", ".join(f"{name} {each.value}" for name, each in notes[:_MOST_NAMES])
+        return f"{note.text}: {values}{more}"
+    names = ", ".join(name for name, _ in notes[:_MOST_NAMES])
+    return f"{'every candidate' if many == of else names + more}: {note.text}"
+
+
+def _notes_on(candidate: CandidateSummary) -> Iterator[Note]:
+    group = candidate.total
+    if candidate.scripted:
+        yield Note(text="scripted answers, not a measurement")
+    yield from _faults(group)
+    if group.score.tasks > 1 and group.score.mean in (0.0, 1.0):
+        which, how = ("all", "easy") if group.score.mean else ("none", "hard")
+        text = f"{which} of the tasks are solved, they are too {how} to say how good it is"
+        yield Note(text=text)
+    for flag, count in sorted(group.flags.items()):
+        answers = "1 answer" if count == 1 else f"{count:,} answers"
+        yield Note(text=_flagged(flag), value=answers, warns=flag in _DOUBTFUL)
+    if group.latency.load_s:
+        seconds = f"{group.latency.load_s:.1f} s"
+        yield Note(text="went into loading, apart from latency", value=seconds)
+
+
+def _faults(group: Group) -> Iterator[Note]:
+    """Yield a note if many of the trials that ran faulted."""
+    faults, ran = group.buckets.faults, group.buckets.ran
+    if ran and faults / ran > _MANY_FAULTS:
+        text = "trials that ran faulted (over 2 %)"
+        yield Note(text=text, value=f"{faults:,} of {ran:,}", warns=True)
+
+
+def _flagged(flag: str) -> str:
+    """Return the meaning of *flag*."""
+    if flag.startswith("without_"):
+        return f"asked without `{flag.removeprefix('without_')}`: the endpoint refused it"
+    return _FLAGS.get(flag, f"marked {flag!r}")

@@ -17,10 +17,10 @@ from bakeoff._lib.clock import monotonic
 from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
-from bakeoff.core.outcome import Completion, Request, Tool, Usage
+from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.adapters.tool_calls import arguments_of, tool_call
+from bakeoff.models.adapters.tool_calls import arguments_of, function_tool, tool_call
 from bakeoff.models.client import json_fields
 from bakeoff.models.client.endpoint import EndpointClient, EndpointClientSettings
 from bakeoff.models.client.http import HttpClient
@@ -61,7 +61,7 @@ def payload(
         "messages": _messages(request.messages),
         "stream": bool(parameters.pop("stream", stream)),
         "think": take_thinking(parameters).effort,
-        "tools": [_tool(tool) for tool in take_tools(request, parameters)] or None,
+        "tools": [function_tool(tool) for tool in take_tools(request, parameters)] or None,
     }
     if "response_format" in parameters:
         body["format"] = _format(parameters.pop("response_format"))
@@ -84,15 +84,6 @@ def _format(wish: Json) -> Json:
     """Return OpenAI's `response_format` as Ollama's `format`."""
     inner = wish.get("json_schema") if isinstance(wish, Mapping) else None
     return inner.get("schema", "json") if isinstance(inner, Mapping) else "json"
-
-
-def _tool(tool: Tool) -> dict[str, Json]:
-    function: dict[str, Json] = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}
 
 
 def _messages(messages: Sequence[Message]) -> list[Json]:

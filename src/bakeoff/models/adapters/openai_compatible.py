@@ -10,10 +10,10 @@ from msgspec import UNSET, UnsetType
 
 from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.candidate import ModelSpec
-from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
+from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.adapters.tool_calls import CallDrafts, tool_call
+from bakeoff.models.adapters.tool_calls import CallDrafts, function_tool, tool_call
 from bakeoff.models.client import json_fields
 from bakeoff.models.client.endpoint import (
     DialectModel,
@@ -363,22 +363,13 @@ class OpenAICompatible:
             payload["stream"] = True
             payload.setdefault("stream_options", {"include_usage": True})
         if request.tools:
-            payload["tools"] = [_tool(tool) for tool in request.tools]
+            payload["tools"] = [function_tool(tool) for tool in request.tools]
         if request.schema is not None:
             payload["response_format"] = {
                 "type": "json_schema",
                 "json_schema": {"name": "answer", "schema": request.schema, "strict": True},
             }
         return payload
-
-
-def _tool(tool: Tool) -> dict[str, Json]:
-    function: dict[str, Json] = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}
 
 
 def _gather_reasoning(payload: dict[str, Json]) -> None:

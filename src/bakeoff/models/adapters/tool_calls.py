@@ -11,11 +11,21 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from bakeoff._lib.sanitize import well_formed
-from bakeoff.core.outcome import Completion
+from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.models.client.json_fields import written
 from bakeoff.models.client.retry import RetryableError
+
+
+def function_tool(tool: Tool) -> dict[str, Json]:
+    """Return *tool* as the APIs that follow OpenAI's chat take it."""
+    function: dict[str, Json] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
 
 
 def tool_call(key: str, name: str, arguments: Json) -> ToolCall:
