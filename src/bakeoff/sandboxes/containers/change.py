@@ -1,17 +1,19 @@
 """The change of a container against its image, as an archive, and how to apply it again.
 
-The archive is filtered from the engine's export as a stream: nothing is unpacked on the host, where
-names and links chosen by an agent could do harm.
+The archive is filtered from tars of the engine as a stream, of the changed paths or of everything:
+nothing is unpacked on the host, where names and links chosen by an agent could do harm.
 """
 
 import gzip
 import io
+import posixpath
 import re
 import subprocess
 import tarfile
 import tempfile
 import threading
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
 from bakeoff._lib.value_object import value_object
@@ -29,6 +31,8 @@ _LEFT_OUT = tuple(
 _ENTRY = re.compile(r"([ACD]) (/.+)")
 _IN_A_NAME = re.compile(r"\n[ACD] /")
 _CHUNK = 1 << 20
+_MAX_FETCHED = 16  # then an export of everything is as fast
+_PAX_NAMES = frozenset({"path", "linkpath"})
 
 # Prepares for an archive: removes deleted paths, and whatever is of another kind than the new entry.
 _CLEAR = """\
@@ -97,6 +101,20 @@ def read_differences(printed: str, own: Iterable[str]) -> Differences:
     )
 
 
+def differences(changes: Iterable[tuple[str, str]], own: Iterable[str]) -> Differences:
+    """Return the differences by kind and exact path, without what is not part of the work."""
+    left_out = (*_LEFT_OUT, *own)
+    kept = [(kind, path) for kind, path in changes if not _is_under(path, left_out)]
+    return Differences(
+        included=frozenset(path for kind, path in kept if kind != "D"),
+        in_image=frozenset(path for kind, path in kept if kind == "C"),
+        gone=tuple(sorted(path for kind, path in kept if kind == "D")),
+        perhaps_gone=frozenset(),
+        left_out=left_out,
+        printed="",
+    )
+
+
 def _entries(printed: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the kind of each entry and its possible names.
 
@@ -156,6 +174,80 @@ def archive(
             process.wait()
             stream.close()
     return filtered
+
+
+def paths_to_fetch(differences: Differences) -> tuple[str, ...] | None:
+    """Return the paths whose tars together hold the change; None where there are too many.
+
+    What was added is fetched with all that is in it, what was changed by itself. A name that is no
+    UTF-8 cannot be asked for.
+    """
+    added = differences.included - differences.in_image
+    tops = sorted(
+        path
+        for path in differences.included
+        if path not in added or posixpath.dirname(path) not in added
+    )
+    if len(tops) > _MAX_FETCHED or not has_exact_names(differences):
+        return None
+    return tuple(tops)
+
+
+def has_exact_names(differences: Differences) -> bool:
+    """Whether every included path is what the file is called: engines replace what is no UTF-8."""
+    return not any("\ufffd" in path or path == "/" for path in differences.included)
+
+
+def fetched(
+    fetch: Callable[[str], AbstractContextManager[BinaryIO]],
+    paths: Iterable[str],
+    differences: Differences,
+    *,
+    max_mb: int,
+) -> bytes:
+    """Return what *differences* include as a gzipped tar, from the tar that *fetch* has of each path.
+
+    It blocks, so run it in a thread.
+    """
+    buffer = _BoundedBuffer(max_mb << 20)
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as filtered,
+    ):
+        for path in paths:
+            with fetch(path) as stream:
+                _add_members(stream, path, differences, filtered)
+    return buffer.getvalue()
+
+
+def _add_members(
+    stream: BinaryIO, path: str, differences: Differences, filtered: tarfile.TarFile
+) -> None:
+    parent = posixpath.dirname(path).strip("/")
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as tar:
+        for member in tar:
+            _move(member, parent)
+            name = _diff_name(member.name)
+            if name in differences and _is_file_like(member):
+                if name in differences.in_image:
+                    member.pax_headers = {**member.pax_headers, IN_IMAGE: "1"}
+                filtered.addfile(member, tar.extractfile(member) if member.isreg() else None)
+            if member.isdir() and path in differences.in_image:
+                return  # the folder itself; what was changed in it is fetched by itself
+            tar.members.clear()  # type: ignore[attr-defined] # else it keeps every member in memory
+    while stream.read(_CHUNK):
+        pass  # the padding after the last block
+
+
+def _move(member: tarfile.TarInfo, parent: str) -> None:
+    """Put a member under *parent*, and what it is a hard link to."""
+    if parent:
+        member.name = f"{parent}/{member.name}"
+        if member.islnk():
+            member.linkname = f"{parent}/{member.linkname}"
+    # these would be written instead of the new names
+    kept = {key: value for key, value in member.pax_headers.items() if key not in _PAX_NAMES}
+    member.pax_headers = kept
 
 
 def _stderr_text(stderr: BinaryIO) -> str:

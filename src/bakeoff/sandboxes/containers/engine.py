@@ -14,6 +14,7 @@ from typing import Literal
 from bakeoff._lib import process
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import BoxSpec, Mount
+from bakeoff.core.values import Json
 from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.host.shell_limits import file_size_limit
 
@@ -173,6 +174,42 @@ def run_arguments(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> list[
             arguments += ["--cap-add", capability]
         return [*arguments, image, "sh", "-c", _WAIT]
     return [*arguments, "--user", "0:0", "--entrypoint", "sh", image, "-c", _WAIT_AT_HOME]
+
+
+def container_settings(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> dict[str, Json]:
+    """Return what `run_arguments` says, and docker's arguments, as docker's API takes it.
+
+    `tests/component/test_container_api.py` compares the containers that come of both.
+    """
+    limits = spec.limits
+    host: dict[str, Json] = {
+        "SecurityOpt": ["no-new-privileges", "label=disable"],
+        "CapDrop": ["ALL"],
+        "RestartPolicy": {"Name": "no"},
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+        "Mounts": [
+            {
+                "Type": "bind",
+                "Source": mount.source,
+                "Target": mount.target,
+                "ReadOnly": not mount.writable,
+            }
+            for mount in mounts
+        ],
+    }
+    if spec.network is not True:
+        host["NetworkMode"] = "none"
+    if limits.memory_mb is not None:
+        host["Memory"] = host["MemorySwap"] = limits.memory_mb << 20
+    if limits.processes is not None:
+        host["PidsLimit"] = limits.processes
+    if limits.cpus is not None:
+        host["NanoCpus"] = round(limits.cpus * 1e9)
+    if spec.folder is None:  # the image with its own user and entrypoint
+        host["CapAdd"] = [f"CAP_{capability}" for capability in _PACKAGING_CAPABILITIES]
+        return {"Image": image, "Cmd": ["sh", "-c", _WAIT], "HostConfig": host}
+    command: dict[str, Json] = {"Entrypoint": ["sh"], "Cmd": ["-c", _WAIT_AT_HOME], "User": "0:0"}
+    return {"Image": image, **command, "HostConfig": host}
 
 
 def _limits(limits: BoxLimits) -> list[str]:

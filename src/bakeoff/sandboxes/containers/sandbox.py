@@ -1,4 +1,6 @@
-"""The docker and podman sandboxes, through the user's own client, and the images they start from.
+"""The docker and podman sandboxes, and the images they start from.
+
+The engine is the one that the user's own client talks to; it is asked at its socket where it has one.
 
 A container sees its folder, its mounts and its image. It has no network unless the task asks for
 one, no capabilities except those of package managers in a whole-box task, and the limits of its
@@ -22,9 +24,11 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.sandbox import Box, BoxSpec, Mount
 from bakeoff.core.workspace import Image
 from bakeoff.sandboxes.containers import relay
+from bakeoff.sandboxes.containers.api import ApiCalls
 from bakeoff.sandboxes.containers.box import ContainerBox, sockets
 from bakeoff.sandboxes.containers.calls import ClientCalls, EngineCalls, NewContainer
 from bakeoff.sandboxes.containers.engine import Engine, EngineName
+from bakeoff.sandboxes.containers.engine_socket import docker_socket
 from bakeoff.sandboxes.egress.proxy import checked_private_hosts, open_proxy
 from bakeoff.sandboxes.host import cleanup
 
@@ -141,7 +145,7 @@ class Container:
 
     `default_image` is for tasks that name none. `environment` is the client's, such as DOCKER_HOST;
     None is that of this process; containers do not get it. `private_hosts` can be reached where a
-    task lists them.
+    task lists them. With `use_socket` false everything goes through the client.
     """
 
     name: EngineName
@@ -150,6 +154,7 @@ class Container:
     most_change_mb: int = 64
     environment: Mapping[str, str] | None = None
     private_hosts: tuple[str, ...] = ()
+    use_socket: bool = True
     isolates: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
@@ -157,7 +162,7 @@ class Container:
         # the client finds its engine and settings through the environment, as in a shell
         environment = os.environ if self.environment is None else self.environment
         self._engine = Engine(self.name, dict(environment))
-        self._calls: EngineCalls = ClientCalls(self._engine)
+        self._calls: EngineCalls | None = None
         self._images = Images(self._engine, default=self.default_image, build_s=self.build_s)
         self._user: str | None = None
 
@@ -177,7 +182,7 @@ class Container:
         relay_mounts = relay.mounts(sockets(spec, proxy))
         mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relay_mounts)
         name = f"bakeoff-{process_identity.current()}-{secrets.token_hex(6)}"
-        calls = self._calls
+        calls = await self._engine_calls()
         box = ContainerBox(
             calls,
             spec,
@@ -199,6 +204,18 @@ class Container:
                 await run_to_completion(proxy.close())
             raise
         return box
+
+    async def _engine_calls(self) -> EngineCalls:
+        if self._calls is None:
+            self._calls = await self._choose_calls()
+        return self._calls
+
+    async def _choose_calls(self) -> EngineCalls:
+        if self.use_socket and self.name == "docker":
+            socket = await docker_socket(self._engine)
+            if socket is not None:
+                return ApiCalls(self._engine, socket)
+        return ClientCalls(self._engine)
 
     async def _remove(self, name: str) -> None:
         await self._engine.ask(*self._engine.dialect.remove, name)

@@ -1,0 +1,442 @@
+"""Asks a container engine through its socket: HTTP over a unix socket, without a process for each call.
+
+The messages are those of the command-line client, so that an error says the same whichever way was
+taken.
+"""
+
+import asyncio
+import json
+import socket
+import tarfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from typing import Any, BinaryIO, cast
+from urllib.parse import quote, urlencode
+
+from bakeoff._lib.process import BoundedOutput, ProcessResult, run_to_completion
+from bakeoff.core.errors import SandboxError
+from bakeoff.core.values import Json
+from bakeoff.sandboxes.containers import change as container_change
+from bakeoff.sandboxes.containers.calls import (
+    ClientCalls,
+    ContainerState,
+    Exec,
+    NewContainer,
+    readable_paths,
+)
+from bakeoff.sandboxes.containers.engine import Engine, container_settings
+from bakeoff.sandboxes.host.supervision import RunningCommand
+
+_AT_ONCE = 8  # more concurrent calls make an engine slower, not faster
+_CALL_S = 120.0
+_EXIT_S = 10.0
+_MAX_SHOWN = 2000
+_MAX_HEAD = 1 << 16
+_PIECE = 1 << 16
+_FREE_PIECES = 256  # then the output is a flood: it is read slowly, so that it costs no one much
+_FLOOD_PAUSE_S = 0.01
+_FRAME = 8  # bytes before each piece of output: which stream, and how long it is
+_NOT_RUNNABLE, _KILLED = 126, 137
+_UPGRADED = (200, 101)
+_KINDS = "CAD"  # changed, added, deleted
+
+
+class ApiError(SandboxError):
+    """The engine answered a call with an error."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class EngineApi:
+    """Makes calls at an engine's socket, each on a connection of its own."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name = name
+        self.socket = path
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def call(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Json | bytes = None,
+        time_s: float = _CALL_S,
+    ) -> bytes:
+        """Return the engine's answer; *what* names the call in errors."""
+        import aiohttp
+        from yarl import URL
+
+        tar = isinstance(body, bytes)
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body)
+        url = URL(f"http://engine{path}?{urlencode(query or {}, quote_via=quote)}", encoded=True)
+        headers = {"Content-Type": "application/x-tar" if tar else "application/json"}
+        try:
+            async with (
+                self._slots,
+                aiohttp.ClientSession(
+                    connector=aiohttp.UnixConnector(self.socket, force_close=True),
+                    timeout=aiohttp.ClientTimeout(total=time_s),
+                ) as session,
+                session.request(method, url, data=data, headers=headers) as response,
+            ):
+                answer = await response.read()
+        except TimeoutError as error:
+            why = f"{self.name} {what} did not end within {time_s:g} s"
+            raise SandboxError(why, transient=True) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise SandboxError(f"{self.name} {what} failed: {error}", transient=True) from error
+        self.check(what, response.status, answer)
+        return answer
+
+    def check(self, what: str, status: int, answer: bytes) -> None:
+        """Raise ApiError where *status* says that the call failed."""
+        if status < 400:
+            return
+        try:
+            message = str(json.loads(answer)["message"])
+        except (ValueError, KeyError, TypeError):
+            message = answer.decode(errors="replace")
+        why = f"{self.name} {what} failed: {message.strip()[-_MAX_SHOWN:]}"
+        raise ApiError(why, status=status)
+
+
+class _Incoming:
+    """Reads what comes in on a socket, also after the other end has stopped listening.
+
+    A stream of asyncio drops what it has received when its own data can no longer be sent.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._loop = asyncio.get_running_loop()
+        self._buffer = b""
+
+    async def piece(self, most: int) -> bytes:
+        """Return the next bytes, at most *most*; none at the end."""
+        if not self._buffer:
+            self._buffer = await self._receive()
+        piece, self._buffer = self._buffer[:most], self._buffer[most:]
+        return piece
+
+    async def exactly(self, count: int) -> bytes:
+        """Return the next *count* bytes; fewer at the end."""
+        while len(self._buffer) < count and (more := await self._receive()):
+            self._buffer += more
+        return await self.piece(count) if self._buffer else b""
+
+    async def head(self) -> bytes:
+        """Return an HTTP head; whatever there is where it does not end."""
+        while b"\r\n\r\n" not in self._buffer and len(self._buffer) < _MAX_HEAD:
+            if not (more := await self._receive()):
+                break
+            self._buffer += more
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        return head
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._loop.sock_recv(self._socket, _PIECE)
+        except ConnectionError:
+            return b""
+
+
+def _status(head: bytes) -> int | None:
+    """Return the status of an HTTP answer; None where it is none."""
+    words = head.split(None, 2)
+    is_http = len(words) > 1 and words[0].startswith(b"HTTP/") and words[1].isdigit()
+    return int(words[1]) if is_http else None
+
+
+class ApiCommand:
+    """A command in a container, with its output as a stream; started by the constructor."""
+
+    def __init__(self, api: EngineApi, container: str, command: Exec) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._api = api
+        self._container = container
+        self._command = command
+        self._bounded = BoundedOutput(command.most_output)
+        self._pieces = 0
+        self._stopped: str | None = None
+        self._started = time.monotonic()
+        self._work = asyncio.ensure_future(self._run())
+
+    def kill(self, why: str) -> None:
+        """Stop listening; the first to call it says why. The caller ends what runs in the box."""
+        if self._stopped is None and not self._work.done():
+            self._stopped = why
+        self._work.cancel()
+
+    async def end(self, *, time_s: float | None = None) -> ProcessResult:
+        """Wait until the command has ended, and return how."""
+        try:
+            await asyncio.wait([self._work], timeout=time_s)
+            if not self._work.done():
+                self.kill(f"its time was over after {time_s:g} s")
+        except asyncio.CancelledError:
+            self.kill("it was cancelled")
+            raise
+        finally:
+            await run_to_completion(self._wait())
+        code = None if self._stopped else self._work.result()
+        return ProcessResult(
+            code=code,
+            output=self._bounded.text(),
+            elapsed_s=time.monotonic() - self._started,
+            stopped=self._stopped,
+            truncated=self._bounded.truncated,
+        )
+
+    async def _wait(self) -> None:
+        await asyncio.wait([self._work])
+        if not self._work.cancelled():
+            self._work.exception()  # retrieved here, raised by `end`
+
+    async def _run(self) -> int:
+        """Return the exit code."""
+        command = self._command
+        settings: dict[str, Json] = {
+            "AttachStdin": True,
+            "AttachStdout": True,
+            "AttachStderr": True,
+            "Cmd": list(command.argv),
+        }
+        if command.user is not None:
+            settings["User"] = command.user
+        path = f"/containers/{self._container}/exec"
+        try:
+            answer = await self._api.call("exec", "POST", path, body=settings)
+            number = str(json.loads(answer)["Id"])
+            await self._stream(number)
+        except ApiError as error:
+            self._bounded.add(f"{error}\n".encode())  # as the client prints it
+            return _NOT_RUNNABLE
+        return await self._exit_code(number)
+
+    async def _stream(self, number: str) -> None:
+        """Start the command, give it its input, and take its output until it has ended."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connected:
+                connected.settimeout(0)  # not blocking
+                await self._loop.sock_connect(connected, self._api.socket)
+                stream = _Incoming(connected)
+                await self._upgrade(number, connected, stream)
+                feeding = asyncio.ensure_future(self._feed(connected))
+                try:
+                    await self._listen(stream)
+                finally:
+                    feeding.cancel()
+                    await asyncio.wait([feeding])
+        except OSError as error:
+            why = f"{self._api.name} exec failed: {error}"
+            raise SandboxError(why, transient=True) from error
+
+    async def _upgrade(self, number: str, connected: socket.socket, stream: "_Incoming") -> None:
+        """Turn the connection into the command's input and output."""
+        body = b'{"Detach": false, "Tty": false}'
+        head = (
+            f"POST /exec/{number}/start HTTP/1.1\r\nHost: engine\r\n"
+            "Connection: Upgrade\r\nUpgrade: tcp\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        await self._loop.sock_sendall(connected, head.encode() + body)
+        status = _status(await stream.head())
+        if status is None:
+            why = f"{self._api.name} exec failed: its answer is no HTTP"
+            raise SandboxError(why, transient=True)
+        if status not in _UPGRADED:
+            self._api.check("exec", max(status, 400), await stream.piece(_MAX_HEAD))
+
+    async def _feed(self, connected: socket.socket) -> None:
+        with suppress(OSError):  # it has ended without reading all of its input
+            await self._loop.sock_sendall(connected, self._command.stdin)
+            connected.shutdown(socket.SHUT_WR)
+
+    async def _listen(self, stream: "_Incoming") -> None:
+        while len(frame := await stream.exactly(_FRAME)) == _FRAME:
+            rest = int.from_bytes(frame[4:], "big")
+            while rest:
+                piece = await stream.piece(min(rest, _PIECE))
+                if not piece:
+                    return
+                rest -= len(piece)
+                self._take(piece)
+                flood = self._pieces > _FREE_PIECES
+                await asyncio.sleep(_FLOOD_PAUSE_S if flood else 0)
+
+    def _take(self, piece: bytes) -> None:
+        self._pieces += 1
+        self._bounded.add(piece)
+        if self._command.on_output is not None:
+            self._command.on_output(piece)
+
+    async def _exit_code(self, number: str) -> int:
+        """Return the exit code, which may be known a moment after the end of the output."""
+        until, pause_s = time.monotonic() + _EXIT_S, 0.002
+        while True:
+            try:
+                answer = await self._api.call("exec", "GET", f"/exec/{number}/json")
+            except ApiError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                return _KILLED  # forgotten with the end of its container
+            state = json.loads(answer)
+            if not state["Running"]:
+                return int(state["ExitCode"] or 0)
+            if time.monotonic() > until:
+                why = f"{self._api.name} exec failed: its output has ended, and it still runs"
+                raise SandboxError(why, transient=True)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.1)
+
+
+class ApiCalls:
+    """Asks the engine at its socket, and its client for what the socket cannot do."""
+
+    def __init__(self, engine: Engine, path: str) -> None:
+        self._engine = engine
+        self._client = ClientCalls(engine)
+        self._api = EngineApi(engine.name, path)
+
+    async def start(self, container: NewContainer) -> None:
+        """Create a container and start it."""
+        settings = container_settings(container.spec, container.mounts, container.image)
+        labels = dict(label.split("=", 1) for label in container.labels)
+        body: dict[str, Json] = {**settings, "Labels": labels}
+        await self._api.call(
+            "run", "POST", "/containers/create", query={"name": container.name}, body=body
+        )
+        await self._api.call("run", "POST", f"/containers/{container.name}/start")
+
+    async def state(self, name: str) -> ContainerState:
+        """Return the state of a container."""
+        known = await self._inspect(name)
+        layers = (known.get("GraphDriver") or {}).get("Data") or {}
+        return ContainerState(
+            running=bool(known["State"]["Running"]),
+            pid=str(known["State"].get("Pid", "")),
+            layer=str(layers.get("UpperDir", "")),
+        )
+
+    async def _inspect(self, name: str, **query: str) -> dict[str, Any]:
+        answer = await self._api.call("inspect", "GET", f"/containers/{name}/json", query=query)
+        known: dict[str, Any] = json.loads(answer)
+        return known
+
+    async def used_bytes(self, name: str) -> int:
+        """Return the size of a container's own layer; 0 where it is not known."""
+        try:
+            size = (await self._inspect(name, size="1")).get("SizeRw")
+        except SandboxError:
+            return 0
+        return int(size) if isinstance(size, int) else 0
+
+    def exec(self, name: str, command: Exec) -> RunningCommand:
+        """Start a command."""
+        return ApiCommand(self._api, name, command)
+
+    async def kill(self, name: str) -> None:
+        """Kill every process of a container."""
+        await self._api.call("kill", "POST", f"/containers/{name}/kill")
+
+    async def restart(self, name: str) -> None:
+        """Kill every process of a container and start it again."""
+        await self._api.call("restart", "POST", f"/containers/{name}/restart", query={"t": "0"})
+
+    async def remove(self, name: str) -> None:
+        """Remove a container, running or not, with its volumes; nothing where there is none."""
+        try:
+            await self._api.call(
+                "rm", "DELETE", f"/containers/{name}", query={"force": "1", "v": "1"}
+            )
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+
+    async def last_output(self, name: str) -> str:
+        """Return the last lines that a container itself printed."""
+        query = {"stdout": "1", "stderr": "1", "tail": "20"}
+        try:
+            framed = await self._api.call("logs", "GET", f"/containers/{name}/logs", query=query)
+        except SandboxError as error:
+            return str(error)
+        return _without_frames(framed).decode(errors="replace")
+
+    async def changed_paths(self, name: str) -> str:
+        """Return how a container differs from its image: a letter and a path a line."""
+        return "".join(f"{kind} {path}\n" for kind, path in await self._changes(name))
+
+    async def _changes(self, name: str) -> list[tuple[str, str]]:
+        answer = await self._api.call("diff", "GET", f"/containers/{name}/changes")
+        return [(_KINDS[entry["Kind"]], entry["Path"]) for entry in json.loads(answer) or ()]
+
+    async def put(self, name: str, archive: bytes) -> None:
+        """Unpack a gzipped tar in a container, with the owners that it names."""
+        query = {"path": "/", "copyUIDGID": "1"}
+        await self._api.call("cp", "PUT", f"/containers/{name}/archive", query=query, body=archive)
+
+    async def change(
+        self, name: str, *, own: Iterable[str], max_mb: int
+    ) -> tuple[bytes, tuple[str, ...]]:
+        """Return the changed files and the deleted paths."""
+        with readable_paths():
+            changes = await self._changes(name)
+        differences = container_change.differences(changes, own)
+        paths = container_change.paths_to_fetch(differences)
+        if paths is None:
+            return await self._client.export(name, differences, max_mb=max_mb)
+        packed = await asyncio.to_thread(
+            container_change.fetched,
+            lambda path: self._tar(name, path),
+            paths,
+            differences,
+            max_mb=max_mb,
+        )
+        return packed, differences.gone
+
+    @contextmanager
+    def _tar(self, name: str, path: str) -> Iterator[BinaryIO]:
+        """Provide one path of a container as the stream of a tar; blocks."""
+        connection = _UnixConnection(self._api.socket)
+        try:
+            connection.request("GET", f"/containers/{name}/archive?path={quote(path, safe='')}")
+            with connection.getresponse() as response:
+                if response.status != HTTPStatus.OK:
+                    self._api.check("cp", response.status, response.read(_MAX_HEAD))
+                yield cast("BinaryIO", response)
+        except (HTTPException, OSError, tarfile.TarError) as error:
+            why = f"{self._api.name} cp of {path} failed: {error!r}"
+            raise SandboxError(why, transient=True) from error
+        finally:
+            connection.close()
+
+
+class _UnixConnection(HTTPConnection):
+    """A blocking connection to a socket, for streams that are read in a thread."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("engine")
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_CALL_S)
+        self.sock.connect(self._path)
+
+
+def _without_frames(framed: bytes) -> bytes:
+    output, at = b"", 0
+    while at + _FRAME <= len(framed):
+        size = int.from_bytes(framed[at + 4 : at + _FRAME], "big")
+        output += framed[at + _FRAME : at + _FRAME + size]
+        at += _FRAME + size
+    return output
