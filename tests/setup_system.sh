@@ -3,7 +3,7 @@
 # cannot be done, it says so in one line and the tests that need them skip (in CI they fail).
 set -eu
 
-wanted="bubblewrap slirp4netns iproute2 containernetworking-plugins podman runc docker.io busybox-static mmdebstrap chromium git"
+wanted="bubblewrap slirp4netns iproute2 containernetworking-plugins podman runc docker.io busybox-static mmdebstrap chromium git strace"
 
 command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 || {
     echo "tests: no apt-get here; tests of boxes need: $wanted"

@@ -15,8 +15,11 @@ FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 
 
-def make_folder(folder: Path, *, exist_ok: bool = True) -> None:
-    """Make *folder*, with all above it that is missing; what is there already stays as it is."""
+def make_folder(folder: Path, *, exist_ok: bool = True, durable: bool = False) -> None:
+    """Make *folder*, with all above it that is missing; what is there already stays as it is.
+
+    One that is *durable* is still there after a power loss.
+    """
     missing = []
     above = folder
     while not above.exists() and above != above.parent:
@@ -26,6 +29,8 @@ def make_folder(folder: Path, *, exist_ok: bool = True) -> None:
         raise FileExistsError(17, "File exists", str(folder))
     for made in reversed(missing):
         made.mkdir(mode=FOLDER_MODE, exist_ok=exist_ok or made != folder)
+        if durable:
+            sync_folder(made.parent)
 
 
 def remove_empty(*folders: Path) -> None:

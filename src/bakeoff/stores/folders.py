@@ -66,13 +66,14 @@ def new_folder(output: Path, name: str, moment: datetime) -> Path:
 def fresh_folder(parent: Path, names: Iterable[str], *, what: str) -> Path:
     """Make a folder in *parent* under the first of *names* that is free; two runs never share one."""
     try:
-        files.make_folder(parent)
+        files.make_folder(parent, durable=True)
         for name in names:
             folder = parent / name
             try:
                 folder.mkdir(mode=files.FOLDER_MODE)
             except FileExistsError:
                 continue
+            files.sync_folder(parent)
             return folder
     except OSError as error:
         raise UsageError(f"no {what} can be kept in {parent}: {error.strerror}") from error
@@ -96,7 +97,7 @@ def lettered(base: str) -> Iterator[str]:
 def make_folder(folder: Path) -> Path:
     """Make just this folder for a run; it must be a new one."""
     try:
-        files.make_folder(folder, exist_ok=False)
+        files.make_folder(folder, exist_ok=False, durable=True)
     except FileExistsError as error:
         raise UsageError(f"{folder} is there already; a run needs a new folder") from error
     except OSError as error:
@@ -152,7 +153,7 @@ def _manifest_of(ledger: SqliteLedger, folder: Path) -> Manifest:
         python="",
         platform="",
         planned=len(plan),
-        tasks=sum(1 for _ in plan.tasks),
+        tasks=plan.task_count,
         plan=plan.digest,
         candidates=tuple(plan.candidates),
         conditions=plan.conditions,
