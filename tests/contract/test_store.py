@@ -41,19 +41,22 @@ class MemoryShelf:
 
 
 class SqliteShelf:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, most_held: int = 1000) -> None:
         self.folder = folder
+        self._most_held = most_held
 
     def open(self) -> Store:
         return SqliteStore(self.folder)
 
     def ledger(self) -> Ledger:
-        return SqliteLedger(self.folder)
+        return SqliteLedger(self.folder, most_held=self._most_held)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite, tasks read as needed"])
 def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
-    return MemoryShelf() if request.param == "memory" else SqliteShelf(tmp_path / "run")
+    if request.param == "memory":
+        return MemoryShelf()
+    return SqliteShelf(tmp_path / "run", most_held=1000 if request.param == "sqlite" else 0)
 
 
 Entry = tuple[Trial, Attempt]
@@ -191,6 +194,17 @@ def test_a_whole_number_where_a_fraction_is_meant_is_the_same_plan(shelf: Shelf)
     given = plan(task(time_s=30, pass_threshold=1, scorers=weights), limits=Limits(time_s=60))
     due(shelf, given)
     assert shelf.ledger().planned().digest == given.digest
+
+
+def test_a_plan_that_was_read_from_a_ledger_goes_on_there(shelf: Shelf) -> None:
+    given = plan(*tasks(3), rollouts=2)
+    first, second, *_ = given
+    keep(shelf, given, (first, attempt()))
+    stored = shelf.ledger().planned()
+    assert keep(shelf, stored, (second, attempt())) == [None, None, 1, 1, 1, 1]
+    assert shelf.ledger().planned() == given
+    assert [block.tasks[1] for block in stored.blocks] == [given.blocks[0].tasks[1]]
+    assert [block.tasks[1:] for block in stored.blocks] == [given.blocks[0].tasks[1:]]
 
 
 def test_a_plan_that_shrank_hides_what_is_outside_of_it_and_keeps_it(shelf: Shelf) -> None:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -10,7 +11,7 @@ from bakeoff import registry
 from bakeoff.agents.task_fit import ChecksTasks
 from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
-from bakeoff.core.plan import Plan
+from bakeoff.core.plan import Block, Plan
 from bakeoff.core.run_spec import Pairing, RunSpec
 from bakeoff.core.task import Task
 from bakeoff.formats.text.locate import about
@@ -161,16 +162,16 @@ def refuse_misfits(plan: Plan, own: Mapping[str, object]) -> None:
 
 def check_tasks(plan: Plan, agent_of: Callable[[Candidate], object]) -> None:
     """Raise where the live agent of a candidate refuses some of the candidate's tasks."""
-    tasks: dict[str, list[Task]] = {}
+    blocks: dict[str, list[Block]] = {}
     candidates = {candidate.digest: candidate for candidate in plan.candidates}
     for block in plan.blocks:
         for candidate in block.candidates:
-            tasks.setdefault(candidate.digest, []).extend(block.tasks)
+            blocks.setdefault(candidate.digest, []).append(block)
     for key, candidate in candidates.items():
         agent = agent_of(candidate)
         if isinstance(agent, ChecksTasks):
             with about(candidate.agent):
-                _check_all(agent, tasks[key])
+                _check_all(agent, chain.from_iterable(block.tasks for block in blocks[key]))
 
 
 def _check_all(agent: ChecksTasks, tasks: Iterable[Task]) -> None:

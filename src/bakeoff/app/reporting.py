@@ -65,7 +65,7 @@ def _findings(folder: Path, ledger: SqliteLedger) -> Findings:
     manifest = run.manifest
     called, reference, output = _found_again(folder)
     return Findings(
-        summary=run.summary(),
+        summary=run.summary_of(plan),
         manifest=_clean(manifest, redactor),
         plan=_clean_plan(plan, redactor),
         by_task=by_task(plan, ledger.rows()),

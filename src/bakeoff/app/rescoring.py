@@ -59,7 +59,7 @@ async def score_again(reference: str, options: RunOptions) -> Run:
     async with build_parts(prepared, options, environ, redactor, only_score=True) as parts:
         ended = await _rescore(prepared, options, folder, parts, redactor)
         tell_end(options, parts, ended)
-    return summarized(folder)
+    return summarized(folder, SqliteLedger(folder).planned())
 
 
 def _prepared(folder: Path, source: RunSpec | None, options: RunOptions) -> PreparedRun:

@@ -99,7 +99,7 @@ async def execute_run(options: RunOptions) -> Run:
             async with open_run_folder(prepared, options, whole_plan, parts, redactor) as folder:
                 ended = await run_engine(prepared, options, folder, parts, redactor)
             tell_end(options, parts, ended)
-            return summarized(folder.path)
+            return summarized(folder.path, whole_plan)
 
 
 def read_environment(options: RunOptions) -> Mapping[str, str]:
@@ -208,18 +208,19 @@ async def run_engine(
     )
     budget = Budget(spec.cap, before=folder.billed)
     watch = EndpointWatch(parts.limiters, options.listener, redactor)
-    async with watch.watching(options.stop, parts.nothing_left):
-        with rare_collections():
-            await run_plan(
-                plan,
-                store=folder.store,
-                parts_source=parts,
-                executor=LocalExecutor(spec.parallel or DEFAULT_PARALLEL, pause_s=spec.pause_s),
-                stop=options.stop,
-                emit=with_artifacts(options.listener, folder.path, redactor),
-                budget=budget,
-                selection=_adaptive_selection(prepared, folder),
-            )
+    if folder.done < len(plan):
+        async with watch.watching(options.stop, parts.nothing_left):
+            with rare_collections():
+                await run_plan(
+                    plan,
+                    store=folder.store,
+                    parts_source=parts,
+                    executor=LocalExecutor(spec.parallel or DEFAULT_PARALLEL, pause_s=spec.pause_s),
+                    stop=options.stop,
+                    emit=with_artifacts(options.listener, folder.path, redactor),
+                    budget=budget,
+                    selection=_adaptive_selection(prepared, folder),
+                )
     cut_short = options.stop.requested or bool(watch.given_up)
     return RunEnded(run_id, cut_short, budget.reached, watch.given_up)
 

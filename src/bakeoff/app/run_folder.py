@@ -56,7 +56,7 @@ async def open_run_folder(
     try:
         for notice in (*store.damage.lines, *prepared.notices):
             options.listener(Notice(notice))
-        if options.resume:
+        if options.resume and options.source is not None:
             for line in _differences(prepared.plan, path):
                 options.listener(Notice(f"{line}: its recorded trials cannot be reused"))
         store.freeze(whole_plan)
@@ -84,15 +84,15 @@ def _folder(prepared: PreparedRun, options: RunOptions) -> Path:
 def _finished(plan: Plan, path: Path, whole_plan: Plan, store: SqliteStore) -> int:
     """Return how many trials of *plan* are finished."""
     if plan is whole_plan:
-        return SqliteLedger(path).finished()
+        return SqliteLedger(path).finished(with_whole_blobs=True)
     due = sum(1 for _ in remaining(plan, store.next_attempts))
     return len(plan) - due
 
 
 def check_earlier_plan(prepared: PreparedRun, options: RunOptions) -> Plan:
     """Return all that is planned in the run's folder: a resume must keep what the run promised."""
-    if not options.resume:
-        return prepared.plan
+    if not options.resume or (options.source is None and not options.only):
+        return prepared.plan  # without a source, it was read from there
     folder = find_run(options.resume, Path(options.output))
     ledger = SqliteLedger(folder)
     if not ledger.begun:
@@ -142,7 +142,7 @@ async def _manifest(
         python=sys.version.split()[0],
         platform=platform.platform(),
         planned=len(plan),
-        tasks=sum(1 for _ in plan.tasks),
+        tasks=plan.task_count,
         plan=plan.digest,
         candidates=tuple(plan.candidates),
         conditions=plan.conditions,

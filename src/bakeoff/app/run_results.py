@@ -7,6 +7,7 @@ from pathlib import Path
 from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.core.budget import Bill
+from bakeoff.core.dialogue import INSTRUCTOR
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialFilter, TrialLine, TrialRecord, TrialRow
@@ -103,7 +104,10 @@ class Run:
         """Return the statistics of what is recorded so far."""
         if self._ended_with is not None:
             return self._ended_with
-        plan = self.plan
+        return self.summary_of(self.plan)
+
+    def summary_of(self, plan: Plan) -> Summary:
+        """Return the statistics of what is recorded of *plan*, which is that of the run."""
         summary = summarize_rows(plan, self._ledger.rows(), run=self.id, adaptive=self._adaptive())
         notes = (*summary.notes, *self._of_the_roles(plan), *self.damage().lines)
         return replace(summary, billed=self.billed(), notes=notes)
@@ -117,6 +121,8 @@ class Run:
 
     def _of_the_roles(self, plan: Plan) -> list[str]:
         """Return what a person should know of the roles of dialogues, if there were any."""
+        if INSTRUCTOR not in plan.conditions.roles:  # nobody leads a dialogue
+            return []
         if all(task.dialogue is None for task in plan.tasks):
             return []
         sentence = role_fidelity(self._ledger.records()).in_words()
@@ -159,8 +165,8 @@ def folders_of(manifest: Manifest) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(source.path).resolve().parent for source in manifest.sources))
 
 
-def summarized(folder: Path) -> Run:
-    """Return the run that has just ended, with its summary written and at hand."""
-    summary = Run(folder).summary()
+def summarized(folder: Path, plan: Plan) -> Run:
+    """Return the run of *plan* that has just ended, with its summary written and at hand."""
+    summary = Run(folder).summary_of(plan)
     write_summary(folder, summary)
     return Run(folder, ended_with=summary)

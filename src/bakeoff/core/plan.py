@@ -8,6 +8,7 @@ from itertools import islice
 from bakeoff._lib.digest import digest
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import Candidate, Conditions
+from bakeoff.core.lazy_tasks import digests_of
 from bakeoff.core.task import Task
 
 _BETWEEN_SWAPS = 10  # tasks of a drawn order that each model has before the next is loaded
@@ -42,9 +43,9 @@ def trial_name(task_id: str, candidate_id: str, rollout: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Tasks × candidates × rollouts."""
+    """Tasks × candidates × rollouts; `tasks` is a tuple, or reads them as they are needed."""
 
-    tasks: tuple[Task, ...]
+    tasks: Sequence[Task]
     candidates: tuple[Candidate, ...]
     rollouts: int = 1
 
@@ -128,6 +129,11 @@ class Plan:
                         yield task
 
     @property
+    def task_count(self) -> int:
+        """How many different tasks there are."""
+        return len({digest for block in self.blocks for digest in digests_of(block.tasks)})
+
+    @property
     def candidates(self) -> Iterator[Candidate]:
         """Each candidate once, in plan order."""
         seen: set[str] = set()
@@ -153,7 +159,7 @@ class Plan:
             [
                 self.conditions.digest,
                 [
-                    [[t.digest for t in b.tasks], [c.digest for c in b.candidates], b.rollouts]
+                    [list(digests_of(b.tasks)), [c.digest for c in b.candidates], b.rollouts]
                     for b in self.blocks
                 ],
             ]

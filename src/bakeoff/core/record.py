@@ -203,13 +203,18 @@ def has_passed(task: Task, scores: Sequence[Score], total: float | None) -> bool
 
 def pass_rule(tasks: Iterable[Task]) -> str:
     """Return in a few words what it takes to pass *tasks*."""
-    rules = sorted({_rule_of(task) for task in tasks if task.scorers})
+    return joined_rules({rule_of(task) for task in tasks if task.scorers})
+
+
+def joined_rules(rules: Collection[str]) -> str:
+    """Return in a few words what it takes to pass tasks with these *rules*."""
     if len(rules) > 1:
-        return f"a pass depends on the task: {' or '.join(rules)}"
-    return f"a pass is {rules[0]}" if rules else ""
+        return f"a pass depends on the task: {' or '.join(sorted(rules))}"
+    return f"a pass is {next(iter(rules))}" if rules else ""
 
 
-def _rule_of(task: Task) -> str:
+def rule_of(task: Task) -> str:
+    """Return in a few words what it takes to pass *task*."""
     if task.pass_threshold < 1:
         return f"a score of {task.pass_threshold:g} or more"
     if any(

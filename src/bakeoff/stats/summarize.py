@@ -2,11 +2,12 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from bakeoff.core.plan import Plan
-from bakeoff.core.record import Status, TrialRow, pass_rule
+from bakeoff.core.record import Status, TrialRow, joined_rules, rule_of
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.stats.by_task import mean_pass, pass_at_k, pass_hat_k
 from bakeoff.stats.estimate import (
@@ -45,10 +46,27 @@ class _TaskTally:
     high: float = float("-inf")
     binary: bool = True
 
+    def add(self, score: float, *, passed: bool) -> None:
+        self.n += 1
+        self.total += score
+        self.squares += score * score
+        self.passed += passed
+        self.low = min(self.low, score)
+        self.high = max(self.high, score)
+        self.binary = self.binary and score in (0.0, 1.0)
+
     def scores(self) -> TaskScores:
         return TaskScores(
             n=self.n, total=self.total, low=self.low, high=self.high, binary=self.binary
         )
+
+
+@lru_cache(maxsize=1024)
+def _one_score(score: float, passed: bool) -> _TaskTally:  # noqa: FBT001 -- for the cache
+    """Return the tally of a task with one score: one object for all of them, not to be changed."""
+    tally = _TaskTally()
+    tally.add(score, passed=passed)
+    return tally
 
 
 @dataclass(slots=True)
@@ -96,18 +114,15 @@ class _Tally:
         self.checkable = max(self.checkable - self.not_needed, 0)
 
     def _add_score(self, task_id: str, score: float, *, passed: bool) -> None:
-        task = self.tasks.get(task_id)
-        if task is None:
-            task = self.tasks[task_id] = _TaskTally()
         if self.rollouts is not None:
             self.rollouts.append(score)
-        task.n += 1
-        task.total += score
-        task.squares += score * score
-        task.passed += passed
-        task.low = min(task.low, score)
-        task.high = max(task.high, score)
-        task.binary = task.binary and score in (0.0, 1.0)
+        task = self.tasks.get(task_id)
+        if task is None:
+            self.tasks[task_id] = _one_score(score, passed)
+            return
+        if task.n == 1:  # shared with other tasks
+            task = self.tasks[task_id] = replace(task)
+        task.add(score, passed=passed)
 
     def _add_usage(self, row: TrialRow) -> None:
         self.latency.append(row.model_s / row.requests)
@@ -133,7 +148,8 @@ def summarize(
 
     An *adaptive* run has been looked at all along, and its numbers allow for that.
     """
-    tallies, tasks = _planned(plan), sum(1 for _ in plan.tasks)
+    tallies, rules = _planned(plan)
+    tasks = plan.task_count
     if tasks == 1:
         for by_category in tallies.values():
             for tally in by_category.values():
@@ -159,7 +175,7 @@ def summarize(
         candidates=candidates,
         notes=sentences.all,
         warnings=sentences.warnings,
-        pass_rule=pass_rule(plan.tasks),
+        pass_rule=joined_rules(rules),
         pairwise=compared,
     )
 
@@ -190,21 +206,26 @@ def _compared(
     return pairwise(seats, drawn=drawn)
 
 
-def _planned(plan: Plan) -> dict[str, dict[str, _Tally]]:
+def _planned(plan: Plan) -> tuple[dict[str, dict[str, _Tally]], set[str]]:
+    """Return the empty tallies of *plan*, and what it takes to pass its tasks."""
     tallies: dict[str, dict[str, _Tally]] = {c.id: {} for c in plan.candidates}
+    rules: set[str] = set()
     for block in plan.blocks:
-        for candidate in block.candidates:
-            by_category = tallies[candidate.id]
-            for task in block.tasks:
-                tally = by_category.get(task.category or "")
+        for task in block.tasks:
+            category, checked = task.category or "", is_checked(task)
+            if task.scorers:
+                rules.add(rule_of(task))
+            for candidate in block.candidates:
+                by_category = tallies[candidate.id]
+                tally = by_category.get(category)
                 if tally is None:
-                    tally = by_category[task.category or ""] = _Tally()
+                    tally = by_category[category] = _Tally()
                 tally.planned += block.rollouts
-                if is_checked(task):
+                if checked:
                     tally.checkable += block.rollouts
                 else:
                     tally.unchecked.add(task.id)
-    return tallies
+    return tallies, rules
 
 
 def _bucket(row: TrialRow) -> str:
@@ -259,10 +280,20 @@ def _group(category: str | None, tallies: list[_Tally], order: Mapping[str, int]
 
 
 def _estimated(tallies: list[_Tally], order: Mapping[str, int] | None) -> Estimate:
-    known = {name: task for tally in tallies for name, task in tally.tasks.items()}
     if order is None:
-        return estimate(task.scores() for task in known.values())
+        scores = _scores_of(task for tally in tallies for task in tally.tasks.values())
+        return estimate(scores)
+    known = {name: task for tally in tallies for name, task in tally.tasks.items()}
     return estimate_drawn(known[name].scores() for name in sorted(known, key=order.__getitem__))
+
+
+def _scores_of(tasks: Iterable[_TaskTally]) -> Iterator[TaskScores]:
+    """Yield the scores of each of *tasks*; those of a shared tally are made once."""
+    made: dict[int, TaskScores] = {}
+    for task in tasks:
+        if (scores := made.get(id(task))) is None:
+            scores = made[id(task)] = task.scores()
+        yield scores
 
 
 def _buckets(tallies: list[_Tally]) -> Buckets:

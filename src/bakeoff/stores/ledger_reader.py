@@ -3,9 +3,11 @@
 import json
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
@@ -17,12 +19,20 @@ from bakeoff._lib.digest import digest_bytes
 from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import LazyTasks
 from bakeoff.core.plan import Block, Plan, trial_name
 from bakeoff.core.record import Attempt, Status, TrialFilter, TrialLine, TrialRecord, TrialRow
 from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
 from bakeoff.stores.carve import log_is_whole
-from bakeoff.stores.damage import MANIFEST_COPY, NO_DAMAGE, Damage, examined, kept_manifest
+from bakeoff.stores.damage import (
+    MANIFEST_COPY,
+    NO_DAMAGE,
+    Damage,
+    damaged_blob,
+    examined,
+    kept_manifest,
+)
 from bakeoff.stores.ledger_writer import BLOBS, LEDGER
 from bakeoff.stores.schema import VERSION, unpack
 from bakeoff.stores.writing import being_written
@@ -31,15 +41,27 @@ T = TypeVar("T")
 _RecordRow = tuple[str, str | None, str, int, str | None, bytes | None]
 
 # Of all that is recorded, what the plan of today asks for; an earlier plan may have asked for more.
+# `planned` holds the rollouts of a plan that is everything with everything, and is empty for others.
 _PLANNED_ATTEMPTS = """
 FROM attempt a
 JOIN task t ON t.row = a.task
 JOIN candidate c ON c.row = a.candidate
-WHERE EXISTS (
+WHERE length(t.body) > 0 AND length(c.body) > 0
+AND CASE (SELECT count(*) FROM planned) WHEN 1 THEN a.rollout < (SELECT rollouts FROM planned)
+ELSE EXISTS (
   SELECT 1 FROM block b
   JOIN planned_task bt ON bt.block = b.block AND bt.task = a.task
   JOIN planned_candidate bc ON bc.block = b.block AND bc.candidate = a.candidate
-  WHERE a.rollout < b.rollouts)
+  WHERE a.rollout < b.rollouts) END
+"""
+# whether the one block of a plan has every task and every candidate of the ledger
+_EVERYTHING_IS_PLANNED = """
+SELECT rollouts FROM block
+WHERE (SELECT count(*) FROM block) = 1
+AND NOT EXISTS (SELECT 1 FROM block_task WHERE task <> position + 1)
+AND NOT EXISTS (SELECT 1 FROM block_candidate WHERE candidate <> position + 1)
+AND (SELECT count(*) FROM block_task) = (SELECT count(*) FROM task)
+AND (SELECT count(*) FROM block_candidate) = (SELECT count(*) FROM candidate)
 """
 _ROW = (
     "SELECT t.id, t.category, c.id, a.rollout, a.status, a.score, a.passed, a.fault_boundary,"
@@ -58,10 +80,16 @@ _IN_BLOBS = (
     f"SELECT t.id, c.id, a.rollout, a.blob {_PLANNED_ATTEMPTS}"
     " AND NOT a.superseded AND a.blob IS NOT NULL AND a.status IN (?, ?)"
 )
-_MEMBERS = """
-SELECT m.block, m.{0}, t.body FROM block_{0} m JOIN {0} t ON t.row = m.{0}
-WHERE t.body <> X'' ORDER BY m.block, m.position
+_BLOCK_TASKS = """
+SELECT m.block, m.task FROM block_task m JOIN task t ON t.row = m.task
+WHERE length(t.body) > 0 ORDER BY m.block, m.position
 """
+_BLOCK_CANDIDATES = """
+SELECT m.block, t.body FROM block_candidate m JOIN candidate t ON t.row = m.candidate
+WHERE length(t.body) > 0 ORDER BY m.block, m.position
+"""
+_TASKS = "SELECT t.{} FROM json_each(?) j JOIN task t ON t.row = j.value ORDER BY j.key"
+_MOST_HELD = 10_000  # tasks that a plan keeps in memory; those of a larger one are read as needed
 
 _PART = """
 AND (:tasks IS NULL OR t.id IN (SELECT value FROM json_each(:tasks)))
@@ -125,8 +153,11 @@ class SqliteLedger:
     What is damaged is left out, and said by `damage`. A *trusting* one reads without a check.
     """
 
-    def __init__(self, folder: Path, *, trusting: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, trusting: bool = False, most_held: int = _MOST_HELD
+    ) -> None:
         self._folder = folder
+        self._most_held = most_held
         self._path = folder / LEDGER
         self._held: sqlite3.Connection | None = None
         self._trusting = trusting
@@ -158,24 +189,55 @@ class SqliteLedger:
         return replace(found, lines=(*found.lines, *lines), trials=(*found.trials, *self._lost))
 
     def planned(self) -> Plan:
-        """Return the plan of the run, whole."""
+        """Return the plan of the run, whole; the tasks of a large one are read as they are needed."""
         with self._reading() as db, self._decoding():
-            tasks = _members(db, "task", Task)
-            seats = _members(db, "candidate", StoredCandidate)
+            rows: dict[int, array[int]] = {}
+            for block, row in db.execute(_BLOCK_TASKS):
+                rows.setdefault(block, array("q")).append(row)
+            seats: dict[int, list[StoredCandidate]] = {}
+            for block, body in db.execute(_BLOCK_CANDIDATES):
+                seats.setdefault(block, []).append(unpack(body, StoredCandidate))
             blocks = []
             conditions = Conditions()
+            tasks_of = self._tasks_of(rows)
             for number, rollouts in db.execute("SELECT block, rollouts FROM block ORDER BY block"):
                 members = seats.get(number, [])
                 if members:
                     conditions = members[0].conditions
                 blocks.append(
                     Block(
-                        tasks=tuple(tasks.get(number, [])),
+                        tasks=tasks_of(number),
                         candidates=tuple(s.candidate for s in members),
                         rollouts=rollouts,
                     )
                 )
         return Plan(blocks=tuple(blocks), conditions=conditions)
+
+    def _tasks_of(self, rows: Mapping[int, "array[int]"]) -> Callable[[int], Sequence[Task]]:
+        """Return what gives the tasks of a block: in memory, or as they are needed where they are many."""
+        if sum(map(len, rows.values())) > self._most_held:
+            none = array("q")
+            return lambda block: LazyTasks(
+                rows.get(block, none),
+                ledger=self._path.resolve(),
+                read=self._read_tasks,
+                read_digests=self._read_digests,
+            )
+        different = list(dict.fromkeys(chain.from_iterable(rows.values())))
+        tasks = dict(zip(different, self._read_tasks(different), strict=True))
+        return lambda block: tuple(tasks[row] for row in rows.get(block, ()))
+
+    def _read_tasks(self, rows: Sequence[int]) -> list[Task]:
+        with self._reading() as db, self._decoding():
+            found = db.execute(_TASKS.format("digest, t.body"), (json.dumps(list(rows)),))
+            return [_task(digest, body) for digest, body in found]
+
+    def _read_digests(self, rows: Sequence[int]) -> list[str]:
+        with self._reading() as db:
+            return [
+                digest
+                for (digest,) in db.execute(_TASKS.format("digest"), (json.dumps(list(rows)),))
+            ]
 
     def manifest_copy(self) -> Manifest | None:
         """Return the manifest as the ledger keeps it; None in one of an older version."""
@@ -191,29 +253,34 @@ class SqliteLedger:
 
     def known(self) -> tuple[dict[str, Task], dict[str, StoredCandidate]]:
         """Return every task and every candidate ever planned here, the newest of each id."""
-        query = "SELECT body FROM {} WHERE body <> X'' ORDER BY row"
+        query = "SELECT {} body FROM {} WHERE length(body) > 0 ORDER BY row"
         with self._reading() as db, self._decoding():
-            tasks = (unpack(b, Task) for (b,) in db.execute(query.format("task")))
-            seats = (unpack(b, StoredCandidate) for (b,) in db.execute(query.format("candidate")))
+            tasks = (_task(*found) for found in db.execute(query.format("digest,", "task")))
+            candidates = db.execute(query.format("", "candidate"))
+            seats = (unpack(body, StoredCandidate) for (body,) in candidates)
             return {t.id: t for t in tasks}, {s.candidate.id: s for s in seats}
 
-    def finished(self) -> int:
-        """Return how many trials of the plan a resume would leave alone."""
+    def finished(self, *, with_whole_blobs: bool = False) -> int:
+        """Return how many trials of the plan a resume would leave alone.
+
+        Records in files of their own are looked for; with *with_whole_blobs* they are read as well.
+        """
         final = tuple(status.value for status in Status if status.final)
-        with self._reading() as db:
+        with self._reading_attempts() as db:
             query = (
                 f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status IN (?, ?)"
             )
             (count,) = db.execute(query, final).fetchone()
             lost = sum(
                 not self._has_blob(blob, trial_name(task, candidate, rollout))
+                or (with_whole_blobs and damaged_blob(self._folder / BLOBS, blob) is not None)
                 for task, candidate, rollout, blob in db.execute(_IN_BLOBS, final)
             )
             return int(count) - lost
 
     def faulted(self) -> int:
         """Return how many trials of the plan faulted, and are tried again by a resume."""
-        with self._reading() as db:
+        with self._reading_attempts() as db:
             query = f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status = ?"
             return int(db.execute(query, (Status.FAULTED.value,)).fetchone()[0])
 
@@ -224,14 +291,14 @@ class SqliteLedger:
             " AND a.score IS NOT NULL GROUP BY c.row, a.task"
         )
         means: dict[str, list[float]] = {}
-        with self._reading() as db:
+        with self._reading_attempts() as db:
             for candidate, _, mean in db.execute(query):
                 means.setdefault(candidate, []).append(mean)
         return {candidate: fmean(values) for candidate, values in means.items()}
 
     def answered(self) -> int:
         """Return how many recorded trials have an outcome that could be scored again."""
-        with self._reading() as db:
+        with self._reading_attempts() as db:
             records = db.execute(f"{_RECORD} AND NOT a.superseded")
             marks = (self._decoded(row, _AttemptMark) for row in records)
             return sum(
@@ -241,7 +308,7 @@ class SqliteLedger:
 
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body."""
-        with self._reading() as db:
+        with self._reading_attempts() as db:
             for *row, blob in db.execute(_ROW):
                 if blob is None or self._has_blob(blob, trial_name(row[0], row[2], row[3])):
                     yield TrialRow(*row)
@@ -265,7 +332,7 @@ class SqliteLedger:
         order = (
             "a.rollout, a.task, a.candidate" if tasks is None else "a.task, a.candidate, a.rollout"
         )
-        with self._reading() as db:
+        with self._reading_attempts() as db:
             for row in db.execute(f"{_RECORD} AND NOT a.superseded {_PART} ORDER BY {order}", part):
                 if (record := self._record(row)) is not None:
                     yield record
@@ -278,7 +345,7 @@ class SqliteLedger:
             "candidates": json.dumps(list(which.candidates)) if which.candidates else None,
             "categories": json.dumps(list(which.categories)) if which.categories else None,
         }
-        with self._reading() as db:
+        with self._reading_attempts() as db:
             for *row, status, score, elapsed_s in db.execute(_LINE, chosen):
                 found = self._decoded(row, _TextOnly)
                 if found is not None:
@@ -287,7 +354,7 @@ class SqliteLedger:
 
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts of the trials called *name*: in full, or only by task id."""
-        with self._reading() as db:
+        with self._reading_attempts() as db:
             found = db.execute(
                 f"{_RECORD} AND (t.id = :name OR t.id || '@' || c.id || '#' || a.rollout = :name"
                 " OR t.id || '@' || c.id = :name) ORDER BY a.rollout, a.candidate, a.number",
@@ -385,6 +452,14 @@ class SqliteLedger:
         except sqlite3.DatabaseError as error:
             raise UsageError(f"{self._path} is damaged: {error}; see: bakeoff check") from error
 
+    @contextmanager
+    def _reading_attempts(self) -> Iterator[sqlite3.Connection]:
+        """Read attempts, of which only those count that the plan asks for."""
+        with self._reading() as db:
+            if not db.execute("SELECT 1 FROM temp.sqlite_master LIMIT 1").fetchone():
+                _look_up_the_plan(db)
+            yield db
+
     def _examine(self) -> None:
         """Check the ledger, once; read a salvaged copy from then on where it is damaged."""
         if self._damage is not None:
@@ -394,7 +469,6 @@ class SqliteLedger:
             return
         if (salvaged := examined(self._path)) is not None:
             self._salvaged, self._damage = salvaged
-            _look_up_the_plan(self._salvaged)
 
     def _uri(self) -> str:
         return f"file:{quote(str(self._path.resolve()))}?mode=ro"
@@ -415,27 +489,28 @@ class SqliteLedger:
             raise UsageError(
                 f"{self._path} is in ledger format {found}; this version of bakeoff reads {VERSION}"
             )
-        _look_up_the_plan(db)
         return db
 
 
 def _look_up_the_plan(db: sqlite3.Connection) -> None:
-    """Index the plan by task and by candidate, so that it can be looked up at each attempt."""
+    """Index the plan by task and by candidate, so that it can be looked up at each attempt.
+
+    A plan of everything with everything, as most are, needs no index.
+    """
+    whole = db.execute(_EVERYTHING_IS_PLANNED).fetchone()
+    db.execute("CREATE TEMP TABLE planned (rollouts INTEGER NOT NULL)")
+    db.executemany("INSERT INTO temp.planned VALUES (?)", [whole] if whole else [])
     for kind in ("task", "candidate"):
-        db.execute(
-            f"CREATE TEMP TABLE planned_{kind} AS"  # noqa: S608 -- no user text
-            f" SELECT m.block, m.{kind} FROM main.block_{kind} m"
-            f" JOIN main.{kind} t ON t.row = m.{kind} AND t.body <> X''"
+        members = (
+            f"SELECT m.block, m.{kind} FROM main.block_{kind} m"  # noqa: S608 -- no user text
+            f" JOIN main.{kind} t ON t.row = m.{kind} AND length(t.body) > 0 WHERE {not whole}"
         )
+        db.execute(f"CREATE TEMP TABLE planned_{kind} AS {members}")
         db.execute(f"CREATE UNIQUE INDEX temp.by_{kind} ON planned_{kind} ({kind}, block)")
 
 
-def _members(db: sqlite3.Connection, kind: str, of: type[T]) -> dict[int, list[T]]:
-    """Return the tasks or candidates of each block, in order."""
-    known: dict[int, T] = {}
-    members: dict[int, list[T]] = {}
-    for block, row, body in db.execute(_MEMBERS.format(kind)):
-        if row not in known:
-            known[row] = unpack(body, of)
-        members.setdefault(block, []).append(known[row])
-    return members
+def _task(digest: str, body: bytes) -> Task:
+    """Return a stored task; its digest is known, and need not be made again."""
+    task = unpack(body, Task)
+    task.__dict__["digest"] = digest  # where the cached property keeps it
+    return task

@@ -4,8 +4,10 @@ import asyncio
 import os
 import socket
 import sqlite3
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,7 @@ from bakeoff._lib.files import sync_folder, write_atomic
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import LedgerError, UsageError
+from bakeoff.core.lazy_tasks import LazyTasks
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.run_spec import Manifest
@@ -102,7 +105,7 @@ class SqliteStore:
         self._redactor = redactor or Redactor()
         self._version = version
         with writing_to(self._path):
-            files.make_folder(folder)
+            files.make_folder(folder, durable=True)
             self._lock = FolderLock(folder)
             try:
                 self.damage = mend(self._path) if self._path.exists() else NO_DAMAGE
@@ -110,13 +113,16 @@ class SqliteStore:
             except BaseException:
                 self._lock.release()
                 raise
-        self._task_rows: dict[str, int] = dict(self._db.execute("SELECT digest, row FROM task"))
-        self._last_task = max(self._task_rows.values(), default=0)
         self._seats: dict[str, int] = {}  # of the frozen plan, by the candidate's digest
         self._pending: list[tuple[Row, asyncio.Future[None]]] = []
         self._aside: list[Row] = []
         self._flusher: asyncio.Task[None] | None = None
         self._session: int | None = None
+
+    @cached_property
+    def _task_rows(self) -> dict[str, int]:
+        """The row of each task, by digest; a run of which nothing is missing does not need it."""
+        return dict(self._db.execute("SELECT digest, row FROM task"))
 
     def freeze(self, plan: Plan) -> None:
         """Make *plan* the plan of this run; what is already recorded of it stays."""
@@ -235,11 +241,21 @@ class SqliteStore:
         return None
 
     def _freeze(self, db: sqlite3.Connection, plan: Plan) -> None:
-        for task in plan.tasks:
-            self._put_task(db, task)
+        if not self._is_stored(plan):
+            for task in plan.tasks:
+                self._put_task(db, task)
         for candidate in plan.candidates:
             self._put_candidate(db, candidate, plan.conditions)
-        self._put_blocks(db, plan)
+        if not self._is_stored(plan) or not _has_blocks(db, plan):
+            self._put_blocks(db, plan)
+
+    def _is_stored(self, plan: Plan) -> bool:
+        """Whether the tasks of *plan* were read from this ledger: then there is nothing to write."""
+        here = self._path.resolve()
+        return all(
+            isinstance(block.tasks, LazyTasks) and block.tasks.ledger == here
+            for block in plan.blocks
+        )
 
     def _any_known(self, keys: Sequence[tuple[int, int, int]]) -> bool:
         """Whether anything is recorded in the neighbourhood of *keys*."""
@@ -310,7 +326,7 @@ class SqliteStore:
 
     def _put_task(self, db: sqlite3.Connection, task: Task) -> None:
         # the labels of a known task may have changed; its content cannot have
-        row = self._task_rows.get(task.digest, self._last_task + 1)
+        row = self._task_rows.get(task.digest) or self._last_task(db) + 1
         values = (row, task.digest, task.id, task.category, pack(task, self._redactor))
         db.execute(
             "INSERT INTO task VALUES (?, ?, ?, ?, ?, ?)"
@@ -319,7 +335,9 @@ class SqliteStore:
             (*values, row_crc(*values)),
         )
         self._task_rows[task.digest] = row
-        self._last_task = max(row, self._last_task)
+
+    def _last_task(self, db: sqlite3.Connection) -> int:
+        return int(db.execute("SELECT coalesce(max(row), 0) FROM task").fetchone()[0])
 
     def _put_candidate(
         self, db: sqlite3.Connection, candidate: Candidate, conditions: Conditions
@@ -354,6 +372,19 @@ class SqliteStore:
 
     def _put_meta(self, db: sqlite3.Connection, key: str, value: str) -> None:
         db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def _has_blocks(db: sqlite3.Connection, plan: Plan) -> bool:
+    """Whether the ledger has the blocks of *plan*, whose tasks were read from it."""
+    rollouts = [number for (number,) in db.execute("SELECT rollouts FROM block ORDER BY block")]
+    if rollouts != [block.rollouts for block in plan.blocks]:
+        return False
+    query = "SELECT task FROM block_task WHERE block = ? ORDER BY position"
+    return all(
+        isinstance(block.tasks, LazyTasks)
+        and array("q", (row for (row,) in db.execute(query, (number,)))) == block.tasks.rows
+        for number, block in enumerate(plan.blocks)
+    )
 
 
 class _writing:  # noqa: N801 -- reads as a word at its place: `with _writing(db)`

@@ -1,0 +1,71 @@
+"""The tasks of a large stored plan: read in chunks when they are needed, and not kept."""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+from bakeoff.core.task import Task
+
+_CHUNK = 500  # tasks read at once: few queries, and memory that does not grow
+
+
+class LazyTasks(Sequence[Task]):
+    """A sequence of tasks that keeps eight bytes of each; whoever iterates over it reads them again.
+
+    *read* returns the tasks in the given rows of *ledger*, *read_digests* just their digests.
+    """
+
+    def __init__(
+        self,
+        rows: "array[int]",
+        *,
+        ledger: Path,
+        read: Callable[[Sequence[int]], Sequence[Task]],
+        read_digests: Callable[[Sequence[int]], Sequence[str]],
+    ) -> None:
+        self.rows = rows
+        self.ledger = ledger
+        self._read = read
+        self._read_digests = read_digests
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Task]:
+        for start in range(0, len(self.rows), _CHUNK):
+            yield from self._read(self.rows[start : start + _CHUNK])
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> "LazyTasks": ...
+    def __getitem__(self, index: int | slice) -> "Task | LazyTasks":
+        if isinstance(index, slice):
+            rows = self.rows[index]
+            return LazyTasks(
+                rows, ledger=self.ledger, read=self._read, read_digests=self._read_digests
+            )
+        return self._read([self.rows[index]])[0]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LazyTasks | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(
+            mine == theirs for mine, theirs in zip(self, other, strict=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.digests()))
+
+    def digests(self) -> Iterator[str]:
+        """Yield the digest of each task, without reading the tasks."""
+        for start in range(0, len(self.rows), _CHUNK):
+            yield from self._read_digests(self.rows[start : start + _CHUNK])
+
+
+def digests_of(tasks: Sequence[Task]) -> Iterator[str]:
+    """Yield the digest of each of *tasks*."""
+    if isinstance(tasks, LazyTasks):
+        return tasks.digests()
+    return (task.digest for task in tasks)
