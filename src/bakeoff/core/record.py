@@ -9,7 +9,7 @@ from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import TrialError
 from bakeoff.core.outcome import Outcome, Spent
-from bakeoff.core.plan import trial_name
+from bakeoff.core.plan import Trial, trial_name
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 
@@ -118,6 +118,17 @@ class TrialRecord:
     candidate_id: str
     rollout: int
     attempt: Attempt
+
+    @classmethod
+    def of(cls, trial: Trial, attempt: Attempt) -> "TrialRecord":
+        """Return the record of *trial* in which *attempt* counts."""
+        return cls(
+            task_id=trial.task.id,
+            category=trial.task.category,
+            candidate_id=trial.candidate.id,
+            rollout=trial.rollout,
+            attempt=attempt,
+        )
 
     @property
     def name(self) -> str:

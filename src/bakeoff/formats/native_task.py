@@ -27,7 +27,7 @@ from bakeoff.core.workspace import (
 )
 from bakeoff.formats.detect import INSTRUCTION, SETTINGS
 from bakeoff.formats.text.convert import KeyPath, convert, dotted
-from bakeoff.formats.text.entries import ScorerEntry, scorer_specs
+from bakeoff.formats.text.entries import ScorerEntry, rubric_entry, scorer_specs
 from bakeoff.formats.text.toml import line_of
 
 Positive = Annotated[float, Meta(gt=0)]
@@ -397,7 +397,7 @@ class _Native:
                 raise self.wrong(("rubrics", number, "id"), f"{rubric.id!r} is defined twice")
             seen.add(rubric.id)
             scripts += self._rubric_scripts(number, rubric)
-        entries: list[Json] = [_rubric(rubric) for rubric in self.settings.rubrics]
+        entries: list[Json] = [rubric_entry(rubric) for rubric in self.settings.rubrics]
         return ScorerSpec(
             name="rubrics",
             settings={"rubrics": entries, "test_scripts": scripts},
@@ -416,17 +416,6 @@ class _Native:
             except UnicodeDecodeError as error:
                 raise UsageError(f"{file} is not UTF-8 text (byte {error.start})") from error
             yield {"path": f"tests/{inside}", "rubric_id": rubric.id, "content": content}
-
-
-def _rubric(rubric: RubricTable) -> dict[str, Json]:
-    entry: dict[str, Json] = {
-        "id": rubric.id,
-        "criterion": rubric.criterion,
-        "weight": rubric.weight,
-    }
-    if rubric.evaluation_criteria is not None:
-        entry["evaluation_criteria"] = rubric.evaluation_criteria
-    return entry
 
 
 def _limits(box: BoxTable) -> BoxLimits:

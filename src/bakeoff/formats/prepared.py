@@ -31,6 +31,7 @@ from bakeoff.formats.prepared_files import (
     repo_tree,
 )
 from bakeoff.formats.text.convert import placed_as_given, told_as_given
+from bakeoff.formats.text.entries import rubric_entry
 from bakeoff.formats.text.locate import shown
 
 _ALL = PreparedRubric(id="tests", criterion="All tests pass.")
@@ -70,7 +71,7 @@ def rubrics_scorer(
     return ScorerSpec(
         name="rubrics",
         settings={
-            "rubrics": [_rubric(rubric) for rubric in rubrics],
+            "rubrics": [rubric_entry(rubric) for rubric in rubrics],
             "test_scripts": [
                 _script(folder, script, only, locate("test_scripts").inside(number, "path"))
                 for number, script in enumerate(scripts)
@@ -101,17 +102,6 @@ def _check(
     if not any(rubric.weight for rubric in rubrics):
         where = shown(locate("rubrics"))
         raise UsageError(f"{where}: all rubrics have weight 0: nothing would count")
-
-
-def _rubric(rubric: PreparedRubric) -> dict[str, Json]:
-    entry: dict[str, Json] = {
-        "id": rubric.id,
-        "criterion": rubric.criterion,
-        "weight": rubric.weight,
-    }
-    if rubric.evaluation_criteria is not None:
-        entry["evaluation_criteria"] = rubric.evaluation_criteria
-    return entry
 
 
 def _script(

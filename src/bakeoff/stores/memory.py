@@ -36,11 +36,11 @@ class MemoryStore:
         known = self._attempts.setdefault(trial.id, [])
         if any(r.attempt.number == attempt.number for r in known):
             raise UsageError(f"attempt {attempt.number} of {trial.name!r} is already recorded")
-        known.append(_record(trial, attempt))
+        known.append(TrialRecord.of(trial, attempt))
 
     def rescore(self, trial: Trial, attempt: Attempt) -> None:
         """Put the new verdict on the attempt that counts aside; `adopt` makes it the verdict."""
-        self._verdicts[trial.id] = _record(trial, attempt)
+        self._verdicts[trial.id] = TrialRecord.of(trial, attempt)
 
     def adopt(self, plan: Plan) -> None:
         """Make *plan* and every verdict put aside what counts."""
@@ -77,16 +77,6 @@ class MemoryStore:
         """Return what the run was billed in all: every attempt, with its roles."""
         made = (record.attempt.bill for known in self._attempts.values() for record in known)
         return sum(made, NO_BILL)
-
-
-def _record(trial: Trial, attempt: Attempt) -> TrialRecord:
-    return TrialRecord(
-        task_id=trial.task.id,
-        category=trial.task.category,
-        candidate_id=trial.candidate.id,
-        rollout=trial.rollout,
-        attempt=attempt,
-    )
 
 
 def _row(record: TrialRecord) -> TrialRow:

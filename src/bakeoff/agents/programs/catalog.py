@@ -33,9 +33,9 @@ class AgentProgram:
     """
 
     name: str
+    title: str
     executable: str
     package: str
-    install: str
     dialect: Dialect
     first: tuple[str, ...]
     again: tuple[str, ...] | None = None
@@ -44,15 +44,21 @@ class AgentProgram:
     native: str | None = None
     temporary_files: tuple[str, ...] = ()
     final: Final | None = None
+    installed_by: str = "npm install -g"
+
+    @property
+    def install(self) -> str:
+        """The command that installs it."""
+        return f"{self.installed_by} {self.package}"
 
 
 _CODEX_FLAGS = ("--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 
 CODEX = AgentProgram(
     name="codex",
+    title="OpenAI's Codex",
     executable="codex",
     package="@openai/codex",
-    install="npm install -g @openai/codex",
     dialect="responses",
     first=("exec", *_CODEX_FLAGS, "--color", "never", "-"),
     again=("exec", "resume", "--last", *_CODEX_FLAGS, "-"),
@@ -97,9 +103,9 @@ _CLAUDE_FLAGS = (
 
 CLAUDE_CODE = AgentProgram(
     name="claude-code",
+    title="Claude Code",
     executable="claude",
     package="@anthropic-ai/claude-code",
-    install="npm install -g @anthropic-ai/claude-code",
     dialect="anthropic",
     first=_CLAUDE_FLAGS,
     again=(*_CLAUDE_FLAGS, "--continue"),
@@ -119,9 +125,9 @@ CLAUDE_CODE = AgentProgram(
 
 CONTINUE = AgentProgram(
     name="continue",
+    title="Continue's `cn`",
     executable="cn",
     package="@continuedev/cli",
-    install="npm install -g @continuedev/cli",
     dialect="chat",
     first=("--auto", "-p"),  # -p last: an argument after it would be the prompt instead of stdin
     again=("--auto", "--resume", "-p"),
@@ -151,9 +157,9 @@ _OPENCODE_FLAGS = ("run", "--format=json", "--model=bakeoff/{model}")
 
 OPENCODE = AgentProgram(
     name="opencode",
+    title="opencode",
     executable="opencode",
     package="opencode-ai",
-    install="npm install -g opencode-ai",
     dialect="chat",
     first=(*_OPENCODE_FLAGS, "--title=task"),  # without a title it asks the model for one
     again=(*_OPENCODE_FLAGS, "--continue"),
@@ -197,9 +203,9 @@ _QWEN_FLAGS = ("--auth-type=openai", "--yolo", "--output-format=stream-json", "-
 
 QWEN_CODE = AgentProgram(
     name="qwen-code",
+    title="Qwen Code",
     executable="qwen",
     package="@qwen-code/qwen-code",
-    install="npm install -g @qwen-code/qwen-code",
     dialect="chat",
     first=_QWEN_FLAGS,
     again=(*_QWEN_FLAGS, "--continue"),
@@ -228,9 +234,9 @@ _GEMINI_FLAGS = ("--yolo", "--skip-trust", "--output-format=stream-json", "--mod
 
 GEMINI_CLI = AgentProgram(
     name="gemini-cli",
+    title="Gemini CLI",
     executable="gemini",
     package="@google/gemini-cli",
-    install="npm install -g @google/gemini-cli",
     dialect="gemini",
     first=_GEMINI_FLAGS,
     again=(*_GEMINI_FLAGS, "--resume=latest"),
@@ -271,9 +277,10 @@ _AIDER_FLAGS = (
 
 AIDER = AgentProgram(
     name="aider",
+    title="Aider",
     executable="aider",
     package="aider-chat",
-    install="uv tool install --python 3.12 aider-chat",
+    installed_by="uv tool install --python 3.12",
     dialect="chat",
     first=_AIDER_FLAGS,
     again=(*_AIDER_FLAGS, "--restore-chat-history"),
@@ -287,9 +294,10 @@ AIDER = AgentProgram(
 
 MINI_SWE_AGENT = AgentProgram(
     name="mini-swe-agent",
+    title="mini-swe-agent",
     executable="mini",
     package="mini-swe-agent",
-    install="uv tool install --with mcp mini-swe-agent",
+    installed_by="uv tool install --with mcp",
     dialect="chat",
     first=(
         "--yolo",

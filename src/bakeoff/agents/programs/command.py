@@ -308,49 +308,16 @@ def _insert_arguments(arguments: tuple[str, ...], more: tuple[str, ...]) -> tupl
     return (*arguments[:-1], *more, *arguments[-1:])
 
 
-class Aider(NamedProgram):
-    """Aider."""
-
-    program = catalog.AIDER
-
-
-class ClaudeCode(NamedProgram):
-    """Claude Code."""
-
-    program = catalog.CLAUDE_CODE
+def _agent(class_name: str, program: AgentProgram) -> type[NamedProgram]:
+    """Return the class of the agent that runs *program*."""
+    return type(class_name, (NamedProgram,), {"program": program, "__doc__": f"{program.title}."})
 
 
-class Codex(NamedProgram):
-    """OpenAI's Codex."""
-
-    program = catalog.CODEX
-
-
-class Continue(NamedProgram):
-    """Continue's `cn`."""
-
-    program = catalog.CONTINUE
-
-
-class GeminiCli(NamedProgram):
-    """Gemini CLI."""
-
-    program = catalog.GEMINI_CLI
-
-
-class MiniSweAgent(NamedProgram):
-    """mini-swe-agent."""
-
-    program = catalog.MINI_SWE_AGENT
-
-
-class OpenCode(NamedProgram):
-    """opencode."""
-
-    program = catalog.OPENCODE
-
-
-class QwenCode(NamedProgram):
-    """Qwen Code."""
-
-    program = catalog.QWEN_CODE
+Aider = _agent("Aider", catalog.AIDER)
+ClaudeCode = _agent("ClaudeCode", catalog.CLAUDE_CODE)
+Codex = _agent("Codex", catalog.CODEX)
+Continue = _agent("Continue", catalog.CONTINUE)
+GeminiCli = _agent("GeminiCli", catalog.GEMINI_CLI)
+MiniSweAgent = _agent("MiniSweAgent", catalog.MINI_SWE_AGENT)
+OpenCode = _agent("OpenCode", catalog.OPENCODE)
+QwenCode = _agent("QwenCode", catalog.QWEN_CODE)

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -158,6 +158,27 @@ def default_scorers(target: Json, *, at: SourceLocation) -> tuple[ScorerSpec, ..
         return (ScorerSpec(name="json", origin=at),)
     number = isinstance(target, int | float) and not isinstance(target, bool)
     return (ScorerSpec(name="numeric" if number else "includes", origin=at),)
+
+
+class Rubric(Protocol):
+    """One criterion of a grade, whatever file it is written in."""
+
+    id: str
+    criterion: str
+    weight: float
+    evaluation_criteria: Json
+
+
+def rubric_entry(rubric: Rubric) -> dict[str, Json]:
+    """Return *rubric* as the scorer `rubrics` takes it."""
+    entry: dict[str, Json] = {
+        "id": rubric.id,
+        "criterion": rubric.criterion,
+        "weight": rubric.weight,
+    }
+    if rubric.evaluation_criteria is not None:
+        entry["evaluation_criteria"] = rubric.evaluation_criteria
+    return entry
 
 
 # --- placeholders ---------------------------------------------------------------------------------

@@ -57,20 +57,9 @@ def agent_of(trial: Trial) -> str:
     return candidate.agent.label or candidate.model.label or candidate.id
 
 
-def record_of(trial: Trial, attempt: Attempt) -> TrialRecord:
-    """Return an attempt that counts as the ledger would."""
-    return TrialRecord(
-        task_id=trial.task.id,
-        category=trial.task.category,
-        candidate_id=trial.candidate.id,
-        rollout=trial.rollout,
-        attempt=attempt,
-    )
-
-
 def entry_of(trial: Trial, attempt: Attempt, run: BenchRun) -> dict[str, Json]:
     """Return what `results_<agent>.json` says of one conversation."""
-    record, agent, case = record_of(trial, attempt), agent_of(trial), trial.task.id
+    record, agent, case = TrialRecord.of(trial, attempt), agent_of(trial), trial.task.id
     notes = dialogue_notes(record) or {}
     entry: dict[str, Json] = {
         "test_case": case,
@@ -345,7 +334,7 @@ class BenchView(View):
 
     def _note(self, trial: Trial, attempt: Attempt) -> None:
         self._entries[trial.name] = entry_of(trial, attempt, self.run)
-        self._records[trial.name] = record_of(trial, _without_conversation(attempt))
+        self._records[trial.name] = TrialRecord.of(trial, _without_conversation(attempt))
 
     def write(self, *, finished: bool) -> None:
         """Write the result files."""
