@@ -30,7 +30,7 @@ class _DeadlineTimer:
     """The open deadlines of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._fires_at = 0.0
         self.open: set[until] = set()
@@ -43,12 +43,12 @@ class _DeadlineTimer:
     def _set(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._fire)
+        self._timer = self.loop.call_at(when, self._fire)
         self._fires_at = when  # uvloop's handle of a moment that has passed does not know it
 
     def _fire(self) -> None:
         self._timer = None
-        now = self._loop.time()
+        now = self.loop.time()
         for deadline in [d for d in self.open if d.when <= now]:
             self.open.discard(deadline)
             deadline.expire()
@@ -57,6 +57,21 @@ class _DeadlineTimer:
 
 
 _timers: WeakKeyDictionary[asyncio.AbstractEventLoop, _DeadlineTimer] = WeakKeyDictionary()
+_latest: _DeadlineTimer | None = (
+    None  # nearly always there is one loop: no look-up for each deadline
+)
+
+
+def _timer_of(loop: asyncio.AbstractEventLoop) -> _DeadlineTimer:
+    global _latest  # noqa: PLW0603 -- a cache of one entry
+    latest = _latest
+    if latest is not None and latest.loop is loop:
+        return latest
+    timer = _timers.get(loop)
+    if timer is None:
+        timer = _timers[loop] = _DeadlineTimer(loop)
+    _latest = timer
+    return timer
 
 
 class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
@@ -73,11 +88,7 @@ class until:  # noqa: N801 -- reads as a word at its place: `with until(when)`
         if task is None:
             raise RuntimeError("a deadline needs a task that it can cut short")
         self._task, self._before = task, task.cancelling()
-        loop = asyncio.get_running_loop()
-        timer = _timers.get(loop)
-        if timer is None:
-            timer = _timers[loop] = _DeadlineTimer(loop)
-        self._timer = timer
+        self._timer = timer = _timer_of(asyncio.get_running_loop())
         timer.add(self, self.when)
         return self
 

@@ -15,3 +15,9 @@ T = TypeVar("T")
 def value_object(cls: type[T]) -> type[T]:
     """Make *cls* a value object: keyword-only, compared by content, not to be modified."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def positional_value_object(cls: type[T]) -> type[T]:
+    """Make *cls* a value object whose fields may be given by position."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)

@@ -1,8 +1,9 @@
 """What a run tells the world. Events go out; nothing comes back."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Cap
 from bakeoff.core.candidate import EndpointWait
 from bakeoff.core.outcome import Spent
@@ -10,7 +11,7 @@ from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class RunStarted:
     """The plan is fixed and the ledger is open; `billed` is what earlier sessions cost.
 
@@ -28,14 +29,14 @@ class RunStarted:
     candidates: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class TrialStarted:
     """A worker took a trial."""
 
     trial: Trial
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class TrialOutput:
     """Something that a program of a trial printed in its box, as it came."""
 
@@ -43,7 +44,7 @@ class TrialOutput:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class TurnStarted:
     """A turn of a dialogue starts: the agent was told something, and is at it."""
 
@@ -51,7 +52,7 @@ class TurnStarted:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class TurnEnded:
     """A turn of a dialogue is over: the agent answered, and its checkpoint has the answer."""
 
@@ -59,7 +60,7 @@ class TurnEnded:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class TrialSpent:
     """A model answered in a workspace trial that goes on: what its candidate has used up so far."""
 
@@ -67,7 +68,7 @@ class TrialSpent:
     spent: Spent
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class TrialEnded:
     """An attempt that counts is durable. `last` is False where another attempt follows."""
 
@@ -76,7 +77,7 @@ class TrialEnded:
     last: bool
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class TrialNotRun:
     """A trial that had started was left for a resume: no request of its attempt was answered."""
 
@@ -84,21 +85,21 @@ class TrialNotRun:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class Waiting:
     """Why requests wait for their endpoints at this moment; empty where none does any more."""
 
     endpoints: tuple[EndpointWait, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class Notice:
     """Something a person should read, such as what differs on resume."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class RunEnded:
     """No more events of this run follow. `given_up` says of each endpoint given up, why."""
 

@@ -1,10 +1,10 @@
 """The ports: protocols that adapters implement by having the methods, without inheriting."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, runtime_checkable
 
-from bakeoff._lib.value_object import value_object
+from bakeoff._lib.value_object import positional_value_object, value_object
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.outcome import Completion, Journal, Outcome, Request
@@ -184,7 +184,7 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class Job:
     """A trial that is due, and the number its next attempt gets."""
 

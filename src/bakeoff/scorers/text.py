@@ -80,6 +80,8 @@ def _long_accents() -> "regex.Pattern[str]":
 
 def single_spaced(text: str) -> str:
     """Return *text* stripped, with runs of whitespace as one space."""
+    if len(text) <= _PART:
+        return " ".join(text.split())
     return " ".join(filter(None, (" ".join(part.split()) for part in _parts(text))))
 
 
@@ -177,6 +179,8 @@ class Includes:
 
     def _contains(self, target: str | float, answer: str) -> bool:
         text = normal(as_text(target), ignore_case=self.ignore_case)
+        if isinstance(target, str) and not self.whole_words:
+            return text in answer
         literal = re.escape(text)
         if not isinstance(target, str | bool):
             # a leading literal makes the search fast; what precedes it is checked afterwards

@@ -191,6 +191,8 @@ _NO_TEMPLATES = "prompts are not templates here"
 
 def variables_in(data: Mapping[str, Json]) -> set[str]:
     """Return the names that a test or a suite gives values to, as tools with templates do."""
+    if not data:
+        return set()
     tables = (data.get(key) for key in _VARIABLES)
     return {str(name) for table in tables if isinstance(table, Mapping) for name in table}
 

@@ -165,7 +165,9 @@ def whole(reply: ChatReply) -> Completion:
     return Completion(
         text=well_formed(text or ""),
         reasoning=well_formed(thought) if thought else None,
-        tool_calls=tuple(call.call(n) for n, call in enumerate(part.tool_calls or ())),
+        tool_calls=tuple(call.call(n) for n, call in enumerate(part.tool_calls))
+        if part.tool_calls
+        else (),
         stop_reason="refusal" if part.refusal else _reason(stop_reason),
         model=well_formed(reply.model) if reply.model else None,
         usage=reply.usage.usage() if reply.usage else UNKNOWN_USAGE,

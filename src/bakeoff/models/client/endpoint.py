@@ -7,6 +7,7 @@ from typing import Annotated, Generic, Protocol, TypeVar
 from msgspec import Meta
 
 from bakeoff._lib.clock import monotonic
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.values import Json
@@ -139,7 +140,7 @@ class ResponseReader(Generic[E]):
     pieces: Callable[[], StreamPieces[E]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class WireRequest:
     """A request as it is sent: URL, payload, and whether the response is streamed."""
 

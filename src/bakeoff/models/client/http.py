@@ -9,7 +9,6 @@ import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,6 +16,7 @@ import aiohttp
 
 from bakeoff._lib.redact import public_url
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.client.parameters import BadRequest
 from bakeoff.models.client.retry import (
@@ -99,7 +99,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class HttpResponse:
     """A complete answer with a success status."""
 
