@@ -30,8 +30,8 @@ class EndpointClientSettings(LimitSettings, frozen=True):
 
     timeout_s: Annotated[float, Meta(gt=0, le=_WEEK_S)] = 600.0
     max_retries: Annotated[int, Meta(ge=0)] = 5
-    retry_delay_s: Annotated[float, Meta(ge=0, le=_WEEK_S)] = 0.5
-    retry_backoff: Annotated[float, Meta(ge=1)] = 2.0
+    retry_delay_s: Annotated[float, Meta(ge=0, le=_WEEK_S)] = 0.1
+    retry_backoff: Annotated[float, Meta(ge=1)] = 3.0
     stream: bool = False
     keep_raw: bool = False
     omit: tuple[str, ...] = ()

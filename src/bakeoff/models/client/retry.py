@@ -70,8 +70,8 @@ class RetryPolicy:
     """How many retries, their backoff, and the deadline of the whole request."""
 
     max_retries: int = 5
-    delay_s: float = 0.5
-    backoff: float = 2.0
+    delay_s: float = 0.1
+    backoff: float = 3.0
     longest_s: float = 60.0
     deadline_s: float = 600.0
 
@@ -79,7 +79,7 @@ class RetryPolicy:
         """Return how long to wait before the next try; *jitter* is a random number in [0, 1)."""
         if error.retry_after_s:
             # all clients were given the same moment: spread them a little after it
-            return error.retry_after_s + jitter * min(self.delay_s, 1.0)
+            return error.retry_after_s * (1 + 0.25 * jitter)
         try:
             delay_s = min(self.delay_s * self.backoff**retries, self.longest_s)
         except OverflowError:

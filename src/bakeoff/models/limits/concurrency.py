@@ -13,11 +13,12 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from math import inf
 
-START = 4
+START = 8
 _UNANSWERED_MOST = 16
 _CUT = 0.7
 _COOL_DOWN_S = 1.0
-_OVERLOADED = 0.1  # the share of requests that must fail: one stray fault says nothing
+_OVERLOADED = 0.2  # the share of requests that must fail: one stray fault says nothing
+_STRAYS = 2  # so many faults say nothing, however few requests there were
 _HELPS = 1.1  # what doubling must bring
 _PLAIN = 1.5  # seen this early, it needs no longer look
 _STEP = 1.5  # how far a challenge goes
@@ -95,6 +96,7 @@ class AdaptiveConcurrency:
         self._cut_at = -inf
         self._good = self._bad = 0
         self._patience = 1
+        self._ceiling: int | None = None  # more at once were refused
         self._settled_limit = self.limit = self._at_most(start)
         self._start_schedule(self._initial_schedule(self.limit), now=-inf)
 
@@ -126,6 +128,18 @@ class AdaptiveConcurrency:
         elif self._plainly_better(measurement):
             self._start_measurement(self._schedule.send(self._early), now)
 
+    def refused_above(self, limit: int, now: float) -> None:
+        """Keep to *limit*: more at once were refused. One more is tried now and then."""
+        on_trial = self._ceiling is not None and self._settled_limit < self.limit
+        self._patience = min(4 * self._patience, _MOST_PATIENCE) if on_trial else 1
+        self._ceiling = limit
+        self._cut(self._steady(self._at_most(limit)), now)
+
+    def back_to(self, limit: int, now: float) -> None:
+        """Take back `refused_above`."""
+        self._ceiling = None
+        self._start_schedule(self._initial_schedule(self._at_most(limit)), now)
+
     def unanswered(self, now: float) -> None:
         """Raise the limit although nothing was answered yet: long answers say nothing about load."""
         higher = self._at_most(min(2 * self.limit, _UNANSWERED_MOST))
@@ -140,10 +154,11 @@ class AdaptiveConcurrency:
         if number <= self._cut_number:
             return  # admitted before the last cut: counted already
         self._bad += 1
-        if self._bad < 2 or self._bad < _OVERLOADED * (self._good + self._bad):
+        if self._bad <= _STRAYS or self._bad < _OVERLOADED * (self._good + self._bad):
             return
         if self._settled_limit < self.limit:  # a trial of a higher limit went too far
             self._patience = min(4 * self._patience, _MOST_PATIENCE)
+            self._ceiling = self._settled_limit
             self._cut(self._steady(self._settled_limit), now)
         elif self._good and now - self._cut_at >= _COOL_DOWN_S:
             # if nothing succeeds, fewer at once would not help
@@ -200,7 +215,7 @@ class AdaptiveConcurrency:
         upwards = True
         while True:
             self._settled_limit = limit
-            other = self._at_most(int(limit * _STEP) + 1) if upwards else int(limit / _STEP)
+            other = self._at_most(self._higher(limit)) if upwards else int(limit / _STEP)
             upwards = not upwards
             before = yield Measurement(limit, self._patience * _enough(limit))
             if other in (0, limit) or (other < limit and before.prompt):
@@ -215,6 +230,10 @@ class AdaptiveConcurrency:
                 limit, self._patience, upwards = other, 1, False  # fewer still may do
             else:
                 self._patience = min(2 * self._patience, _MOST_PATIENCE)
+
+    def _higher(self, limit: int) -> int:
+        """Return the next limit to try: one more where more were refused before."""
+        return limit + 1 if self._ceiling == limit else int(limit * _STEP) + 1
 
     def _recovery(self, limit: int, ceiling: int) -> Schedule:
         """Climb back to just below the overload."""

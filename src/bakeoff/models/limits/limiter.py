@@ -5,17 +5,18 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.candidate import EndpointLimits, EndpointWait, Patience
 from bakeoff.core.errors import NotRun, ProviderError
 from bakeoff.core.outcome import Completion, Request
-from bakeoff.models.client.retry import Overload, RetryableError
+from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.limits.concurrency import AdaptiveConcurrency
-from bakeoff.models.limits.outage import LONG_S, CircuitBreaker, Failure
+from bakeoff.models.limits.outage import CircuitBreaker
 from bakeoff.models.limits.rate import RateLimit, RequestSpacing, TokenEstimate
 from bakeoff.models.limits.rate_limit_headers import parse_rate_limit_headers
+from bakeoff.models.limits.refusals import Refusals, SentRequest, Traffic
 
 WAITING = "a wait for its turn at the endpoint"
 """What a request's `on_retry` is called with while it waits; an empty text when it is sent."""
@@ -74,15 +75,6 @@ class NoLimiter:
 UNLIMITED = NoLimiter()
 
 
-class _Sent(NamedTuple):
-    """A request in flight: its number at the endpoint and under adaptive concurrency, and when."""
-
-    number: int
-    admitted: int
-    at: float
-    request: Request
-
-
 class EndpointLimiter:
     """The queue and semaphore of one endpoint; belongs to the event loop that uses it.
 
@@ -121,6 +113,7 @@ class EndpointLimiter:
         self._silence: asyncio.TimerHandle | None = None
         self._heard_at = -math.inf
         self._rate_limit = RateLimit()
+        self._refusals = Refusals(self._breaker, self._rate_limit)
         self._apply(limits or EndpointLimits())
 
     def restrict(self, limits: EndpointLimits) -> None:
@@ -133,6 +126,7 @@ class EndpointLimiter:
         self._limits = limits
         self._most = math.inf if most is None else most
         self._adaptive = AdaptiveConcurrency(most=most) if adaptive else None
+        self._refusals.adaptive = self._adaptive
         self._requests = RequestSpacing(limits.rpm / 60) if limits.rpm else None
         self._tokens = RequestSpacing(limits.tpm / 60 if limits.tpm else None)
 
@@ -174,11 +168,11 @@ class EndpointLimiter:
             usage = completion.usage
             self._answered(number, now, usage.output_tokens)
             breaker.answered_ever = True
-            if breaker.failing:
-                breaker.answered(sent)
+            if self._refusals.watching:
+                self._refusals.answered(sent, self._clock())
             used = self._estimate.learn(usage)
         except (ProviderError, TimeoutError) as error:
-            self._learn_from(error, _Sent(sent, number, now, request))
+            self._learn_from(error, SentRequest(sent, number, now, request))
             raise
         finally:
             if tokens and used is not None:
@@ -207,18 +201,21 @@ class EndpointLimiter:
             self._backing_off.discard(entry)
 
     def on_headers(self, headers: Mapping[str, str]) -> None:
-        """Slow down to the refill rate when the headers say that little is left."""
+        """Slow down to the refill rate when the headers say that little is left.
+
+        Twice as many as now may be in flight a moment later.
+        """
         self._breaker.reached = True
         for limit in parse_rate_limit_headers(headers):
-            if not limit.low:
+            size = 1.0 if limit.unit == "requests" else self._estimate.mean
+            if not limit.low and limit.remaining > 2 * self._in_flight * size:
                 continue
             now = self._clock()
             until = now + min(limit.reset_s, _LONGEST_CAP_S)
             soon = self._in_flight + 2 * self._rate_limit.recent(now)
-            if limit.unit == "requests" and limit.remaining <= soon:
-                self._rate_limit.cap(limit.rate, until=until)
-            elif limit.unit == "tokens" and limit.remaining <= soon * self._estimate.mean:
-                self._tokens.cap(limit.rate, until=until)
+            if limit.remaining <= soon * size:
+                spacing = self._rate_limit if limit.unit == "requests" else self._tokens
+                spacing.cap(limit.rate, until=until)
 
     def _wait_s(self, now: float) -> float:
         wait_s = max(self._rate_limit.wait_s(now), self._tokens.wait_s(now))
@@ -321,50 +318,36 @@ class EndpointLimiter:
             now = self._clock()
             self._adaptive.measured(number, now - sent_at, tokens, now)
 
-    def _learn_from(self, error: ProviderError | TimeoutError, sent: _Sent) -> None:
+    def _learn_from(self, error: ProviderError | TimeoutError, sent: SentRequest) -> None:
         """Adapt to a request that failed."""
         if not isinstance(error, ProviderError):
             self._overloaded(sent.admitted)
         elif not self._adapts:
             return
         elif isinstance(error, RetryableError):
-            self._slow_down(error, sent)
             self._note_failure(error, sent)
         elif not error.transient:
             self._rejected(error, sent)
 
-    def _slow_down(self, error: RetryableError, sent: _Sent) -> None:
-        now, number = self._clock(), sent.admitted
-        if self._breaker.probe == sent.number or (error.retry_after_s or 0.0) > LONG_S:
-            return  # an outage, which says nothing about a rate
-        if error.overload is Overload.RATE:
-            self._rate_limit.refused(sent_at=sent.at, now=now, retry_after_s=error.retry_after_s)
-            if self._adaptive is not None:
-                self._adaptive.overloaded(number, now=now)
-        elif error.overload is Overload.LOAD:
-            if error.retry_after_s:
-                self._rate_limit.pause(now + error.retry_after_s)
-            self._overloaded(number)
-
-    def _note_failure(self, error: RetryableError, sent: _Sent) -> None:
+    def _note_failure(self, error: RetryableError, sent: SentRequest) -> None:
         """Report a failure to the circuit breaker, and mark the error if it met an outage."""
-        breaker = self._breaker
         if error.billable:  # something was answered: the endpoint is up
-            if breaker.failing:
-                breaker.answered(sent.number)
+            self._answered_badly(sent)
             return
-        was_down = breaker.down
-        failure = Failure(error, sent.number, sent.request.messages, self._number)
-        breaker.failed(failure, self._clock())
-        if breaker.down and not was_down:
+        was_down = self._breaker.down
+        traffic = Traffic(self._number, self._in_flight, self._clock())
+        self._refusals.failed(error, sent, traffic)
+        if self._breaker.down and not was_down:
             for slot, _, waiting in self._queue:
                 self._notify_outage(slot, waiting)
-        error.outage, error.probe = breaker.down, breaker.probe == sent.number
 
-    def _rejected(self, error: ProviderError, sent: _Sent) -> None:
-        """Handle a permanent fault: the endpoint is up, but perhaps unusable."""
+    def _answered_badly(self, sent: SentRequest) -> None:
         if self._breaker.failing:
-            self._breaker.answered(sent.number)
+            self._refusals.answered(sent.number, self._clock())
+
+    def _rejected(self, error: ProviderError, sent: SentRequest) -> None:
+        """Handle a permanent fault: the endpoint is up, but perhaps unusable."""
+        self._answered_badly(sent)
         if self.given_up is None and (why := self._breaker.record_rejection(error)):
             self.give_up(f"{self.name}: {why}")
 

@@ -26,16 +26,23 @@ LONG_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that the endpoint failed; `sent` is how many had been sent to it by then."""
+    """A request that the endpoint failed; `sent` is how many had been sent to it by then.
+
+    `needed` is how many in a row are an outage.
+    """
 
     error: RetryableError
     number: int
     question: object
     sent: int
+    needed: int | None = None
 
 
 class CircuitBreaker:
-    """Whether one endpoint is down; `failing` is a cheap check, False while all goes well."""
+    """Whether one endpoint is down; `failing` is a cheap check, False while all goes well.
+
+    `failures` counts those since the last answer.
+    """
 
     def __init__(self, patience: Patience, *, jitter: Callable[[], float] = random.random) -> None:
         self._patience = patience
@@ -43,7 +50,7 @@ class CircuitBreaker:
         self._rejections: dict[str, int] = {}
         self.answered_ever = False
         self.reached = False
-        self._probation = False
+        self.on_probation = False
         self._clear()
 
     def _clear(self) -> None:
@@ -53,7 +60,7 @@ class CircuitBreaker:
         self.probe: int | None = None  # the number of the request sent as a probe
         self.probe_at = -math.inf
         self._last: RetryableError | None = None
-        self._failures = 0
+        self.failures = 0
         self._first = 0
         self._question: object = None
         self._questions_differ = False
@@ -63,17 +70,26 @@ class CircuitBreaker:
         """Record that the endpoint answered request *number* in some way."""
         if self.down and number > self._first:
             self._clear()
-            self._probation = self.failing = True
+            self.on_probation = self.failing = True
         elif number > self._first:
             self._clear()
-            self._probation = False
+            self.on_probation = False
+
+    def explained(self, sent: int) -> None:
+        """Count as up again: a limit explains the failures of all requests *sent* so far.
+
+        If it does not hold, the next failures are an outage at once.
+        """
+        self._clear()
+        self.on_probation = self.failing = True
+        self._first = sent
 
     def failed(self, failure: Failure, now: float) -> None:
         """Record that the endpoint failed a request."""
-        if not self._failures:
+        if not self.failures:
             self.failing, self.since = True, now
             self._first, self._question = failure.number, failure.question
-        self._failures += 1
+        self.failures += 1
         self._first = min(self._first, failure.number)
         self._questions_differ |= failure.question != self._question
         self._last, self.reason = failure.error, str(failure.error)
@@ -92,8 +108,8 @@ class CircuitBreaker:
             return False
         if (error.retry_after_s or 0.0) > LONG_S:
             return True
-        needed = 1 if self._probation else _FAILURES
-        if self._failures < needed or 2 * self._failures < failure.sent - self._first + 1:
+        needed = 1 if self.on_probation else failure.needed or _FAILURES
+        if self.failures < needed or 2 * self.failures < failure.sent - self._first + 1:
             return False
         return self._questions_differ or error.overload is not None
 

@@ -1,7 +1,7 @@
 """The rate limit: requests are spaced evenly, at a fixed rate or one learned from refusals.
 
-A refusal (HTTP 429) pauses all requests for as long as the endpoint asked. Then they are sent
-evenly at the rate that succeeded in the last window before it. The rate is held for a while and
+Where everything is refused (HTTP 429), all requests pause as long as the endpoint asked. Then they
+are sent evenly at the rate that succeeded in the last window before it. The rate is held for a while and
 raised carefully; a ceiling that was met again is tried half as often: every refusal costs a pause.
 """
 
@@ -128,6 +128,29 @@ class RateLimit:
         self._spacing.restart(self._resume_at)
         self._sent_since_pause = 0
 
+    @property
+    def window_s(self) -> float:
+        """The period that the endpoint seems to count over."""
+        return self._window_s
+
+    def scattered(self, sent_at: float) -> None:
+        """Note a refusal that concerns one request."""
+        self._refused.append(sent_at)
+
+    def slow_down(self, part: float, now: float) -> None:
+        """Send only *part* as fast as in the last second, without a pause, for a few seconds."""
+        self._begin_episode(now, None)
+        span_s = min(max(now - self._sent[0], 0.05), 1.0) if self._sent else 1.0
+        self._spacing.rate = max(part * self.recent(now) / span_s, 1.0)
+        self._spacing.restart(now)
+        self._hold_s, self._growth = 4 * self._window_s, _BOLD / self._window_s
+
+    def forget(self) -> None:
+        """Send at any rate again."""
+        self._spacing.rate = self._ceiling = None
+        self._spacing.restart(-math.inf)
+        self._resume_at = -math.inf
+
     def refused(self, *, sent_at: float, now: float, retry_after_s: float | None) -> None:
         """Learn from a refusal; one that was in flight at the last refusal is part of that."""
         self._refused.append(sent_at)
@@ -154,6 +177,8 @@ class RateLimit:
 
     def _learn(self) -> None:
         passed, span_s = self._passed()
+        if not passed and self._before is None:
+            return  # nothing succeeded: that says nothing about a rate
         rate, before = passed / span_s, self._before
         if before is None:
             rate *= _MARGIN

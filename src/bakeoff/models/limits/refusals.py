@@ -1,0 +1,268 @@
+"""What refusals are about: one request, too many at once, too many in a second, or an outage.
+
+A refusal (HTTP 429) is about one request until the circuit breaker finds that the endpoint is shut.
+Then a limit that explains it is looked for. Without a Retry-After it may be that too many were in
+flight: fewer are allowed, and if even those are refused, that is taken back. Otherwise too many
+were sent in a second: all requests pause, and go on at the rate that succeeded before. If a request
+that had been sent after all those is answered, it was chance and is taken back. What no limit
+explains is an outage.
+
+Refusals that are scattered among answers change nothing, unless they are many: then a lower rate is
+tried, and forgotten if it does not help.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bakeoff.core.outcome import Request
+from bakeoff.models.client.retry import Overload, RetryableError, UnreachableError
+from bakeoff.models.limits.concurrency import AdaptiveConcurrency
+from bakeoff.models.limits.outage import LONG_S, CircuitBreaker, Failure
+from bakeoff.models.limits.rate import RateLimit
+
+_NEW = 0.02  # the weight of the latest answer or refusal in their share
+_FEW = 0.02  # with a smaller share, a single refusal at a learned rate is the limit again
+_NEEDED, _NEEDED_PER_SHARE = 3, 30  # refusals that shut an endpoint: more where they are usual
+_ROUND = 200  # answers and refusals
+_MANY = 0.1
+_FALLS = 0.7  # a lower rate helps if the share falls below this part of what it was
+_LONGEST_REST = 64  # in rounds
+_TRIALS = 3  # in close succession: then refusals are not about concurrency
+_CLOSE = 20  # times the limit
+_STEPS = 3  # how often a trial may be lowered
+_LONG_OUTAGE_S = 5.0
+_NONE = 1e-4
+
+
+class SentRequest(NamedTuple):
+    """A request in flight: its number at the endpoint and under adaptive concurrency, and when."""
+
+    number: int
+    admitted: int
+    at: float
+    request: Request
+
+
+class Traffic(NamedTuple):
+    """How many requests have been sent to an endpoint, and are in flight, at some moment."""
+
+    sent: int
+    in_flight: int
+    now: float
+
+
+class ScatteredRefusals:
+    """Counts refusals among answers, and tries a lower rate if they are many."""
+
+    def __init__(self, rate_limit: RateLimit) -> None:
+        self._rate_limit = rate_limit
+        self.share = 0.0
+        self.refused = 0
+        self._answered = 0
+        self._before: float | None = None  # the share that the experiment is to lower
+        self._rest = 0  # rounds without another experiment
+        self._next_rest = 4
+
+    def answer(self, now: float) -> None:
+        """Count an answer."""
+        self.share -= _NEW * self.share
+        self._answered += 1
+        self._end_round(now)
+
+    def refusal(self, now: float) -> None:
+        """Count a refusal."""
+        self.share += _NEW * (1 - self.share)
+        self.refused += 1
+        self._end_round(now)
+
+    def watch_rate(self) -> None:
+        """Forget a rate that was just learned unless refusals are few from now on."""
+        self._before = max(self.share, _MANY)
+        self._answered = self.refused = 0
+
+    def _end_round(self, now: float) -> None:
+        if self._answered + self.refused < _ROUND:
+            return
+        share, self._answered, self.refused = self.refused / _ROUND, 0, 0
+        if self._before is not None:
+            if share > _FALLS * self._before:
+                self._rate_limit.forget()
+                self._rest = self._next_rest
+                self._next_rest = min(2 * self._next_rest, _LONGEST_REST)
+            self._before = None
+        elif self._rest:
+            self._rest -= 1
+        elif share > _MANY:
+            self._before = share
+            self._rate_limit.slow_down(1 - share, now)
+
+
+@dataclass(slots=True)
+class _Episode:
+    """A time in which all was refused; `first` to `last` are the requests sent meanwhile.
+
+    `latest` is the last of them that was refused. It set a lower concurrency `limit` where there was `limit_before`, or else a rate.
+    """
+
+    first: int
+    last: int
+    latest: int
+    had_rate: bool
+    limit: int = 0
+    limit_before: int | None = None
+    steps: int = 0
+
+
+class Refusals:
+    """Decides what the refusals of one endpoint are about, and sets its limits accordingly."""
+
+    def __init__(self, breaker: CircuitBreaker, rate_limit: RateLimit) -> None:
+        self._breaker = breaker
+        self._rate_limit = rate_limit
+        self._scattered = ScatteredRefusals(rate_limit)
+        self._episode: _Episode | None = None
+        self._in_a_row = 0  # refusals since the last answer
+        self._first = self._latest = 0  # the first and the last request among them
+        self._trials = 0
+        self._last_trial = 0
+        self.adaptive: AdaptiveConcurrency | None = None
+
+    @property
+    def watching(self) -> bool:
+        """Whether answers matter here: something failed or was refused not long ago."""
+        return self._breaker.failing or self._scattered.share > _NONE or self._episode is not None
+
+    def answered(self, number: int, now: float) -> None:
+        """Note an answer to request *number*."""
+        breaker, episode = self._breaker, self._episode
+        self._scattered.answer(now)
+        was_down, down_s = breaker.down, now - breaker.since
+        breaker.answered(number)
+        if was_down and not breaker.down and down_s > _LONG_OUTAGE_S + self._rate_limit.window_s:
+            self._rate_limit.forget()  # an outage says nothing about a rate
+        if not breaker.failures:
+            for _ in range(self._in_a_row):
+                self._scattered.refusal(now)
+            self._in_a_row = 0
+        if episode is None:
+            return
+        if number > episode.last:
+            self._episode = None  # the limit that was found holds
+        elif number > episode.latest and episode.limit_before is None:
+            self._take_back(episode, now)  # sent after all that were refused: it was chance
+
+    def failed(self, error: RetryableError, sent: SentRequest, traffic: Traffic) -> None:
+        """Note a failure that is no answer of any kind, and find out what it is about."""
+        breaker, now = self._breaker, traffic.now
+        is_refusal = _is_refusal(error)
+        if is_refusal and self._belongs_to_episode(error, sent, now):
+            error.outage = True
+            return
+        was_down, on_probation = breaker.down, breaker.on_probation
+        needed = self._needed() if is_refusal else None
+        failure = Failure(error, sent.number, sent.request.messages, traffic.sent, needed)
+        breaker.failed(failure, now)
+        error.outage, error.probe = breaker.down, breaker.probe == sent.number
+        if is_refusal and not was_down:
+            self._first = min(self._first, sent.number) if self._in_a_row else sent.number
+            self._latest = max(self._latest, sent.number)
+            self._in_a_row += 1
+            if not breaker.down:
+                self._rate_limit.scattered(sent.at)
+            elif self._find_limit(error, sent, traffic, on_probation=on_probation):
+                breaker.explained(traffic.sent)
+                return
+        if error.overload is Overload.LOAD and self.adaptive is not None:
+            self.adaptive.overloaded(sent.admitted, now=now, in_flight=traffic.in_flight)
+
+    def _needed(self) -> int:
+        """Return how many refusals in a row shut the endpoint."""
+        share = self._scattered.share
+        if self._rate_limit.rate is not None and share < _FEW:
+            return 1
+        return _NEEDED + int(_NEEDED_PER_SHARE * share)
+
+    def _belongs_to_episode(self, error: RetryableError, sent: SentRequest, now: float) -> bool:
+        """Return whether a request was sent before the endpoint was found shut, and note it."""
+        episode = self._episode
+        if episode is None or not episode.first <= sent.number <= episode.last:
+            return False
+        episode.latest = max(episode.latest, sent.number)
+        if episode.limit_before is None:
+            self._rate_limit.refused(sent_at=sent.at, now=now, retry_after_s=error.retry_after_s)
+        else:
+            self._rate_limit.scattered(sent.at)
+            if episode.limit > 1 and self.adaptive is not None:
+                episode.limit -= 1
+                self.adaptive.refused_above(episode.limit, now)
+        return True
+
+    def _find_limit(
+        self, error: RetryableError, sent: SentRequest, traffic: Traffic, *, on_probation: bool
+    ) -> bool:
+        """Find the limit that explains why all is refused, and keep to it; False is an outage."""
+        before, now = self._episode, traffic.now
+        if on_probation:
+            if before is None or before.limit_before is None:
+                return False  # refused again although the rate was kept
+            if self._try_still_fewer(before, traffic):
+                return True
+            self._take_back(before, now)
+        rate_before = self._rate_limit.rate
+        episode = _Episode(self._first, traffic.sent, self._latest, rate_before is not None)
+        self._in_a_row = 0
+        if error.retry_after_s is None and before is None and self._worth_a_trial(sent, traffic):
+            self._try_fewer(episode, sent, traffic)
+        elif error.overload is Overload.RATE:
+            self._rate_limit.refused(sent_at=sent.at, now=now, retry_after_s=error.retry_after_s)
+            if not episode.had_rate:
+                self._scattered.watch_rate()
+        if self._rate_limit.rate is None and episode.limit_before is None:
+            return False  # nothing has succeeded yet, at any rate
+        if error.overload is not Overload.RATE and episode.limit_before is None:
+            return False
+        self._episode = episode
+        return True
+
+    def _try_fewer(self, episode: _Episode, sent: SentRequest, traffic: Traffic) -> None:
+        """Allow only as many as were not refused."""
+        if self.adaptive is None:
+            return
+        self._trials += 1
+        self._last_trial = sent.number
+        self._rate_limit.scattered(sent.at)
+        episode.limit_before = self.adaptive.limit
+        episode.limit = traffic.in_flight - 1
+        self.adaptive.refused_above(episode.limit, traffic.now)
+
+    def _try_still_fewer(self, episode: _Episode, traffic: Traffic) -> bool:
+        """Lower the limit of a trial again, a few times at most."""
+        if self.adaptive is None or episode.steps == _STEPS or traffic.in_flight < 2:
+            return False
+        episode.steps += 1
+        episode.last, episode.limit = traffic.sent, traffic.in_flight - 1
+        self._in_a_row = 0
+        self.adaptive.refused_above(episode.limit, traffic.now)
+        return True
+
+    def _worth_a_trial(self, sent: SentRequest, traffic: Traffic) -> bool:
+        """Return whether others are in flight, and too many trials have not just failed."""
+        if self.adaptive is None or self._rate_limit.rate is not None or traffic.in_flight < 2:
+            return False
+        if sent.number - self._last_trial > _CLOSE * self.adaptive.limit:
+            self._trials = 0
+        return self._trials < _TRIALS
+
+    def _take_back(self, episode: _Episode, now: float) -> None:
+        """Undo what an episode changed."""
+        self._episode = None
+        if episode.limit_before is not None and self.adaptive is not None:
+            self.adaptive.back_to(episode.limit_before, now)
+        elif not episode.had_rate:
+            self._rate_limit.forget()
+
+
+def _is_refusal(error: RetryableError) -> bool:
+    asks_for_long = (error.retry_after_s or 0.0) > LONG_S
+    unreachable = isinstance(error, UnreachableError)
+    return error.overload is not None and not asks_for_long and not unreachable
