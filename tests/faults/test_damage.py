@@ -13,6 +13,8 @@ import bakeoff
 from bakeoff import Message, Request, ScorerSpec, Task, UsageError
 from bakeoff.app import rescore
 from bakeoff.cli import call
+from bakeoff.core.plan import Plan
+from bakeoff.core.run_spec import Manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
 from support.plans import attempt, plan, tasks
@@ -315,6 +317,23 @@ def test_a_damaged_task_is_restored_from_the_source(folder: Path) -> None:
 # --- a run that was killed keeps its last records in SQLite's log
 
 
+def manifest_of(given: Plan) -> Manifest:
+    """What every run keeps a copy of, so that a candidate is known twice."""
+    return Manifest(
+        run="dead",
+        name="dead",
+        created_at="",
+        bakeoff="",
+        python="",
+        platform="",
+        planned=len(given),
+        tasks=given.task_count,
+        plan=given.digest,
+        candidates=tuple(given.candidates),
+        conditions=given.conditions,
+    )
+
+
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
     """The files of a run as a kill leaves them: nothing has been moved out of the log yet."""
@@ -323,6 +342,7 @@ def killed(tmp_path: Path) -> Path:
     async def write() -> None:
         store = SqliteStore(tmp_path / "live")
         store.freeze(given)
+        store.keep_manifest(manifest_of(given))
         async with asyncio.TaskGroup() as group:
             for trial in given:
                 group.create_task(store.append(trial, attempt(answer="so it is " * 100)))

@@ -12,6 +12,7 @@ from bakeoff._lib.files import write_atomic
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.candidate import Candidate, Conditions
+from bakeoff.stores.compact_json import encode
 
 VERSION = 1
 
@@ -72,8 +73,6 @@ _PLAIN, _DEFLATED = b"p", b"z"
 _WORTH_DEFLATING = 1024  # below it, a record costs more time than it saves room
 
 T = TypeVar("T")
-_encoder = msgspec.json.Encoder(enc_hook=str)  # what is no plain data is kept as its text
-
 
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
@@ -104,9 +103,9 @@ def real(value: float | None) -> float | None:
 def pack(value: object, redactor: Redactor | None = None) -> bytes:
     """Return *value* as compact bytes without secrets."""
     try:
-        data = _encoder.encode(value)
+        data = encode(value)
     except UnicodeEncodeError:
-        data = _encoder.encode(_clean(msgspec.to_builtins(value, enc_hook=str)))
+        data = encode(_clean(msgspec.to_builtins(value, enc_hook=str)))
     if redactor is not None:
         data = redactor.data(data)
     if len(data) < _WORTH_DEFLATING:
