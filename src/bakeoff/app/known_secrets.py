@@ -110,15 +110,18 @@ def _not_kept(what: str) -> UsageError:
     )
 
 
+_WITH_TEXT = (Notice, TrialOutput)  # a union would be made anew for each event
+
+
 def redacting(listener: Listener, redactor: Redactor) -> Listener:
     """Return *listener* for events from which the secrets were taken out."""
 
     def listen(event: Event) -> None:
-        if isinstance(event, Notice | TrialOutput):
-            event = replace(event, text=redactor.text(event.text))
-        elif isinstance(event, TrialEnded):
+        if isinstance(event, TrialEnded):
             attempt = _redacted_attempt(event.attempt, redactor)
             event = event if attempt is event.attempt else replace(event, attempt=attempt)
+        elif isinstance(event, _WITH_TEXT):
+            event = replace(event, text=redactor.text(event.text))
         listener(event)
 
     return listen

@@ -442,8 +442,9 @@ def _task(
     time_s: float | None = None
     with problems.gathered():
         time_s = _time_limit(entry, defaults, at)
-    with problems.gathered():
-        check_parameters(entry.parameters, at=at.inside("parameters"), of=f" ({what})")
+    if entry.parameters:
+        with problems.gathered():
+            check_parameters(entry.parameters, at=at.inside("parameters"), of=f" ({what})")
     problems.raise_any()
     return Task(
         id=entry.id,

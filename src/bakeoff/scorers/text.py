@@ -36,6 +36,8 @@ def expected_values(task: Task, scorer: str, given: Json = None) -> tuple[str | 
             "add it to the task, or choose a scorer that needs none (judge, reasoning)",
             task=task.id,
         )
+    if isinstance(target, str):
+        return (target,)
     several = target if isinstance(target, list | tuple) else (target,)
     if not several:
         raise UsageError(

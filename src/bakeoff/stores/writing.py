@@ -98,7 +98,7 @@ class writing_to:  # noqa: N801 -- reads as a word at its place: `with writing_t
         """Nothing has happened yet."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, sqlite3.Error | OSError):
+        if error is not None and isinstance(error, sqlite3.Error | OSError):
             raise not_written(self._path, error) from error
 
 

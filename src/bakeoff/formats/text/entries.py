@@ -154,6 +154,8 @@ def default_scorers(target: Json, *, at: SourceLocation) -> tuple[ScorerSpec, ..
     """Return how an answer is checked where a target is given *at* a place and no scorer named."""
     if target is None:
         return ()
+    if isinstance(target, str):  # nearly always
+        return (ScorerSpec(name="includes", origin=at),)
     if isinstance(target, Mapping):
         return (ScorerSpec(name="json", origin=at),)
     number = isinstance(target, int | float) and not isinstance(target, bool)

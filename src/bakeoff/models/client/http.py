@@ -239,6 +239,9 @@ def _status_fault(response: aiohttp.ClientResponse, body: bytes) -> ProviderErro
     )
 
 
+_CLIENT_ERRORS = (aiohttp.ClientError, ValueError, OSError)
+
+
 class _faults:  # noqa: N801 -- reads as a word at its place: `with _faults(url)`
     """Turns the errors of the HTTP library into faults, retryable or not."""
 
@@ -251,7 +254,7 @@ class _faults:  # noqa: N801 -- reads as a word at its place: `with _faults(url)
         """Nothing has happened yet."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, aiohttp.ClientError | ValueError | OSError):
+        if error is not None and isinstance(error, _CLIENT_ERRORS):
             raise _client_fault(error, self._url) from error
 
 

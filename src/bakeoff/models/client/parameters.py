@@ -213,7 +213,8 @@ class RefusedParameters:
                 payload = changed
                 new.append((change, one_line(str(error), width=200)))
             else:
-                self._learn(new)
+                if new:
+                    self._learn(new)
                 return (
                     replace(completion, flags=(*completion.flags, *flags)) if flags else completion
                 )

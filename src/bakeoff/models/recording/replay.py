@@ -424,7 +424,7 @@ class RecordingModes:
     cache: Cache | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._open())
+        return not (self.recorder is None and self.recording is None and self.cache is None)
 
     @property
     def replaying(self) -> bool:
