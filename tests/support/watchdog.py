@@ -3,7 +3,8 @@
 The alarm of pytest-timeout raises an exception wherever the main thread is. An event loop may
 swallow it (uvloop does), and a clean-up may wait for ever for the same thing as the test. Then this
 prints the stack of every thread and of every asyncio task and ends the process: pytest-xdist reports
-the test as failed and goes on with a new worker.
+the test as failed and goes on with a new worker. Where not even a thread can run, because one that
+waits in C holds the interpreter, faulthandler does so a little later.
 """
 
 import asyncio
@@ -24,7 +25,10 @@ class Watchdog:
     """One thread that looks whether the test at hand should have ended long ago."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+        capture = config.pluginmanager.getplugin("capturemanager")
+        capture.suspend_global_capture(in_=True)
+        self._screen = os.fdopen(os.dup(2), "w")
+        capture.resume_global_capture()
         self._test = ""
         self._deadline = float("inf")
         threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
@@ -34,21 +38,23 @@ class Watchdog:
         self._test = item.nodeid
         if seconds := _timeout_of(item):
             self._deadline = time.monotonic() + seconds + _GRACE_S
+            # needs no interpreter: a thread that waits in C may hold it
+            faulthandler.dump_traceback_later(seconds + 2 * _GRACE_S, exit=True, file=self._screen)
         try:
             return (yield)
         finally:
             self._deadline = float("inf")
+            faulthandler.cancel_dump_traceback_later()
 
     def _watch(self) -> None:
         while time.monotonic() < self._deadline:
             time.sleep(_LOOKS_EVERY_S)
-        self._config.pluginmanager.getplugin("capturemanager").suspend_global_capture(in_=True)
-        with os.fdopen(os.dup(2), "w") as screen:
-            print(f"\n{self._test} outlived its timeout.", file=screen, flush=True)
-            faulthandler.dump_traceback(file=screen)
-            for task in [thing for thing in gc.get_objects() if isinstance(thing, asyncio.Task)]:
-                if not task.done():
-                    task.print_stack(file=screen)
+        print(f"\n{self._test} outlived its timeout.", file=self._screen, flush=True)
+        faulthandler.dump_traceback(file=self._screen)
+        for task in [thing for thing in gc.get_objects() if isinstance(thing, asyncio.Task)]:
+            if not task.done():
+                task.print_stack(file=self._screen)
+        self._screen.flush()
         os._exit(1)
 
 

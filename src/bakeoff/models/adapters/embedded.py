@@ -128,6 +128,7 @@ class LlamaServer:
         params.warmup = params.fit_params = False  # the constructor holds the interpreter
         params.chat_template = "chatml"  # the model's own adds a system prompt nobody asked for
         params.n_threads_http, params.ui, params.endpoint_slots = 1, False, False
+        params.endpoint_metrics = True
         params.offline = True
         # A listener is always opened. Nobody needs it: a unix socket behind a key that nobody
         # knows, in a folder that is gone at once.
@@ -135,9 +136,13 @@ class LlamaServer:
         with tempfile.TemporaryDirectory(prefix="bakeoff-") as folder:
             params.hostnames, params.port = [f"{folder}/s.sock"], 0
             try:
-                self._server = xllamacpp.Server(params)
+                server = xllamacpp.Server(params)
             except RuntimeError as error:
                 raise ProviderError(f"llama.cpp cannot load {self._gguf}: {error}") from error
+        # Answered by the server's loop, so that it runs from here on: a server that is dropped
+        # before its loop has begun waits for it for ever, and holds the interpreter meanwhile.
+        server.handle_metrics()
+        self._server = server
         _alive.add(self)
 
     def _call(self, request: dict[str, Json], generation: LlamaGeneration) -> None:
