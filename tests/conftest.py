@@ -33,13 +33,15 @@ _ORDER = ("e2e", "contract", "faults", "component", "golden", "unit")
 # what needs a container engine: one worker does it all, and starts and fills one of each
 _IN_CONTAINERS = re.compile(r"test_container_\w+\.py|_containers\.py|[\[-](docker|podman)[\]-]")
 
-# the same again on another engine: the contract suite runs on all of them anyway
+# the same again on another engine, in another size or with another example
 _SOAK = re.compile(
     r"component/test_container_\w+\.py::.*podman"
     r"|component/test_reward_scorer\.py::.*podman"
     r"|component/test_validation_containers\.py::.*podman"
     r"|component/test_code_session\.py::.*podman"
+    r"|component/test_validation_agents\.py::test_the_cheater_plays_each_trick_for_real\[local\]"
     r"|e2e/test_rollouts_containers\.py::.*podman"
+    r"|e2e/test_rollouts_examples\.py::.*\[model_comparison-15-3\]"
     r"|e2e/test_batch_tasks\.py::.*\[(write_file|fix_off_by_one|parse_durations|build_order)\]"
     r"|faults/test_hostile_boxes\.py::.*podman"
     r"|hundred_thousand.*(docker|podman)"

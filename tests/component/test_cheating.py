@@ -1,10 +1,12 @@
 """Every trick of the cheater, on a task of every format: it scores where the docs say so, else 0."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 import bakeoff
+from bakeoff import cli
 from bakeoff.agents.cheating import GROUPS, TRICKS
 from bakeoff.agents.cheating.trick import FORMATS
 from bakeoff.app.validation import Finding, How, validate_tasks
@@ -15,6 +17,7 @@ from support.parts import require
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_CONTAINERS = [name for name in FORMATS if name != "harbor"]
+WITHOUT_THE_COMMAND = [name for name in WITHOUT_CONTAINERS if name != "unittest"]
 IN_CONTAINERS = ("program", "harbor")
 PART = ("files", "system-programs", "exit-codes", "patched-run", "processes-above", "while-graded")
 BUNDLED = sorted(
@@ -69,10 +72,25 @@ def test_there_are_many_tricks_each_with_a_task_in_every_format() -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("form", WITHOUT_CONTAINERS)
+@pytest.mark.parametrize("form", WITHOUT_THE_COMMAND)
 def test_no_trick_scores_but_where_the_docs_say_so(form: str, tmp_path: Path) -> None:
     (finding,) = played(TASKS[form](tmp_path), How(sandbox="bubblewrap", parallel=4))
     check(finding, form, set(TRICKS))
+
+
+@pytest.mark.timeout(600)
+def test_where_only_a_known_trick_scores_the_command_fails_if_it_is_asked_to_be_strict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every trick again, on tests that import the solution, and through the command."""
+    require("bubblewrap", Bubblewrap.available() is None, "apt install bubblewrap")
+    words = ["validate", str(TASKS["unittest"](tmp_path)), "--sandbox", "bubblewrap", "--json"]
+    assert cli.call([*words, "--strict"]) == 1
+    (stored,) = json.loads(capsys.readouterr().out)
+    assert set(stored["scored"]) == known("unittest") == {"decoy-aware"}
+    assert stored["verdict"] == "sound-with-limit"
+    assert (stored["problems"], stored["cheat"]) == ([], 0.0)
+    assert (stored["oracle"], stored["nop"]) == (1.0, 0.0)
 
 
 @pytest.mark.soak

@@ -110,17 +110,6 @@ def test_a_task_whose_tests_import_the_solution_is_told_what_it_cannot_exclude(
     assert stored["limit"]["name"] == "tests-import-solution"
 
 
-def test_a_limit_is_a_failure_of_the_command_only_where_it_is_asked_to_be_strict(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    require("bubblewrap", Bubblewrap.available() is None, "apt install bubblewrap")
-    words = ["validate", str(write_fix_add(tmp_path)), "--sandbox", "bubblewrap", "--json"]
-    assert cli.call([*words, "--strict"]) == 1
-    (stored,) = json.loads(capsys.readouterr().out)
-    assert (stored["verdict"], stored["scored"]) == ("sound-with-limit", ["decoy-aware"])
-    assert (stored["problems"], stored["cheat"]) == ([], 0.0)
-
-
 @pytest.mark.soak
 def test_a_task_with_a_limit_is_no_failure_of_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

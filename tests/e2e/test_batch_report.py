@@ -142,8 +142,8 @@ def test_the_policy_lets_no_script_run_even_if_one_got_in(tmp_path: Path) -> Non
 def test_a_name_in_the_results_leads_to_what_that_model_did(tmp_path: Path) -> None:
     path = report(tmp_path)
     with opened(path) as page:
-        page.page.click("tbody tr:nth-child(3) a")
-        page.page.wait_for_function("document.querySelectorAll('details[open].model').length == 1")
+        opened_model = "document.querySelectorAll('details[open].model').length == 1"
+        page.click("tbody tr:nth-child(3) a", until=opened_model)
         shown = page.evaluate("document.querySelector('details[open].model h3').innerText")
         row = page.evaluate("document.querySelector('tbody tr:nth-child(3) a').innerText")
         top = page.evaluate(

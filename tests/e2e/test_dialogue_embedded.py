@@ -20,7 +20,7 @@ def run(folder: Path, base: Path, **environment: str) -> list[dict[str, Any]]:
     """Run a base file from *folder*; return what `all_results.json` says."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "runner.py"), "--base_config", str(base)],
-        cwd=folder, capture_output=True, text=True, check=False,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=800,
         env={"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

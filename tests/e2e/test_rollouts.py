@@ -315,8 +315,8 @@ def test_a_repository_of_its_own_is_taken_at_its_commit() -> None:
     assert [r["status"] for r in _results("repos")] == ["passed"] * 4
 
 
-def _three_by_two() -> str:
-    """Write 3 tasks x 2 models x 5 rollouts whose verdicts are known beforehand."""
+def _three_by_two(*, rollouts: int = 5) -> str:
+    """Write 3 tasks x 2 models x 5 rollouts, or fewer, whose verdicts are known beforehand."""
     fix = f"{FENCE}sh\\nsed -i 's/a - b/a + b/' calc.py\\n{FENCE}\\n"
     done = '{ match = "^exit code", reply = "Done." }, { match = "found no command", reply = "no" }'
     Path("configs/grid.toml").write_text(
@@ -339,7 +339,7 @@ settings.replies = ["no", "{fix}", "no", "{fix}", "no"]
 """
         + "".join(
             f'\n[[tasks]]\nprepared_dir = "data/tasks/prepared/task_{n}"\nmodel = "{model}"\n'
-            "rollouts = 5\n"
+            f"rollouts = {rollouts}\n"
             for n in (1, 2, 3)
             for model in ("one", "two")
         )
@@ -486,7 +486,7 @@ def _wait_for_work(running: Running) -> None:
 
 
 def test_ctrl_c_finishes_what_runs_and_names_the_command_to_go_on() -> None:
-    config = _three_by_two()
+    config = _three_by_two(rollouts=2)
     with started([*ROLLOUTS, "run", config], folder=Path("out").absolute()) as running:
         _wait_for_work(running)
         running.send(signal.SIGINT)
@@ -495,10 +495,10 @@ def test_ctrl_c_finishes_what_runs_and_names_the_command_to_go_on() -> None:
     folder = _only_rollout("grid")
     assert f"go on with: python {SCRIPT_FILE} run {config} --resume {folder}\n" in ended.out
     before = _manifest(folder)["results"]
-    assert 0 < len(before) < 30
+    assert 0 < len(before) < 12
     assert _script("run", "--resume", str(folder)).code == 0
     after = _manifest(folder)["results"]
-    assert len(after) == 30
+    assert len(after) == 12
     assert {r["trial"]: r["run_id"] for r in before}.items() <= {
         r["trial"]: r["run_id"] for r in after
     }.items()
@@ -516,7 +516,7 @@ def test_an_endpoint_that_stays_down_is_given_up_after_the_time_that_was_set() -
 
 
 def test_a_rollout_goes_on_in_the_sandbox_it_was_begun_in_or_says_that_it_does_not() -> None:
-    config = _three_by_two()
+    config = _three_by_two(rollouts=2)
     words = ("run", config, "--sandbox", "local", "--parallel", "2", "--data", "kept")
     with started([*ROLLOUTS, *words], folder=Path("out").absolute()) as running:
         until(lambda: "Task" in running.out, timeout_s=60)

@@ -149,8 +149,8 @@ def test_a_run_of_ones_own_models_has_a_whole_and_quiet_page(
 
 def test_a_task_in_the_grid_leads_to_its_trials(squares: Path) -> None:
     with opened(squares / "report.html") as page:
-        page.page.click(".grid tbody tr:nth-child(5) a")
-        page.page.wait_for_function("document.querySelectorAll('details[open].trial').length == 1")
+        opened_trial = "document.querySelectorAll('details[open].trial').length == 1"
+        page.click(".grid tbody tr:nth-child(5) a", until=opened_trial)
         shown = page.evaluate("document.querySelector('details[open].trial h3').innerText")
         top = page.evaluate(
             "document.querySelector('details[open].trial').getBoundingClientRect().top"

@@ -113,7 +113,7 @@ def test_after_many_kills_every_planned_trial_is_counted_exactly_once(tmp_path: 
 
 
 def test_a_kill_neither_loses_nor_repeats_what_was_shown_as_done(tmp_path: Path) -> None:
-    nothing_acknowledged_lost(tmp_path, kills=12, count=220)
+    nothing_acknowledged_lost(tmp_path, kills=6, count=120)
 
 
 def test_a_run_killed_before_it_began_is_no_run_and_says_so(tmp_path: Path) -> None:

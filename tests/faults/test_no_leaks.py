@@ -1,4 +1,4 @@
-"""A hundred coding trials at once leave nothing behind, whether the runner ends or is killed."""
+"""Coding trials at once leave nothing behind, whether the runner ends or is killed."""
 
 import os
 import shutil
@@ -16,11 +16,15 @@ from support.coding_tasks import FIX, write_fix_add
 from support.parts import require
 
 _TRIALS = 100
-_RUN_FILE = f"""\
+_TO_KILL = 40  # of which twenty are open when the runner is killed
+
+
+def _run_file(trials: int) -> str:
+    return f"""\
 suites = ["fix-add"]
 agents = ["shell"]
-rollouts = {_TRIALS}
-parallel = {_TRIALS}
+rollouts = {trials}
+parallel = {trials}
 sandbox = "bubblewrap"
 
 [[models]]
@@ -87,7 +91,7 @@ def _words(folder: Path, *more: str) -> list[str]:
 
 def test_a_hundred_trials_at_once_leave_nothing(tmp_path: Path, private_temp: Path) -> None:
     write_fix_add(tmp_path)
-    (tmp_path / "run.toml").write_text(_RUN_FILE)
+    (tmp_path / "run.toml").write_text(_run_file(_TRIALS))
     with started(_words(tmp_path), folder=tmp_path / "said") as runner:
         ended = runner.wait(300)
     assert ended.code == 0, ended.err
@@ -100,7 +104,7 @@ def test_after_a_kill_the_next_start_takes_away_what_was_left(
     tmp_path: Path, private_temp: Path
 ) -> None:
     write_fix_add(tmp_path)
-    (tmp_path / "run.toml").write_text(_RUN_FILE)
+    (tmp_path / "run.toml").write_text(_run_file(_TO_KILL))
     base = private_temp / f"bakeoff-{os.getuid()}"
     with started(_words(tmp_path), folder=tmp_path / "said") as runner:
         until(lambda: base.is_dir() and _boxes(base) >= 20, timeout_s=120)
@@ -111,7 +115,7 @@ def test_after_a_kill_the_next_start_takes_away_what_was_left(
         ended = again.wait(300)
     assert ended.code == 0, ended.err
     records = list(bakeoff.load_run(output=tmp_path / "runs").trials())
-    assert len(records) == _TRIALS
+    assert len(records) == _TO_KILL
     assert {r.attempt.status for r in records} == {Status.COMPLETED}
     assert _left(private_temp, runner.pid) == []
     assert _left(private_temp, again.pid) == []
