@@ -209,10 +209,11 @@ def read_suite_files(
         variables=frozenset(variables_in(data)),
     )
     tests_at = at.inside("tests")
-    tasks = _tasks(_numbered(suite.tests, data["tests"]), defaults, tests_at)
     literal = {entry.id for entry in suite.tests if _is_literal(entry, suite.literal)}
+    misspelt = tuple(_misspelt(data["tests"], tests_at))
+    tasks = _tasks(_taken(suite.tests, data["tests"]), defaults, tests_at)
     notices = (
-        *_misspelt(data["tests"], tests_at),
+        *misspelt,
         *prompts_that_differ(tasks, tests_at),
         *placeholder_notes(tasks, literal, tests_at),
     )
@@ -370,9 +371,13 @@ _Numbered = tuple[int, TestEntry, Mapping[str, Json]]
 """A test with its number in the file, and as it stands there."""
 
 
-def _numbered(entries: Sequence[TestEntry], raw: Json) -> Iterator[_Numbered]:
-    originals = raw if isinstance(raw, Sequence) else ()
-    for number, (entry, original) in enumerate(zip(entries, originals, strict=True)):
+def _taken(entries: list[TestEntry], raw: Json) -> Iterator[_Numbered]:
+    """Yield the tests and take them out of both lists: a large suite is not held three times."""
+    originals = raw if isinstance(raw, list) else []
+    entries.reverse()
+    originals.reverse()
+    for number in range(len(entries)):
+        entry, original = entries.pop(), originals.pop()
         yield number, entry, original if isinstance(original, Mapping) else {}
 
 

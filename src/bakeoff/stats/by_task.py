@@ -8,7 +8,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
@@ -122,28 +123,38 @@ def by_task(plan: Plan, rows: Iterable[TrialRow]) -> tuple[TaskSummary, ...]:
 
 
 def _summary(task: str, candidate: str, cell: _Cell) -> TaskSummary:
-    over_rollouts = estimate(TaskScores.of([score]) for score in cell.scores)
-    scored = len(cell.scores)
+    measured = _measured(tuple(cell.scores), cell.passed)
     return TaskSummary(
         task=task,
         candidate=candidate,
         planned=cell.planned,
         recorded=cell.recorded,
-        scored=scored,
+        scored=len(cell.scores),
         passed=cell.passed,
         faulted=cell.faulted,
-        mean=over_rollouts.mean,
+        mean=measured.mean,
         best=max(cell.scores, default=None),
-        interval=over_rollouts.interval,
-        passes=tuple(
-            PassRates(
-                k=k,
-                pass_at=pass_at_k(scored, cell.passed, k),
-                pass_hat=pass_hat_k(scored, cell.passed, k),
-            )
-            for k in range(1, min(scored, _MOST_K) + 1)
-        ),
+        interval=measured.interval,
+        passes=measured.passes,
     )
+
+
+class _Measured(NamedTuple):
+    mean: float | None
+    interval: Interval | None
+    passes: tuple[PassRates, ...]
+
+
+@lru_cache(maxsize=1024)
+def _measured(scores: tuple[float, ...], passed: int) -> _Measured:
+    """Return the figures of a task with these *scores*; many tasks of a large run have equal ones."""
+    over_rollouts = estimate(TaskScores.of([score]) for score in scores)
+    scored = len(scores)
+    passes = tuple(
+        PassRates(k=k, pass_at=pass_at_k(scored, passed, k), pass_hat=pass_hat_k(scored, passed, k))
+        for k in range(1, min(scored, _MOST_K) + 1)
+    )
+    return _Measured(over_rollouts.mean, over_rollouts.interval, passes)
 
 
 def weighted_mean(parts: Iterable[tuple[float | None, float]]) -> float | None:
