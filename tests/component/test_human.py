@@ -1,76 +1,21 @@
 """A person as the agent, at a real terminal: a child process with a pseudo-terminal of its own."""
 
-import os
-import pty
-import select
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from support.terminal import Terminal, at_terminal
 from support.trial_room import broken_repo
 
 PLAYER = Path(__file__).parents[1] / "support" / "human_at_work.py"
 _MOST_S = 60.0
 
 
-class Terminal:
-    """The other end of somebody's terminal."""
-
-    def __init__(self, fd: int, pid: int) -> None:
-        self._fd, self._pid = fd, pid
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-
-    def wait_for(self, text: str, *, after: int = 0) -> int:
-        """Read until *text* is on the screen, and return where it ends."""
-        until = time.monotonic() + _MOST_S
-        while (at := self.seen.find(text, after)) < 0:
-            assert time.monotonic() < until, f"{text!r} never came; there was {self.seen!r}"
-            self._read()
-        return at + len(text)
-
-    def end(self) -> int:
-        """Read to the end and return the exit code."""
-        until = time.monotonic() + _MOST_S
-        while time.monotonic() < until:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-            self._read()
-            if pid:
-                return os.waitstatus_to_exitcode(status)
-        raise AssertionError(f"it did not end; there was {self.seen!r}")
-
-    def _read(self) -> None:
-        ready, _, _ = select.select([self._fd], [], [], 0.05)
-        if ready:
-            try:
-                self.seen += os.read(self._fd, 65536).decode(errors="replace")
-            except OSError:  # Linux says so where the last program has left
-                time.sleep(0.01)
-
-
-@contextmanager
-def at_work(folder: Path, wait_for: str) -> Iterator[Terminal]:
-    words = [sys.executable, str(PLAYER), str(folder), wait_for]
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.execv(words[0], words)
-    try:
-        yield Terminal(fd, pid)
-    finally:
-        try:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass  # it ended, as it should
-        os.close(fd)
+def at_work(folder: Path, wait_for: str) -> AbstractContextManager[Terminal]:
+    return at_terminal([sys.executable, str(PLAYER), str(folder), wait_for])
 
 
 @pytest.fixture

@@ -16,8 +16,11 @@ import pytest
 
 import bakeoff
 from bakeoff import Attempt, Completion, Message, ProviderError, Request, Status, Task, Workspace
-from bakeoff.core.candidate import AgentSpec
+from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
+from bakeoff.core.dialogue import Dialogue
+from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.workspace import Reference
+from support.terminal import at_terminal
 
 OWN = """
 import asyncio
@@ -54,18 +57,23 @@ urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), he
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """An agent by its name; one that `works` does so on files, in a box."""
+    """An agent by its name; one that `works` does so on files, in a box; one that `talks` is led."""
 
     agent: str
     works: bool = False
+    talks: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return self.agent
+        return f"dialogue with {self.agent}" if self.talks else self.agent
 
     def task(self, number: int, **rest: Any) -> Task:
-        asked = (Message(role="user", content=f"This is question {number}."),)
+        question = f"This is question {number}."
         workspace = Workspace(root="/app") if self.works else None
+        if self.talks:
+            led = Dialogue(objective="An answer.", opening=question, max_turns=1)
+            return Task(id=f"t{number}", messages=(), dialogue=led, **rest)
+        asked = (Message(role="user", content=question),)
         return Task(id=f"t{number}", messages=asked, workspace=workspace, **rest)
 
 
@@ -75,10 +83,19 @@ KINDS = [
     Kind(agent="own_agents:blocks"),
     Kind(agent="own_agents:Solves"),
     Kind(agent="own_agents:Waits"),
+    Kind(agent="direct", talks=True),
     Kind(agent="shell", works=True),
     Kind(agent="code-session", works=True),
     Kind(agent="command", works=True, settings={"command": ["python3", "-c", PROGRAM]}),
 ]
+
+
+_ROLE = ModelSpec(
+    provider="scripted",
+    name="agrees",
+    settings={"replies": ['{"thought": "t", "user_response": "", "end": true}']},
+)
+LED = Conditions(roles={"instructor": _ROLE, "supervisor": _ROLE})
 
 
 @pytest.fixture(params=KINDS, ids=str)
@@ -97,7 +114,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def attempts(kind: Kind, model: Callable[[Request], Any], *tasks: Task) -> list[Attempt]:
     run = bakeoff.run(
-        list(tasks),
+        RunSpec(name="contract", tasks=tasks, conditions=LED if kind.talks else Conditions()),
         models=[model],
         agents=[AgentSpec(name=kind.agent, settings=kind.settings)],
         sandbox="local",
@@ -154,7 +171,7 @@ def test_its_time_ends_it_whatever_it_waits_for(kind: Kind) -> None:
     assert cut == 1
 
 
-@pytest.mark.parametrize("agent", ["nop", "oracle"])
+@pytest.mark.parametrize("agent", ["nop", "oracle", "cheat"])
 def test_an_agent_that_needs_no_model_asks_none_and_leaves_an_outcome(
     agent: str, folder: Path
 ) -> None:
@@ -167,9 +184,37 @@ def test_an_agent_that_needs_no_model_asks_none_and_leaves_an_outcome(
     def unasked(request: Request) -> str:
         raise AssertionError("it asked a model")
 
-    (attempt,) = attempts(Kind(agent=agent, works=True), unasked, task)
+    settings = {"tricks": ["fake-checks"]} if agent == "cheat" else {}
+    (attempt,) = attempts(Kind(agent=agent, works=True, settings=settings), unasked, task)
     assert attempt.fault is None, attempt.fault
     assert attempt.spent.requests == 0
     assert attempt.outcome is not None
     changed = attempt.outcome.change is not None and attempt.outcome.change.files > 0
     assert changed == (agent != "nop")
+
+
+AT_A_TERMINAL = """
+import bakeoff
+from bakeoff import AgentSpec, Message, Task, Workspace
+
+def unasked(request):
+    raise AssertionError("it asked a model")
+
+task = Task(id="t0", messages=(Message(role="user", content="Do it."),), workspace=Workspace(root="/app"))
+bakeoff.run([task], models=[unasked], agents=[AgentSpec(name="human")], sandbox="local", output="runs")
+"""
+
+
+def test_a_person_at_a_terminal_asks_no_model_and_leaves_an_outcome() -> None:
+    with at_terminal([sys.executable, "-c", AT_A_TERMINAL]) as terminal:
+        terminal.wait_for("$ ")
+        terminal.type("echo right > answer.txt\n")
+        terminal.wait_for("$ ", after=terminal.wait_for("answer.txt"))
+        terminal.type("exit\n")
+        assert terminal.end() == 0, terminal.seen
+    (record,) = bakeoff.load_run("latest", output="runs").trials()
+    assert record.attempt.fault is None, record.attempt.fault
+    assert record.attempt.spent.requests == 0
+    assert record.attempt.outcome is not None
+    assert record.attempt.outcome.change is not None
+    assert record.attempt.outcome.change.files == 1

@@ -1,10 +1,14 @@
-"""What every scorer of answers promises; run against each of them, and against own ones."""
+"""What every scorer promises; run against each of them, and against own ones.
+
+What else there is to those that grade a change in a clean room is in tests/component.
+"""
 
 import asyncio
 import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +21,15 @@ from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task, ToolCall
 from bakeoff.core.values import Json
 from bakeoff.scorers.function import FunctionScorer
-
-IN_A_CLEAN_ROOM = {"evaluation", "reward", "rubrics", "tests"}  # their tests are in tests/component
+from support.workspaces import (
+    changed_by,
+    context,
+    isolating,
+    open_bench,
+    tree,
+    workspace_task,
+    write,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +138,8 @@ def scored(case: Case, *answers: str, judge: Any = None) -> list[Score]:
     return asyncio.run(main())
 
 
-def test_every_scorer_that_reads_answers_is_here() -> None:
-    assert set(registry.BUILT_IN["scorers"]) - IN_A_CLEAN_ROOM <= {case.name for case in CASES}
+def test_every_scorer_is_here() -> None:
+    assert set(registry.BUILT_IN["scorers"]) <= {case.name for case in (*CASES, *IN_A_CLEAN_ROOM)}
 
 
 def test_it_accepts_a_task_that_it_can_judge(case: Case) -> None:
@@ -172,3 +183,81 @@ def test_a_judge_that_is_away_is_no_verdict() -> None:
         scored(judge, "Paris", judge=_Broken())
     (error,) = caught.value.exceptions
     assert isinstance(error, ProviderError | ScorerError)
+
+
+# --- scorers that grade a change in a clean room --------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeCase:
+    """A scorer with its settings and hidden files; right is a file that says so."""
+
+    name: str
+    settings: dict[str, Any]
+    hidden: dict[str, str]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_CHECK = "grep -qx right answer.txt"
+_METRIC = (
+    "def evaluate(truth, given):\n    return float(open(truth).read() == open(given).read())\n"
+)
+IN_A_CLEAN_ROOM = [
+    ChangeCase(name="tests", settings={"command": _CHECK}, hidden={}),
+    ChangeCase(
+        name="reward",
+        settings={},
+        hidden={"test.sh": f"{_CHECK}; echo $((1 - ($? > 0))) > /logs/verifier/reward.txt\n"},
+    ),
+    ChangeCase(
+        name="evaluation",
+        settings={
+            "module": "/tests/metric.py",
+            "truth": "/tests/truth.txt",
+            "prediction": "answer.txt",
+        },
+        hidden={"metric.py": _METRIC, "truth.txt": "right\n"},
+    ),
+    ChangeCase(
+        name="rubrics",
+        settings={
+            "rubrics": [{"id": "works", "criterion": "It says so.", "weight": 1.0}],
+            "test_scripts": [{"path": "check.sh", "rubric_id": "works", "content": _CHECK}],
+        },
+        hidden={},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", IN_A_CLEAN_ROOM, ids=str)
+def test_a_right_change_is_worth_1_and_none_0_whatever_the_agent_says(
+    case: ChangeCase, tmp_path: Path
+) -> None:
+    files = tree(write(tmp_path / "files", {"answer.txt": "wrong\n"}))
+    hidden = (tree(write(tmp_path / "hidden", case.hidden), at="/tests"),) if case.hidden else ()
+    task = workspace_task(files, hidden=hidden)
+    part = registry.find("scorers", case.name)
+    scorer: Any = registry.build(part, case.settings, what=f"scorer {case.name!r}")
+
+    async def main() -> list[Score]:
+        async with open_bench(tmp_path / "cache", isolating()) as bench:
+            works = ("echo right > answer.txt", "true")
+            changes = [await changed_by(bench, task, work) for work in works]
+            async with asyncio.TaskGroup() as group:
+                verdicts = [
+                    group.create_task(
+                        scorer.score(
+                            task, Outcome(answer="all pass", change=change), context(bench)
+                        )
+                    )
+                    for change in changes
+                ]
+        return [verdict.result() for verdict in verdicts]
+
+    right, wrong = asyncio.run(main())
+    assert (right.value, wrong.value) == (1.0, 0.0), (right, wrong)
+    for verdict in (right, wrong):
+        assert json.loads(json.dumps(dict(verdict.details))) == verdict.details
+        assert verdict.explanation is None or isinstance(verdict.explanation, str)
