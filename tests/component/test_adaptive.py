@@ -82,7 +82,7 @@ def carry_out(
             parts_source=rigs,
             executor=LocalExecutor(parallel),
             stop=stop,
-            emit=tell,
+            listener=tell,
             selection=until,
         )
     )

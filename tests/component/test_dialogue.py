@@ -67,7 +67,7 @@ def test_each_turn_is_told_as_an_event_whatever_the_agent_says() -> None:
         if isinstance(event, TurnStarted | TurnEnded):
             turns.append(event)
 
-    asyncio.run(run_attempt(scene.trial(), scene.parts_for(), number=1, emit=listen))
+    asyncio.run(run_attempt(scene.trial(), scene.parts_for(), number=1, listener=listen))
     assert [(type(turn), turn.number) for turn in turns] == [
         (TurnStarted, 1),
         (TurnEnded, 1),

@@ -52,7 +52,7 @@ def carry_out(
         parts_source=rigs,
         executor=LocalExecutor(parallel),
         stop=stop or Stop(),
-        emit=tell,
+        listener=tell,
     )
     asyncio.run(work)
     return store, events
@@ -460,7 +460,7 @@ class TestRuns:
             store = Forgetful()
             work = run_plan(
                 given, store=store, parts_source=workshop(), executor=LocalExecutor(4), stop=Stop(),
-                emit=also,
+                listener=also,
             )  # fmt: skip
             asyncio.run(work)
             return most - before

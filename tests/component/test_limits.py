@@ -171,7 +171,7 @@ def test_a_server_that_nobody_has_reached_is_given_up_after_a_while() -> None:
     said = asyncio.run(main())
     assert time.monotonic() - began < 0.05 * 400  # not even the first was tried to its end
     where = (spec.base_url or "").removesuffix("/v1")
-    why = "connection refused, and so it was all the time: is it running?"
+    why = "connection refused, and it has never answered: is it running?"
     assert said == [f"{where}: nothing answers at {where}: {why}"] * 5
 
 

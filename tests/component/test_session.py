@@ -111,7 +111,7 @@ def test_ctrl_c_stops_after_the_trial_under_way_and_tells_how_to_go_on(tmp_path:
     assert result.exit_code is ExitCode.INTERRUPTED
     assert result.run is not None
     assert result.run.summary().buckets.not_run == 2
-    assert result.next_steps("bakeoff run x") == ["stopped; go on with: bakeoff run x"]
+    assert result.next_steps("bakeoff run x") == ["stopped; continue with: bakeoff run x"]
     assert len(view.lines) == 1
     assert "Ctrl-C again to stop now" in view.lines[0]
     options = RunOptions(suite("a", "b", "c"), models=[echo])
@@ -142,7 +142,7 @@ def test_the_second_ctrl_c_cuts_the_run_off(tmp_path: Path) -> None:
     assert monotonic() - began < 30
     assert result.run is None
     assert (result.exit_code, view.trials) == (ExitCode.INTERRUPTED, 1)
-    assert result.next_steps("again") == ["stopped; go on with: again"]
+    assert result.next_steps("again") == ["stopped; continue with: again"]
 
 
 def test_faults_are_told_with_the_command_that_runs_them_again(tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ def test_an_endpoint_that_stays_down_is_given_up_after_the_time_that_was_set(
     assert done.code == 6, done.err
     *_, why, step = done.err.splitlines()
     assert "ERROR given up: http://127.0.0.1:9: no answer for " in why
-    assert f"go on with: python {ROOT / 'runner.py'} --base_config {base} --give_up_after 0.1s --resume run_" in step  # fmt: skip
+    assert f"continue with: python {ROOT / 'runner.py'} --base_config {base} --give_up_after 0.1s --resume run_" in step  # fmt: skip
 
 
 def test_a_fault_is_told_and_ends_with_3(tmp_path: Path) -> None:

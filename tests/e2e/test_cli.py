@@ -413,7 +413,7 @@ def test_a_server_that_is_not_there_ends_the_run_and_is_no_zero(cli: Cli, suite:
     )  # fmt: skip
     assert "given up: http://127.0.0.1:9: no answer for " in ended.err
     assert "nothing answers at http://127.0.0.1:9: connection refused" in ended.err
-    assert "go on with: bakeoff run " in ended.err
+    assert "continue with: bakeoff run " in ended.err
     assert "2 planned = 0 scored + 2 not run" in ended.out
     assert re.search(r"m[\s│]+–[\s│]+–[\s│]+0%", ended.out), ended.out
 

@@ -493,7 +493,7 @@ def test_ctrl_c_finishes_what_runs_and_names_the_command_to_go_on() -> None:
         ended = running.wait(90)
     assert ended.code == 130
     folder = _only_rollout("grid")
-    assert f"go on with: python {SCRIPT_FILE} run {config} --resume {folder}\n" in ended.out
+    assert f"continue with: python {SCRIPT_FILE} run {config} --resume {folder}\n" in ended.out
     before = _manifest(folder)["results"]
     assert 0 < len(before) < 12
     assert _script("run", "--resume", str(folder)).code == 0

@@ -53,8 +53,8 @@ def whole(batch: BatchScene) -> None:
 
 
 def resumed_as_printed(batch: BatchScene, ended: Ended) -> Ended:
-    line = next(text for text in ended.err.splitlines() if "go on with: " in text)
-    words = shlex.split(line.partition("go on with: ")[2])
+    line = next(text for text in ended.err.splitlines() if "continue with: " in text)
+    words = shlex.split(line.partition("continue with: ")[2])
     assert words[:2] == ["uv", "run"]
     with started([batch.words()[0], *words[2:]], folder=batch.folder / "io",
                  env={"OLLAMA_HOST": "http://127.0.0.1:9"}) as running:  # fmt: skip
@@ -95,7 +95,7 @@ def test_ctrl_c_inside_the_last_model_leaves_nothing_to_go_on_with(tmp_path: Pat
             gate.set()
             ended = running.wait()
     assert ended.code == 0, ended.err
-    assert "go on with" not in ended.err
+    assert "continue with" not in ended.err
     whole(batch)
 
 

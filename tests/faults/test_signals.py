@@ -271,7 +271,7 @@ def test_ctrl_c_typed_on_a_terminal_stops_with_the_resume_command(scene: Scene) 
         scene.gate.set()
         code = terminal.close()
     assert code == 130, terminal.text
-    assert "go on with: bakeoff run" in terminal.text
+    assert "continue with: bakeoff run" in terminal.text
     assert "Traceback" not in terminal.text
     assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l"), "no cursor"
     assert len(scene.recorded()) == PARALLEL

@@ -49,8 +49,8 @@ class Ended:
     @property
     def resume_command(self) -> list[str]:
         """The words of the resume command that it printed, as a shell would read them."""
-        line = next(text for text in self.err.splitlines() if "go on with: " in text)
-        program, *words = shlex.split(line.partition("go on with: ")[2])
+        line = next(text for text in self.err.splitlines() if "continue with: " in text)
+        program, *words = shlex.split(line.partition("continue with: ")[2])
         assert program == "bakeoff"
         return words
 

@@ -5,7 +5,7 @@ import pty
 import select
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 _MOST_S = 60.0
@@ -49,7 +49,7 @@ class Terminal:
 
 
 @contextmanager
-def at_terminal(words: Sequence[str]) -> Iterator[Terminal]:
+def at_terminal(words: list[str]) -> Iterator[Terminal]:
     """Run a program with a pseudo-terminal as its controlling one; it does not outlive the block."""
     pid, fd = pty.fork()
     if pid == 0:

@@ -332,7 +332,7 @@ class TestRuns:
             parts_source=rigs,
             executor=LocalExecutor(1),
             stop=stop,
-            emit=lambda _: None,
+            listener=lambda _: None,
             budget=budget,
         )
         asyncio.run(work)
@@ -399,7 +399,7 @@ class TestRuns:
                 parts_source=priced(workshop(hang)),
                 executor=LocalExecutor(1),
                 stop=Stop(),
-                emit=lambda _: None,
+                listener=lambda _: None,
             )
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(work, 0.05)

@@ -168,7 +168,7 @@ class _Choosy(msgspec.Struct):
         ({"id": "a", "root": "b"}, "key 'root': a text is expected that begins with '/'"),
         ({"id": "a", "name": ""}, "key 'name': a text is expected that is not empty"),
         ({"name": "a"}, "run.toml:12: `id` is missing @"),
-        ({"idd": "a"}, "run.toml:12: `id` is missing; is it meant by 'idd'?"),
+        ({"idd": "a"}, "run.toml:12: `id` is missing; is 'idd' a misspelling of it?"),
     ],
 )
 def test_a_word_that_is_not_one_of_the_few_is_told_with_those(data: object, message: str) -> None:

@@ -101,7 +101,10 @@ def test_every_documented_key_of_a_test_arrives_and_unknown_ones_are_kept(tmp_pa
             r"test 'x': write either .*; did you mean `prompt` by 'promt'\?",
         ),
         ({"id": "x", "message": []}, r"did you mean `messages` by 'message'\?"),
-        ({"iid": "x", "prompt": "p"}, r"'tests\[1\]': `id` is missing; is it meant by 'iid'\?"),
+        (
+            {"iid": "x", "prompt": "p"},
+            r"'tests\[1\]': `id` is missing; is 'iid' a misspelling of it\?",
+        ),
         (
             {"id": "x", "prompt": "p", "messages": []},
             r"test 'x': `messages` is empty",

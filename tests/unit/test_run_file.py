@@ -289,12 +289,12 @@ def test_a_file_that_cannot_be_run_is_refused_with_what_was_probably_meant(
     [
         (
             'objective = "o"\n[roles]\ninstructr = "scripted"\n',
-            r"say which model leads it .*; is it meant by \[roles\.instructr\]\?",
+            r"say which model leads it .*; is \[roles\.instructr\] a misspelling of it\?",
         ),
         (
             '[[tasks]]\nid = "a"\nprompt = "p"\n'
             'scorers = [{ scorer = "judge", settings = { rubric = "r" } }]\n[roles]\njugde = "scripted"\n',
-            r"scored by a judge.*; is it meant by \[roles\.jugde\]\?",
+            r"scored by a judge.*; is \[roles\.jugde\] a misspelling of it\?",
         ),
     ],
 )

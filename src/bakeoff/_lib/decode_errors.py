@@ -105,7 +105,7 @@ def _misspelt(key: str, value: object, known: Iterable[str]) -> str:
     """Return a hint at a key that is there and means nothing, but was perhaps meant."""
     keys = value if isinstance(value, Mapping) else {}
     meant = near(key, [str(name) for name in keys if name not in set(known)])
-    return f"; is it meant by {meant!r}?" if meant else ""
+    return f"; is {meant!r} a misspelling of it?" if meant else ""
 
 
 _BLANK = re.compile(r"[ \t\n\r]*")

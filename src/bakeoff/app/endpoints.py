@@ -84,7 +84,7 @@ def _described(spec: ModelSpec, known: Mapping[tuple[str, str], FoundModel]) -> 
     return {}
 
 
-async def warm_up(models: Iterable[tuple[ModelSpec, Model]], tell: Listener) -> None:
+async def warm_up(models: Iterable[tuple[ModelSpec, Model]], listener: Listener) -> None:
     """Ask each local model for one token, so that loading it is no part of the first trial."""
     for spec, model in models:
         provider = PROVIDERS.get(spec.provider)
@@ -93,15 +93,15 @@ async def warm_up(models: Iterable[tuple[ModelSpec, Model]], tell: Listener) -> 
         try:
             await model.complete(_WARM_UP)
         except BakeoffError as error:  # its trials will say so again, each for itself
-            tell(Notice(f"{spec.full_name} could not be warmed up: {error}"))
+            listener(Notice(f"{spec.full_name} could not be warmed up: {error}"))
 
 
 class EndpointWatch:
     """Tells what the endpoints of one run are doing, without the secrets in what they say."""
 
-    def __init__(self, limiters: Limiters, tell: Listener, redactor: Redactor) -> None:
+    def __init__(self, limiters: Limiters, listener: Listener, redactor: Redactor) -> None:
         self._limiters = limiters
-        self._tell = tell
+        self._listener = listener
         self._redactor = redactor
         self._down: dict[str, float] = {}
         self._waited = False
@@ -122,7 +122,7 @@ class EndpointWatch:
             if nothing_left():
                 stop.request()
             else:
-                self._tell(Notice(f"given up, the others go on: {self.given_up[-1]}"))
+                self._listener(Notice(f"given up, the others go on: {self.given_up[-1]}"))
 
         self._limiters.on_given_up = on_given_up
         reporting = asyncio.create_task(self._report(every_s))
@@ -147,7 +147,7 @@ class EndpointWatch:
         )
         self._tell_outages(waits)
         if waits or self._waited:
-            self._tell(Waiting(waits))
+            self._listener(Waiting(waits))
         self._waited = bool(waits)
 
     def _tell_outages(self, waits: tuple[EndpointWait, ...]) -> None:
@@ -155,12 +155,12 @@ class EndpointWatch:
         for endpoint in [name for name in self._down if name not in down]:
             took_s = self._down.pop(endpoint)
             if endpoint not in self._limiters.given_up:
-                self._tell(Notice(f"{endpoint} answers again after {format_duration(took_s)}"))
+                self._listener(Notice(f"{endpoint} answers again after {format_duration(took_s)}"))
         for endpoint, wait in down.items():
             down_s = wait.down_s or 0.0
             if endpoint not in self._down and down_s >= _WORTH_TELLING_S:
                 left = format_duration(wait.given_up_in_s)
-                self._tell(
+                self._listener(
                     Notice(
                         f"{endpoint} is down, and no trial faults for that; it is waited for, "
                         f"{left} more at most (--give-up-after): {wait.reason}"

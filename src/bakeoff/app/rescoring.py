@@ -101,7 +101,7 @@ async def _rescore(
                     parts_source=parts,
                     executor=LocalExecutor(DEFAULT_PARALLEL),
                     stop=options.stop,
-                    emit=with_artifacts(options.listener, folder, redactor),
+                    listener=with_artifacts(options.listener, folder, redactor),
                 )
     finally:
         await store.close()

@@ -148,7 +148,7 @@ async def build_parts(
             spec.sandbox,
             environ=environ,
             run=spec.name,
-            tell=options.listener,
+            listener=options.listener,
             folders=prepared.folders,
         ) as workspace_services:
             parts = SharedTrialParts(
@@ -217,7 +217,7 @@ async def run_engine(
                     parts_source=parts,
                     executor=LocalExecutor(spec.parallel or DEFAULT_PARALLEL, pause_s=spec.pause_s),
                     stop=options.stop,
-                    emit=with_artifacts(options.listener, folder.path, redactor),
+                    listener=with_artifacts(options.listener, folder.path, redactor),
                     budget=budget,
                     selection=_adaptive_selection(prepared, folder),
                 )

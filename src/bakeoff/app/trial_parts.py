@@ -222,7 +222,7 @@ def check_scorer(spec: ScorerSpec, scorer: Scorer, task: Task, roles: Collection
 
 def _misnamed(role: str, roles: Collection[str]) -> str:
     meant = near(role, roles)
-    return f"; is it meant by [roles.{meant}]?" if meant else ""
+    return f"; is [roles.{meant}] a misspelling of it?" if meant else ""
 
 
 def _check_shown(task: Task) -> None:
@@ -318,10 +318,10 @@ class SharedTrialParts:
             located = {role: self._parts.located(s) for role, s in self._role_specs.items()}
             await check_roles(located)
 
-    async def warm_up(self, plan: Plan, tell: Listener) -> None:
+    async def warm_up(self, plan: Plan, listener: Listener) -> None:
         """Load the local models that *plan* names before anything is timed."""
         models = [(c.model, self._seats[c.digest][1]) for c in plan.candidates]
-        await warm_up(models, tell)
+        await warm_up(models, listener)
 
     def parts_for(self, trial: Trial) -> TrialParts:
         """Return the parts of *trial*; NotRun where an endpoint that it needs was given up."""

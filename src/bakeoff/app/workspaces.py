@@ -77,7 +77,7 @@ async def open_workspace_services(
     *,
     environ: Mapping[str, str],
     run: str,
-    tell: Listener,
+    listener: Listener,
     folders: Iterable[Path] = (),
 ) -> AsyncIterator[WorkspaceServices | None]:
     """Open what *plan* needs to run in boxes, if it does; first take away what dead runs left."""
@@ -94,9 +94,9 @@ async def open_workspace_services(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(sandbox.close)
         for line in await reap(sandbox):
-            tell(Notice(line))
+            listener(Notice(line))
         if not sandbox.isolates:
-            tell(
+            listener(
                 Notice(f"sandbox {sandbox.name!r} does not isolate: commands run with your rights")
             )
         folder = scratch.new_folder("gateway")

@@ -23,11 +23,11 @@ async def run_plan(
     parts_source: TrialPartsSource,
     executor: Executor,
     stop: Stop,
-    emit: Listener,
+    listener: Listener,
     budget: Budget | None = None,
     selection: AdaptiveSelection | None = None,
 ) -> None:
-    """Run every trial of *plan* that *store* does not hold yet; emit an event for what is durable.
+    """Run every trial of *plan* that *store* does not hold yet; its *listener* hears of what is durable.
 
     If the *budget* refuses a request, its trial is recorded as cancelled and no more are started.
     A trial that got no answer because the run stops, or its endpoint was given up, is not recorded:
@@ -42,7 +42,7 @@ async def run_plan(
             parts = parts_source.parts_for(trial)
         except NotRun:
             return
-        emit(TrialStarted(trial))
+        listener(TrialStarted(trial))
         for number in range(job.attempt, job.attempt + trial.conditions.attempts):
             attempt_bill = AttemptBill(budget)
             if before is not None and before.scorable:  # only scoring failed
@@ -51,11 +51,11 @@ async def run_plan(
                 )
             else:
                 trying = run_attempt(
-                    trial, parts, number=number, attempt_bill=attempt_bill, emit=emit
+                    trial, parts, number=number, attempt_bill=attempt_bill, listener=listener
                 )
             attempt = await _recorded_if_cancelled(trying, trial, number, store, attempt_bill)
             if attempt_bill.not_run:
-                emit(TrialNotRun(trial, str(attempt_bill.refused)))
+                listener(TrialNotRun(trial, str(attempt_bill.refused)))
                 return
             if budget.reached:
                 stop.request()
@@ -63,7 +63,7 @@ async def run_plan(
             again = attempt.fault is not None and attempt.fault.transient
             spent = number == job.attempt + trial.conditions.attempts - 1
             last = not again or spent or stop.requested
-            emit(TrialEnded(trial, attempt, last))
+            listener(TrialEnded(trial, attempt, last))
             if last:
                 if selection is not None:
                     selection.record(
@@ -124,7 +124,7 @@ async def rescore_plan(
     parts_source: TrialPartsSource,
     executor: Executor,
     stop: Stop,
-    emit: Listener,
+    listener: Listener,
 ) -> bool:
     """Rescore the outcomes in *ledger* as *plan* says, and put all new scores into effect at once.
 
@@ -141,7 +141,7 @@ async def rescore_plan(
                 yield Job(trial_after(record), record.attempt.number)
 
     async def work(job: Job) -> None:
-        emit(TrialStarted(job.trial))
+        listener(TrialStarted(job.trial))
         record = taken.pop(job.trial.name)
         attempt_bill = AttemptBill()
         try:
@@ -158,7 +158,7 @@ async def rescore_plan(
             stop.request()
             return
         store.rescore(trial_before(record), attempt)
-        emit(TrialEnded(job.trial, attempt, last=True))
+        listener(TrialEnded(job.trial, attempt, last=True))
 
     await executor.run(jobs(), work, stop)
     if stop.requested:

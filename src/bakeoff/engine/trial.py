@@ -42,7 +42,7 @@ class _AttemptState:
     journal: Journal | None = None
     attempt_bill: AttemptBill = field(default_factory=AttemptBill)
     phases: dict[str, float] = field(default_factory=dict)
-    emit: Listener = ignore
+    listener: Listener = ignore
     before_s: float = 0.0  # how long the attempts worked that this one continues
 
     def measure(self, parts: TrialParts, limits: Limits | None = None) -> Meter:
@@ -78,7 +78,7 @@ async def run_attempt(
     *,
     number: int,
     attempt_bill: AttemptBill | None = None,
-    emit: Listener = ignore,
+    listener: Listener = ignore,
 ) -> Attempt:
     """Solve and score once; a broken trial is a record, not an exception.
 
@@ -86,7 +86,7 @@ async def run_attempt(
     has what it cost.
     """
     started_at, began = timestamp(), monotonic()
-    state = _AttemptState(attempt_bill=attempt_bill or AttemptBill(), emit=emit)
+    state = _AttemptState(attempt_bill=attempt_bill or AttemptBill(), listener=listener)
     try:
         await _solve(trial, parts, state, number)
         await _score(trial, parts, state, number)
@@ -142,8 +142,8 @@ async def _solve(trial: Trial, parts: TrialParts, state: _AttemptState, number: 
         state.outcome = await _run_agent(parts.agent, trial, state, context, limits)
         return
     state.journal = Journal(
-        lambda text: state.emit(TrialOutput(trial, text)),
-        lambda number, over: state.emit((TurnEnded if over else TurnStarted)(trial, number)),
+        lambda text: state.listener(TrialOutput(trial, text)),
+        lambda number, over: state.listener((TurnEnded if over else TurnStarted)(trial, number)),
     )
     context = replace(_workspace_context(trial, parts, state, meter, number), journal=state.journal)
     if trial.task.dialogue is not None and parts.checkpoints is not None:
@@ -164,7 +164,7 @@ async def _solve(trial: Trial, parts: TrialParts, state: _AttemptState, number: 
         journal=state.journal,
         meter=meter,
         phases=state.phases,
-        emit=state.emit,
+        listener=state.listener,
     )
     state.phases["agent"] += state.before_s
 

@@ -50,7 +50,7 @@ async def solve_in_workspace(
     journal: Journal,
     meter: Meter,
     phases: dict[str, float],
-    emit: Listener,
+    listener: Listener,
 ) -> Outcome:
     """Return the outcome of *solve* in a fresh workspace, with its change; *phases* gets the times.
 
@@ -63,7 +63,7 @@ async def solve_in_workspace(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
         )
     task = trial.task
-    meter.on_spent = lambda spent: emit(TrialSpent(trial, spent))
+    meter.on_spent = lambda spent: listener(TrialSpent(trial, spent))
     async with AsyncExitStack() as stack:
         began = monotonic()
         with contained(SandboxError, "the workspace could not be set up"):

@@ -114,15 +114,17 @@ class SessionResult:
             change = "with twice as much" if larger_budget else "raise it in the config, then"
             return [
                 f"stopped at the budget ({_spent(self.run)}), the next request might have passed it; "
-                f"{change} go on with: {larger_budget or resume}"
+                f"{change} continue with: {larger_budget or resume}"
             ]
         if code is ExitCode.ENDPOINT:
-            step = "what was not run counts as not run; once that is fixed, go on with"
+            step = "what was not run counts as not run; once that is fixed, continue with"
             return [*(f"given up: {why}" for why in self.given_up), f"{step}: {resume}"]
         if code is ExitCode.INTERRUPTED:
             started = self.run_id is not None
             return [
-                f"stopped; go on with: {resume}" if started else "stopped before anything was run"
+                f"stopped; continue with: {resume}"
+                if started
+                else "stopped before anything was run"
             ]
         if code is ExitCode.FAULTED:
             return [f"some trials faulted; once that is fixed, run those again with: {resume}"]

@@ -264,7 +264,7 @@ class BenchView(View):
             where = error.filename or self.run.folder
             raise LedgerError(
                 f"{where} cannot be written: {error.strerror}; the trials are kept: make room there, "
-                "then go on with --resume"
+                "then continue with --resume"
             ) from error
 
     def _take(self, event: Event) -> None:

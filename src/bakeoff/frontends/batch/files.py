@@ -110,7 +110,7 @@ class Batch:
         except OSError as error:
             raise UsageError(
                 f"{self.folder / name} cannot be written: {error.strerror}; the results are kept in "
-                f"{self.run}: make room, then go on with --resume {self.id}"
+                f"{self.run}: make room, then continue with --resume {self.id}"
             ) from error
 
 

@@ -131,7 +131,7 @@ class CircuitBreaker:
         """Return why the endpoint is given up; None while it is worth waiting."""
         patience, down_s, next_s = self._patience, now - self.since, self.probe_at - now
         if self._never_reached and down_s >= patience.unreached_s and not patience.keep_going:
-            return f"{self.reason}, and so it was all the time: is it running?"
+            return f"{self.reason}, and it has never answered: is it running?"
         if not self.down or down_s + max(next_s, 0.0) < patience.give_up_after_s:
             return None
         if next_s > 2 * self._delay_s:
