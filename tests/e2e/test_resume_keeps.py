@@ -126,3 +126,32 @@ def test_another_sandbox_is_not_taken_without_a_word(tmp_path: Path) -> None:
         listener=listen,
     )  # fmt: skip
     assert any("in local now, earlier ones of this run in bubblewrap" in text for text in heard)
+
+
+def test_a_finished_run_needs_nothing_of_what_its_trials_needed(tmp_path: Path) -> None:
+    (tmp_path / "finished_graders.py").write_text(
+        "def grade(answer):\n    return 1.0\n", encoding="utf-8"
+    )
+    source = tmp_path / "run.json"
+    tests = [{"id": "a", "prompt": "p", "scorers": ["finished_graders:grade"]}]
+    source.write_text(json.dumps({"tests": tests}), encoding="utf-8")
+    models = ["scripted/echo"]
+    first = bakeoff.run(source, models=models, trust=True, output=tmp_path / "runs")
+    before = first.summary()
+    assert before.buckets.scored == 1
+    (tmp_path / "finished_graders.py").unlink()
+    heard: list[object] = []
+    again = bakeoff.run(resume=first.id, output=tmp_path / "runs", listener=heard.append)
+    (started,) = [event for event in heard if isinstance(event, RunStarted)]
+    assert (started.planned, started.finished_before) == (1, 1)
+    assert again.summary() == before
+    assert not again.damage().lines
+
+
+def test_a_finished_run_keeps_its_sandbox_in_the_manifest(tmp_path: Path) -> None:
+    folder, output = write_fix_add(tmp_path), tmp_path / "runs"
+    first = bakeoff.run(folder, agents=["nop"], sandbox="local", output=output).manifest
+    again = bakeoff.run(resume=first.run, output=output).manifest
+    assert again.sandbox == first.sandbox
+    assert again.sandbox.name == "local"
+    assert again.plan == first.plan

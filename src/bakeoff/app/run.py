@@ -31,7 +31,9 @@ from bakeoff.app.run_folder import (
     RunFolder,
     check_earlier_plan,
     open_run_folder,
+    refuse_unprepared,
     with_artifacts,
+    without_finished_tasks,
 )
 from bakeoff.app.run_results import Run, summarized
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
@@ -94,9 +96,11 @@ async def execute_run(options: RunOptions) -> Run:
     redactor = learn_secrets(prepared, whole_plan, environ)
     options = replace(options, listener=redacting(options.listener, redactor))
     with redacted_errors(redactor):
-        async with build_parts(prepared, options, environ, redactor) as parts:
+        needed = without_finished_tasks(prepared, options)
+        async with build_parts(needed, options, environ, redactor) as parts:
             tell_before_start(options, parts, warning)
             async with open_run_folder(prepared, options, whole_plan, parts, redactor) as folder:
+                refuse_unprepared(prepared, needed, folder)
                 ended = await run_engine(prepared, options, folder, parts, redactor)
             tell_end(options, parts, ended)
             return summarized(folder.path, whole_plan)

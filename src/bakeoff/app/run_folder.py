@@ -89,6 +89,26 @@ def _finished(plan: Plan, path: Path, whole_plan: Plan, store: SqliteStore) -> i
     return len(plan) - due
 
 
+def without_finished_tasks(prepared: PreparedRun, options: RunOptions) -> PreparedRun:
+    """Return *prepared* without its tasks where all of its trials are finished, so that none is read.
+
+    Only for a plan that was taken from the run's own ledger.
+    """
+    if not options.resume or options.source is not None or options.only:
+        return prepared
+    ledger = SqliteLedger(find_run(options.resume, Path(options.output)))
+    if ledger.finished(with_whole_blobs=True) < len(prepared.plan):
+        return prepared
+    blocks = tuple(replace(block, tasks=()) for block in prepared.plan.blocks)
+    return replace(prepared, plan=replace(prepared.plan, blocks=blocks))
+
+
+def refuse_unprepared(prepared: PreparedRun, needed: PreparedRun, folder: RunFolder) -> None:
+    """Raise where trials are due although the run was finished a moment ago."""
+    if needed is not prepared and folder.done < len(prepared.plan):
+        raise UsageError(f"{folder.path.name} was changed by another process; resume it again")
+
+
 def check_earlier_plan(prepared: PreparedRun, options: RunOptions) -> Plan:
     """Return all that is planned in the run's folder: a resume must keep what the run promised."""
     if not options.resume or (options.source is None and not options.only):
@@ -164,6 +184,7 @@ async def _manifest(
     _tell_other_sandbox(before.sandbox.name, parts.sandbox, options.listener)
     return replace(
         manifest,
+        sandbox=manifest.sandbox if parts.sandbox else before.sandbox,
         created_at=before.created_at,
         run_name=options.name or before.run_name,
         served={**before.served, **served},
