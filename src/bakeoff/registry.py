@@ -89,7 +89,7 @@ def is_reference(name: str) -> bool:
 
 
 def is_own(name: str, *, folders: Iterable[Path] = ()) -> bool:
-    """Whether *name* is a `module:attr` whose module is there; it is not imported."""
+    """Whether *name* is a `module:attr` whose module exists; it is not imported."""
     if not is_reference(name):
         return False
     module = _module(name)
@@ -137,7 +137,7 @@ def find(kind: Kind, name: str, *, folders: Iterable[Path] = ()) -> object:
 
 
 def build(part: object, settings: Mapping[str, Json], *, what: str) -> object:
-    """Return *part* ready to use: a class is made with *settings*, anything else is ready."""
+    """Return *part* ready to use: a class is instantiated with *settings*, anything else is returned as it is."""
     if not isinstance(part, type):
         return part
     check_call(part, settings, what=what)
@@ -159,7 +159,7 @@ def _load(path: str) -> object:
 
 
 def package_of(plugin: EntryPoint) -> str:
-    """Return which package brought *plugin*."""
+    """Return the package that provides *plugin*."""
     return f"{plugin.dist.name} {plugin.dist.version}" if plugin.dist else "an unknown package"
 
 

@@ -67,9 +67,9 @@ def _of_value(message: str, value: object) -> str | None:
 
 
 def _another_kind(expected: str, got: str, value: object, *, toml: bool) -> str:
-    wanted = [kind for kind in expected.split(" | ") if kind != "null"]
-    problem = f"{_listed(wanted)} is expected, not {_found(got, value)}"
-    return f"{problem}{_remedy(wanted, value, toml=toml)}"
+    kinds = [kind for kind in expected.split(" | ") if kind != "null"]
+    problem = f"{_listed(kinds)} is expected, not {_found(got, value)}"
+    return f"{problem}{_remedy(kinds, value, toml=toml)}"
 
 
 def _listed(kinds: list[str]) -> str:
@@ -84,17 +84,17 @@ def _found(got: str, value: object) -> str:
     return _KINDS.get(got, got)
 
 
-def _remedy(wanted: list[str], value: object, *, toml: bool) -> str:
-    if "str" in wanted and isinstance(value, int | float):
+def _remedy(kinds: list[str], value: object, *, toml: bool) -> str:
+    if "str" in kinds and isinstance(value, int | float):
         return ": write it in quotes"
-    if "array" in wanted and isinstance(value, Mapping):
+    if "array" in kinds and isinstance(value, Mapping):
         return "; put the name of each in [[ ]]" if toml else ": write it in [ ]"
     if not isinstance(value, str):
         return ""
-    as_number = {"int", "float"} & set(wanted) and _NUMBER.fullmatch(value)
-    if as_number or ("bool" in wanted and value in ("true", "false")):
+    as_number = {"int", "float"} & set(kinds) and _NUMBER.fullmatch(value)
+    if as_number or ("bool" in kinds and value in ("true", "false")):
         return ": leave out the quotes"
-    return ": write it in [ ]" if "array" in wanted else ""
+    return ": write it in [ ]" if "array" in kinds else ""
 
 
 def _shown(value: int | float | bool) -> str:  # noqa: FBT001 -- it is what stands in the file

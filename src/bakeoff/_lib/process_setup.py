@@ -121,12 +121,12 @@ def rare_collections() -> Iterator[None]:
     """Collect cycles fifteen times less often within the block, and skip what is there already."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _YOUNG) if before[0] else 0, *before[1:])
-    ours = gc.get_freeze_count() == 0  # somebody else's frozen objects are not ours to thaw
-    if ours:
+    froze_here = gc.get_freeze_count() == 0  # somebody else's frozen objects are not ours to thaw
+    if froze_here:
         gc.freeze()
     try:
         yield
     finally:
-        if ours:
+        if froze_here:
             gc.unfreeze()
         gc.set_threshold(*before)

@@ -116,11 +116,11 @@ def _encoded(secret: bytes) -> Iterator[str]:
 def _masked(text: str, secret: str) -> str:
     """Return *text* with every beginning of *secret* masked, as far as it goes."""
     parts, at = [], 0
-    while (found := text.find(secret[:_HEAD], at)) >= 0:
-        end = found + min(_HEAD, len(secret))
-        while end < len(text) and end - found < len(secret) and text[end] == secret[end - found]:
+    while (start := text.find(secret[:_HEAD], at)) >= 0:
+        end = start + min(_HEAD, len(secret))
+        while end < len(text) and end - start < len(secret) and text[end] == secret[end - start]:
             end += 1
-        parts += [text[at:found], MASK]
+        parts += [text[at:start], MASK]
         at = end
     return "".join([*parts, text[at:]])
 
@@ -183,10 +183,10 @@ def public_url(url: str) -> str:
     return f"{parts['start']}{user}{parts['address']}{rest}"
 
 
-def _public_parameter(found: re.Match[str]) -> str:
-    name, value = found["name"], found["value"]
+def _public_parameter(parameter: re.Match[str]) -> str:
+    name, value = parameter["name"], parameter["value"]
     if _VARIABLES.fullmatch(value) or not is_secret(name, value):
-        return found[0]
+        return parameter[0]
     return f"{name}={MASK}"
 
 
@@ -200,9 +200,13 @@ def url_secrets(url: str) -> Iterator[str]:
         user, _, password = info.partition(":")
         words = (password or user, *((user,) if looks_secret(user) else ()))
         yield from (*words, *map(unquote, words))
-    for found in _PARAMETER.finditer(parts["rest"]):
-        if is_secret(found["name"], found["value"]):
-            yield from (found["value"], unquote(found["value"]), unquote_plus(found["value"]))
+    for parameter in _PARAMETER.finditer(parts["rest"]):
+        if is_secret(parameter["name"], parameter["value"]):
+            yield from (
+                parameter["value"],
+                unquote(parameter["value"]),
+                unquote_plus(parameter["value"]),
+            )
 
 
 def header_secrets(value: str) -> Iterator[str]:

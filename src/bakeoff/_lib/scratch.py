@@ -40,11 +40,11 @@ def base() -> Path:
     """Return the folder in which all others lie, private to this user."""
     path = Path(tempfile.gettempdir()) / f"bakeoff-{os.getuid()}"
     path.mkdir(mode=_PRIVATE, exist_ok=True)
-    found = path.lstat()
+    status = path.lstat()
     # in a temp folder that all users share, somebody else may have put it there first
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise PermissionError(f"{path} is not a folder of this user; remove it, or set TMPDIR")
-    if stat.S_IMODE(found.st_mode) != _PRIVATE:
+    if stat.S_IMODE(status.st_mode) != _PRIVATE:
         path.chmod(_PRIVATE)
     return path
 
@@ -72,12 +72,12 @@ def reap() -> list[Path]:
     """
     taken = []
     for path in orphans():
-        ours = base() / f"{process_identity.current()}-reaped-{secrets.token_hex(6)}"
+        renamed = base() / f"{process_identity.current()}-reaped-{secrets.token_hex(6)}"
         try:
-            path.rename(ours)
+            path.rename(renamed)
         except FileNotFoundError:
             continue
-        remove(ours)
+        remove(renamed)
         taken.append(path)
     return taken
 
@@ -188,8 +188,8 @@ def _empty(folder: int, *, into: int) -> list[str]:
     """Unlink what *folder* holds, move its folders up, and return the new names of these."""
     moved = []
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in names:
         if not is_folder:
             os.unlink(name, dir_fd=folder)
         elif not _removed(name, folder):

@@ -190,14 +190,14 @@ def _plays(how: How, tasks: Iterable[Task]) -> list[Play]:
         if name not in TRICKS:
             raise UsageError(f"no trick is called {name!r}: {did_you_mean(name, TRICKS)}")
     whole_box = any(task.workspace is not None and task.workspace.whole_box for task in tasks)
-    wanted = [
+    names = [
         name
         for name in how.tricks or TRICKS
         if how.tricks or whole_box or not TRICKS[name].whole_box
     ]
     if how.alone:
-        return [(name,) for name in wanted]
-    groups = (tuple(name for name in group if name in wanted) for group in GROUPS.values())
+        return [(name,) for name in names]
+    groups = (tuple(name for name in group if name in names) for group in GROUPS.values())
     return [group for group in groups if group]
 
 

@@ -137,8 +137,8 @@ def tests_settings(
     if runner == "script":
         settings["command"] = table.command or _script(tests, files)
     else:
-        wanted = _programs(files) if runner == "python" else _test_files(files)
-        settings["paths"] = list(table.paths or [f"tests/{p.relative_to(tests)}" for p in wanted])
+        programs = _programs(files) if runner == "python" else _test_files(files)
+        settings["paths"] = list(table.paths or [f"tests/{p.relative_to(tests)}" for p in programs])
         if not settings["paths"]:
             name = _PROGRAM if runner == "python" else "test_*.py"
             raise UsageError(f"{tests}: no {name} is there for {runner}")

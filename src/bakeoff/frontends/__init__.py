@@ -1,1 +1,1 @@
-"""The four front doors with their own commands, folders and files."""
+"""The four front ends with their own commands, folders and files."""

@@ -36,7 +36,7 @@ _MB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBounds:
-    """What one trial may take up; far more than any program needs that means well.
+    """The limits of one trial; far more than a well-behaved program needs.
 
     `body` and `bodies` are bytes: of one question, and of all that are under way. `parts` are the
     messages, prompts and tools of one question. `kept` are the letters of the transcript that come
@@ -53,17 +53,17 @@ class RequestBounds:
     kept: int = 32 * _MB
 
     def too_large(self) -> UnansweredError:
-        """Return the refusal of a question that is too long."""
+        """Return the error for a request that is too large."""
         return _refused(413, "request_too_large", f"the request is larger than {_mb(self.body)}")
 
     def too_many_parts(self) -> UnansweredError:
-        """Return the refusal of a question that is in too many pieces."""
+        """Return the error for a request with too many messages and tools."""
         why = f"the request has more than {self.parts} messages and tools"
         return _refused(413, "request_too_large", why)
 
 
 class TrialUsage:
-    """What a trial takes up right now."""
+    """What a trial uses right now."""
 
     def __init__(self, bounds: RequestBounds) -> None:
         self.bounds = bounds
@@ -73,7 +73,7 @@ class TrialUsage:
 
     @contextmanager
     def claim(self, transport: asyncio.BaseTransport | None) -> Iterator["Claim"]:
-        """Let a question in that came over *transport*, or refuse it."""
+        """Admit a request that came over *transport*, or refuse it."""
         if transport is not None:
             self._connected(transport)
         if self.requests >= self.bounds.requests:
@@ -92,14 +92,14 @@ class TrialUsage:
         if transport in self._transports:
             return
         if len(self._transports) >= self.bounds.connections:
-            self._transports = {one for one in self._transports if not one.is_closing()}
+            self._transports = {other for other in self._transports if not other.is_closing()}
         if len(self._transports) >= self.bounds.connections:
             raise _too_much(f"{self.bounds.connections} connections of this trial are open")
         self._transports.add(transport)
 
 
 class Claim:
-    """What one question takes up, for as long as anybody holds it."""
+    """The memory that one request uses, reference-counted."""
 
     def __init__(self, usage: TrialUsage) -> None:
         self._usage = usage
@@ -108,7 +108,7 @@ class Claim:
         usage.requests += 1
 
     def grow(self, size: int) -> None:
-        """Take up *size* bytes more, or refuse."""
+        """Claim *size* bytes more, or refuse."""
         usage, bounds = self._usage, self._usage.bounds
         if self._size + size > bounds.body:
             raise bounds.too_large()
@@ -118,11 +118,11 @@ class Claim:
         usage.size += size
 
     def hold(self) -> None:
-        """Keep it for one holder more, who drops it as well."""
+        """Add a holder, which must drop it too."""
         self._holders += 1
 
     def drop(self) -> None:
-        """Let go; the last one gives the room back."""
+        """Drop it; the last holder releases the memory."""
         self._holders -= 1
         if not self._holders:
             self._usage.requests -= 1
@@ -130,7 +130,7 @@ class Claim:
 
 
 def message_size(message: Message) -> int:
-    """Return about how much a message takes up, whatever little is in it."""
+    """Return about how much memory a message uses, with its overhead."""
     called = sum(len(call.id) + len(call.name) + len(call.arguments) for call in message.tool_calls)
     return 100 + len(message.content) + len(message.reasoning or "") + called
 
@@ -155,7 +155,7 @@ Thread = tuple[int, ...]
 
 
 class Conversation:
-    """The threads of one trial, on their way into its journal.
+    """The threads of one trial, recorded in its journal.
 
     Of what the program says *most_kept* letters go there, and once more of the answers: a program
     that says something else each time would fill the host's memory.
@@ -170,7 +170,7 @@ class Conversation:
         self._cut = False
 
     def record_history(self, system: Iterable[str], messages: Sequence[Message]) -> Thread:
-        """Write down what is new in a history, and return the thread that it makes."""
+        """Record the new messages of a history, and return its thread."""
         for prompt in system:
             if hash(prompt) not in self._prompts and self._history_left > 0:
                 self._prompts.add(hash(prompt))
@@ -184,7 +184,7 @@ class Conversation:
         return thread
 
     def record_reply(self, thread: Thread, reply: Message) -> None:
-        """Write down the answer to a thread."""
+        """Record the answer to a thread."""
         if self._replies_left > 0:
             self._replies_left -= message_size(reply)
             self._journal.add_messages(reply)
@@ -237,11 +237,11 @@ def _fingerprint(message: Message) -> int:
     return hash((message.role, text, message.tool_calls, message.tool_call_id))
 
 
-def _common(one: Thread, other: Thread) -> int:
-    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+def _common(thread: Thread, other: Thread) -> int:
+    for index, (a, b) in enumerate(zip(thread, other, strict=False)):
         if a != b:
             return index
-    return min(len(one), len(other))
+    return min(len(thread), len(other))
 
 
 def _unknown(
@@ -357,7 +357,7 @@ class TrialModelAccess:
         self._under_way: set[asyncio.Task[Completion]] = set()
 
     def start(self, model_request: ModelRequest, claim: Claim) -> "asyncio.Task[Completion]":
-        """Ask the model; the task may be cancelled, and fails as the question does."""
+        """Send the request to the model; the task may be cancelled, and fails with the request."""
         if self._closed:  # while the request was still coming in
             raise UnansweredError(OVER)
         task = asyncio.get_running_loop().create_task(self._ask(model_request))
@@ -406,7 +406,7 @@ class TrialModelAccess:
             self._journal.write_log(f"gateway: {line}\n")
 
     def problem(self, error: BakeoffError) -> Problem:
-        """Return what a program is told of *error*.
+        """Return the problem that a program gets for *error*.
 
         Programs ask again after a 5xx, some of them often, and none after a 400.
         """
@@ -423,17 +423,17 @@ class TrialModelAccess:
 
     @property
     def fault(self) -> TrialError | None:
-        """Why the last question got no answer; None where it got one."""
+        """Why the last request got no answer; None where it got one."""
         return self._fault
 
     def close(self) -> None:
-        """Let nobody in any more, and cut what is under way."""
+        """Refuse new requests, and cancel those in progress."""
         self._closed = True
         self._on_close(self)
         for task in self._under_way:
             task.cancel()
 
     async def settled(self) -> None:
-        """Wait until nothing is under way, so that the meter says what the trial took."""
+        """Wait until no request is in progress, so that the meter is complete."""
         while self._under_way:
             await asyncio.wait(self._under_way)

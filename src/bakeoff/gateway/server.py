@@ -52,7 +52,7 @@ _ROUTES = (
 
 
 def dialect_of(request: web.Request) -> GatewayDialect:
-    """Return what a program speaks whose address does not say it."""
+    """Return the dialect of a request whose URL does not tell it."""
     if "anthropic-version" in request.headers or request.path.endswith("/messages"):
         return MESSAGES
     if "x-goog-api-key" in request.headers or request.path.startswith("/v1beta/"):
@@ -61,7 +61,7 @@ def dialect_of(request: web.Request) -> GatewayDialect:
 
 
 def unknown_route(request: web.Request) -> Problem:
-    """Return the problem of a wrong address."""
+    """Return the problem for an unknown URL."""
     route = one_line(f"{request.method} {request.path}", width=100)
     there_are = ", ".join(_ROUTES)
     return Problem(
@@ -72,23 +72,25 @@ def unknown_route(request: web.Request) -> Problem:
 
 
 def models(request: web.Request) -> dict[str, Json]:
-    """Return the one model there is, or the one that was asked for by its name."""
+    """Return the list of models, which has one entry, or the model that was asked for by name."""
     named = request.match_info.get("name")
     dialect = dialect_of(request)
     name = named or MODEL
     if dialect is MESSAGES:
         since = "1970-01-01T00:00:00Z"
-        one: dict[str, Json] = {"type": "model", "id": name, "display_name": name}
-        one["created_at"] = since
+        entry: dict[str, Json] = {"type": "model", "id": name, "display_name": name}
+        entry["created_at"] = since
         return (
-            one if named else {"data": [one], "has_more": False, "first_id": name, "last_id": name}
+            entry
+            if named
+            else {"data": [entry], "has_more": False, "first_id": name, "last_id": name}
         )
     if dialect is CHAT:
-        one = {"id": name, "object": "model", "created": 0, "owned_by": "bakeoff"}
-        return one if named else {"object": "list", "data": [one]}
+        entry = {"id": name, "object": "model", "created": 0, "owned_by": "bakeoff"}
+        return entry if named else {"object": "list", "data": [entry]}
     methods: Json = ["generateContent", "streamGenerateContent", "countTokens"]
-    one = {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
-    return one if named else {"models": [one]}
+    entry = {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
+    return entry if named else {"models": [entry]}
 
 
 _PING_S = 10.0
@@ -153,7 +155,7 @@ class GatewayServer:
         self.address = GatewayAddress(socket=str(listening.path), url=listening.url)
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         for sock in (self._listening.unix, self._listening.tcp):
@@ -173,7 +175,7 @@ class GatewayServer:
         return access
 
     async def close(self) -> None:
-        """Stop listening, and cut what is under way."""
+        """Stop listening, and cancel the requests in progress."""
         accesses = list(self._access_by_token.values())
         for access in accesses:
             access.close()
@@ -254,7 +256,7 @@ class GatewayServer:
             return _error(dialect, error.problem)
 
     def _access_of(self, request: web.Request) -> TrialModelAccess:
-        """Return the door that the request has the token of; found by digest, in equal time."""
+        """Return the model access whose token the request has; compared by digest, in constant time."""
         for token in _tokens(request):
             if access := self._access_by_token.get(_digest(token)):
                 return access
@@ -307,7 +309,7 @@ class GatewayServer:
         answer: DialectAnswer,
         task: "asyncio.Task[Completion]",
     ) -> web.StreamResponse:
-        """Keep a client waiting until there is an answer, or none."""
+        """Send keep-alives to the client until there is an answer or a failure."""
         response = web.StreamResponse(headers=_STREAM_HEADERS)
         await response.prepare(request)
         await response.write(answer.opening() + answer.ping())
@@ -323,7 +325,7 @@ class GatewayServer:
 
 
 async def _body(request: web.Request, claim: Claim, bounds: RequestBounds) -> bytes:
-    """Return the body of *request*; what is too much of it is never held."""
+    """Return the body of *request*; never more than the limit is held."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise UnansweredError(_PACKED)
     if (request.content_length or 0) > bounds.body:
@@ -336,7 +338,7 @@ async def _body(request: web.Request, claim: Claim, bounds: RequestBounds) -> by
 
 
 async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Send *response*, and return when it is out of our hands."""
+    """Send *response*, and return when it is written."""
     with suppress(ConnectionError):  # nobody is there any more who would want it
         await response.prepare(request)
         await response.write_eof()
@@ -349,7 +351,7 @@ def _completion(task: "asyncio.Task[Completion]", access: TrialModelAccess) -> C
     except BakeoffError as error:
         raise UnansweredError(access.problem(error)) from error
     except asyncio.CancelledError:
-        raise UnansweredError(OVER) from None  # the door was closed; nobody cancelled us
+        raise UnansweredError(OVER) from None  # the access was closed; nobody cancelled us
 
 
 def _tokens(request: web.Request) -> Iterator[str]:

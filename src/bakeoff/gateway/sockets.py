@@ -105,12 +105,12 @@ class Connections:
         """Return who speaks with the next connection; without a *server*, nobody does any more."""
         if server is None:
             return _ConnectionRefused()
-        there = [one for one in server.connections if one.transport is not None]
-        if len(there) < self._most:
+        handlers = [handler for handler in server.connections if handler.transport is not None]
+        if len(handlers) < self._most:
             return server()
-        for one in there:
-            if one.transport is not None and not self._is_known(one.transport):
-                one.force_close()
+        for handler in handlers:
+            if handler.transport is not None and not self._is_known(handler.transport):
+                handler.force_close()
                 return server()
         return _ConnectionRefused()
 

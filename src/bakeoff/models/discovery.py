@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundModel:
-    """A model that can be named; what a place does not tell is None.
+    """A model that can be used; None is unknown.
 
     `context_length` is what the model was trained for. How much Ollama lets it read at once is
     another number, often a smaller one.
@@ -50,7 +50,7 @@ class FoundModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """A place that gave no models: where, why, and what to do about it."""
+    """A source without models: where, why, and what to do about it."""
 
     where: str
     why: str
@@ -71,7 +71,7 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where to look. `providers` says which variable holds a provider's key."""
+    """Where to look; `providers` maps each provider to the variable with its key."""
 
     ollama: str | None = None
     servers: Sequence[str] = ()
@@ -81,7 +81,7 @@ class Places:
 
 
 async def discover(places: Places) -> Discovery:
-    """Look everywhere at once; a name that two places know is listed once, as the first told it."""
+    """Search all sources at once; a name that two of them have is listed once, from the first."""
     async with asyncio.TaskGroup() as group:
         looks = [group.create_task(served_models(url)) for url in places.servers]
         if places.ollama is not None:
@@ -122,7 +122,7 @@ class _Shown(msgspec.Struct):
 
 
 async def ollama_names(url: str) -> list[str]:
-    """Return the names of the models that the Ollama at *url* has; raise where it does not say."""
+    """Return the names of the models of the Ollama at *url*; raise if it does not answer."""
     async with probe_session() as session:
         tags = (await probe(session, f"{url}/api/tags", _Tags)).models or []
     return [one_line(tag.name) for tag in tags]
@@ -169,7 +169,7 @@ def _of_tag(tag: _Tag, url: str) -> FoundModel:
 async def _with_details(
     session: "aiohttp.ClientSession", url: str, models: Iterable[FoundModel]
 ) -> tuple[FoundModel, ...]:
-    """Return *models* with what the server shows of each in the little time there is."""
+    """Return *models* with the details that the server returns in time."""
     semaphore = asyncio.Semaphore(_AT_ONCE)
     end = asyncio.get_running_loop().time() + _DETAILS_S
 

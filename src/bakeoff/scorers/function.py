@@ -92,13 +92,13 @@ def _parameters(
     _check_settings(parameters, name, settings)
     free = [p for p in parameters if p.name not in settings]
     by_name = tuple(p.name for p in free if p.name in _OFFERED and p.kind in _NAMED)
-    wanted = [p for p in free if p.name not in by_name and p.default is p.empty]
-    wanted = [p for p in wanted if p.kind not in _REST]
-    if by_name and not wanted:
+    required = [p for p in free if p.name not in by_name and p.default is p.empty]
+    required = [p for p in required if p.kind not in _REST]
+    if by_name and not required:
         return by_name, ()
-    places = sum(p.kind in _POSITIONAL_KINDS for p in wanted) or _optional_positionals(free)
-    if by_name or not 1 <= places <= 2 or places < len(wanted):
-        wants = ", ".join(p.name for p in wanted) or "nothing"
+    places = sum(p.kind in _POSITIONAL_KINDS for p in required) or _optional_positionals(free)
+    if by_name or not 1 <= places <= 2 or places < len(required):
+        wants = ", ".join(p.name for p in required) or "nothing"
         raise UsageError(
             f"scorer function {name!r} wants {wants}; "
             f"there are: {', '.join(_OFFERED)}, and the scorer's settings"

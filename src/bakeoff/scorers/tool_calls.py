@@ -65,16 +65,16 @@ class ToolCalls:
             details={"expected": len(expected), "made": len(made), "matched": matched},
         )
 
-    def _fits(self, call: ToolCall, wanted: Json) -> bool:
-        if not isinstance(wanted, Mapping):
-            return call.name == wanted
-        arguments = wanted.get("arguments", {})
+    def _fits(self, call: ToolCall, expected: Json) -> bool:
+        if not isinstance(expected, Mapping):
+            return call.name == expected
+        arguments = expected.get("arguments", {})
         given = call.parsed
-        if call.name != wanted["name"] or not isinstance(arguments, Mapping):
+        if call.name != expected["name"] or not isinstance(arguments, Mapping):
             return False
         if not isinstance(given, Mapping):
             return not arguments and not self.exact
-        if self.exact and "arguments" in wanted:
+        if self.exact and "arguments" in expected:
             return same(given, arguments)
         return all(key in given and same(given[key], arguments[key]) for key in arguments)
 

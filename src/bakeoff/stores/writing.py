@@ -103,7 +103,7 @@ class writing_to:  # noqa: N801 -- reads as a word at its place: `with writing_t
 
 
 def not_written(path: Path, error: Exception) -> LedgerError:
-    """Return *error* as the one a person should read."""
+    """Return *error* as a message for the user."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return LedgerError(
         f"{path} cannot be written: {reason}; what was shown as done is kept: "

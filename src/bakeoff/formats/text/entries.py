@@ -268,12 +268,12 @@ def check_parameters(parameters: Mapping[str, Json], *, at: SourceLocation, of: 
     They stand *at* a place; *of* is what they belong to, for the message.
     """
     problems = Problems()
-    for name, wanted in _KINDS.items() if parameters else ():
+    for name, expected in _KINDS.items() if parameters else ():
         kind = _kind(parameters.get(name))
-        if kind not in _FITS[wanted]:
+        if kind not in _FITS[expected]:
             here = at.inside(name)
             words = explain_decode_error(
-                f"Expected `{wanted}`, got `{kind}`", value=parameters[name]
+                f"Expected `{expected}`, got `{kind}`", value=parameters[name]
             )
             problems.add(UsageError(f"{shown(here)}: key {dotted(here.key)!r}: {words}{of}"))
     problems.raise_any()

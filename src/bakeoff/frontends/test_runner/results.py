@@ -293,7 +293,7 @@ class ResultFiles:
 
 def fill_template(template: str, fields: Mapping[str, str]) -> str:
     """Return *template* with its fields, which are plain names and so can be no paths."""
-    name = TEMPLATE_FIELD.sub(lambda found: fields[found[1]], template)
+    name = TEMPLATE_FIELD.sub(lambda field_name: fields[field_name[1]], template)
     return "/".join(_short(part) for part in name.split("/"))
 
 

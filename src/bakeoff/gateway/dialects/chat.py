@@ -40,7 +40,7 @@ Content = str | list[ContentPart | str] | None
 
 
 def text_in(content: Content, where: str) -> str:
-    """Return the text of some content, whose parts are lines of it."""
+    """Return the text of *content*; its parts become lines."""
     parts = content if isinstance(content, list) else [content or ""]
     return "\n".join(part if isinstance(part, str) else _text(part, where) for part in parts)
 
@@ -70,15 +70,15 @@ def tool_choice(wish: Json) -> ToolChoice:
 
 
 def error(problem: Problem) -> dict[str, Json]:
-    """Return an error as OpenAI's APIs have it."""
+    """Return an error in OpenAI's format."""
     kind = "invalid_request_error" if problem.status < 500 else "server_error"
-    said: dict[str, Json] = {
+    entry: dict[str, Json] = {
         "message": problem.message,
         "type": kind,
         "param": None,
         "code": problem.code,
     }
-    return {"error": said}
+    return {"error": entry}
 
 
 _ROLES = {"developer": "system", "function": "tool"}
@@ -86,7 +86,7 @@ _FINISHES = frozenset({"stop", "length", "tool_calls", "content_filter"})
 
 
 class ChatFunction(msgspec.Struct):
-    """What a call asks for."""
+    """The name and the arguments of a call."""
 
     name: str = ""
     arguments: Json = ""
@@ -111,7 +111,7 @@ class ChatMessage(msgspec.Struct):
 
 
 class ChatDeclared(msgspec.Struct):
-    """What a tool is called and takes."""
+    """The name and the parameters of a tool."""
 
     name: str
     description: str | None = None
@@ -126,7 +126,7 @@ class ChatTool(msgspec.Struct):
 
 
 class StreamOptions(msgspec.Struct):
-    """How a stream is wanted."""
+    """The options of a stream."""
 
     include_usage: bool | None = None
 
@@ -157,11 +157,11 @@ _questions = msgspec.json.Decoder(ChatRequest)
 
 
 def read(body: bytes) -> ModelRequest:
-    """Return what was asked."""
+    """Return the request in *body*."""
     question = decode(body, _questions)
     if (question.n or 1) != 1:
         raise NotUnderstoodError("`n`: the gateway gives one choice a request; leave it out")
-    system, messages = opening_system(_message(said) for said in question.messages)
+    system, messages = opening_system(_message(message) for message in question.messages)
     offered, notes = _tools(question.tools or ())
     tools, chosen = tool_choice(question.tool_choice).over(offered)
     schema, unformatted = _schema(question.response_format)
@@ -190,17 +190,17 @@ def read(body: bytes) -> ModelRequest:
     )
 
 
-def _message(said: ChatMessage) -> Message:
-    role = _ROLES.get(said.role, said.role)
+def _message(message: ChatMessage) -> Message:
+    role = _ROLES.get(message.role, message.role)
     if role not in {"system", "user", "assistant", "tool"}:
-        raise NotUnderstoodError(f"a message has the role {said.role!r}, which is not known")
-    thought = said.reasoning_content or said.reasoning
+        raise NotUnderstoodError(f"a message has the role {message.role!r}, which is not known")
+    thought = message.reasoning_content or message.reasoning
     return Message(
         role=role,
-        content=text_in(said.content, f"a message of the {role}"),
+        content=text_in(message.content, f"a message of the {role}"),
         reasoning=thought if isinstance(thought, str) and thought else None,
-        tool_calls=tuple(_call(call, n) for n, call in enumerate(said.tool_calls or ())),
-        tool_call_id=said.tool_call_id if role == "tool" else None,
+        tool_calls=tuple(_call(call, n) for n, call in enumerate(message.tool_calls or ())),
+        tool_call_id=message.tool_call_id if role == "tool" else None,
     )
 
 
@@ -281,7 +281,7 @@ class ChatAnswer:
         }
 
     def opening(self) -> bytes:
-        """Return nothing: a chunk needs something to say."""
+        """Return nothing: there is no chunk without content."""
         return b""
 
     def ping(self) -> bytes:

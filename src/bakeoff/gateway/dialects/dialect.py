@@ -1,6 +1,6 @@
 """What the dialects share: a question in our own nouns, JSON and events, and what a dialect is.
 
-Only parameters that every adapter understands are carried on. A program guesses the rest from a
+Only parameters that every adapter understands are forwarded. A program guesses the rest from a
 model's name, and the model that answers here is another one; the candidate's own parameters say
 how it is to be asked.
 """
@@ -22,17 +22,17 @@ _TEXT_ONLY = "the gateway carries text only; send the content as text, or leave 
 
 
 class NotUnderstoodError(ValueError):
-    """A request that cannot be carried on; the message says why."""
+    """A request that cannot be forwarded; the message says why."""
 
 
 def text_only(kind: str, where: str) -> NotUnderstoodError:
-    """Return the refusal of content that is no text."""
+    """Return the error for content that is not text."""
     return NotUnderstoodError(f"{where} holds {kind!r}: {_TEXT_ONLY}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A question as it was understood; `notes` say what of it is not carried on.
+    """A parsed request; `notes` say which parts of it are not forwarded.
 
     `model` is what the program calls the model, and is told again. `system` are the prompts that
     stand before the conversation. `free_form` names tools whose argument is one plain text.
@@ -50,7 +50,7 @@ class ModelRequest:
     notes: tuple[str, ...] = ()
 
     def request(self, messages: Sequence[Message], *, rollout: int) -> Request:
-        """Return the question as a model takes it, with *messages* as the conversation."""
+        """Return it as a `Request`, with *messages* as the conversation."""
         # one: the templates of many local models refuse a second
         system = Message(role="system", content="\n\n".join(self.system))
         return Request(
@@ -62,7 +62,7 @@ class ModelRequest:
         )
 
     def estimated_tokens(self) -> int:
-        """Return about how many tokens the question has."""
+        """Return about how many tokens the request has."""
         contents = [m.content for m in self.messages]
         called = [call.name + call.arguments for m in self.messages for call in m.tool_calls]
         tools = [f"{t.name}{t.description}{t.parameters}" for t in self.tools]
@@ -88,7 +88,7 @@ def given(**parameters: Json) -> dict[str, Json]:
 
 
 def left_out(**parameters: object) -> list[str]:
-    """Return a note for each parameter that was asked for and is not carried on."""
+    """Return a note for each given parameter that is not forwarded."""
     return [f"the parameter {name!r}" for name, wish in parameters.items() if wish]
 
 
@@ -125,7 +125,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Return a request's body as the decoder's type, or say what is wrong with it."""
+    """Return a request's body as the decoder's type; raise if it is invalid."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -135,7 +135,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _decode_leniently(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Read what strict JSON refuses and programs send all the same: half characters, NaN, a BOM."""
+    """Parse what strict JSON refuses but programs send: lone surrogates, NaN, a BOM."""
     try:
         return msgspec.convert(_well_formed(json.loads(body.decode("utf-8-sig"))), decoder.type)
     except msgspec.ValidationError as error:
@@ -160,7 +160,7 @@ def _well_formed(value: Json) -> Json:
 
 
 def encode(data: Json) -> bytes:
-    """Return *data* as JSON; a model may have written half of a character, which no JSON takes."""
+    """Return *data* as JSON; lone surrogates that a model wrote are replaced."""
     try:
         return _encoder.encode(data)
     except UnicodeEncodeError:
@@ -178,7 +178,7 @@ def named_event(data: Mapping[str, Json]) -> bytes:
 
 
 def written(value: Json) -> str:
-    """Return *value* as JSON text; a text stands for itself."""
+    """Return *value* as JSON text; a string is returned as it is."""
     if isinstance(value, str):
         return value
     try:
@@ -188,7 +188,7 @@ def written(value: Json) -> str:
 
 
 def arguments_object(call: ToolCall) -> Mapping[str, Json]:
-    """Return the arguments of a call as an object; what is none is wrapped, not lost."""
+    """Return the arguments of a call as an object; anything else is wrapped in one."""
     try:
         value = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -198,7 +198,7 @@ def arguments_object(call: ToolCall) -> Mapping[str, Json]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why there is no answer; `code` names it for programs that look."""
+    """Why there is no answer; `code` is for programs."""
 
     status: int
     message: str
@@ -206,7 +206,7 @@ class Problem:
 
 
 class UnansweredError(Exception):
-    """A question gets no answer; `problem` is what the program is told instead."""
+    """A request gets no answer; `problem` is sent to the program instead."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -214,27 +214,27 @@ class UnansweredError(Exception):
 
 
 class DialectAnswer(Protocol):
-    """The answer to one question, written in a dialect: whole, or as a stream of events."""
+    """The answer to one request in a dialect: whole, or as a stream of events."""
 
     def whole(self, completion: Completion) -> Mapping[str, Json]:
         """Return the answer in one piece."""
 
     def opening(self) -> bytes:
-        """Return what a stream begins with, before anything is known."""
+        """Return the first events of a stream, sent before there is an answer."""
 
     def ping(self) -> bytes:
-        """Return what keeps a client waiting."""
+        """Return a keep-alive for a client that waits."""
 
     def events(self, completion: Completion) -> bytes:
         """Return the rest of the stream."""
 
     def broken(self, problem: Problem) -> bytes:
-        """Return the end of a stream that has no answer."""
+        """Return the last events of a stream that fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayDialect:
-    """How questions are read, and how answers and errors are written.
+    """How requests are parsed, and how answers and errors are written.
 
     `answer` takes the question and a number that no other answer of the trial has.
     """
@@ -246,7 +246,7 @@ class GatewayDialect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCounts:
-    """Tokens for programs, which take no unknown: it is 0 to them."""
+    """Token counts for programs; unknown ones are 0."""
 
     input: int
     output: int
@@ -255,7 +255,7 @@ class TokenCounts:
 
     @classmethod
     def of(cls, usage: Usage) -> "TokenCounts":
-        """Return what is known of *usage*."""
+        """Return the known counts of *usage*."""
         return cls(
             input=usage.input_tokens or 0,
             output=usage.output_tokens or 0,
@@ -265,6 +265,6 @@ class TokenCounts:
 
 
 def ending(completion: Completion) -> str:
-    """Return why an answer ended; servers exist that call tools and say `stop`."""
+    """Return why an answer ended; some servers say `stop` although they call tools."""
     reason = completion.stop_reason or "stop"
     return "tool_calls" if completion.tool_calls and reason == "stop" else reason

@@ -38,7 +38,7 @@ class FunctionCall(msgspec.Struct):
 
 
 class FunctionResponse(msgspec.Struct):
-    """What a call gave."""
+    """The result of a call."""
 
     name: str = ""
     response: Json = None
@@ -66,7 +66,7 @@ class GeminiContent(msgspec.Struct):
 
 
 class GeminiDeclared(msgspec.Struct, rename="camel"):
-    """What a tool is called and takes: a JSON Schema, or the API's own kind of schema."""
+    """The name and the parameters of a tool: a JSON Schema, or the API's own kind of schema."""
 
     name: str
     description: str | None = None
@@ -95,7 +95,7 @@ class GeminiThinking(msgspec.Struct, rename="camel"):
 
 
 class GeminiGeneration(msgspec.Struct, rename="camel"):
-    """How an answer is made."""
+    """The settings of a generation."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -133,7 +133,7 @@ _counted = msgspec.json.Decoder(Counted)
 
 
 def read(body: bytes, *, model: str = "", stream: bool = False) -> ModelRequest:
-    """Return what was asked; the address says of whom, and whether as a stream."""
+    """Return the request in *body*; the URL says which model, and whether to stream."""
     return _asked(decode(body, _questions), model=model, stream=stream)
 
 
@@ -252,7 +252,7 @@ def _text_of(part: GeminiPart, where: str) -> str:
 
 
 def _result(response: Json) -> str:
-    """Return what a function gave: its `output` or `error` where that is all there is."""
+    """Return the result of a function: its `output` or `error` where it has nothing else."""
     if isinstance(response, Mapping) and len(response) == 1:
         ((key, value),) = response.items()
         if key in {"output", "error", "result"} and isinstance(value, str):
@@ -269,10 +269,10 @@ def _tools(offered: Sequence[Mapping[str, Json]]) -> tuple[list[Tool], list[str]
                 notes.append(f"a tool of the type {kind!r}")
                 continue
             try:
-                found = msgspec.convert(declared or [], list[GeminiDeclared])
+                functions = msgspec.convert(declared or [], list[GeminiDeclared])
             except msgspec.ValidationError as error:
                 raise NotUnderstoodError(f"{kind} has the wrong shape: {error}") from error
-            tools.extend(_tool(tool) for tool in found)
+            tools.extend(_tool(tool) for tool in functions)
     return tools, notes
 
 
@@ -344,11 +344,11 @@ class GeminiAnswer:
         }
 
     def opening(self) -> bytes:
-        """Return nothing: an event needs something to say."""
+        """Return nothing: there is no event without content."""
         return b""
 
     def ping(self) -> bytes:
-        """Return empty lines: some of Google's clients stumble over a comment."""
+        """Return empty lines: some of Google's clients fail at a comment."""
         return b"\n\n"
 
     def events(self, completion: Completion) -> bytes:
@@ -371,13 +371,13 @@ def _parts(completion: Completion) -> Iterator[dict[str, Json]]:
 
 
 def error(problem: Problem) -> dict[str, Json]:
-    """Return an error as Google's APIs have it."""
+    """Return an error in Google's format."""
     status = _STATUSES.get(problem.status, "UNAVAILABLE")
     return {"error": {"code": problem.status, "message": problem.message, "status": status}}
 
 
 def gemini(model: str, *, stream: bool) -> GatewayDialect:
-    """Return the dialect as it is spoken at the address of *model*."""
+    """Return the dialect at the URL of *model*."""
     return GatewayDialect(
         read=partial(read, model=model, stream=stream), answer=GeminiAnswer, error=error
     )

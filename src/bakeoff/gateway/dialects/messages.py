@@ -110,7 +110,7 @@ _questions = msgspec.json.Decoder(MessagesRequest)
 
 
 def read(body: bytes) -> ModelRequest:
-    """Return what was asked."""
+    """Return the request in *body*."""
     question = decode(body, _questions)
     offered, notes = _tools(question.tools or ())
     tools, tool_choice = _choice(question.tool_choice).over(offered)
@@ -234,7 +234,7 @@ class MessagesAnswer:
         )
 
     def opening(self) -> bytes:
-        """Return nothing: the first event tells the tokens of the question."""
+        """Return nothing: the first event has the token count of the request."""
         return b""
 
     def ping(self) -> bytes:
@@ -300,7 +300,7 @@ def _stop_reason(completion: Completion) -> str:
 
 
 def _usage(completion: Completion) -> dict[str, Json]:
-    """Return the token counts; what the cache gave stands apart here."""
+    """Return the token counts; cached tokens are counted separately here."""
     counts = TokenCounts.of(completion.usage)
     return {
         "input_tokens": max(counts.input - counts.cached, 0),
@@ -311,7 +311,7 @@ def _usage(completion: Completion) -> dict[str, Json]:
 
 
 def error(problem: Problem) -> dict[str, Json]:
-    """Return an error as Anthropic's API has it."""
+    """Return an error in Anthropic's format."""
     kind = _ERRORS.get(problem.status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": problem.message}}
 

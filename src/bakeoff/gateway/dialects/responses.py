@@ -99,7 +99,7 @@ _questions = msgspec.json.Decoder(ResponsesRequest)
 
 
 def read(body: bytes) -> ModelRequest:
-    """Return what was asked."""
+    """Return the request in *body*."""
     question = decode(body, _questions)
     if question.previous_response_id or question.conversation:
         raise NotUnderstoodError(f"previous_response_id and conversation: {_STATEFUL}")
@@ -132,7 +132,7 @@ def read(body: bytes) -> ModelRequest:
 
 
 class _Heard:
-    """The conversation so far; what one answer held stands in several items, and is joined."""
+    """The conversation so far; the items of one answer are joined."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -339,13 +339,13 @@ class ResponsesAnswer:
 
 
 def _plain_text(call: ToolCall) -> str:
-    """Return what a tool of free text is given; a model may have left the object out."""
+    """Return the input of a free-text tool; a model may have left out the object around it."""
     text = arguments_object(call).get(FREE_FORM)
     return text if isinstance(text, str) else call.arguments
 
 
 def _item_events(index: int, item: Event, text: str) -> Iterator[Event]:
-    """Yield an item as it comes into being; each event is a dict of its own."""
+    """Yield the events of one item; each event is a new dict."""
     kind = item["type"]
     at: Event = {"item_id": item["id"], "output_index": index}
     yield {"type": "response.output_item.added", "output_index": index, "item": _begun(item)}

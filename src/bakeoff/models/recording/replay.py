@@ -153,7 +153,7 @@ class Recording:
         return None if place is None else self._read(place)
 
     def explain(self, question: Question, requester: Requester) -> str:
-        """Say where *question* leaves what was recorded."""
+        """Return where *question* differs from the recording."""
         self.diverged += 1
         who = f" for the role {requester.role!r}" if requester.role else ""
         start = f"replay: diverged: no recorded answer of {requester.model.full_name}{who}"
@@ -170,7 +170,7 @@ class Recording:
         )
 
     def words(self) -> list[str]:
-        """Return what a person should know at the end."""
+        """Return the notes to print at the end."""
         lines = []
         if self._damaged:
             lines.append(
@@ -185,7 +185,7 @@ class Recording:
         return lines
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for file in self._files:
             file.close()
 
@@ -325,7 +325,7 @@ class Cache:
         return digest_bytes(self._redactor.data(encoded(whole, sort_keys=True)))
 
     def get(self, key: str) -> Completion | None:
-        """Return the answer that is kept under *key*."""
+        """Return the answer cached under *key*."""
         self._asked += 1
         try:
             with closing(
@@ -342,7 +342,7 @@ class Cache:
         return replace(completion, flags=(*completion.flags, CACHED))
 
     def put(self, key: str, model: str, completion: Completion) -> None:
-        """Keep an answer, unless there is one."""
+        """Cache an answer, unless there is one."""
         body = self._redactor.data(encoded(completion))
         try:
             self._db.execute(
@@ -353,7 +353,7 @@ class Cache:
             self._failed += 1
 
     def words(self) -> list[str]:
-        """Return what a person should know at the end."""
+        """Return the notes to print at the end."""
         lines = [f"cache: {self._reused} of {self._asked} answers came from {self._path.parent}"]
         if self._failed:
             lines.append(f"cache: {self._failed} times it could not be read or written")
@@ -365,7 +365,7 @@ class Cache:
 
 
 class CachedModel:
-    """A model that is asked only what is not kept yet."""
+    """A model that is asked only what is not in the cache."""
 
     def __init__(self, model: Model, requester: Requester, cache: Cache) -> None:
         self._model = model
@@ -373,7 +373,7 @@ class CachedModel:
         self._cache = cache
 
     async def complete(self, request: Request) -> Completion:
-        """Return the answer that is kept, else ask and keep it."""
+        """Return the cached answer, else ask and cache it."""
         key = self._cache.key_of(request, self._requester)
         kept = self._cache.get(key)
         if kept is not None:
@@ -428,11 +428,11 @@ class RecordingModes:
 
     @property
     def replaying(self) -> bool:
-        """Whether nobody is asked, so that no model has to be there."""
+        """Whether answers come from a recording, so that no model is needed."""
         return self.recording is not None
 
     def model(self, model: Model, requester: Requester) -> Model:
-        """Return *model* as *requester* is to see it."""
+        """Return *model*, wrapped for recording, replay or the cache."""
         if self.recording is not None:
             return ReplayedModel(requester, self.recording)
         if self.cache is not None:
@@ -442,7 +442,7 @@ class RecordingModes:
         return model
 
     def words(self) -> list[str]:
-        """Return what a person should know at the end."""
+        """Return the notes to print at the end."""
         return [line for source in self._open() for line in source.words()]
 
     def close(self) -> None:

@@ -268,23 +268,23 @@ class Tests:
             )
 
     def _verdict(self, report: Report, ran: CommandResult) -> tuple[float, str | None]:
-        wanted = list(report.tests)
+        tests = list(report.tests)
         if not self.options:  # which may choose among the tests
-            wanted += report.unreported
+            tests += report.unreported
         if self.named:
             absent = [name for name in self.named if not report.named(name)]
-            wanted = [test for name in self.named for test in report.named(name)] + absent
+            tests = [test for name in self.named for test in report.named(name)] + absent
         passed = set(report.passed)
-        bad = [test for test in dict.fromkeys(wanted) if test not in passed]
+        bad = [test for test in dict.fromkeys(tests) if test not in passed]
         if not report.whole:
             return 0.0, f"the tests did not run to their end: {_end_text(ran)}"
-        if not bad and wanted and report.code == 0 and ran.code == 0 and not report.uncollected:
+        if not bad and tests and report.code == 0 and ran.code == 0 and not report.uncollected:
             return 1.0, None
         why = _failure_summary(bad, report) if bad or report.uncollected else _end_text(ran)
         if not self.partial:
             return 0.0, why
-        total = len(set(wanted)) + len(report.uncollected)
-        share = (len(set(wanted)) - len(bad)) / total if total else 0.0
+        total = len(set(tests)) + len(report.uncollected)
+        share = (len(set(tests)) - len(bad)) / total if total else 0.0
         # the code says that something is wrong that no test shows
         return (share if share < 1 else 0.0), why
 
