@@ -3,6 +3,10 @@
 import asyncio
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,16 +21,25 @@ from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import Box, BoxSpec, Command, Mount
 from bakeoff.core.workspace import IN_IMAGE, BoxLimits
 from bakeoff.sandboxes.containers import change
-from bakeoff.sandboxes.containers.api import ApiCalls
+from bakeoff.sandboxes.containers.api import ApiCalls, PodmanApiCalls
 from bakeoff.sandboxes.containers.calls import ClientCalls, Exec
 from bakeoff.sandboxes.containers.engine import Engine as Client
 from bakeoff.sandboxes.containers.engine_socket import docker_socket
 from bakeoff.sandboxes.containers.sandbox import Container
+from support.cli import not_outliving, until
 from support.container_boxes import opened, sandbox, shell, spec
 from support.container_engines import Engine, engine
+from support.sandboxes import processes_with
 
 LIMITS = BoxLimits(memory_mb=256, processes=64, disk_mb=None, cpus=0.5)
 _LIMIT_S = 60
+
+
+@pytest.fixture(params=["docker", "podman"])
+def where(request: pytest.FixtureRequest) -> Engine:
+    found = engine(request.param)
+    found.with_busybox()
+    return found
 
 
 @pytest.fixture
@@ -126,15 +139,15 @@ async def _both_ways(
     return _members(ours), _members(theirs), (gone, gone_by_client)
 
 
-def test_a_change_that_is_fetched_by_its_paths_is_that_of_a_whole_export(docker: Engine) -> None:
-    containers = sandbox(docker)
+def test_a_change_that_is_fetched_by_its_paths_is_that_of_a_whole_export(where: Engine) -> None:
+    containers = sandbox(where)
 
     async def scenario() -> None:
-        async with opened(containers, whole(docker.with_busybox())) as box:
+        async with opened(containers, whole(where.with_busybox())) as box:
             did = await shell(box, WORK)
             assert did.code == 0, did.output
             await box.stop()
-            ours, theirs, (gone, gone_by_client) = await _both_ways(docker, box, containers)
+            ours, theirs, (gone, gone_by_client) = await _both_ways(where, box, containers)
         assert ours == theirs
         assert gone == gone_by_client
         assert ours["work/deep"][2] == (1234, 4321)
@@ -151,25 +164,25 @@ def test_a_change_that_is_fetched_by_its_paths_is_that_of_a_whole_export(docker:
         pytest.param(r"echo x > /etc/$(printf 'no\377utf8')", id="a-name-that-is-no-utf-8"),
     ],
 )
-def test_what_cannot_be_fetched_by_its_paths_is_exported(docker: Engine, work: str) -> None:
-    containers = sandbox(docker)
+def test_what_cannot_be_fetched_by_its_paths_is_exported(where: Engine, work: str) -> None:
+    containers = sandbox(where)
 
     async def scenario() -> None:
-        async with opened(containers, whole(docker.with_busybox())) as box:
+        async with opened(containers, whole(where.with_busybox())) as box:
             assert (await shell(box, work)).code == 0
             await box.stop()
-            ours, theirs, _ = await _both_ways(docker, box, containers)
+            ours, theirs, _ = await _both_ways(where, box, containers)
         assert ours == theirs
         assert len(ours) >= 2
 
     asyncio.run(scenario())
 
 
-def test_a_change_too_large_for_its_limit_is_refused_while_it_is_fetched(docker: Engine) -> None:
-    containers = replace(sandbox(docker), most_change_mb=1)
+def test_a_change_too_large_for_its_limit_is_refused_while_it_is_fetched(where: Engine) -> None:
+    containers = replace(sandbox(where), most_change_mb=1)
 
     async def scenario() -> None:
-        async with opened(containers, whole(docker.with_busybox())) as box:
+        async with opened(containers, whole(where.with_busybox())) as box:
             await shell(box, "head -c 3000000 /dev/urandom > /noise")
             await box.stop()
             with pytest.raises(SandboxError, match=r"over 1 MB.*most_change_mb"):
@@ -204,6 +217,95 @@ def test_the_socket_is_that_of_the_clients_context(docker: Engine, tmp_path: Pat
 def test_without_a_socket_of_this_machine_the_client_is_asked(docker: Engine, host: str) -> None:
     environment = {**docker.environment, "DOCKER_HOST": host}
     containers = Container(name="docker", environment=environment)
+    assert isinstance(asyncio.run(containers._engine_calls()), ClientCalls)
+
+
+_PODMAN_RUNNER = """
+import asyncio, sys
+from bakeoff.sandboxes.containers.sandbox import Container
+
+async def main():
+    containers = Container(name="podman")
+    print((await containers._engine_calls())._api.socket, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def _processes_at(socket: str) -> list[str]:
+    return processes_with(f"unix://{socket}")
+
+
+def test_the_service_of_an_engine_without_a_daemon_dies_with_a_run_that_is_killed() -> None:
+    podman = engine("podman")
+    runner = subprocess.Popen(
+        [sys.executable, "-c", _PODMAN_RUNNER],
+        env={**os.environ, **podman.environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with not_outliving(runner):
+        assert runner.stdout is not None
+        socket = runner.stdout.readline().strip()
+        assert _processes_at(socket)
+        runner.kill()
+        runner.wait(_LIMIT_S)
+    until(lambda: not _processes_at(socket), timeout_s=_LIMIT_S)
+    scratch.reap()  # whoever is first takes it away
+    assert not Path(socket).parent.exists()
+
+
+def test_the_service_of_an_engine_without_a_daemon_ends_with_the_last_sandbox_that_uses_it() -> (
+    None
+):
+    found = engine("podman")
+    # a service of its own: boxes of other tests may use the one without this variable
+    podman = replace(found, environment={**found.environment, "OF": "this test"})
+
+    async def scenario() -> None:
+        first, second = sandbox(podman), sandbox(podman)
+        calls = await first._engine_calls()
+        assert isinstance(calls, PodmanApiCalls)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(second._engine_calls())
+        await first.close()
+        assert _processes_at(calls._api.socket)
+        await second.close()
+        assert not _processes_at(calls._api.socket)
+        assert not Path(calls._api.socket).parent.exists()
+        await second.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_service_that_was_killed_is_started_again_for_the_next_box(tmp_path: Path) -> None:
+    found = engine("podman")
+    podman = replace(found, environment={**found.environment, "OF": "a killed service"})
+    image = podman.with_busybox()
+
+    async def scenario() -> None:
+        containers = sandbox(podman)
+        calls = await containers._engine_calls()
+        assert isinstance(calls, PodmanApiCalls)
+        for line in _processes_at(calls._api.socket):
+            os.kill(int(line.split(":")[0]), signal.SIGKILL)
+        until(lambda: not _processes_at(calls._api.socket), timeout_s=_LIMIT_S)
+        try:
+            async with opened(containers, spec(tmp_path, image=image)) as box:
+                assert (await _soon(box)) == "fine\n"
+            assert not Path(calls._api.socket).parent.exists()
+        finally:
+            await containers.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_engine_of_another_machine_is_asked_through_its_client() -> None:
+    podman = engine("podman")
+    environment = {**podman.environment, "CONTAINER_HOST": "ssh://nobody@127.0.0.1"}
+    containers = Container(name="podman", environment=environment)
     assert isinstance(asyncio.run(containers._engine_calls()), ClientCalls)
 
 
@@ -317,6 +419,21 @@ def test_an_engine_that_never_answers_holds_no_command_beyond_its_time() -> None
         async with _engine_that(answer) as calls:
             ended = await _ends(calls, time_s=0.2)
         assert (ended.code, ended.stopped) == (None, "its time was over after 0.2 s")
+
+    asyncio.run(scenario())
+
+
+def test_a_docker_that_remaps_users_exports_what_its_files_belong_to() -> None:
+    answers = {"/info": {"SecurityOptions": ["name=seccomp,profile=default", "name=userns"]}}
+    answers["/containers/box/changes"] = [{"Kind": 1, "Path": "/made"}]  # type: ignore[assignment]
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter, request: str) -> None:
+        _json(writer, 200, answers[request.split()[1].partition("?")[0]])
+
+    async def scenario() -> None:
+        async with _engine_that(answer) as calls:
+            with pytest.raises(FileNotFoundError, match="docker"):  # there is no client here
+                await asyncio.wait_for(calls.change("box", own=(), max_mb=1), _LIMIT_S)
 
     asyncio.run(scenario())
 

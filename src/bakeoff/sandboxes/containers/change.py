@@ -6,14 +6,17 @@ nothing is unpacked on the host, where names and links chosen by an agent could 
 
 import gzip
 import io
+import os
 import posixpath
 import re
+import stat
 import subprocess
 import tarfile
 import tempfile
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import BinaryIO, cast
 
 from bakeoff._lib.value_object import value_object
@@ -32,6 +35,8 @@ _ENTRY = re.compile(r"([ACD]) (/.+)")
 _IN_A_NAME = re.compile(r"\n[ACD] /")
 _CHUNK = 1 << 20
 _MAX_FETCHED = 16  # then an export of everything is as fast
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PAX_NAMES = frozenset({"path", "linkpath"})
 
 # Prepares for an archive: removes deleted paths, and whatever is of another kind than the new entry.
@@ -196,6 +201,71 @@ def paths_to_fetch(differences: Differences) -> tuple[str, ...] | None:
 def has_exact_names(differences: Differences) -> bool:
     """Whether every included path is what the file is called: engines replace what is no UTF-8."""
     return not any("\ufffd" in path or path == "/" for path in differences.included)
+
+
+def read_mounted(root: Path, differences: Differences, *, max_mb: int) -> bytes:
+    """Return what *differences* include as a gzipped tar, from the files of a container at *root*.
+
+    No link is followed: those of the container lead to files of the host here. It blocks, so run it
+    in a thread.
+    """
+    buffer = _BoundedBuffer(max_mb << 20)
+    first_names: dict[tuple[int, int], str] = {}
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as filtered,
+    ):
+        for path in sorted(differences.included):
+            name = path.strip("/")
+            with _opened_parent(root, name) as (parent, last):
+                member = _member(parent, last, name, first_names)
+                if member is None:
+                    continue
+                if path in differences.in_image:
+                    member.pax_headers = {IN_IMAGE: "1"}
+                if not member.isreg():
+                    filtered.addfile(member)
+                    continue
+                with os.fdopen(os.open(last, _READ, dir_fd=parent), "rb") as file:
+                    filtered.addfile(member, file)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _opened_parent(root: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Open the folder that *name* is in, without following a link, and provide it and the last part."""
+    *parents, last = name.split("/")
+    folder = os.open(root, _FOLDER)
+    try:
+        for part in parents:
+            inner = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield folder, last
+    finally:
+        os.close(folder)
+
+
+def _member(
+    parent: int, last: str, name: str, first_names: dict[tuple[int, int], str]
+) -> tarfile.TarInfo | None:
+    """Return the head of a file, folder or link; None for anything else."""
+    status = os.stat(last, dir_fd=parent, follow_symlinks=False)
+    member = tarfile.TarInfo(name)
+    member.mode, member.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+    member.uid, member.gid = status.st_uid, status.st_gid
+    if stat.S_ISDIR(status.st_mode):
+        member.type = tarfile.DIRTYPE
+    elif stat.S_ISLNK(status.st_mode):
+        member.type = tarfile.SYMTYPE
+        member.linkname = os.readlink(last, dir_fd=parent)
+    elif not stat.S_ISREG(status.st_mode):
+        return None
+    elif (first := first_names.setdefault((status.st_dev, status.st_ino), name)) != name:
+        member.type, member.linkname = tarfile.LNKTYPE, first
+    else:
+        member.size = status.st_size
+    return member
 
 
 def fetched(

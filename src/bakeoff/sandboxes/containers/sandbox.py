@@ -23,8 +23,8 @@ from bakeoff._lib.process import run_to_completion
 from bakeoff.core.errors import UsageError
 from bakeoff.core.sandbox import Box, BoxSpec, Mount
 from bakeoff.core.workspace import Image
-from bakeoff.sandboxes.containers import relay
-from bakeoff.sandboxes.containers.api import ApiCalls
+from bakeoff.sandboxes.containers import podman_service, relay
+from bakeoff.sandboxes.containers.api import ApiCalls, PodmanApiCalls
 from bakeoff.sandboxes.containers.box import ContainerBox, sockets
 from bakeoff.sandboxes.containers.calls import ClientCalls, EngineCalls, NewContainer
 from bakeoff.sandboxes.containers.engine import Engine, EngineName
@@ -178,11 +178,11 @@ class Container:
         """Return a running container that shows the folder of *spec*."""
         image = spec.image or await self._images.ready(None)
         user = None if spec.folder is None else await self._container_user()
+        calls = await self._engine_calls()
         proxy = await open_proxy(spec.network, private_hosts=self.private_hosts)
         relay_mounts = relay.mounts(sockets(spec, proxy))
         mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relay_mounts)
         name = f"bakeoff-{process_identity.current()}-{secrets.token_hex(6)}"
-        calls = await self._engine_calls()
         box = ContainerBox(
             calls,
             spec,
@@ -206,16 +206,18 @@ class Container:
         return box
 
     async def _engine_calls(self) -> EngineCalls:
-        if self._calls is None:
+        if self._calls is None or (self.name == "podman" and podman_service.has_died(self._engine)):
             self._calls = await self._choose_calls()
         return self._calls
 
     async def _choose_calls(self) -> EngineCalls:
-        if self.use_socket and self.name == "docker":
+        if not self.use_socket:
+            return ClientCalls(self._engine)
+        if self.name == "docker":
             socket = await docker_socket(self._engine)
-            if socket is not None:
-                return ApiCalls(self._engine, socket)
-        return ClientCalls(self._engine)
+            return ClientCalls(self._engine) if socket is None else ApiCalls(self._engine, socket)
+        socket = await podman_service.acquire_socket(self._engine, user=self)
+        return ClientCalls(self._engine) if socket is None else PodmanApiCalls(self._engine, socket)
 
     async def _remove(self, name: str) -> None:
         await self._engine.ask(*self._engine.dialect.remove, name)
@@ -246,7 +248,10 @@ class Container:
         return [*lines, *await asyncio.to_thread(cleanup.reap)]
 
     async def close(self) -> None:
-        """Do nothing: nothing is held for the whole run."""
+        """Give back the engine's socket."""
+        self._calls = None
+        if self.name == "podman":
+            await podman_service.release_socket(self._engine, user=self)
 
 
 def _folder(spec: BoxSpec) -> tuple[Mount, ...]:
