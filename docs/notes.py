@@ -105,7 +105,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "models": "names, or tables; default: the endpoint that a suite's metadata names",
         "agents": "names, or tables; default: `direct`, the bare model; `shell` in a workspace",
         "rollouts": "independent repetitions of each task",
-        "parallel": "trials at once; default: 8",
+        "parallel": "trials at once; default: 8, or for plain prompts as many as the endpoint bears, up to 64",
         "pause_s": "seconds each worker waits between two trials; default: what a suite says, else 0",
         "warm_up": "ask each local model for one token before the first trial, so that it is loaded",
         "parameters": "sent with every request; those of a task win, and those of a model win over both",

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import math
 import re
 import threading
@@ -21,7 +22,7 @@ from bakeoff.core.errors import NotRun, UsageError
 from bakeoff.core.events import Event, Notice
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.ports import Model
-from bakeoff.core.task import Message
+from bakeoff.core.task import Message, Task
 from bakeoff.engine.meter import Meter
 from bakeoff.models.adapters.openai_compatible import build
 from bakeoff.models.client.retry import Overload, RetryableError
@@ -514,3 +515,27 @@ def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it_and_who_waits_is
     where = re.escape(server.url.removesuffix("/v1"))
     assert re.search(rf"limited by {where}: .*, [1-9]\d* waiting, next in 0", shown)
     assert re.search(r"one +\d/8 .*\n *two +\d/8 ", shown), "each candidate has a row"
+
+
+def peak_without_parallel(folder: Path, count: int = 400, **options: Any) -> int:
+    """Run so many prompts without saying how many at once, and return how many were."""
+    tests = [{"id": f"t{n:03}", "prompt": f"say {n}"} for n in range(count)]
+    (folder / "suite.json").write_text(json.dumps({"tests": tests}))
+    with Loopback(AtOnce(1000, 0.05)) as server:
+        bakeoff.run(
+            folder / "suite.json", models=[spec_of(server)], output=folder / "runs", **options
+        )
+        return server.peak_in_flight
+
+
+@chances(3)
+def test_without_parallel_prompts_run_as_many_at_once_as_the_endpoint_bears(tmp_path: Path) -> None:
+    assert 16 <= peak_without_parallel(tmp_path) <= 64
+
+
+def test_without_parallel_an_agent_of_ones_own_runs_eight_times_at_once(tmp_path: Path) -> None:
+    async def ask(task: Task, model: Any) -> str:
+        answer = await model.complete(Request(messages=task.messages))
+        return str(answer.text)
+
+    assert peak_without_parallel(tmp_path, 60, agents=[ask]) <= 8

@@ -222,3 +222,8 @@ def test_a_bad_day_at_a_real_server_costs_little_more_than_its_retries() -> None
     least_s, limited_s = took_s(limited=False), took_s(limited=True)
     print(f"{limited_s:.2f} s; without a limiter {least_s:.2f} s")
     assert limited_s <= 2.5 * least_s
+
+
+def test_a_server_with_one_slow_slot_is_not_asked_more_at_once_than_meet_their_deadlines() -> None:
+    result = with_limiter(Endpoint(workers=1, latency=lambda _: 60.0), 30, deadline_s=600.0)
+    assert result.faults == 0

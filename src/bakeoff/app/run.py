@@ -27,7 +27,6 @@ from bakeoff.app.prepare import (
 )
 from bakeoff.app.pricing import check_budget, prices_of
 from bakeoff.app.run_folder import (
-    DEFAULT_PARALLEL,
     RunFolder,
     check_earlier_plan,
     open_run_folder,
@@ -219,7 +218,9 @@ async def run_engine(
                     plan,
                     store=folder.store,
                     parts_source=parts,
-                    executor=LocalExecutor(spec.parallel or DEFAULT_PARALLEL, pause_s=spec.pause_s),
+                    executor=LocalExecutor(
+                        spec.parallel or parts.default_parallel(plan), pause_s=spec.pause_s
+                    ),
                     stop=options.stop,
                     listener=with_artifacts(options.listener, folder.path, redactor),
                     budget=budget,

@@ -54,6 +54,8 @@ from bakeoff.workers.wire import Begin
 _WORKER = (sys.executable, "-u", "-m", "bakeoff.worker")  # -u: what it prints is heard in time
 _PATIENCE_S = 0.5  # a scorer that takes longer gets company
 _UNLIMITED_ADAPTERS = frozenset({"embedded", "scripted"})  # nobody else is in the queue
+_SLOW_PROVIDERS = frozenset({"ollama"})  # on this machine, with few slots
+_PARALLEL, _PARALLEL_PROMPTS = 8, 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,6 +307,16 @@ class SharedTrialParts:
             with problems.gathered(of=f"task {task.id!r}"):
                 self._check(task, roles)
         problems.raise_any()
+
+    def default_parallel(self, plan: Plan) -> int:
+        """Return how many trials run at once if nobody says: for prompts their limiters decide."""
+        prompts = self.sandbox is None and all(
+            candidate.agent.name == "direct"
+            and candidate.model.provider not in _SLOW_PROVIDERS
+            and self._limiters[candidate.digest][:1] != (UNLIMITED,)
+            for candidate in plan.candidates
+        )
+        return _PARALLEL_PROMPTS if prompts else _PARALLEL
 
     async def served(self, plan: Plan) -> dict[str, Json]:
         """Return what local servers say of the models that *plan* names, for the manifest."""

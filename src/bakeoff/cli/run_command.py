@@ -97,7 +97,12 @@ def _add_how(p: ArgumentGroup) -> None:
     p.add_argument("--only", action="store_true",
                    help="with --resume: run just the tests, models and rollouts that are named here, "
                    "and keep the rest of the run")  # fmt: skip
-    p.add_argument("--parallel", type=count, metavar="N", help="trials at once (default: 8)")
+    p.add_argument(
+        "--parallel",
+        type=count,
+        metavar="N",
+        help="trials at once (default: 8; prompts: as many as the endpoint bears, up to 64)",
+    )
     p.add_argument("--sandbox", metavar="NAME",
                    help="where commands run: bubblewrap, docker, podman, local, modal "
                    "(default: the best isolating one that works here)")  # fmt: skip

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from math import inf
 
 START = 8
-_UNANSWERED_MOST = 16
 _CUT = 0.7
 _COOL_DOWN_S = 1.0
 _OVERLOADED = 0.2  # the share of requests that must fail: one stray fault says nothing
@@ -25,6 +24,7 @@ _STEP = 1.5  # how far a challenge goes
 _LOSS = 0.9  # a lower limit may cost so much
 _SHORTEST_S = 0.05
 _NO_WAIT_S = 0.012  # so soon, and still no gain: it is we who cannot ask any faster
+_SLOW_S = 120.0
 _MOST_PATIENCE = 16
 _REQUEST = 20  # what a request costs beside its output, in tokens
 
@@ -51,6 +51,11 @@ class Throughput:
     def prompt(self) -> bool:
         """Whether answers are so fast that there is no queue worth avoiding."""
         return self.busy_s < _NO_WAIT_S * self.requests
+
+    @property
+    def slow(self) -> bool:
+        """Whether answers take so long that more at once might pass their deadlines."""
+        return self.busy_s > _SLOW_S * self.requests
 
     def over(self, other: "Throughput") -> float:
         """Return how many times faster this was than *other*."""
@@ -140,12 +145,6 @@ class AdaptiveConcurrency:
         self._ceiling = None
         self._start_schedule(self._initial_schedule(self._at_most(limit)), now)
 
-    def unanswered(self, now: float) -> None:
-        """Raise the limit although nothing was answered yet: long answers say nothing about load."""
-        higher = self._at_most(min(2 * self.limit, _UNANSWERED_MOST))
-        if higher > self.limit:
-            self._start_schedule(self._initial_schedule(higher), now)
-
     def overloaded(self, number: int, *, now: float, in_flight: int | None = None) -> None:
         """Count a request that failed from overload; cut the limit if it is more than a stray.
 
@@ -201,7 +200,7 @@ class AdaptiveConcurrency:
         self._settled_limit = limit
         if best is None:
             best = yield Measurement(limit, limit, Throughput(limit))
-        while (higher := self._at_most(2 * limit)) > limit:
+        while (higher := self._at_most(2 * limit)) > limit and not best.slow:
             seen = yield Measurement(higher, max(2 * higher, 16), best)
             helped = seen.over(best) >= 1 + (_HELPS - 1) * (higher / limit - 1)
             if not helped and not seen.prompt:
@@ -219,6 +218,8 @@ class AdaptiveConcurrency:
             upwards = not upwards
             before = yield Measurement(limit, self._patience * _enough(limit))
             if other in (0, limit) or (other < limit and before.prompt):
+                continue
+            if other > limit and before.slow:
                 continue
             seen = yield Measurement(other, _enough(other))
             after = yield Measurement(limit, _enough(limit))

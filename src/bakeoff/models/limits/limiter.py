@@ -23,7 +23,6 @@ WAITING = "a wait for its turn at the endpoint"
 
 STOPPING = "the run is stopping"
 
-_SILENCE_S = 1.0
 _LONGEST_CAP_S = 60.0
 
 Try = Callable[[], Awaitable[Completion]]
@@ -110,8 +109,6 @@ class EndpointLimiter:
         self._queue: deque[tuple[Slot, float, Request]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
-        self._silence: asyncio.TimerHandle | None = None
-        self._heard_at = -math.inf
         self._rate_limit = RateLimit()
         self._refusals = Refusals(self._breaker, self._rate_limit)
         self._apply(limits or EndpointLimits())
@@ -181,7 +178,6 @@ class EndpointLimiter:
             if breaker.failing:
                 self._after_failure(sent)
             if self._queue:
-                self._heard_at = self._clock()
                 self._admit_waiting()
         return completion
 
@@ -243,8 +239,6 @@ class EndpointLimiter:
         if self._breaker.down:
             self._notify_outage(slot, request)
         self._admit_waiting()
-        if self._silence is None and self._adaptive is not None:
-            self._watch_silence()
         if request.on_retry and not slot.done():
             down = self._breaker.reason if self._breaker.down else ""
             request.on_retry(f"the endpoint is down: {down}" if down else WAITING)
@@ -282,21 +276,6 @@ class EndpointLimiter:
         if (tell := request.on_outage) is not None and not slot.done():
             tell(True)  # noqa: FBT003 -- a callback
             slot.add_done_callback(lambda _: tell(False))  # noqa: FBT003
-
-    def _watch_silence(self) -> None:
-        self._silence = asyncio.get_running_loop().call_later(_SILENCE_S, self._on_silence)
-
-    def _on_silence(self) -> None:
-        """Raise the limit if all slots are in use and nothing was answered for a while."""
-        self._silence = None
-        if not self._queue or self._adaptive is None:
-            return
-        now = self._clock()
-        silent = now - self._heard_at >= _SILENCE_S and not self._breaker.down
-        if silent and self._in_flight >= self.concurrency_limit:
-            self._adaptive.unanswered(now)
-            self._admit_waiting()
-        self._watch_silence()
 
     def _schedule_admission(self, now: float, wait_s: float) -> None:
         if self._timer is not None:
