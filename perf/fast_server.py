@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import uvloop
 
@@ -22,17 +22,17 @@ _BODY = (
     + b'"},"finish_reason":"stop"}],"usage":{"prompt_tokens":21,"completion_tokens":8,'
     b'"total_tokens":29,"completion_tokens_details":{"reasoning_tokens":0}}}'
 )
-_REPLY = (
+REPLY = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(_BODY)
 ) + _BODY
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """Counts out whole requests and answers each."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._transport = transport
+        self.transport = transport
         self._rest = b""
 
     def data_received(self, data: bytes) -> None:
@@ -42,23 +42,33 @@ class _Connection(asyncio.Protocol):
             end = head + 4 + (int(length[1]) if length else 0)
             if len(data) < end:
                 break
-            self._transport.write(_REPLY)
+            self.take(data)
             data = data[end:]
         self._rest = data
 
+    def take(self, request: bytes) -> None:  # noqa: ARG002 -- others look at it
+        """Answer the request with which *request* begins."""
+        self.transport.write(REPLY)
 
-async def _serve() -> None:
+
+async def serve(connection: type[Connection]) -> None:
+    """Listen on a free port, print it, and serve until the process ends."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(_Connection, "127.0.0.1", 0)
+    server = await loop.create_server(connection, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
-@contextmanager
-def serving() -> Iterator[str]:
+def serving() -> AbstractContextManager[str]:
     """Start the server in a process of its own and give its base URL."""
+    return server_process("perf.fast_server")
+
+
+@contextmanager
+def server_process(*module: str) -> Iterator[str]:
+    """Start the server in *module*, with its arguments, in a process and give its base URL."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "perf.fast_server"],
+        [sys.executable, "-m", *module],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -72,4 +82,4 @@ def serving() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve())
+    uvloop.run(serve(Connection))

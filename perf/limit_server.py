@@ -7,21 +7,18 @@ Only a benchmark or a test may use it: it reads Content-Length and nothing else 
 import asyncio
 import json
 import random
-import subprocess
 import sys
 import time
 import urllib.request
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 
 import uvloop
 
-from perf.fast_server import _LENGTH, _REPLY
-from perf.measure import ROOT
+from perf.fast_server import REPLY, Connection, serve, server_process
 
-_CUT = _REPLY[: len(_REPLY) // 2]
+_CUT = REPLY[: len(REPLY) // 2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,29 +80,18 @@ class _State:
         }
 
 
-class _Connection(asyncio.Protocol):
-    """Counts out whole requests; a client has one under way on each connection."""
+class _Connection(Connection):
+    """Answers by the rule; a client has one request under way on each connection."""
 
     state: _State
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._transport = transport
-        self._rest = b""
-
-    def data_received(self, data: bytes) -> None:
-        data = self._rest + data if self._rest else data
-        while (head := data.find(b"\r\n\r\n")) >= 0:
-            length = _LENGTH.search(data, 0, head + 2)
-            end = head + 4 + (int(length[1]) if length else 0)
-            if len(data) < end:
-                break
-            if data.startswith(b"GET"):
-                body = json.dumps(self.state.counts()).encode()
-                self._transport.write(_head("200 OK", body))
-            else:
-                self._take()
-            data = data[end:]
-        self._rest = data
+    def take(self, request: bytes) -> None:
+        """Count the request, or return the counts."""
+        if request.startswith(b"GET"):
+            body = json.dumps(self.state.counts()).encode()
+            self.transport.write(_head("200 OK", body))
+        else:
+            self._take()
 
     def _take(self) -> None:
         state = self.state
@@ -113,7 +99,7 @@ class _Connection(asyncio.Protocol):
         if state.refuses() or number < rule.refused:
             return self._refuse()
         if number < rule.refused + rule.reset:
-            return self._transport.abort()
+            return self.transport.abort()
         if rule.workers is not None and state.under_way >= rule.workers:
             state.waiting.append(self)
             return None
@@ -133,21 +119,21 @@ class _Connection(asyncio.Protocol):
         else:
             state.under_way -= 1
         if kind == "500":
-            self._transport.write(_head("500 Internal Server Error", b'{"error":"oops"}'))
+            self.transport.write(_head("500 Internal Server Error", b'{"error":"oops"}'))
         elif kind == "cut":
-            self._transport.write(_CUT)
-            self._transport.close()
+            self.transport.write(_CUT)
+            self.transport.close()
         else:
             state.answered += 1
             state.last_answer_at = time.monotonic()
             state.first_answer_at = state.first_answer_at or state.last_answer_at
-            self._transport.write(_REPLY)
+            self.transport.write(REPLY)
 
     def _refuse(self) -> None:
         self.state.refused += 1
         after_s = self.state.rule.retry_after_s
         header = b"" if after_s is None else b"Retry-After: %g\r\n" % after_s
-        self._transport.write(_head("429 Too Many Requests", b'{"error":"slow down"}', header))
+        self.transport.write(_head("429 Too Many Requests", b'{"error":"slow down"}', header))
 
 
 def _head(status: str, body: bytes, header: bytes = b"") -> bytes:
@@ -157,28 +143,13 @@ def _head(status: str, body: bytes, header: bytes = b"") -> bytes:
 
 
 async def _serve(rule: Rule) -> None:
-    loop = asyncio.get_running_loop()
     _Connection.state = _State(rule, random.Random(rule.seed))
-    server = await loop.create_server(_Connection, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    await serve(_Connection)
 
 
-@contextmanager
-def serving(rule: Rule) -> Iterator[str]:
+def serving(rule: Rule) -> AbstractContextManager[str]:
     """Start a server with this *rule* in a process of its own and give its base URL."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "perf.limit_server", json.dumps(asdict(rule))],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
-        finally:
-            process.terminate()
+    return server_process("perf.limit_server", json.dumps(asdict(rule)))
 
 
 def counts(url: str) -> dict[str, float]:

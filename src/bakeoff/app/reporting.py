@@ -1,15 +1,19 @@
 """A run becomes a report: what its ledger says at one moment, without a secret, as files."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from bakeoff._lib import files
 from bakeoff._lib.clock import now
+from bakeoff._lib.files import replacing
+from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.sanitize import well_formed
 from bakeoff.app.known_secrets import learn_plan
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.app.run_results import Run, load_run
@@ -18,6 +22,9 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord, TrialRow
 from bakeoff.core.task import Task
 from bakeoff.formats.text.env import environment
+from bakeoff.reports import markdown as markdown_report
+from bakeoff.reports.data_files import render_csv, render_json, render_junit
+from bakeoff.reports.html import run
 from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.by_task import by_task
 from bakeoff.stores.folders import INNER, MANIFEST
@@ -41,15 +48,13 @@ def report(
     tells what is there, and that it is not all. Without *text*, no form holds what was asked,
     expected and answered.
     """
-    from bakeoff.reports import forms  # a run needs no page
-
-    chosen = forms.check([formats] if isinstance(formats, str) else formats)
+    chosen = check_formats([formats] if isinstance(formats, str) else formats)
     loaded = run if isinstance(run, Run) else load_run(run, output=output)
     folder = loaded.folder if to is None else Path(to)
     ledger = SqliteLedger(loaded.folder)
     with ledger.at_one_moment():
         findings = replace(_findings(loaded.folder, ledger), with_text=text)
-        return forms.write_report(findings, folder, chosen)
+        return write_report(findings, folder, chosen)
 
 
 def _findings(folder: Path, ledger: SqliteLedger) -> Findings:
@@ -143,3 +148,44 @@ class _CleanTrials:
     ) -> Iterator[TrialRecord]:
         for record in self.ledger.records(tasks=tasks, candidate=candidate, rollouts=rollouts):
             yield replace(record, attempt=_clean(record.attempt, self.redactor))
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+_FORMS: dict[str, tuple[str, Callable[[Findings], Iterator[str]]]] = {
+    "html": ("report.html", run.render),
+    "csv": ("report.csv", render_csv),
+    "json": ("report.json", render_json),
+    "junit": ("junit.xml", render_junit),
+    "md": ("report.md", markdown_report.render),
+}
+
+
+def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
+    """Return *formats* without duplicates; raise `UsageError` for an unknown one."""
+    chosen = tuple(dict.fromkeys(formats))
+    for name in chosen:
+        if name not in _FORMS:
+            hint = did_you_mean(name, _FORMS)
+            raise UsageError(f"a report has no format {name!r}; {hint}")
+    return chosen
+
+
+def write_report(findings: Findings, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Write *findings* into *folder* in each of *formats*, and return the files."""
+    written = []
+    for name in formats:
+        file_name, render = _FORMS[name]
+        try:
+            files.make_folder(folder)
+            with replacing(folder / file_name, durable=False) as file:
+                for part in render(findings):
+                    file.write(well_formed(part).encode())
+        except OSError as error:
+            raise UsageError(
+                f"{folder / file_name} cannot be written: {error.strerror}; "
+                "choose another folder with --to"
+            ) from error
+        written.append(folder / file_name)
+    return written

@@ -1,7 +1,8 @@
-"""`test_runner_config.json`: its keys and their defaults."""
+"""`test_runner_config.json`: its keys and their defaults; and the log that it sets up."""
 
 import logging
 import re
+import sys
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -9,7 +10,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from bakeoff._lib import files
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.sanitize import for_terminal
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.formats.text.convert import convert
@@ -123,3 +126,55 @@ def _template_fault(template: str) -> str | None:
     if path.is_absolute() or ".." in path.parts or "\0" in template or ":" in template:
         return "must stay inside the results directory"
     return None
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+LOGGER = logging.getLogger("bakeoff.test_runner")
+
+
+class _LogFile(logging.FileHandler):
+    """The file that the config names."""
+
+
+class _Console(logging.Handler):
+    """Standard error, but only where the application has set up no logging of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        if logging.getLogger().handlers or sys.stderr is None:
+            return
+        try:
+            sys.stderr.write(for_terminal(self.format(record)) + "\n")
+        except (OSError, ValueError):
+            self.handleError(record)
+
+
+def open_log(settings: LoggingSettings) -> None:
+    """Set up the logger as *settings* say; what an earlier call opened is closed."""
+    handlers: list[logging.Handler] = [_Console()]
+    if settings.file:
+        handlers.append(_open_file(Path(settings.file)))
+    close_log()
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter(settings.format))
+        LOGGER.addHandler(handler)
+    LOGGER.setLevel(settings.level.upper())
+
+
+def close_log() -> None:
+    """Close what `open_log` opened."""
+    for handler in list(LOGGER.handlers):
+        if isinstance(handler, _LogFile | _Console):
+            LOGGER.removeHandler(handler)
+            handler.close()
+
+
+def _open_file(path: Path) -> _LogFile:
+    try:
+        files.make_folder(path.parent)
+        files.make_file(path)
+        return _LogFile(path, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"the log file {path} cannot be opened: {error.strerror}") from error

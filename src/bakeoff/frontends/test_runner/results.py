@@ -1,4 +1,4 @@
-"""The result types of the `TestRunner` class, and the files of results."""
+"""The result types of the `TestRunner` class, the files of results, and the progress so far."""
 
 import json
 from collections import Counter
@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
 
 from bakeoff._lib import files
-from bakeoff._lib.clock import now
+from bakeoff._lib.clock import monotonic, now
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.files import digested_name, safe_name, write_atomic
 from bakeoff._lib.redact import Redactor
@@ -316,3 +317,61 @@ def _moment(timestamp: str) -> str:
         return datetime.fromisoformat(timestamp).strftime("%Y%m%d-%H%M%S-%f")
     except ValueError:
         return timestamp
+
+
+class ProgressBoard:
+    """Counts what is started and finished."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._clear(0)
+
+    def begin(self, total: int) -> None:
+        """Start counting an execution of *total* tests."""
+        with self._lock:
+            self._clear(total)
+
+    def started(self, test_id: str) -> None:
+        """Count a test that starts."""
+        with self._lock:
+            self._under_way[test_id] = None
+
+    def ended(self, result: TestResult) -> None:
+        """Count a test that is finished."""
+        with self._lock:
+            self._under_way.pop(result.test_id, None)
+            self._completed += 1
+            self._successful += result.success
+            self._test_s += result.execution_time
+
+    def end(self) -> None:
+        """End the execution."""
+        with self._lock:
+            self._under_way.clear()
+            self._over = True
+
+    def now(self) -> ExecutionProgress:
+        """Return the progress so far; `current_test` is the test that was started last."""
+        with self._lock:
+            done = self._completed
+            left = 0 if self._over else self._total - done
+            # by the clock on the wall: it knows of pauses and of tests that run side by side
+            pace_s = (monotonic() - self._began) / done if done else 0.0
+            return ExecutionProgress(
+                total_tests=self._total,
+                completed_tests=done,
+                successful_tests=self._successful,
+                failed_tests=done - self._successful,
+                current_test=next(reversed(self._under_way), None),
+                estimated_remaining_time=left * pace_s,
+                average_execution_time=self._test_s / done if done else 0.0,
+            )
+
+    def _clear(self, total: int) -> None:
+        self._total = total
+        self._completed = 0
+        self._successful = 0
+        self._test_s = 0.0
+        self._under_way: dict[str, None] = {}
+        self._over = False
+        self._began = monotonic()

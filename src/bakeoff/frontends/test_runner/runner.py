@@ -22,11 +22,17 @@ from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
 from bakeoff.formats.suite import Metadata, SuiteFiles, filled, read_metadata, read_suite_files
-from bakeoff.frontends.test_runner.config import RunnerConfig, read_config
-from bakeoff.frontends.test_runner.progress import LOGGER, ProgressBoard, close_log, open_log
+from bakeoff.frontends.test_runner.config import (
+    LOGGER,
+    RunnerConfig,
+    close_log,
+    open_log,
+    read_config,
+)
 from bakeoff.frontends.test_runner.results import (
     APIConfiguration,
     ExecutionProgress,
+    ProgressBoard,
     ResultFiles,
     TestResult,
     failed_result,

@@ -311,13 +311,7 @@ class Anthropic:
         parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         flags = take_seed(parameters)
         payload = self._payload(request, parameters)
-        return WireRequest(
-            url=self._url,
-            payload=payload,
-            stream=bool(payload.get("stream")),
-            keep_raw=self._settings.keep_raw,
-            flags=flags,
-        )
+        return WireRequest.of(self._url, payload, self._settings, flags)
 
     def _read(self, reply: AnthropicReply) -> Completion:
         completion = completion_of(reply)

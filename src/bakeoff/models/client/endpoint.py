@@ -150,6 +150,18 @@ class WireRequest:
     keep_raw: bool = False
     flags: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        url: str,
+        payload: dict[str, Json],
+        settings: EndpointClientSettings,
+        flags: tuple[str, ...] = (),
+    ) -> "WireRequest":
+        """Return the request of a payload that says by itself whether the response is streamed."""
+        stream = bool(payload.get("stream"))
+        return cls(url=url, payload=payload, stream=stream, keep_raw=settings.keep_raw, flags=flags)
+
 
 async def send_once(
     client: HttpClient, wire_request: WireRequest, body: bytes, reader: ResponseReader[E]
