@@ -394,8 +394,34 @@ class ApiCalls:
         with readable_paths():
             changes = await self._changes(name)
         differences = container_change.differences(changes, own)
+        if await self._remaps_users():
+            return await self._client.export(name, differences, max_mb=max_mb)
+        packed = await self._from_layer(name, differences, max_mb=max_mb)
+        if packed is None:
+            return await self.fetch(name, differences, max_mb=max_mb)
+        return packed, differences.gone
+
+    async def _from_layer(
+        self, name: str, differences: container_change.Differences, *, max_mb: int
+    ) -> bytes | None:
+        """Return the changed files from the container's layer; None where it cannot be read here."""
+        layer = (await self.state(name)).layer
+        exact = container_change.has_exact_names(differences)
+        if os.geteuid() != 0 or not layer.startswith("/") or not exact:
+            return None
+        try:
+            return await asyncio.to_thread(
+                container_change.read_files, Path(layer), differences, max_mb=max_mb
+            )
+        except (OSError, container_change.IncompleteLayerError):
+            return None  # on another machine, or not all in this layer
+
+    async def fetch(
+        self, name: str, differences: container_change.Differences, *, max_mb: int
+    ) -> tuple[bytes, tuple[str, ...]]:
+        """Return what *differences* name, asked for by its paths, or exported where they are many."""
         paths = container_change.paths_to_fetch(differences)
-        if paths is None or await self._remaps_users():
+        if paths is None:
             return await self._client.export(name, differences, max_mb=max_mb)
         packed = await asyncio.to_thread(
             container_change.fetched,
@@ -478,7 +504,7 @@ class PodmanApiCalls(ApiCalls):
         root = Path(answer.decode("utf-8", "surrogateescape").strip().strip('"'))
         try:
             packed = await asyncio.to_thread(
-                container_change.read_mounted, root, differences, max_mb=max_mb
+                container_change.read_files, root, differences, max_mb=max_mb
             )
         except OSError as error:
             raise SandboxError(f"podman mount gave files that cannot be read: {error}") from error

@@ -37,6 +37,7 @@ _CHUNK = 1 << 20
 _MAX_FETCHED = 16  # then an export of everything is as fast
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_IS_ELSEWHERE = "trusted.overlay.metacopy"  # set by the kernel, for root to see
 _PAX_NAMES = frozenset({"path", "linkpath"})
 
 # Prepares for an archive: removes deleted paths, and whatever is of another kind than the new entry.
@@ -203,11 +204,16 @@ def has_exact_names(differences: Differences) -> bool:
     return not any("\ufffd" in path or path == "/" for path in differences.included)
 
 
-def read_mounted(root: Path, differences: Differences, *, max_mb: int) -> bytes:
+class IncompleteLayerError(Exception):
+    """A file of a layer has its content in another layer."""
+
+
+def read_files(root: Path, differences: Differences, *, max_mb: int) -> bytes:
     """Return what *differences* include as a gzipped tar, from the files of a container at *root*.
 
-    No link is followed: those of the container lead to files of the host here. It blocks, so run it
-    in a thread.
+    That is where a container is mounted, or its own layer; IncompleteLayerError or FileNotFoundError
+    where the layer does not hold it all. No link is followed: those of the container lead to files of
+    the host here. It blocks, so run it in a thread.
     """
     buffer = _BoundedBuffer(max_mb << 20)
     first_names: dict[tuple[int, int], str] = {}
@@ -227,6 +233,8 @@ def read_mounted(root: Path, differences: Differences, *, max_mb: int) -> bytes:
                     filtered.addfile(member)
                     continue
                 with os.fdopen(os.open(last, _READ, dir_fd=parent), "rb") as file:
+                    if _IS_ELSEWHERE in os.listxattr(file.fileno()):
+                        raise IncompleteLayerError(name)
                     filtered.addfile(member, file)
     return buffer.getvalue()
 
