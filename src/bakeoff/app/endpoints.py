@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bakeoff._lib.phrasing import format_duration
 from bakeoff._lib.redact import Redactor, public_url
@@ -17,9 +18,11 @@ from bakeoff.core.task import Message
 from bakeoff.core.values import Json
 from bakeoff.formats.text.locate import about
 from bakeoff.models.client.settings import address
-from bakeoff.models.discovery import FoundModel, ollama_models, ollama_names
 from bakeoff.models.limits.settings import Limiters
 from bakeoff.models.providers import PROVIDERS
+
+if TYPE_CHECKING:
+    from bakeoff.models.discovery import FoundModel
 
 _EVERY_S = 1.0
 _WORTH_TELLING_S = 2.0  # a server that is down for less is no news
@@ -30,6 +33,10 @@ _WARM_UP = Request(messages=(Message(role="user", content="Hi"),), parameters={"
 async def served(models: Iterable[ModelSpec]) -> dict[str, Json]:
     """Return what the Ollama servers among *models* say of them, by full name."""
     local = [spec for spec in models if spec.provider == "ollama" and spec.base_url]
+    if not local:
+        return {}
+    from bakeoff.models.discovery import ollama_models
+
     urls = {spec.base_url for spec in local if spec.base_url}
     async with asyncio.TaskGroup() as group:
         lists = {url: group.create_task(ollama_models(url)) for url in urls}
@@ -52,6 +59,8 @@ async def check_roles(roles: Mapping[str, ModelSpec]) -> None:
 
 
 async def _check_role(role: str, spec: ModelSpec, url: str) -> None:
+    from bakeoff.models.discovery import ollama_names
+
     try:
         names = await ollama_names(url)
     except ProviderError as error:
@@ -70,7 +79,7 @@ async def _check_role(role: str, spec: ModelSpec, url: str) -> None:
         )
 
 
-def _described(spec: ModelSpec, known: Mapping[tuple[str, str], FoundModel]) -> dict[str, Json]:
+def _described(spec: ModelSpec, known: Mapping[tuple[str, str], "FoundModel"]) -> dict[str, Json]:
     for name in (spec.full_name, f"{spec.full_name}:latest"):
         if model := known.get((spec.base_url or "", name)):
             return {

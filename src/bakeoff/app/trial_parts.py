@@ -13,7 +13,6 @@ from bakeoff._lib.phrasing import near
 from bakeoff._lib.redact import Redactor
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking
-from bakeoff.agents.interventions import WithInterventions, add_interventions
 from bakeoff.app.endpoints import check_roles, served, warm_up
 from bakeoff.app.known_secrets import learn_agent, learn_literals, refuse_redacted_agent
 from bakeoff.app.model_names import OWN, with_secrets
@@ -246,6 +245,10 @@ def _with_instructor(agent: Agent, conditions: Conditions, roles: Collection[str
             "limits.interventions needs somebody who steps in: say which model with "
             f"[roles.instructor] in the run file{_misnamed(INSTRUCTOR, roles)}"
         )
+    if not interventions:
+        return agent
+    from bakeoff.agents.interventions import add_interventions
+
     return add_interventions(agent, interventions)
 
 
@@ -342,6 +345,7 @@ class SharedTrialParts:
         agent, model = self._seats[trial.candidate.digest]
         if trial.task.dialogue is not None:
             from bakeoff.agents.dialogue.agent import InDialogue
+            from bakeoff.agents.interventions import WithInterventions
 
             # whoever leads the conversation is at its side already
             agent = InDialogue(agent=agent.agent if isinstance(agent, WithInterventions) else agent)

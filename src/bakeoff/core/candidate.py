@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import public_environment, public_settings, public_url
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.values import Json
 
 TRANSPORT_SETTINGS = frozenset(
@@ -140,7 +141,7 @@ class Candidate:
         return digest(self.identity())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Limits:
     """What one attempt may spend; None is no limit. Scoring has its own deadline.
 
@@ -192,7 +193,7 @@ class Conditions:
 N = TypeVar("N", int, float)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class EndpointLimits:
     """What may go to an endpoint at most; None is no limit. `adaptive` finds how many at once."""
 
@@ -211,7 +212,7 @@ class EndpointLimits:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Patience:
     """How long an endpoint that is down is waited for, and how often it is tried meanwhile.
 
@@ -229,7 +230,7 @@ class Patience:
     longest_probe_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class EndpointWait:
     """Why requests wait at an endpoint at this moment.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from bakeoff._lib.value_object import value_object
+from bakeoff._lib.value_object import positional_value_object, value_object
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import TrialError
 from bakeoff.core.outcome import Outcome, Spent
@@ -170,7 +170,7 @@ class TrialFilter:
     categories: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class TrialLine:
     """A trial in one line; `text` is its whole answer, or why it has none."""
 

@@ -30,7 +30,7 @@ class Adaptive:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Source:
     """A file that was read, and what was in it."""
 

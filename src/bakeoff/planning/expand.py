@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import NO_MODEL, AgentSpec, Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Block, Plan
@@ -123,7 +124,7 @@ def _distinct_id(candidate: Candidate) -> str:
     return f"{candidate.id}({what or 'default'})~{short}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Selection:
     """By category, by id (wildcards allowed), and at most so many; empty is everything."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import Tariff, most_input
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import Request, Usage
@@ -15,7 +16,7 @@ _BARE_MODEL = "direct"
 _RUBRIC = 300  # tokens that a judge is told beside the task and the answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Forecast:
     """One request per trial, and one to the judge for each of its scorers; no retries.
 

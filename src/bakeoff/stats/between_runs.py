@@ -8,6 +8,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import bounds
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
@@ -56,7 +57,7 @@ def run_scores(
     return scores
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class ChangedTask:
     """A task whose mean score changed."""
 
@@ -65,7 +66,7 @@ class ChangedTask:
     after: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Contrast:
     """A candidate of the earlier run compared with one of the later run, usually the same.
 

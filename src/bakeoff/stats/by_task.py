@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Interval, TaskScores, estimate
@@ -22,7 +23,7 @@ PassMeasure: TypeAlias = Callable[[int, int, int], float | None]
 _MOST_K = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class PassEstimate:
     """One measure averaged over tasks; `reason` says why `value` is None."""
 
@@ -76,7 +77,7 @@ def _check(n: int, c: int, k: int) -> None:
         raise ValueError(f"passes must lie between 0 and n = {n!r}, got {c!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class TaskSummary:
     """The results of one task for one candidate; a figure that cannot be computed is None."""
 

@@ -14,14 +14,14 @@ twice the horizon, as solver competitions do.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.stats.estimate import Interval
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Observation:
     """One rollout: how long it was observed, and whether it ended solved."""
 
@@ -29,7 +29,7 @@ class Observation:
     solved: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class SurvivalStep:
     """A time at which something was solved, and the share that is unsolved after it."""
 
@@ -39,7 +39,7 @@ class SurvivalStep:
     unsolved: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class TimeToSolve:
     """The estimated time to solve; `reason` says why a part of it is None."""
 

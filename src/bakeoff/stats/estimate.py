@@ -15,11 +15,11 @@ four rollouts, 87 % instead of 95 % for 100 tasks at a mean of 0.98.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from statistics import NormalDist
 from typing import Self
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.task import Task
 
 _ENOUGH = 1e-15
@@ -97,7 +97,7 @@ def _terms(a: float, b: float, x: float) -> Iterator[float]:
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Interval:
     """A range that covers the true mean in about `level` of all repetitions, and how it was got."""
 
@@ -107,7 +107,7 @@ class Interval:
     method: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Estimate:
     """The mean of task means with its uncertainty; `reason` says why a part of it is None."""
 
@@ -119,7 +119,7 @@ class Estimate:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class TaskScores:
     """What an estimate needs to know of one task's scored trials: at least one, all finite.
 
@@ -301,7 +301,7 @@ def quantile(sorted_values: Sequence[float], q: float) -> float | None:
 # --- missing scores -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class MissingBounds:
     """The mean of one task if each of its `faults` had scored 0 (`low`), or 1 (`high`)."""
 

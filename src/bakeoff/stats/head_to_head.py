@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.record import Attempt, Status
 from bakeoff.stats.censored import Observation, TimeToSolve, time_to_solve
 from bakeoff.stats.estimate import Interval, student_quantile, wilson
@@ -41,7 +42,7 @@ class RolloutVerdict(StrEnum):
         return self in {RolloutVerdict.SUCCESS_AT_LIMIT, RolloutVerdict.TIMED_OUT}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class RolloutFigures:
     """The figures of one rollout; None is unknown."""
 
@@ -67,7 +68,7 @@ class RolloutFigures:
         return self.input_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Mean:
     """A mean over rollouts with its interval; None where nothing is known, or only one value."""
 
@@ -76,7 +77,7 @@ class Mean:
     values: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Means:
     """The mean figures of a candidate over all its completed rollouts."""
 
@@ -120,7 +121,7 @@ class Contender:
         return self.success is True and not at_limit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Overall:
     """Figures over the candidates that solved the task and finished; None where there are none."""
 

@@ -7,9 +7,10 @@ task*; of other tasks it says nothing.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.stats.paired import Pair, adjusted, holds, undecided, withheld
 from bakeoff.stats.rankings import can_count_deals, least_p, permutation_p
 
@@ -17,7 +18,7 @@ ROLLOUT = "rollout"
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Rollouts:
     """A candidate with the scores of its rollouts of the task, and how many faulted."""
 

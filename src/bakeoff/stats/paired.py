@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.stats import power
 from bakeoff.stats.estimate import (
     NO_BOUNDS,
@@ -49,7 +50,7 @@ ONE_SHARED_TASK = "one shared task: no variance between tasks to measure"
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class SignFlip:
     """The p of a sign-flip test; `draws` is how many flips were sampled where it is not exact."""
 
@@ -58,7 +59,7 @@ class SignFlip:
     draws: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class McNemar:
     """What only one of two candidates solves, and how likely that is by chance."""
 
@@ -215,7 +216,7 @@ class TaskMeans:
             yield mean if known is None else known.high
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Pair:
     """Two candidates compared; `reason` says why a part of it is None.
 

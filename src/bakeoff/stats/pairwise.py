@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Protocol
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.stats.estimate import MissingBounds, bounds
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
@@ -45,7 +46,7 @@ class CandidateScores:
     rollouts: Sequence[float] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Pairwise:
     """All pairs of candidates compared; `reason` says why there are no rank ranges.
 

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.paired import ONE_SHARED_TASK, Pair
@@ -22,7 +23,7 @@ from bakeoff.stats.sizing import (
 from bakeoff.stats.summary import CandidateSummary, Summary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Pilot:
     """The run that was measured.
 
@@ -37,7 +38,7 @@ class Pilot:
     rollouts: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class PowerPlan:
     """How large a run must be; `reason` says why not every number of rollouts has a size.
 
@@ -63,7 +64,7 @@ class PowerPlan:
         return min(self.sizes, key=lambda size: size.trials, default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class PowerRequest:
     """The difference to detect, the error rates, and the rollouts and tasks if they are fixed."""
 

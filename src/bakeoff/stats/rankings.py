@@ -20,6 +20,8 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from bakeoff._lib.value_object import value_object
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -30,7 +32,7 @@ _SEED = 20_240_613
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Measurements:
     """The values measured for one candidate, at least one.
 
@@ -53,7 +55,7 @@ class Measurements:
         return math.fsum(self.values) / len(self.values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class RankedCandidate:
     """One candidate in a ranking; `best` and `worst` are the ranks that it may have."""
 
@@ -64,7 +66,7 @@ class RankedCandidate:
     worst: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class RankingPair:
     """The test of two candidates: difference, p-value and decision.
 
@@ -80,7 +82,7 @@ class RankingPair:
     withheld: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Ranking:
     """Candidates in order; `reason` says why there are no ranges, or why nothing is decided."""
 

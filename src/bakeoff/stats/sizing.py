@@ -10,8 +10,8 @@ Both are assumed where there is nothing to go by, or measured in a run that was 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.plan import Plan
 from bakeoff.stats import power
 from bakeoff.stats.paired import Pair
@@ -21,7 +21,7 @@ ROLLOUTS = (1, 2, 4, 8, 16)
 _MOST_ROLLOUTS = 1_000  # an upper limit for the search
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class ErrorRates:
     """The power and the significance level `alpha` of a comparison.
 
@@ -43,7 +43,7 @@ class ErrorRates:
         return 1 - self.alpha / self.pairs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class DifferenceVariance:
     """The variance components of the difference between two candidates; None is unknown.
 
@@ -81,7 +81,7 @@ class DifferenceVariance:
         return 1.0 if self.noise == 0 else 1 / rollouts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Assumptions:
     """Assumptions about two candidates when nothing was measured.
 
@@ -104,7 +104,7 @@ class Assumptions:
         return DifferenceVariance(between=2 * between * (1 - self.correlation), noise=2 * within)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class RunSize:
     """A run that is large enough; `trials` are those of all candidates.
 
@@ -238,7 +238,7 @@ def _df(first: VarianceSplit, second: VarianceSplit) -> float | None:
     return math.fsum(value for value, _ in parts) ** 2 / unsure if unsure else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class DetectableDifference:
     """The smallest difference that a plan detects with 80 % power, under assumptions.
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.plan import Plan
@@ -50,7 +51,7 @@ class Buckets:
         return self.model_error + self.infrastructure_fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class PassRates:
     """pass@k and pass^k for one k; None where some task has fewer rollouts."""
 
@@ -59,7 +60,7 @@ class PassRates:
     pass_hat: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Tokens:
     """Totals over the trials that report them; None is unknown."""
 
@@ -69,7 +70,7 @@ class Tokens:
     cost_usd: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Latency:
     """Seconds; of the requests to the model, not of queues or scoring."""
 
@@ -80,7 +81,7 @@ class Latency:
     load_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Group:
     """What is known of one candidate, in one category or in all (None)."""
 
@@ -97,7 +98,7 @@ class Group:
     flags: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class CandidateSummary:
     """One candidate: everything, then by category, and why its score is unsure."""
 
@@ -108,7 +109,7 @@ class CandidateSummary:
     variance: VarianceSplit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Summary:
     """The summary of a run; `billed` is its total cost, including roles, retries and failed attempts.
 
@@ -214,7 +215,7 @@ def _as_text(value: Json) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Note:
     """A sentence about one candidate; `value` is what may differ between candidates."""
 
@@ -223,7 +224,7 @@ class Note:
     warns: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Notes:
     """All sentences on a run, and those of them that are warnings."""
 

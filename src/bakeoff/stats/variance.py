@@ -12,9 +12,11 @@ more tasks all of it. Where tasks have unequal numbers of rollouts, 1 / K is the
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Protocol
+
+from bakeoff._lib.value_object import value_object
 
 # Sums of the same scores in another order differ by a few ulp: that is no spread.
 _ROUNDING = 1e-12
@@ -29,7 +31,7 @@ class RepeatedTask(Protocol):
     squares: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class VarianceSplit:
     """The variance components of one candidate's scores; `reason` says why a part is None.
 
@@ -106,7 +108,7 @@ def _variance(means: Sequence[float]) -> float:
     return math.hypot(*(value - mean for value in means)) ** 2 / (len(means) - 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class VariancePart:
     """A variance that was measured, with its degrees of freedom; negative where it is taken away."""
 

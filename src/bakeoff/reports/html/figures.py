@@ -1,8 +1,8 @@
 """The charts and tables of a run page: scores, differences, pass@k, categories, time and cost."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.reports.html.page import Column, named, remarks, table
 from bakeoff.reports.html.text import esc
 from bakeoff.reports.wording import decision, phrases
@@ -35,7 +35,7 @@ _SPEED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Bar:
     """One bar. `low` and `high` are its interval, `dots` the single values; `kind` is its colour."""
 

@@ -7,9 +7,9 @@ take plain text unless their name ends in `_html`.
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import positional_value_object
 from bakeoff.reports.html.text import esc
 
 STYLE = """
@@ -282,7 +282,7 @@ def header(kind: str, name: str, title: str, facts: Iterable[str]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class Tile:
     """One large figure; `kind` is its colour: good, bad or neither."""
 
@@ -322,7 +322,7 @@ def remarks(lines: Iterable[str]) -> str:
     return f'<div class="remarks">{shown}</div>' if shown else ""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class Column:
     """A table column; on a phone, where a row is a card, its head is repeated in each cell.
 
