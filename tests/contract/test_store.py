@@ -12,6 +12,7 @@ import pytest
 from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import BakeoffError
+from bakeoff.core.lazy_tasks import mapped
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Ledger, Store
 from bakeoff.core.record import Attempt, Status
@@ -382,3 +383,17 @@ def test_every_attempt_ever_made_is_on_the_bill_also_those_that_count_no_more(
         cost_usd=0.25, tokens=10, unsure_usd=0.5, unsure_tokens=7, unpriced=1
     )
     assert shelf.ledger().attempts("b")[0].attempt.bill == Bill()
+
+
+def test_tasks_that_are_read_as_needed_can_be_changed_as_they_are_read(tmp_path: Path) -> None:
+    shelf = SqliteShelf(tmp_path / "run", most_held=0)
+    given = plan(*tasks(3))
+    keep(shelf, given)
+    (stored,) = shelf.ledger().planned().blocks
+    renamed = mapped(lambda known: replace(known, name=known.id.upper()), stored.tasks)
+    assert [known.name for known in renamed] == ["T0000", "T0001", "T0002"]
+    assert [known.name for known in stored.tasks] == [None, None, None]
+    assert mapped(lambda known: known, given.blocks[0].tasks) == given.blocks[0].tasks
+    # changed ones are not taken for what is stored: they are written
+    keep(shelf, replace(given, blocks=(replace(stored, tasks=renamed),)))
+    assert [known.name for known in shelf.ledger().planned().tasks] == ["T0000", "T0001", "T0002"]

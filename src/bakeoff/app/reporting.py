@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from bakeoff.app.known_secrets import learn_plan
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import mapped
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord, TrialRow
 from bakeoff.core.task import Task
@@ -116,10 +118,8 @@ def _clean(value: T, redactor: Redactor) -> T:
 
 
 def _clean_plan(plan: Plan, redactor: Redactor) -> Plan:
-    blocks = tuple(
-        replace(block, tasks=tuple(_clean_task(task, redactor) for task in block.tasks))
-        for block in plan.blocks
-    )
+    clean = partial(_clean_task, redactor=redactor)
+    blocks = tuple(replace(block, tasks=mapped(clean, block.tasks)) for block in plan.blocks)
     return replace(plan, blocks=blocks)
 
 

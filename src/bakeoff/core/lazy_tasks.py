@@ -13,14 +13,15 @@ _CHUNK = 500  # tasks read at once: few queries, and memory that does not grow
 class LazyTasks(Sequence[Task]):
     """A sequence of tasks that keeps eight bytes of each; whoever iterates over it reads them again.
 
-    *read* returns the tasks in the given rows of *ledger*, *read_digests* just their digests.
+    *read* returns the tasks in the given rows of *ledger*, *read_digests* just their digests. Without
+    a ledger they are not as they are stored.
     """
 
     def __init__(
         self,
         rows: "array[int]",
         *,
-        ledger: Path,
+        ledger: Path | None,
         read: Callable[[Sequence[int]], Sequence[Task]],
         read_digests: Callable[[Sequence[int]], Sequence[str]],
     ) -> None:
@@ -58,6 +59,14 @@ class LazyTasks(Sequence[Task]):
     def __hash__(self) -> int:
         return hash(tuple(self.digests()))
 
+    def changed(self, change: Callable[[Task], Task]) -> "LazyTasks":
+        """Return these tasks, each changed when it is read."""
+
+        def read(rows: Sequence[int]) -> Sequence[Task]:
+            return [change(task) for task in self._read(rows)]
+
+        return LazyTasks(self.rows, ledger=None, read=read, read_digests=self._read_digests)
+
     def digests(self) -> Iterator[str]:
         """Yield the digest of each task, without reading the tasks."""
         for start in range(0, len(self.rows), _CHUNK):
@@ -69,3 +78,10 @@ def digests_of(tasks: Sequence[Task]) -> Iterator[str]:
     if isinstance(tasks, LazyTasks):
         return tasks.digests()
     return (task.digest for task in tasks)
+
+
+def mapped(change: Callable[[Task], Task], tasks: Sequence[Task]) -> Sequence[Task]:
+    """Return *tasks* changed one by one; those that are read as needed are changed as they are read."""
+    if not isinstance(tasks, LazyTasks):
+        return tuple(map(change, tasks))
+    return tasks.changed(change)

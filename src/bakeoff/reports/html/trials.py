@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import groupby
 
 from bakeoff.core.record import TrialRecord
@@ -59,12 +60,14 @@ def select(findings: Findings) -> ReportSelection:
 
 def _most_informative(findings: Findings, most: int) -> tuple[Task, ...]:
     if len(findings.tasks) <= most:
-        return findings.tasks
-    by_worth = sorted(
-        findings.tasks, key=lambda task: informativeness(findings.cells.get(task.id, {}).values())
+        return tuple(findings.tasks)
+    cells = findings.cells
+    by_worth = nsmallest(
+        most,
+        enumerate(findings.tasks),
+        key=lambda numbered: informativeness(cells.get(numbered[1].id, {}).values()),
     )
-    chosen = {task.id for task in by_worth[:most]}
-    return tuple(task for task in findings.tasks if task.id in chosen)
+    return tuple(task for _, task in sorted(by_worth, key=lambda numbered: numbered[0]))
 
 
 _SHORT = 2  # messages that need no click

@@ -1,12 +1,13 @@
 """The input of every report: summary, manifest, plan, and access to the recorded trials."""
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Protocol
 
+from bakeoff.core.lazy_tasks import LazyTasks
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
 from bakeoff.core.run_spec import Manifest
@@ -55,8 +56,11 @@ class Findings:
     with_text: bool = True
 
     @cached_property
-    def tasks(self) -> tuple[Task, ...]:
-        """Each task once, in the order of the plan."""
+    def tasks(self) -> Sequence[Task]:
+        """Each task once, in the order of the plan; those of a large plan are read as they are needed."""
+        tasks = self.plan.blocks[0].tasks if len(self.plan.blocks) == 1 else ()
+        if isinstance(tasks, LazyTasks) and len(set(tasks.rows)) == len(tasks):
+            return tasks
         return tuple(self.plan.tasks)
 
     @cached_property
