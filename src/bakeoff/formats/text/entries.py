@@ -162,7 +162,7 @@ def default_scorers(target: Json, *, at: SourceLocation) -> tuple[ScorerSpec, ..
     return (ScorerSpec(name="numeric" if number else "includes", origin=at),)
 
 
-class Rubric(Protocol):
+class RubricFields(Protocol):
     """One criterion of a grade, whatever file it is written in."""
 
     id: str
@@ -171,7 +171,7 @@ class Rubric(Protocol):
     evaluation_criteria: Json
 
 
-def rubric_entry(rubric: Rubric) -> dict[str, Json]:
+def rubric_entry(rubric: RubricFields) -> dict[str, Json]:
     """Return *rubric* as the scorer `rubrics` takes it."""
     entry: dict[str, Json] = {
         "id": rubric.id,
