@@ -25,6 +25,9 @@ from bakeoff.workspaces.host import HostWorkspaces
 from support.coding_tasks import RIGHT, WRONG, write_fix_add
 from support.parts import require
 
+# boxes come and go all the time
+pytestmark = pytest.mark.usefixtures("files_in_memory")
+
 SANDBOXES = ["bubblewrap", "local"]
 
 
