@@ -51,13 +51,24 @@ _SOAK = re.compile(
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watch over every test; give each worker a temporary folder, which no other takes away."""
-    config.pluginmanager.register(Watchdog(config))
+    config.pluginmanager.register(Watchdog())
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        place = tempfile.mkdtemp(prefix=f"bakeoff-{worker}-")
+        place = tempfile.mkdtemp(prefix=f"bakeoff-{worker}-", dir=_memory())
         # not before: `multiprocessing` takes away what it has there when the process ends
         atexit.register(shutil.rmtree, place, ignore_errors=True)
         os.environ["TMPDIR"] = place
         tempfile.tempdir = None
+
+
+def _memory() -> Path | None:
+    """Return a folder in memory, where there is one with room from which programs may be run.
+
+    Half the time of a test of boxes is the disk's: folders made, filled and removed.
+    """
+    place = Path("/dev/shm")
+    if not place.is_dir() or shutil.disk_usage(place).free < 4 << 30:
+        return None
+    return None if os.statvfs(place).f_flag & os.ST_NOEXEC else place
 
 
 @pytest.fixture
@@ -69,8 +80,8 @@ def files_in_memory(
     ext4 without a journal looks at every file that was removed in the last minutes whenever it makes
     one: after a hundred thousand removals this test and all others would crawl.
     """
-    memory = Path("/dev/shm")
-    if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
+    memory = _memory()
+    if memory is None:
         yield
         return
     tmp_path_factory.getbasetemp()  # pytest's own stays where it is, and outlives this test

@@ -262,7 +262,9 @@ def test_the_list_of_mounts_names_nothing_of_the_host_but_scratch_folders(folder
         show = ("cut", "-d", " ", "-f", "4", "/proc/self/mountinfo")
         result = ran(Bubblewrap(), folder, *show, gateway=server.address, network=("a.example",))
     scratch.remove(at)
-    scratch_base = str(scratch.base())
+    base = scratch.base()
+    mounted = next(folder for folder in base.parents if folder.is_mount())
+    scratch_base = f"/{base.relative_to(mounted)}"  # as its file system knows it
     plain = re.compile(
         r"/|/newroot|/(usr|s?bin|lib\w*|etc)(/.*)?|/(irq|bus|null|zero|full|tty)|/u?random|/fs|/sys.*"
     )

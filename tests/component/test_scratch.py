@@ -85,10 +85,14 @@ def test_links_are_taken_away_and_never_followed(canary: Path) -> None:
     (folder / "to-folder").symlink_to(canary)
     (folder / "to-file").symlink_to(canary / "inner" / "file")
     (folder / "nowhere").symlink_to("/nonexistent")
-    os.link(canary / "inner" / "file", folder / "hard")
+    linked = scratch.new_folder("y") / "file"  # a hard link does not leave its file system
+    linked.write_text("kept")
+    os.link(linked, folder / "hard")
     os.mkfifo(folder / "fifo")
     scratch.remove(folder)
     assert not folder.exists()
+    assert linked.read_text() == "kept"
+    scratch.remove(linked.parent)
 
 
 def test_locked_folders_are_taken_away() -> None:

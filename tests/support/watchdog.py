@@ -24,11 +24,8 @@ _LOOKS_EVERY_S = 1.0
 class Watchdog:
     """One thread that looks whether the test at hand should have ended long ago."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        capture = config.pluginmanager.getplugin("capturemanager")
-        capture.suspend_global_capture(in_=True)
-        self._screen = os.fdopen(os.dup(2), "w")
-        capture.resume_global_capture()
+    def __init__(self) -> None:
+        self._screen = os.fdopen(os.dup(2), "w")  # before pytest captures it
         self._test = ""
         self._deadline = float("inf")
         threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
