@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from bakeoff._lib import process_identity
+from bakeoff._lib import process_identity, scratch
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, GatewayAddress, Mount
 from bakeoff.core.workspace import BoxLimits, Image, Tree
@@ -26,6 +26,14 @@ from bakeoff.sandboxes.modal import box as modal_files
 from bakeoff.sandboxes.modal.sandbox import Modal
 from support.modal_stand_in import StandIn
 from support.parts import require
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder where those of workspaces lie: on one file system with what a box brings back."""
+    folder = scratch.new_folder("modal-test")
+    yield folder
+    scratch.remove(folder)
 
 
 @pytest.fixture
