@@ -108,7 +108,7 @@ class TwentyPerSecond:
         return reply
 
 
-@chances(3)
+@chances(5)
 def test_nearly_all_of_twenty_per_second_are_used_and_hardly_any_request_is_refused() -> None:
     limit = TwentyPerSecond()
     with Loopback(limit) as server:
