@@ -4,7 +4,7 @@
 PYTHON ?= python3
 UV := .tools/bin/uv
 # most tests wait: for servers, deadlines, boxes
-TESTS_AT_ONCE ?= 3
+TESTS_AT_ONCE ?= 4
 RUN := $(UV) run --no-sync
 export UV_PYTHON := $(PYTHON)
 export UV_PYTHON_DOWNLOADS := never

@@ -5,7 +5,17 @@ from collections.abc import Mapping
 import msgspec
 
 from bakeoff.app import pricing
-from bakeoff.formats import dialogue, native_task, run_file, suite
+from bakeoff.formats import (
+    dialogue,
+    native_task,
+    prompts,
+    run_file,
+    suite,
+    suite_companions,
+    tools,
+    turns,
+)
+from bakeoff.formats.data import data_set
 from bakeoff.formats.text import entries
 from bakeoff.models.adapters import (
     anthropic,
@@ -24,8 +34,13 @@ RUN_FILE: tuple[tuple[str, Struct], ...] = (
     ("Top level", run_file.RunFile),
     ("`[[models]]`, and each of `[roles]`", run_file.ModelTable),
     ("`[[agents]]`", run_file.AgentTable),
+    ("`[[prompts]]`", prompts.PromptTable),
+    ("`[[data]]`", data_set.DataTable),
     ("`[[tasks]]`", run_file.TaskTable),
     ("`messages` of a task", entries.MessageTable),
+    ("each of `tools` of a task", tools.ToolTable),
+    ("each of `rules` of a tool", tools.ToolRuleTable),
+    ("each of `turns` of a task", turns.TurnTable),
     ("`scorers`, of the run or of a task", entries.ScorerTable),
     ("`[limits]`", run_file.LimitsTable),
     ("`[budget]`", run_file.BudgetTable),
@@ -40,14 +55,17 @@ SUITE_FILES: tuple[tuple[str, Struct], ...] = (
     ("Top level", suite.SuiteFile),
     ("A test", suite.TestEntry),
     ("`messages` of a test", entries.MessageTable),
+    ("Each of `tools` of a test", tools.ToolTable),
+    ("Each of `rules` of a tool", tools.ToolRuleTable),
+    ("Each of `turns` of a test", turns.TurnTable),
     ("`scorers`, of the suite or of a test", entries.ScorerTable),
-    ("`categories.json`", suite.CategoriesFile),
-    ("Each of `categories`, and of `test_categories`", suite.CategoryEntry),
-    ("`test_suite_metadata.json`", suite.Metadata),
-    ("`api_config`", suite.ApiConfig),
-    ("`global_settings`", suite.GlobalSettings),
-    ("`execution_modes`", suite.ExecutionModes),
-    ("`concurrent` of `execution_modes`", suite.ConcurrentMode),
+    ("`categories.json`", suite_companions.CategoriesFile),
+    ("Each of `categories`, and of `test_categories`", suite_companions.CategoryEntry),
+    ("`test_suite_metadata.json`", suite_companions.Metadata),
+    ("`api_config`", suite_companions.ApiConfig),
+    ("`global_settings`", suite_companions.GlobalSettings),
+    ("`execution_modes`", suite_companions.ExecutionModes),
+    ("`concurrent` of `execution_modes`", suite_companions.ConcurrentMode),
 )
 
 MODEL_SETTINGS: tuple[tuple[str, Struct], ...] = (
@@ -59,6 +77,7 @@ MODEL_SETTINGS: tuple[tuple[str, Struct], ...] = (
     ("`embedded`", embedded.EmbeddedSettings),
     ("`scripted`", scripted.Script),
     ("`rules` of `scripted`", scripted.Rule),
+    ("`calls` of such a rule", scripted.ScriptedCall),
 )
 
 # Where a table stands in task.toml.
@@ -101,11 +120,13 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "name": "the name of the run, and of its folder; default: the file's stem",
         "description": "for people",
         "suites": "JSON suites, dialogues, tasks in Markdown, task folders, or folders of those or of dialogues, relative to this file",
+        "data": "data sets: each row is a task ([guide](../guides/from-a-csv.md))",
         "tasks": "tasks written here, after those of the suites",
         "models": "names, or tables; default: the endpoint that a suite's metadata names",
         "agents": "names, or tables; default: `direct`, the bare model; `shell` in a workspace",
+        "prompts": "prompts to compare, each with each model; default: tasks are asked as they stand",
         "rollouts": "independent repetitions of each task",
-        "parallel": "trials at once; default: 8, or for plain prompts as many as the endpoint bears, up to 64",
+        "parallel": "trials at once; default: 8, or for plain prompts as many as the endpoint can take, up to 64",
         "pause_s": "seconds each worker waits between two trials; default: what a suite says, else 0",
         "warm_up": "ask each local model for one token before the first trial, so that it is loaded",
         "parameters": "sent with every request; those of a task win, and those of a model win over both",
@@ -122,6 +143,14 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "keep_going": "go on where every request to an endpoint fails alike, as with a wrong key",
         "trust": "suites, task folders and dialogues named here may run their own Python (`module:attr`), with your rights",
         "allow_env": "environment variables that suites and dialogues named here may read, for endpoints that they name",
+    },
+    data_set.DataTable: {
+        "path": "a .csv, .tsv, .jsonl, .json (a list) or .parquet file, relative to this file, or `hf://owner/name[@revision][:split]`",
+        "files": "the folder in which paths of the column `file` start, and stay; default: that of the data set",
+        "map": "the columns that are `id`, `prompt`, `expected`, `category`, `group` and `tags`, an empty name for none; any other key is a variable; `prompt` may be a template; default: by their usual names",
+        "where": "only the rows that match, such as `lang == 'de' and level > 2`",
+        "sample": "so many of those rows, drawn by their ids",
+        "seed": "of the sample",
     },
     run_file.AdaptiveTable: {
         "precision": "or when the difference of two is known to within so much",
@@ -148,6 +177,13 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "version": "part of its identity: change it when your agent changes",
         "settings": "passed to the agent",
     },
+    prompts.PromptTable: {
+        "name": "what it is called in results; default: the file's stem, or the beginning of the text",
+        "file": "a text file, relative to this file",
+        "text": "the text itself, with `{{variables}}` of the tasks; `{{prompt}}` is a task's own prompt",
+        "system": "a system message, in the place of a task's own, which is `{{system}}`",
+        "literal": "braces are meant as they stand: nothing is filled in",
+    },
     suite.SuiteFile: {
         "api_config": "as in the metadata file below; then that file is not read for an endpoint",
         "global_settings": "as in the metadata file below",
@@ -157,15 +193,19 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "test_categories": "as `categories` in `categories.json`; a plain list of names says nothing",
         "scorers": "for tests without scorers: names, or objects",
         "pass_threshold": "for tests without one; default: that of the run, else 1",
+        "vars": "values for `{{name}}` in every test; a test's own `vars` win",
         "literal": "for tests without it",
     },
     suite.TestEntry: {
         "id": "unique in the suite",
         "prompt": "the one message of the user",
         "messages": "a conversation",
-        "literal": "`{{name}}` in it is literal text: no note about it",
+        "files": "pictures, PDF or text, before what the user says last: paths in the folder of this file, or data URIs",
+        "vars": "values that `{{name}}` in its texts, and in the prompts of a run, stands for",
+        "literal": "`{{name}}` in it is literal text: nothing is filled in, and there is no note about it",
         "name": "for people, and kept",
-        "category": "the group it is counted in",
+        "category": "the category it is counted in",
+        "group": "the cluster it belongs to, such as all questions about one text; kept with the task",
         "reasoning_type": "for people, and kept",
         "description": "for people, and kept",
         "parameters": "sent with the request as it stands; a number in quotes is refused. `stream` asks for a "
@@ -176,15 +216,18 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "expected": "the target of the scorers",
         "scorers": "names, or objects; `[]` is *unchecked*",
         "pass_threshold": "the score from which it has passed; default: that of the suite",
+        "tools": "tools that the model may call, and what answers",
+        "tool_rounds": "how often calls are answered in a turn; default 10",
+        "turns": "a scripted conversation, instead of `prompt`",
     },
-    suite.CategoriesFile: {"categories": "by name"},
-    suite.CategoryEntry: {"test_ids": "the tests of it; other keys are for people"},
-    suite.Metadata: {
+    suite_companions.CategoriesFile: {"categories": "by name"},
+    suite_companions.CategoryEntry: {"test_ids": "the tests of it; other keys are for people"},
+    suite_companions.Metadata: {
         "api_config": "where the tests are sent",
         "global_settings": "what holds for every test",
         "execution_modes": "how many tests at once",
     },
-    suite.ApiConfig: {
+    suite_companions.ApiConfig: {
         "endpoint": "full URL (`.../chat/completions`, `.../completions`) or base URL",
         "model": "the model's name, as the server knows it",
         "headers": "sent with each request; `${NAME}` refers to the environment",
@@ -192,38 +235,72 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "timeout": "seconds for a request with its retries",
         "api_key": "sent as a bearer token; `${NAME}` as well",
     },
-    suite.GlobalSettings: {
+    suite_companions.GlobalSettings: {
         "default_timeout_seconds": "seconds for one attempt at a test",
         "default_retry_attempts": "further tries of a request",
         "delay_between_tests": "seconds each worker waits between two tests",
         "output_directory": "`TestRunner` only: where results go",
         "save_raw_responses": "`TestRunner` only: keep the server's JSON",
     },
-    suite.ExecutionModes: {
+    suite_companions.ExecutionModes: {
         "sequential": "for people",
         "concurrent": "how many tests at once",
     },
-    suite.ConcurrentMode: {
+    suite_companions.ConcurrentMode: {
         "default_workers": "tests at once",
         "max_workers": "`TestRunner` only: the most at once",
     },
     run_file.TaskTable: {
         "id": "unique in the run",
         "prompt": "the one message of the user; with `messages` too, what a completions API is sent",
-        "messages": "a whole conversation; this or `prompt` is required",
-        "literal": "`{{name}}` in it is meant as it stands; without it, a note says that nothing fills it in",
+        "messages": "a whole conversation; this, `prompt` or `vars` is required",
+        "files": "pictures, PDF or text, before what the user says last: paths in the folder of this file, or data URIs",
+        "vars": "values that `{{name}}` in its texts, and in the prompts of a run, stands for",
+        "literal": "`{{name}}` in it is meant as it stands: nothing is filled in, and there is no note about it",
         "name": "for people",
-        "category": "the group it is counted in",
+        "category": "the category it is counted in",
+        "group": "the cluster it belongs to, such as all questions about one text; kept with the task",
         "parameters": "sent with the request",
         "expected": "the target that scorers compare with",
         "scorers": "names, or tables; default: those of the run, else by the kind of `expected`",
         "pass_threshold": "the score from which a trial has passed; default: that of the run, else 1",
         "time_s": "seconds for one attempt; the shorter of this and `limits.time_s` holds",
         "metadata": "kept with the task; not part of its identity",
+        "tools": "tools that the model may call, and what answers",
+        "tool_rounds": "how often calls are answered in a turn; default 10",
+        "turns": "a scripted conversation, instead of `prompt`",
+    },
+    tools.ToolTable: {
+        "name": "1 to 64 letters, digits, - and _",
+        "description": "what the model is told of it",
+        "parameters": "a JSON Schema of its arguments, an object",
+        "reply": "what each call is answered; anything but text is sent as JSON",
+        "replies": "one after another; the last repeats",
+        "rules": "replies by arguments; the first that fits",
+        "function": "`module:attr`: Python that is called with the arguments; a suite needs `--trust`",
+        "command": "an MCP server: a program that is started for each attempt; a suite needs `--trust`",
+        "url": "an MCP server at an address (streamable HTTP); a suite needs `--trust`",
+        "only": "which tools of the MCP server are offered; default: all",
+        "env": "names of variables that the command gets beside the usual ones",
+        "recording": "a file: where it is there, it answers instead of the MCP server; else it is made",
+        "call_s": "seconds that the MCP server has for a call",
+    },
+    tools.ToolRuleTable: {
+        "when": "arguments that a call must have",
+        "reply": "what such a call is answered",
+        "replies": "one after another; the last repeats",
+        "exact": "a call with further arguments does not fit",
+    },
+    turns.TurnTable: {
+        "say": "the message of the user",
+        "expect": "the target of the scorers of this turn",
+        "files": "pictures, PDF or text that are shown with it",
+        "scorers": "names, or objects; default: by the kind of `expect`",
+        "stop_on_failure": "the conversation ends here unless the turn passes",
     },
     entries.MessageTable: {
         "role": "`system`, `user` or `assistant`",
-        "content": "text, or parts that hold text",
+        "content": "text, or parts: `text`, `image` or `file`",
     },
     entries.ScorerTable: {
         "scorer": "a name that `bakeoff list scorers` shows, or `module:attr`",
@@ -285,11 +362,17 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
     scripted.Rule: {
         "match": "a regular expression, case ignored",
         "reply": "what to say",
+        "calls": "tools to call",
+    },
+    scripted.ScriptedCall: {
+        "name": "the tool",
+        "arguments": "its arguments",
     },
     native_task.TaskFile: {
         "id": "unique in the run; default: the name of the folder",
         "name": "for people",
-        "category": "the group it is counted in",
+        "category": "the category it is counted in",
+        "group": "the cluster it belongs to, such as all tasks of one repository; kept with the task",
         "tags": "for people; kept with the task",
         "metadata": "kept with the task; not part of its identity",
         "time_s": "seconds that an agent may take; the shorter of this and `limits.time_s` holds",
@@ -350,7 +433,8 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "objective": "what the person wants",
         "id": "unique in the run; default: the name of the file",
         "name": "for people",
-        "category": "the group it is counted in",
+        "category": "the category it is counted in",
+        "group": "the cluster it belongs to, such as all tasks of one repository; kept with the task",
         "knowledge": "what the person knows and may say",
         "reference": "what guides the instructor and must not be given away",
         "supervision": "what the supervisor holds messages against; default: `reference`",

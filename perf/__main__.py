@@ -3,6 +3,7 @@
 python -m perf                       everything; takes minutes
 BENCH_TRIALS=20000 python -m perf    a quick look
 python -m perf --only startup trial_cost --json results.json
+python -m perf --only growth --largest        suites of 10^6 tests, too
 """
 
 import argparse
@@ -15,7 +16,18 @@ from time import perf_counter
 
 from perf.measure import Reading, report
 
-BENCHMARKS = ("startup", "trial_cost", "end_to_end", "planning", "flat", "memory", "boxes")
+BENCHMARKS = (
+    "startup",
+    "trial_cost",
+    "end_to_end",
+    "limits",
+    "planning",
+    "growth",
+    "flat",
+    "memory",
+    "boxes",
+    "others",
+)
 
 
 def main() -> None:
@@ -26,12 +38,14 @@ def main() -> None:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS)
+    parser.add_argument("--largest", action="store_true", help="growth: up to 10^6 tests")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the readings here")
     given = parser.parse_args()
     readings: list[Reading] = []
     for name in given.only:
         began = perf_counter()
-        readings += import_module(f"perf.{name}").measure()
+        options = {"largest": True} if name == "growth" and given.largest else {}
+        readings += import_module(f"perf.{name}").measure(**options)
         print(f"{name}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     if given.json:
         data = {

@@ -11,10 +11,29 @@ print(bakeoff.summarize(run).candidates[0].total.score)
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bakeoff.app import Run, compare, load_run, power, report, rescore, summarize
+    from bakeoff.app import (
+        Gate,
+        Run,
+        compare,
+        gate,
+        load_run,
+        power,
+        report,
+        rescore,
+        set_baseline,
+        summarize,
+    )
     from bakeoff.app.benchmarks import get_task_score, load_benchmark
     from bakeoff.app.run import run, run_async
-    from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec
+    from bakeoff.core.attachment import Attachment
+    from bakeoff.core.candidate import (
+        AgentSpec,
+        Candidate,
+        Conditions,
+        Limits,
+        ModelSpec,
+        PromptSpec,
+    )
     from bakeoff.core.errors import (
         AgentError,
         BakeoffError,
@@ -43,7 +62,7 @@ if TYPE_CHECKING:
         TurnStarted,
         Waiting,
     )
-    from bakeoff.core.outcome import Completion, Journal, Outcome, Request, Spent, Tool, Usage
+    from bakeoff.core.outcome import Completion, Journal, Outcome, Request, Spent, Tool, Usage, Wait
     from bakeoff.core.plan import Plan, Trial
     from bakeoff.core.ports import Agent, Checkpoint, Context, Model, ModelAccess, Scorer
     from bakeoff.core.record import Attempt, Fault, Score, Status, TrialRecord
@@ -53,6 +72,7 @@ if TYPE_CHECKING:
         Command,
         CommandResult,
         GatewayAddress,
+        GradingSpec,
         GradingWorkspace,
         Mount,
         OpenWorkspace,
@@ -76,6 +96,7 @@ __all__ = [
     "Agent",
     "AgentError",
     "AgentSpec",
+    "Attachment",
     "Attempt",
     "BakeoffError",
     "Box",
@@ -93,7 +114,9 @@ __all__ = [
     "Event",
     "ExecutionProgress",
     "Fault",
+    "Gate",
     "GatewayAddress",
+    "GradingSpec",
     "GradingWorkspace",
     "Image",
     "Journal",
@@ -112,6 +135,7 @@ __all__ = [
     "OpenWorkspace",
     "Outcome",
     "Plan",
+    "PromptSpec",
     "ProviderError",
     "Request",
     "Run",
@@ -146,10 +170,12 @@ __all__ = [
     "TurnStarted",
     "Usage",
     "UsageError",
+    "Wait",
     "Waiting",
     "Workspace",
     "Workspaces",
     "compare",
+    "gate",
     "get_task_score",
     "load_benchmark",
     "load_run",
@@ -158,26 +184,28 @@ __all__ = [
     "rescore",
     "run",
     "run_async",
+    "set_baseline",
     "summarize",
 ]
 
 _HOMES = {
-    "bakeoff.app": "Run compare load_run power report rescore summarize",
+    "bakeoff.app": "Gate Run compare gate load_run power report rescore set_baseline summarize",
     "bakeoff.app.run": "run run_async",
     "bakeoff.app.benchmarks": "get_task_score load_benchmark",
     "bakeoff.frontends.test_runner.runner": "APIConfiguration ExecutionProgress TestResult TestRunner",
-    "bakeoff.core.sandbox": "Workspaces Box BoxSpec GradingWorkspace Command GatewayAddress "
+    "bakeoff.core.sandbox": "Workspaces Box BoxSpec GradingSpec GradingWorkspace Command GatewayAddress "
     "Mount CommandResult OpenWorkspace Sandbox",
-    "bakeoff.core.candidate": "AgentSpec Candidate Conditions Limits ModelSpec",
+    "bakeoff.core.candidate": "AgentSpec Candidate Conditions Limits ModelSpec PromptSpec",
     "bakeoff.core.errors": "AgentError BakeoffError BudgetReached LedgerError LimitReached NotRun ProviderError "
     "SandboxError ScorerError TrialError UsageError",
     "bakeoff.core.events": "Event Listener Notice RunEnded RunStarted "
     "TrialEnded TrialNotRun TrialOutput TrialSpent TrialStarted TurnEnded TurnStarted Waiting",
-    "bakeoff.core.outcome": "Completion Journal Outcome Request Spent Tool Usage",
+    "bakeoff.core.outcome": "Completion Journal Outcome Request Spent Tool Usage Wait",
     "bakeoff.core.plan": "Plan Trial",
     "bakeoff.core.ports": "Agent Checkpoint Context ModelAccess Model Scorer",
     "bakeoff.core.record": "Attempt Fault Score Status TrialRecord",
     "bakeoff.core.stop": "Stop",
+    "bakeoff.core.attachment": "Attachment",
     "bakeoff.core.task": "Message ScorerSpec Suite Task ToolCall",
     "bakeoff.core.values": "Json",
     "bakeoff.core.workspace": "BoxLimits Change Image SandboxSpec Workspace",

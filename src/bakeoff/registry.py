@@ -5,7 +5,7 @@ Nothing is imported before it is asked for by name.
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -59,19 +59,35 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "podman": "bakeoff.sandboxes.containers.sandbox:Podman",
     },
     "scorers": {
+        "calls": "bakeoff.scorers.tool_calls:ToolCalls",
         "choice": "bakeoff.scorers.choice:Choice",
+        "contains-all": "bakeoff.scorers.text:ContainsAll",
+        "contains-any": "bakeoff.scorers.text:ContainsAny",
+        "cost": "bakeoff.scorers.bounds:CostBound",
+        "edit-similarity": "bakeoff.scorers.similarity:EditSimilarity",
+        "ends-with": "bakeoff.scorers.text:EndsWith",
         "evaluation": "bakeoff.scorers.evaluation:Evaluation",
         "exact": "bakeoff.scorers.text:Exact",
         "includes": "bakeoff.scorers.text:Includes",
         "json": "bakeoff.scorers.json_answer:JsonAnswer",
         "judge": "bakeoff.scorers.judge:Judge",
+        "label": "bakeoff.scorers.label:Label",
+        "latency": "bakeoff.scorers.bounds:LatencyBound",
+        "length": "bakeoff.scorers.bounds:LengthBound",
         "numeric": "bakeoff.scorers.numeric:Numeric",
         "pattern": "bakeoff.scorers.text:Pattern",
         "reasoning": "bakeoff.scorers.reasoning:Reasoning",
+        "refusal": "bakeoff.scorers.refusal:Refusal",
         "reward": "bakeoff.scorers.reward:Reward",
         "rubrics": "bakeoff.scorers.rubrics:Rubrics",
+        "starts-with": "bakeoff.scorers.text:StartsWith",
         "tests": "bakeoff.scorers.testing.scorer:Tests",
+        "token-f1": "bakeoff.scorers.similarity:TokenF1",
         "tool-calls": "bakeoff.scorers.tool_calls:ToolCalls",
+        "trajectory": "bakeoff.scorers.tool_calls:Trajectory",
+        "valid-json": "bakeoff.scorers.validity:ValidJson",
+        "valid-python": "bakeoff.scorers.validity:ValidPython",
+        "valid-sql": "bakeoff.scorers.validity:ValidSql",
     },
 }
 
@@ -134,6 +150,14 @@ def find(kind: Kind, name: str, *, folders: Iterable[Path] = ()) -> object:
     if is_reference(name):
         return _load_own(name, folders)
     raise UsageError(f"no {_ONE[kind]} is called {name!r}: {did_you_mean(name, names(kind))}")
+
+
+def load_function(reference: str, *, folders: Iterable[Path] = ()) -> Callable[..., object]:
+    """Return the function at *reference*, a `module:attr`; *folders* are searched first."""
+    part = _load_own(reference, folders)
+    if not callable(part):
+        raise UsageError(f"{reference!r} is a {type(part).__name__}; name a function")
+    return part
 
 
 def build(part: object, settings: Mapping[str, Json], *, what: str) -> object:

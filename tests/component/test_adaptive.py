@@ -14,7 +14,7 @@ from bakeoff.core.record import Status
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.core.stop import Stop
 from bakeoff.engine.adaptive import AdaptiveSelection
-from bakeoff.engine.run import run_plan
+from bakeoff.engine.run import StopConditions, run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.planning.expand import ordered
 from bakeoff.stores.memory import MemoryStore
@@ -81,9 +81,8 @@ def carry_out(
             store=store,
             parts_source=rigs,
             executor=LocalExecutor(parallel),
-            stop=stop,
             listener=tell,
-            selection=until,
+            until=StopConditions(stop=stop, selection=until),
         )
     )
     return store

@@ -72,6 +72,16 @@ def test_what_a_killed_process_was_removing_is_reaped(private_temp: Path) -> Non
     assert ["-removed-" in path.name for path in left] == [True]
     assert scratch.orphans() == left
     assert scratch.reap() == left
+    scratch.wait_removed(_LIMIT_S)
+    assert list(private_temp.iterdir()) == []
+
+
+def test_what_a_dead_process_left_holds_nobody_up(private_temp: Path) -> None:
+    assert _run("[(folder / str(n)).mkdir() for n in range(5000)]; os._exit(1)") == 1
+    (left,) = private_temp.iterdir()
+    assert scratch.reap() == [left]
+    assert [path.name for path in private_temp.iterdir() if "-reaped-" in path.name]
+    scratch.wait_removed(_LIMIT_S)
     assert list(private_temp.iterdir()) == []
 
 

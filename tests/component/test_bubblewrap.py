@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -327,7 +328,7 @@ asyncio.run(main())
 """
 
 
-def test_an_ordinary_user_has_boxes_too(tmp_path: Path) -> None:
+def test_an_ordinary_user_has_boxes_too() -> None:
     if os.getuid() != 0:
         pytest.skip("all the other tests are run by an ordinary user already")
     python = "/usr/bin/python3"
@@ -337,20 +338,19 @@ def test_an_ordinary_user_has_boxes_too(tmp_path: Path) -> None:
         and subprocess.run([python, "-c", version], check=False).returncode == 0
     )
     require("a python3 for every user", usable, "apt install python3 (3.11 or later)")
-    source = tmp_path / "src"  # where every user can read it
-    shutil.copytree(SOURCE / "bakeoff", source / "bakeoff", ignore=shutil.ignore_patterns("*.pyc"))
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == os.getuid() and path != Path("/"):
-            path.chmod(path.stat().st_mode | 0o055)
     drop = ["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups"]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(source)}
-    done = subprocess.run(
-        [*drop, python, "-B", "-c", ORDINARY],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # not in `tmp_path`, which every pytest that starts closes to other users, nor in a private TMPDIR
+    with tempfile.TemporaryDirectory(dir="/tmp") as source:
+        Path(source).chmod(0o755)
+        package = Path(source) / "bakeoff"
+        shutil.copytree(SOURCE / "bakeoff", package, ignore=shutil.ignore_patterns("*.pyc"))
+        done = subprocess.run(
+            [*drop, python, "-B", "-c", ORDINARY],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": source},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     refused, user, left = done.stdout.splitlines()
     assert refused.startswith("refused after")

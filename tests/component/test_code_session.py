@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bakeoff.agents.session.agent import Cell, CodeSession, SessionSettings
+from bakeoff.agents.session.agent import CellResult, CodeSession, SessionSettings
 from bakeoff.core.sandbox import BoxSpec, Sandbox
 from bakeoff.core.workspace import BoxLimits
 from bakeoff.sandboxes.bubblewrap.sandbox import Bubblewrap
@@ -43,8 +43,8 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     return Bubblewrap()
 
 
-def hold(sandbox: Sandbox, folder: Path, *code: str, **settings: float) -> list[Cell]:
-    async def main() -> list[Cell]:
+def hold(sandbox: Sandbox, folder: Path, *code: str, **settings: float) -> list[CellResult]:
+    async def main() -> list[CellResult]:
         async with session_in(sandbox, folder, **settings) as session:
             return [await session.run(cell) for cell in code]
 

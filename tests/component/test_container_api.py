@@ -20,11 +20,11 @@ from bakeoff._lib import scratch
 from bakeoff.core.errors import SandboxError
 from bakeoff.core.sandbox import Box, BoxSpec, Command, Mount
 from bakeoff.core.workspace import IN_IMAGE, BoxLimits
-from bakeoff.sandboxes.containers import change
+from bakeoff.sandboxes.containers import api, change
 from bakeoff.sandboxes.containers.api import ApiCalls, PodmanApiCalls
-from bakeoff.sandboxes.containers.calls import ClientCalls, Exec
+from bakeoff.sandboxes.containers.calls import ClientCalls, Exec, NewContainer
 from bakeoff.sandboxes.containers.engine import Engine as Client
-from bakeoff.sandboxes.containers.engine_socket import docker_socket
+from bakeoff.sandboxes.containers.engine_socket import docker_socket, has_died
 from bakeoff.sandboxes.containers.sandbox import Container
 from support.cli import not_outliving, until
 from support.container_boxes import opened, sandbox, shell, spec
@@ -72,16 +72,27 @@ async def _settings(where: Engine, containers: Container, of: BoxSpec) -> dict[s
     return {key: value or None for key, value in settings.items() if key not in _PER_CONTAINER}
 
 
+_WITHOUT_NETWORK = {"/etc/hosts", "/etc/resolv.conf"}  # docker mounts its own there otherwise
+
+
+def _specs(image: str, folder: Path) -> dict[str, BoxSpec]:
+    mounts = (Mount(source=str(folder), target="/shown"),)
+    return {
+        "folder": spec(folder, limits=LIMITS, mounts=mounts),
+        "whole": replace(whole(image), mounts=mounts),
+        "network": spec(folder, limits=LIMITS, network=True),
+    }
+
+
+def _targets(settings: dict[str, Any]) -> set[str]:
+    return {json.loads(mount)["Destination"] for mount in settings["Mounted"]}
+
+
 @pytest.mark.parametrize("kind", ["folder", "whole", "network"])
 def test_a_container_made_at_the_socket_is_as_closed_as_one_made_by_the_client(
     docker: Engine, tmp_path: Path, kind: str
 ) -> None:
-    mounts = (Mount(source=str(tmp_path), target="/shown"),)
-    specs = {
-        "folder": spec(tmp_path, limits=LIMITS, mounts=mounts),
-        "whole": replace(whole(docker.with_busybox()), mounts=mounts),
-        "network": spec(tmp_path, limits=LIMITS, network=True),
-    }
+    specs = _specs(docker.with_busybox(), tmp_path)
     at_socket, by_client = sandbox(docker), replace(sandbox(docker), use_socket=False)
 
     async def scenario() -> None:
@@ -92,7 +103,109 @@ def test_a_container_made_at_the_socket_is_as_closed_as_one_made_by_the_client(
         for key in ("MemorySwappiness", "OomKillDisable"):  # the client says what is so anyway
             ours.pop(key, None)
             theirs.pop(key, None)
+        if kind != "network":
+            assert ours["NetworkDisabled"]
+            assert _targets(ours) - _targets(theirs) == _WITHOUT_NETWORK
+        for settings in (ours, theirs):
+            settings.pop("NetworkDisabled", None)
+            for key in ("Mounted", "Mounts"):
+                mounts = settings[key] or ()
+                settings[key] = [
+                    m for m in mounts if not any(f in str(m) for f in _WITHOUT_NETWORK)
+                ]
         assert ours == theirs
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["folder", "whole"])
+def test_podmans_containers_are_made_at_the_socket_once_they_are_those_of_the_client(
+    tmp_path: Path, kind: str
+) -> None:
+    podman = engine("podman")
+    specs = _specs(podman.with_busybox(), tmp_path)
+    at_socket, by_client = sandbox(podman), replace(sandbox(podman), use_socket=False)
+
+    async def scenario() -> None:
+        await _settings(podman, at_socket, specs["network"])  # the first one: compared
+        ours = await _settings(podman, at_socket, specs[kind])
+        theirs = await _settings(podman, by_client, specs[kind])
+        await at_socket.close()
+        assert "system" in ours.pop("CreateCommand")
+        assert "run" in theirs.pop("CreateCommand")
+        for settings in (ours, theirs):
+            settings["Image"] = settings["Env"] = None  # by its number; with the name of the box
+            settings["LogConfig"]["Path"] = None
+            settings["Binds"] = sorted(settings["Binds"])
+            for key in api._NOT_COMPARED:
+                settings.pop(key, None)
+            for key in api._NOTES:
+                settings["Annotations"].pop(key, None)
+        assert ours == theirs
+
+    asyncio.run(scenario())
+
+
+def test_podmans_client_makes_the_containers_where_its_socket_makes_others(tmp_path: Path) -> None:
+    log, client = tmp_path / "calls", tmp_path / "podman"
+    client.write_text(_CLIENT.format(calls=log, works="run", error=""))
+    client.chmod(0o755)
+    made: list[str] = []
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter, request: str) -> None:
+        method, path = request.split()[:2]
+        if method == "GET" and "/images/" in path:
+            _json(writer, 200, {"Id": "sha256:1"})
+        elif method == "GET":
+            ulimits = [] if "-probe" in path else ["RLIMIT_NPROC"]
+            host = {"Ulimits": ulimits, "LogConfig": {}}
+            _json(writer, 200, {"Config": {"Env": []}, "HostConfig": host})
+        else:
+            made.append(method)
+            _json(writer, 200, {})
+
+    async def scenario() -> None:
+        async with _engine_that(answer) as calls:
+            socket = calls._api.socket
+            environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+            podman = PodmanApiCalls(Client("podman", environment), socket)
+            for name in ("one", "two"):
+                await podman.start(
+                    NewContainer(name=name, labels=(), spec=whole("x"), mounts=(), image="x")
+                )
+        assert made == ["POST", "DELETE"]  # what was compared
+        assert log.read_text().split() == ["run", "run"]
+
+    asyncio.run(scenario())
+
+
+def test_a_container_without_a_network_has_a_loopback_of_its_own_and_knows_its_name(
+    docker: Engine,
+) -> None:
+    look = (
+        "readlink /proc/self/ns/net; ls /sys/class/net; echo 127.0.0.1 mine >> /etc/hosts; "
+        "echo there | nc -l -p 5000 & sleep 0.5; nc localhost 5000 </dev/null; "
+        "nc 10.255.255.1 80 </dev/null; cat /etc/hosts"
+    )
+
+    async def scenario() -> None:
+        containers = sandbox(docker)
+        before = set(scratch.base().iterdir())
+        async with (
+            opened(containers, whole(docker.with_busybox())) as box,
+            opened(containers, whole(docker.with_busybox())) as other,
+        ):
+            network, *seen = (await shell(box, look)).output.splitlines()
+            others, *of_other = (await shell(other, look)).output.splitlines()
+            await box.stop()
+            _, gone = await box.change()
+        assert seen[:2] == ["lo", "there"]
+        assert "nc: can't connect to remote host (10.255.255.1): Network is unreachable" in seen
+        assert of_other.count("127.0.0.1 mine") == 1, "the hosts of another box"
+        assert len({network, others, str(Path("/proc/self/ns/net").readlink())}) == 3
+        assert gone == ()
+        scratch.wait_removed()
+        assert set(scratch.base().iterdir()) <= before
 
     asyncio.run(scenario())
 
@@ -297,7 +410,8 @@ def test_a_service_that_was_killed_is_started_again_for_the_next_box(tmp_path: P
         assert isinstance(calls, PodmanApiCalls)
         for line in _processes_at(calls._api.socket):
             os.kill(int(line.split(":")[0]), signal.SIGKILL)
-        until(lambda: not _processes_at(calls._api.socket), timeout_s=_LIMIT_S)
+        # its memory is gone before its last thread is: only then is it dead
+        until(lambda: has_died(containers._engine), timeout_s=_LIMIT_S)
         try:
             async with opened(containers, spec(tmp_path, image=image)) as box:
                 assert (await _soon(box)) == "fine\n"
@@ -394,9 +508,16 @@ def test_an_engine_that_dies_under_a_command_is_a_fault_that_may_pass() -> None:
     asyncio.run(scenario())
 
 
-def test_a_container_that_is_gone_has_killed_its_commands() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param((404, {"message": "no such exec"}), id="docker"),
+        pytest.param((500, {"message": "retrieving: no exec session with ID 1"}), id="podman"),
+    ],
+)
+def test_a_container_that_is_gone_has_killed_its_commands(answer: tuple[int, object]) -> None:
     async def scenario() -> None:
-        forgotten = _exec_that_prints(b"", (404, {"message": "no such exec"}))
+        forgotten = _exec_that_prints(b"", answer)
         async with _engine_that(forgotten) as calls:
             assert (await _ends(calls)).code == 137
 
@@ -459,3 +580,118 @@ def test_a_listener_that_fails_is_heard_by_whoever_waits(docker: Engine, tmp_pat
 
 async def _soon(box: Box) -> str:
     return (await box.run(Command(argv=("echo", "fine"), time_s=_LIMIT_S))).output
+
+
+# --- an engine that fails for no reason -----------------------------------------------------------
+
+_NO_SHELL = (
+    "failed to create shim task: OCI runtime create failed: runc create failed: unable to start "
+    'container process: exec: "sh": executable file not found in $PATH: unknown'
+)
+
+
+@asynccontextmanager
+async def answering(folder: Path, *answers: tuple[int, str]) -> AsyncIterator[list[str]]:
+    """Serve *answers* at a socket in *folder*, the last one for ever; yield the calls to come."""
+    calls: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        calls.append(head.split("?")[0])
+        status, message = answers[min(len(calls), len(answers)) - 1]
+        body = json.dumps({"message": message}).encode() if message else b""
+        length = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
+        writer.write(f"HTTP/1.1 {status} so\r\n{length}Connection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, folder / "engine.sock")
+    async with server:
+        yield calls
+
+
+@pytest.mark.parametrize(
+    ("answers", "tries", "error"),
+    [
+        (((204, ""),), 1, None),
+        (((500, _NO_SHELL), (204, "")), 2, None),
+        (((500, _NO_SHELL),), 3, "executable file not found"),
+        (((500, "the disk is full"),), 1, "docker restart failed: the disk is full"),
+    ],
+)
+def test_a_start_that_the_runtime_failed_is_tried_again(
+    tmp_path: Path, answers: tuple[tuple[int, str], ...], tries: int, error: str | None
+) -> None:
+    async def scenario() -> None:
+        async with answering(tmp_path, *answers) as calls:
+            engine_calls = ApiCalls(Client("docker", {}), str(tmp_path / "engine.sock"))
+            if error is None:
+                await engine_calls.restart("box")
+            else:
+                with pytest.raises(SandboxError, match=error):
+                    await engine_calls.restart("box")
+        assert calls == ["POST /containers/box/restart"] * tries
+
+    asyncio.run(scenario())
+
+
+_CLIENT = """\
+#!/bin/sh
+echo "$@" | cut -d' ' -f1 >> "{calls}"
+[ "$1" = {works} ] && exit 0
+echo '{error}' >&2
+exit 125
+"""
+
+
+@pytest.mark.parametrize(
+    ("works", "error", "calls"),
+    [
+        ("run", "", ["run"]),
+        ("start", _NO_SHELL, ["run", "start"]),
+        ("never", _NO_SHELL, ["run", "start", "start", "start"]),
+        ("never", "the disk is full", ["run"]),
+    ],
+)
+def test_a_client_whose_runtime_failed_starts_the_same_container_again(
+    tmp_path: Path, works: str, error: str, calls: list[str]
+) -> None:
+    log, client = tmp_path / "calls", tmp_path / "docker"
+    client.write_text(_CLIENT.format(calls=log, works=works, error=error))
+    client.chmod(0o755)
+    engine_calls = ClientCalls(Client("docker", {"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
+    container = NewContainer(name="box", labels=(), spec=whole("image"), mounts=(), image="image")
+    if works == "never":
+        with pytest.raises(SandboxError, match=error[-20:].replace("$", r"\$")):
+            asyncio.run(engine_calls.start(container))
+    else:
+        asyncio.run(engine_calls.start(container))
+    assert log.read_text().split() == calls
+
+
+_EXPORTER = """\
+#!/bin/sh
+echo "$1" >> "{calls}"
+[ $(wc -l < "{calls}") -lt {works_at} ] && exec tar -c -C "{folder}" -T /dev/null
+exec tar -c -C "{folder}" etc
+"""
+
+
+@pytest.mark.parametrize(("works_at", "error"), [(1, None), (2, None), (9, "exported no file")])
+def test_an_export_without_a_single_file_is_made_again_and_never_taken_for_the_change(
+    tmp_path: Path, works_at: int, error: str | None
+) -> None:
+    log, client = tmp_path / "calls", tmp_path / "docker"
+    (tmp_path / "box" / "etc").mkdir(parents=True)
+    (tmp_path / "box" / "etc" / "file").write_text("changed")
+    client.write_text(_EXPORTER.format(calls=log, works_at=works_at, folder=tmp_path / "box"))
+    client.chmod(0o755)
+    engine_calls = ClientCalls(Client("docker", {"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
+    changed = change.differences([("C", "/etc"), ("A", "/etc/file")], own=())
+    if error is not None:
+        with pytest.raises(SandboxError, match=error):
+            asyncio.run(engine_calls.export("box", changed, max_mb=8))
+    else:
+        packed, _ = asyncio.run(engine_calls.export("box", changed, max_mb=8))
+        assert set(_members(packed)) == {"etc", "etc/file"}
+    assert log.read_text().split() == ["export"] * min(works_at, 3)

@@ -21,7 +21,7 @@ from bakeoff.core.ports import Agent, Context, Model, Scorer
 from bakeoff.core.record import Attempt, Score, Status
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
-from bakeoff.engine.run import run_plan
+from bakeoff.engine.run import StopConditions, run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.adapters.scripted import build as build_scripted
 from bakeoff.stores.memory import MemoryStore
@@ -51,8 +51,8 @@ def carry_out(
         store=store,
         parts_source=rigs,
         executor=LocalExecutor(parallel),
-        stop=stop or Stop(),
         listener=tell,
+        until=StopConditions(stop=stop or Stop()),
     )
     asyncio.run(work)
     return store, events
@@ -459,8 +459,8 @@ class TestRuns:
             given = plan(*tasks(10), rollouts=rollouts)
             store = Forgetful()
             work = run_plan(
-                given, store=store, parts_source=workshop(), executor=LocalExecutor(4), stop=Stop(),
-                listener=also,
+                given, store=store, parts_source=workshop(), executor=LocalExecutor(4),
+                listener=also, until=StopConditions(),
             )  # fmt: skip
             asyncio.run(work)
             return most - before

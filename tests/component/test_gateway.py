@@ -21,7 +21,7 @@ from bakeoff.core.budget import Cap, Tariff
 from bakeoff.core.candidate import Limits, ModelSpec
 from bakeoff.core.errors import BudgetReached, LimitReached, ProviderError
 from bakeoff.core.outcome import Completion, Journal, Request, Usage
-from bakeoff.core.task import ToolCall
+from bakeoff.core.task import Message, ToolCall
 from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.meter import Meter
 from bakeoff.gateway.model_access import RequestBounds, TrialModelAccess
@@ -30,6 +30,7 @@ from bakeoff.models.adapters import openai_compatible
 from bakeoff.models.adapters.function import FunctionModel
 from support.askers import ASKERS, Requester, events_of, user
 from support.loopback import Loopback, Reply, chat, silence
+from support.pictures import RED, b64, uri
 
 every_asker = pytest.mark.parametrize("asker", ASKERS, ids=lambda a: a.name)
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -552,16 +553,59 @@ def test_a_limit_after_the_stream_began_is_named_so_that_codex_does_not_ask_agai
 
 
 @every_asker
-def test_a_picture_is_refused_with_the_reason(asker: Requester, tmp_path: Path) -> None:
+def test_a_picture_reaches_the_model_and_the_transcript(asker: Requester, tmp_path: Path) -> None:
+    seen: list[Message] = []
+
+    async def looks(request: Request) -> str:
+        seen.append(request.messages[-1])
+        return "red"
+
+    async def main() -> None:
+        async with opened(tmp_path) as (_, admit):
+            journal = Journal()
+            _, program = admit(FunctionModel(looks), journal)
+            status, _ = await program.post(asker.path(stream=False), asker.image)
+            assert status == 200
+            (shown,) = seen[0].attachments
+            assert (shown.media_type, shown.read()) == ("image/png", RED)
+            assert journal.messages[0].attachments == seen[0].attachments
+
+    run(main)
+
+
+@every_asker
+def test_a_picture_without_its_content_is_refused_with_the_reason(
+    asker: Requester, tmp_path: Path
+) -> None:
+    elsewhere = json.loads(json.dumps(asker.image).replace(uri(RED), "https://example.org/a.png"))
+    broken = json.loads(json.dumps(elsewhere).replace(b64(RED), "AA=A"))
+
     async def main() -> None:
         async with opened(tmp_path) as (_, admit):
             journal = Journal()
             door, program = admit(FunctionModel(echo), journal)
-            status, data = await program.post(asker.path(stream=False), asker.image)
+            status, data = await program.post(asker.path(stream=False), broken)
             assert status == 400
-            assert "the gateway carries text only" in asker.error(data)
-            assert "carries text only" in (journal.log or "")
+            fetched = "the gateway fetches nothing" in asker.error(data)
+            assert fetched or "not valid base 64" in asker.error(data)
             assert (door.requests, door.fault, journal.messages) == (0, None, [])
+
+    run(main)
+
+
+def test_a_picture_that_a_tool_gave_back_is_refused_with_the_reason(tmp_path: Path) -> None:
+    block = {"type": "image", "source": {"type": "base64", "media_type": "x", "data": b64(RED)}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": [block]}
+    body = {"max_tokens": 9, "messages": [{"role": "user", "content": [result]}]}
+
+    async def main() -> None:
+        async with opened(tmp_path) as (_, admit):
+            journal = Journal()
+            _, program = admit(FunctionModel(echo), journal)
+            status, data = await program.post("/v1/messages", body)
+            assert status == 400
+            assert "the gateway carries text there" in json.dumps(data)
+            assert "carries text there" in (journal.log or "")
 
     run(main)
 

@@ -22,7 +22,7 @@ from bakeoff._lib import process_identity, scratch
 from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, GatewayAddress, Mount
 from bakeoff.core.workspace import BoxLimits, Image, Tree
-from bakeoff.sandboxes.modal import box as modal_files
+from bakeoff.sandboxes.modal import sandbox as modal_files
 from bakeoff.sandboxes.modal.sandbox import Modal
 from support.modal_stand_in import StandIn
 from support.parts import require

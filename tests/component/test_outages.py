@@ -103,16 +103,18 @@ def test_an_endpoint_that_is_down_for_a_while_faults_no_trial(tmp_path: Path, st
 
 
 def test_while_an_endpoint_is_down_one_probe_at_a_time_goes_out(tmp_path: Path) -> None:
-    down, peak, lock = DownFor(1.0, Reply(status=503)), [], threading.Lock()
-    at_once = 0
+    down, probes, lock = DownFor(2.5, Reply(status=503)), [], threading.Lock()
+    at_once, known_from = 0, 0.0
 
     def answer(asked: Asked) -> Reply:
-        nonlocal at_once
+        nonlocal at_once, known_from
+        arrived = time.monotonic()
         with lock:
             at_once += 1
+            known_from = known_from or arrived + 0.8  # the first failures are back long before
         reply = down(asked)
-        if reply.status == 503 and len(down.failed) > 8:
-            peak.append(at_once)
+        if reply.status == 503 and arrived > known_from:
+            probes.append(at_once)
         time.sleep(0.05)
         with lock:
             at_once -= 1
@@ -121,7 +123,7 @@ def test_while_an_endpoint_is_down_one_probe_at_a_time_goes_out(tmp_path: Path) 
     with Loopback(answer) as server:
         done, _ = run(tmp_path, model(server, max_retries=3))
     assert buckets(done).unchecked == TASKS
-    assert set(peak) <= {1}
+    assert set(probes) == {1}
 
 
 def test_a_server_that_is_started_again_faults_no_trial(tmp_path: Path) -> None:
@@ -263,7 +265,8 @@ def test_an_endpoint_that_refuses_everything_alike_ends_the_run_after_a_few(
     with Loopback(answer) as server:
         done, listening = run(tmp_path, model(server), suite=suite)
         counts = buckets(done)
-        assert 5 <= counts.model_error <= 12
+        # ten while an earlier one may still succeed, and the three that are under way by then
+        assert 5 <= counts.model_error <= 10 + 4 - 1
         assert counts.model_error + counts.not_run == 200
         assert listening.ended is not None
         (why,) = listening.ended.given_up

@@ -66,7 +66,7 @@ def test_each_form_is_a_file_in_the_run_folder_and_all_agree(tmp_path: Path) -> 
         "report.html", "report.csv", "report.json", "junit.xml", "report.md",
     ]  # fmt: skip
     assert {p.parent for p in (html, table, data, junit, page)} == {run}
-    told = "good is better than bad"
+    told = "good solves 83.3 of 100 tasks more than bad"
     assert told in words(read(html))
     assert told in read(page)
     found = json.loads(read(data))
@@ -178,7 +178,7 @@ def test_what_an_adaptive_run_did_not_need_is_shown_as_that(tmp_path: Path) -> N
     )  # fmt: skip
     html, table, data, junit, _ = bakeoff.report(run, formats=FORMS)
     text = words(read(html))
-    assert "good is better than bad" in text
+    assert "good solves 100 of 100 tasks more than bad" in text
     assert "120 planned = 60 scored + 60 not needed" in text
     assert "So far" not in text
     assert "It is not finished" not in text
@@ -198,7 +198,7 @@ def test_a_run_that_was_cut_off_is_reported_with_what_is_there_and_says_so(tmp_p
     html, page = bakeoff.report(run, formats=["html", "md"])
     for text in (words(read(html)), read(page)):
         assert "It is not finished: 24 of 48 trials are missing. Resume it" in text
-    assert "So far: good is better than bad" in words(read(html))
+    assert "So far: good solves 83.3 of 100 tasks more than bad" in words(read(html))
 
 
 def test_a_run_of_which_nothing_is_recorded_has_a_report(tmp_path: Path) -> None:

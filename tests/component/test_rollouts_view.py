@@ -395,7 +395,7 @@ def test_what_programs_and_models_write_is_shown_and_never_obeyed() -> None:
     assert "\x1b" not in page
     assert "it \\| \\<b\\>works\\</b\\>" in page
     assert "````\n```\n# <script>" in page
-    assert "Nobody judged nobody" in page
+    assert "No model judged nobody" in page
     assert "12.5%" in page
 
 

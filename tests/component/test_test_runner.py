@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from bakeoff import APIConfiguration, ExecutionProgress, TestResult, TestRunner, UsageError
-from bakeoff.frontends.test_runner.config import close_log
+from bakeoff.frontends.test_runner.settings import close_log
 from support.loopback import Answerer, Asked, Loopback, Reply, chat, completion, delta, sse
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "reasoning"

@@ -58,7 +58,7 @@ def test_each_task_is_told_of_when_the_last_one_has_tried_it(tmp_path: Path) -> 
             told.append(None)
 
     found = lambda finding: told.append(finding.task)  # noqa: E731 -- it fits on a line
-    how = How(sandbox="local", parallel=4, listener=on_output, found=found, tricks=FEW)
+    how = How(sandbox="local", parallel=4, listener=on_output, on_finding=found, tricks=FEW)
     findings = validate_tasks(tmp_path, how)
     assert sorted(told[:2], key=str) == ["one", "two"]  # before the end of the run, each once
     assert told[2:] == [None]
@@ -150,7 +150,7 @@ def test_the_tricks_of_a_group_that_scores_are_played_one_by_one(tmp_path: Path)
     )
     told: list[Finding] = []
     tricks = ("exit-at-exit", "patched-exit", "conftest")
-    how = How(sandbox="local", tricks=tricks, found=told.append)
+    how = How(sandbox="local", tricks=tricks, on_finding=told.append)
     (finding,) = validate_tasks(weak, how)
     assert finding.scored == ("exit-at-exit",)
     assert told == [finding]

@@ -204,6 +204,38 @@ def test_hidden_files_win_over_whatever_the_agent_put_in_their_place(tmp_path: P
     assert list(victim.iterdir()) == []
 
 
+def test_each_change_is_graded_on_the_files_of_the_task_and_on_no_other_change(
+    tmp_path: Path,
+) -> None:
+    files = tree(write(tmp_path / "files", {"a.txt": "a\n", "b.txt": "b\n"}))
+    task = workspace_task(files)
+    works = {
+        "echo changed > a.txt; echo new > c.txt": {"a.txt": "changed\n", "c.txt": "new\n"},
+        "rm a.txt; echo other > c.txt": {"b.txt": "b\n", "c.txt": "other\n"},
+        "echo more >> b.txt": {"a.txt": "a\n", "b.txt": "b\nmore\n"},
+    }
+
+    async def run() -> None:
+        async with open_bench(tmp_path / "cache") as bench:
+            changes = {work: await changed_by(bench, task, work) for work in works}
+
+            async def graded(work: str) -> None:
+                async with bench.open_for_grading(task, changes[work], label="x") as room:
+                    assert room.folder is not None
+                    found = {path.name: path.read_text() for path in room.folder.glob("*.txt")}
+                    unchanged = {"a.txt": "a\n", "b.txt": "b\n"}
+                    if "rm a.txt" in work:
+                        del unchanged["a.txt"]
+                    assert found == unchanged | works[work]
+
+            await graded("rm a.txt; echo other > c.txt")
+            async with asyncio.TaskGroup() as group:
+                for work in [*works, *works]:
+                    group.create_task(graded(work))
+
+    asyncio.run(run())
+
+
 def test_the_clean_room_has_no_network_and_no_way_to_a_model(tmp_path: Path) -> None:
     files = tree(write(tmp_path / "files", {"a.txt": "one\n"}))
     task = workspace_task(files, network=True)

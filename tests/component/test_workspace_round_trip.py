@@ -104,7 +104,7 @@ class Bench:
 
     def room(self) -> WorkspaceFiles:
         self._places.append(scratch.new_folder("room"))
-        return grading.copy_pristine(self.work, self._places[-1], self.pristine)
+        return grading.copy_pristine(self.work, self._places[-1], self.pristine, will_be_read=True)
 
     def change(self, room: WorkspaceFiles) -> Change:
         return grading.change(self.work, room)

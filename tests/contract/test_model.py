@@ -17,6 +17,7 @@ from bakeoff.core.task import Message
 from bakeoff.models.adapters import embedded, scripted
 from bakeoff.models.adapters.function import FunctionModel, OwnModel
 from support.adapters import WEATHER, question
+from support.chances import chances
 from support.loopback import Asked, Loopback, Reply
 from support.model_wires import WIRES, Wire
 from support.parts import require_embedded_model
@@ -99,6 +100,7 @@ def test_half_a_character_in_an_answer_is_replaced(wire: Wire, server: Loopback)
 # ---- streams
 
 
+@chances(3)
 def test_a_stream_is_put_together_and_its_first_token_timed(wire: Wire, server: Loopback) -> None:
     opening, first, *rest = wire.pieces
 

@@ -15,7 +15,7 @@ import pytest
 
 from bakeoff import registry
 from bakeoff.core.errors import ProviderError, ScorerError
-from bakeoff.core.outcome import Completion, Outcome, Request
+from bakeoff.core.outcome import Completion, Outcome, Request, Spent, Usage
 from bakeoff.core.ports import Context, Scorer
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task, ToolCall
@@ -42,6 +42,7 @@ class Case:
     target: Json = "Paris"
     settings: dict[str, Any] = field(default_factory=dict)
     calls: bool = False
+    spent: tuple[Spent, Spent] | None = None  # on a right answer, on a wrong one
 
     def __str__(self) -> str:
         return self.name
@@ -64,6 +65,14 @@ class Case:
         said = Message(role="assistant", content="" if calls else answer, tool_calls=calls)
         return Outcome(answer=answer, transcript=(said,))
 
+    def context(self, answer: str, judge: Any) -> Context:
+        spent = None if self.spent is None else self.spent[answer != self.right]
+        return Context(model=_Unasked(), roles={"judge": judge}, spent=spent)
+
+
+def _costs(usd: float) -> Spent:
+    return Spent(usage=Usage(cost_usd=usd))
+
 
 async def _says_so(answer: str, target: str) -> dict[str, object]:
     return {"score": float(answer == target), "explanation": "it says so", "length": len(answer)}
@@ -74,11 +83,33 @@ CASES = [
     Case(name="includes"),
     Case(name="numeric", target=5, right="It is 5.", wrong="It is 6."),
     Case(name="choice", target="B", right="The answer is B.", wrong="The answer is A."),
+    Case(name="label", settings={"labels": ["B", "A"]}, target="B", right="B", wrong="A"),
     Case(name="pattern", settings={"pattern": "^Paris$"}),
     Case(name="json", target={"x": 1}, right='{"x": 1}', wrong='{"x": 2}'),
+    Case(name="calls", target=["weather"], right="weather", wrong="delete", calls=True),
+    Case(
+        name="trajectory",
+        settings={"only": ["weather"]},
+        right="weather",
+        wrong="delete",
+        calls=True,
+    ),
     Case(name="tool-calls", target=["weather"], right="weather", wrong="delete", calls=True),
     Case(name="judge", settings={"rubric": "Is it right?"}),
     Case(name="reasoning", right="First, 2 + 2 = 4. Therefore it is 4, because of that.", wrong=""),
+    Case(name="contains-all", target=["Paris", "France"], right="Paris, France"),
+    Case(name="contains-any", target=["Paris", "Lutetia"]),
+    Case(name="starts-with", right="Paris it is"),
+    Case(name="ends-with", right="It is Paris"),
+    Case(name="edit-similarity"),
+    Case(name="token-f1", right="The Paris!"),
+    Case(name="latency", settings={"max_s": 1}, spent=(Spent(model_s=0.5), Spent(model_s=2))),
+    Case(name="cost", settings={"max_usd": 0.1}, spent=(_costs(0.1), _costs(0.2))),
+    Case(name="length", settings={"max": 1}, wrong="in the city of London"),
+    Case(name="refusal", right="I’m sorry, but I can’t help with that."),
+    Case(name="valid-json", right='{"x": [1]}', wrong="{'x': 1}"),
+    Case(name="valid-python", right="```python\nx = 1\n```", wrong="x = = 1"),
+    Case(name="valid-sql", right="SELECT a FROM t WHERE b = 1;", wrong="SELECT FROM WHERE"),
     Case(name="function"),
     Case(name="async function"),
 ]
@@ -127,10 +158,11 @@ def scored(case: Case, *answers: str, judge: Any = None) -> list[Score]:
 
     async def main() -> list[Score]:
         scorer, task = case.scorer(), case.task()
-        context = Context(model=_Unasked(), roles={"judge": judge or _Role()})
         async with asyncio.TaskGroup() as group:
             verdicts = [
-                group.create_task(scorer.score(task, case.outcome(answer), context))
+                group.create_task(
+                    scorer.score(task, case.outcome(answer), case.context(answer, judge or _Role()))
+                )
                 for answer in answers
             ]
         return [verdict.result() for verdict in verdicts]

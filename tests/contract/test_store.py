@@ -17,6 +17,7 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Ledger, Store
 from bakeoff.core.record import Attempt, Status
 from bakeoff.core.task import Message
+from bakeoff.stats.by_task import by_task
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
 from bakeoff.stores.memory import MemoryStore
@@ -170,6 +171,15 @@ def test_a_trial_is_found_by_its_name_or_by_its_task(shelf: Shelf) -> None:
     assert list(ledger.attempts("t1")) == []
 
 
+def test_a_trial_is_found_by_a_name_of_odd_characters(shelf: Shelf) -> None:
+    odd = "a@b\x00c' \N{SLICE OF PIZZA}@"
+    given = plan(task(odd), task("a"), task("a@b"))
+    keep(shelf, given, *((trial, attempt()) for trial in given))
+    ledger = shelf.ledger()
+    for name in (odd, f"{odd}@m", f"{odd}@m#0"):
+        assert [r.task_id for r in ledger.attempts(name)] == [odd]
+
+
 def test_the_plan_comes_back_with_the_same_identity(shelf: Shelf) -> None:
     rich = task(
         "rich",
@@ -233,6 +243,15 @@ def test_a_task_whose_label_changed_is_not_due_again(shelf: Shelf) -> None:
     after = plan(task(category="new", name="A better name"))
     keep(shelf, before, *((trial, attempt()) for trial in before))
     assert due(shelf, after) == [None]
+
+
+def test_the_groups_of_tasks_come_back_with_the_plan_and_reach_the_statistics(shelf: Shelf) -> None:
+    given = plan(task("a", group="text 1"), task("b", group="text 1"), task("c"))
+    keep(shelf, given, *((trial, attempt()) for trial in given))
+    ledger = shelf.ledger()
+    assert [t.group for t in ledger.planned().tasks] == ["text 1", "text 1", None]
+    by_tasks = by_task(ledger.planned(), ledger.rows())
+    assert [cell.group for cell in by_tasks] == ["text 1", "text 1", None]
 
 
 def test_a_large_answer_comes_back_whole(shelf: Shelf) -> None:

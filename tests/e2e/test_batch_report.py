@@ -81,7 +81,7 @@ def test_it_has_summary_results_rankings_charts_details_and_machine(tmp_path: Pa
             "[...document.querySelectorAll('.podium h3')].map(e => e.innerText)"
         )
         charts = page.evaluate("[...document.querySelectorAll('.chart b')].map(e => e.innerText)")
-        whiskers = page.evaluate("document.querySelectorAll('.chart .whisker').length")
+        whiskers = page.evaluate("document.querySelectorAll('.chart .whisker_marks line').length")
         page.open_everything()
         text = page.evaluate("document.body.innerText")
         added = page.evaluate("getComputedStyle(document.querySelector('pre .add')).color")

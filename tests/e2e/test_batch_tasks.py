@@ -12,7 +12,7 @@ from bakeoff.cli.options import options_of
 from bakeoff.formats.markdown_task import CRITERIA, read_markdown
 from bakeoff.formats.models_file import read_models_file
 from support.batch_scene import NO_OLLAMA, QUICK, Cast, write_config, write_task
-from support.cheat_tasks import TELLING
+from support.cheat_tasks import FEW, TELLING
 from support.cli import bakeoff
 from support.parts import require
 
@@ -48,9 +48,14 @@ def test_every_task_has_a_check_criteria_a_solution_and_its_level(path: Path) ->
 
 
 @pytest.mark.usefixtures("_needs_a_sandbox")
+@pytest.mark.parametrize(
+    "tricks", [FEW, pytest.param(TELLING, marks=pytest.mark.soak)], ids=["few", "telling"]
+)
 @pytest.mark.parametrize("path", TASKS, ids=lambda path: path.stem)
-def test_the_reference_solves_it_and_neither_nobody_nor_a_cheater_does(path: Path) -> None:
-    (finding,) = validate_tasks(path, How(sandbox="bubblewrap", tricks=TELLING))
+def test_the_reference_solves_it_and_neither_nobody_nor_a_cheater_does(
+    path: Path, tricks: tuple[str, ...]
+) -> None:
+    (finding,) = validate_tasks(path, How(sandbox="bubblewrap", tricks=tricks))
     assert finding.problems == ()
     assert (finding.oracle, finding.nop, finding.cheat) == (1.0, 0.0, 0.0)
 

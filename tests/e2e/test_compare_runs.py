@@ -117,7 +117,10 @@ def test_what_became_better_by_faults_alone_is_no_verdict(suite: Path, tmp_path:
     run(suite, "old", knowing(2, 3))
     run(suite, "new", refusing)
     ended = compare(tmp_path)
-    assert "verdict: m: no decision (the 12 faulted trials could reverse it)" in ended.out
+    assert (
+        "verdict: m: no decision (after is better unless more than 3 of the 12 faulted trials "
+        "went against it)"
+    ) in ended.out
     assert ended.out.rstrip().splitlines()[-1].startswith("verdict: ")
     (one,) = json.loads(compare(tmp_path, "--json").out)["contrasts"]
     assert (one["pair"]["withheld"], one["pair"]["faults"], one["pair"]["better"]) == (

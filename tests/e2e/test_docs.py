@@ -4,10 +4,12 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -19,8 +21,8 @@ import pytest
 import bakeoff
 from bakeoff.app import checks
 from bakeoff.formats.detect import json_schema
-from bakeoff.formats.suite import read_categories, read_metadata
-from bakeoff.frontends.test_runner.config import read_config
+from bakeoff.formats.suite_companions import read_categories, read_metadata
+from bakeoff.frontends.test_runner.settings import read_config
 from support.cli import bakeoff as command
 from support.doc_blocks import BLOCK, Block, blocks
 from support.loopback import Loopback, completion
@@ -44,8 +46,11 @@ def blocks_of(language: str) -> list[Block]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as `bakeoff init` leaves it, and the current one."""
+    """A folder as `bakeoff init` leaves it, with example data sets and pictures, and the current one."""
     monkeypatch.chdir(tmp_path)
+    for example in ("data", "pictures"):
+        unlike = shutil.ignore_patterns("suite.json", "scripted.toml")
+        shutil.copytree(ROOT / "examples" / example, tmp_path, ignore=unlike, dirs_exist_ok=True)
     assert command("init").code == 0
     return tmp_path
 
@@ -171,6 +176,28 @@ def run_session(page: Path, folder: Path, **replaced: str) -> None:
 
 def test_the_python_api_page_is_a_session_that_runs(folder: Path) -> None:
     run_session(DOCS / "guides/python-api.md", folder)
+
+
+def test_the_queries_of_the_ledger_page_can_be_asked(folder: Path) -> None:
+    page = DOCS / "reference" / "ledger.md"
+    queries = re.findall(r"```sql\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(queries) >= 4
+    run = bakeoff.run(
+        [bakeoff.Task(id="a", messages=(bakeoff.Message(role="user", content="?"),))],
+        models=["scripted/echo"],
+        output=folder / "runs",
+    )
+    with closing(sqlite3.connect(run.folder / "ledger.sqlite")) as db:
+        answers = [db.execute(query).fetchall() for query in queries]
+        columns = {name for _, name, *_ in db.execute("PRAGMA table_info(trial)")}
+    assert answers[0] == [("scripted/echo", 1, None, None)]
+    assert answers[1][0][0] == "a@scripted/echo#0"
+    told = page.read_text(encoding="utf-8").partition("names instead of numbers:")[2]
+    assert set(re.findall(r"`(\w+)`", told.partition("```")[0])) == columns
+
+
+def test_the_page_on_prompts_is_a_session_that_runs(folder: Path) -> None:
+    run_session(DOCS / "guides/prompts.md", folder)
 
 
 def test_the_page_on_how_many_tasks_is_a_session_that_runs(folder: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import bakeoff
 from bakeoff import TestRunner
 from bakeoff.formats.detect import read_source as read
-from bakeoff.frontends.test_runner.config import close_log
+from bakeoff.frontends.test_runner.settings import close_log
 from support.cli import bakeoff as cli
 from support.loopback import Asked, Loopback, Reply, chat, completion
 

@@ -62,6 +62,40 @@ def test_the_name_of_a_model_still_means_it_where_the_command_line_names_others(
     assert [r.attempt.score for r in run.trials()] == [1.0]
 
 
+OWN_SCORER = """\
+from bakeoff import Message, Request, Score
+
+
+class Edited:
+    def needs_roles(self, task):
+        return ("editor",)
+
+    async def score(self, task, outcome, context):
+        ask = Request(messages=(Message(role="user", content=outcome.answer),))
+        answer = await context.roles["editor"].complete(ask)
+        return Score(scorer="edited", value=float(answer.text == "4"))
+"""
+
+
+def test_a_scorer_of_ones_own_says_which_role_it_cannot_do_without(
+    tmp_path: Path, server: Loopback
+) -> None:
+    (tmp_path / "own_scorer.py").write_text(OWN_SCORER)
+    path = tmp_path / "run.toml"
+    text = f"""\
+models = [{{ model = "m", base_url = "{server.url}" }}]
+scorers = ["own_scorer:Edited"]
+tasks = [{{ id = "a", prompt = "2+2?" }}]
+"""
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"scored by an editor: say which model with \[roles.edi"):
+        bakeoff.run(path, output=tmp_path / "runs")
+    assert not server.requests
+    path.write_text(f'{text}roles = {{ editor = "m" }}\n')
+    run = bakeoff.run(path, output=tmp_path / "runs")
+    assert [r.attempt.score for r in run.trials()] == [1.0]
+
+
 def test_a_misspelt_role_is_refused_with_its_place_before_anything_is_asked(
     tmp_path: Path, server: Loopback
 ) -> None:

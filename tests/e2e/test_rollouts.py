@@ -277,7 +277,7 @@ def test_a_rubric_without_tests_is_judged_by_the_diff_or_counts_for_nothing() ->
         folder = Path(result["run_dir"])
         found[name] = json.loads((folder / "evaluation_results.json").read_text())
         page = (folder / "scoring_results.md").read_text()
-        assert ("Nobody judged clear" in page) == (name == "alone")
+        assert ("No model judged clear" in page) == (name == "alone")
     assert found["alone"]["total_score"] == 1.0
     assert found["alone"]["evaluation"]["rubrics"]["clear"]["score"] is None
     assert found["alone"]["lm_evaluation"]["score"] is None
@@ -390,17 +390,29 @@ def _assert_by_hand(summary: bakeoff.Summary) -> None:
         (found,) = [c.total for c in summary.candidates if c.candidate.endswith(name)]
         means = [count / 5 for count in passed]
         mean = sum(means) / 3
-        half = student.ppf(0.975, 2) * statistics.stdev(means) / math.sqrt(3)
+        low, high = _score_interval_by_hand(mean, statistics.variance(means) / 3)
         assert found.score.mean == pytest.approx(mean, abs=1e-6)
         assert found.score.interval is not None
-        assert found.score.interval.low == pytest.approx(max(0.0, mean - half), abs=1e-6)
-        assert found.score.interval.high == pytest.approx(min(1.0, mean + half), abs=1e-6)
+        assert found.score.interval.low == pytest.approx(low, abs=1e-6)
+        assert found.score.interval.high == pytest.approx(high, abs=1e-6)
         for rates in found.passes:
             by_hand = sum(
                 1 - math.comb(5 - count, rates.k) / math.comb(5, rates.k) for count in passed
             )
             assert rates.pass_at == pytest.approx(by_hand / 3, abs=1e-6)
         assert [rates.k for rates in found.passes] == [1, 2, 3, 4, 5]
+
+
+def _score_interval_by_hand(mean: float, squared_error: float) -> tuple[float, float]:
+    """Wilson's interval of as many tasks as the spread of three is worth, with t for the normal."""
+    alike = min(3 * squared_error / (mean * (1 - mean)), 1)
+    trusted = 4 * 3 * mean * (1 - mean)
+    n = 3 / alike ** (trusted / (trusted + 1.5))
+    t2 = student.ppf(0.975, 2) ** 2
+    # the proportions p with (p - mean)^2 = t^2 p (1 - p) / n
+    a, b, c = 1 + t2 / n, -(2 * mean + t2 / n), mean**2
+    root = math.sqrt(b * b - 4 * a * c)
+    return (-b - root) / (2 * a), (-b + root) / (2 * a)
 
 
 def test_stored_work_is_graded_again_by_name_by_stamp_and_by_folder() -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from bakeoff.app.checks import check
 from bakeoff.app.validation import How, validate_tasks
-from support.cheat_tasks import TELLING
+from support.cheat_tasks import FEW, TELLING
 from support.cli import Ended, run, started, until
 from support.parts import require
 from support.prepared_tasks import write_prepared
@@ -43,9 +43,12 @@ def _needs_a_sandbox() -> None:
 
 
 @pytest.mark.timeout(900)
-def test_the_reference_solves_every_example_and_nothing_else_does() -> None:
+@pytest.mark.parametrize(
+    "tricks", [FEW, pytest.param(TELLING, marks=pytest.mark.soak)], ids=["few", "telling"]
+)
+def test_the_reference_solves_every_example_and_nothing_else_does(tricks: tuple[str, ...]) -> None:
     findings = validate_tasks(
-        EXAMPLES / "prepared", How(sandbox="bubblewrap", parallel=4, tricks=TELLING)
+        EXAMPLES / "prepared", How(sandbox="bubblewrap", parallel=4, tricks=tricks)
     )
     assert [f.task for f in findings] == [
         "algorithm_task",

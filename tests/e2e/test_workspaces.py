@@ -69,7 +69,7 @@ def test_the_shell_agent_repairs_a_file_and_the_clean_room_says_so(tmp_path: Pat
     assert set(attempt.phases) == {"set-up", "agent", "grading"}
     seen = [m.content for m in attempt.outcome.transcript if m.role == "tool"]
     assert seen[0].startswith("exit code 0\ndef add")
-    folder = artifacts_folder(run.folder, next(run.trials()).name, 1)
+    folder = artifacts_folder(run.folder, next(iter(run.trials())).name, 1)
     assert {"diff.patch", "transcript.jsonl", "attempt.json"} <= {f.name for f in folder.iterdir()}
     figures = json.loads((folder / "attempt.json").read_text())
     assert (figures["files_changed"], figures["prompts"]) == (1, 3)

@@ -3,7 +3,9 @@
 import asyncio
 import random
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,12 +35,18 @@ TASKS = [
 
 
 def one(request: Request) -> str:
-    return request.messages[-1].content
+    text = request.messages[-1].content
+    return f"{text} {padding(text, 150)}"
+
+
+def padding(seed: object, size: int) -> str:
+    """Text that does not compress: so most of a page is in use, and a bit in it matters."""
+    return random.Random(str(seed)).randbytes(size).hex()
 
 
 def two(request: Request) -> str:
     text = request.messages[-1].content
-    return "no idea" if text.endswith(("3", "7")) else text * 40
+    return "no idea" if text.endswith(("3", "7")) else text + padding(text, 900)
 
 
 def large(request: Request) -> str:
@@ -91,6 +99,28 @@ def flip(path: Path, bit: int) -> None:
         (byte,) = file.read(1)
         file.seek(bit // 8)
         file.write(bytes([byte ^ 1 << bit % 8]))
+
+
+def flip_in(folder: Path, query: str) -> None:
+    """Flip a bit in the middle of the stored bytes that *query* returns."""
+    ledger = folder / "ledger.sqlite"
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db:
+        (stored,) = db.execute(query).fetchone()
+    head = stored[:60]  # of more, the rest may be in another page
+    flip(ledger, (ledger.read_bytes().index(head) + len(head) // 2) * 8)
+
+
+def record_of(task: str) -> str:
+    """The query for what is stored of a task's first trial with the first candidate."""
+    return (
+        "SELECT rest FROM attempt WHERE candidate = 1 AND rollout = 0"
+        f" AND task = (SELECT row FROM task WHERE id = '{task}')"
+    )
+
+
+def body_of(task: str) -> str:
+    """The query for the chunk that holds a task."""
+    return f"SELECT bodies FROM task_chunk WHERE first = (SELECT row FROM task WHERE id = '{task}')"
 
 
 def judged(folder: Path, right: Contents) -> str:
@@ -180,10 +210,8 @@ def test_what_is_left_of_a_ledger_that_was_cut_off_is_read(
 
 
 def test_a_damaged_trial_is_named_and_a_resume_runs_just_that_one_again(folder: Path) -> None:
-    ledger = folder / "ledger.sqlite"
     before = bakeoff.load_run(folder).summary()
-    data = ledger.read_bytes()
-    flip(ledger, (data.index(b'"answer":"say number 04"') + 12) * 8)
+    flip_in(folder, record_of("t04"))
     damaged = bakeoff.load_run(folder)
     (name,) = damaged.damage().trials
     assert name.startswith("t04@one#")
@@ -264,8 +292,7 @@ def test_a_manifest_that_was_changed_is_found(
 def test_check_names_what_is_damaged(
     folder: Path, with_blob: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger = folder / "ledger.sqlite"
-    flip(ledger, (ledger.read_bytes().index(b'"answer":"say number 09"') + 15) * 8)
+    flip_in(folder, record_of("t09"))
     assert call(["check", str(folder)]) == 1
     out = capsys.readouterr().out
     assert "t09@one#" in out
@@ -294,9 +321,7 @@ def test_one_bad_run_does_not_hide_the_others(
 
 
 def test_a_damaged_task_is_restored_from_the_source(folder: Path) -> None:
-    ledger = folder / "ledger.sqlite"
-    data = ledger.read_bytes()
-    flip(ledger, (data.index(b'"content":"say number 08"') + 14) * 8)
+    flip_in(folder, body_of("t08"))
     run = bakeoff.load_run(folder)
     assert not run.damage().whole
     assert len(list(run.trials())) == 44

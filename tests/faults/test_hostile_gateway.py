@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from bakeoff.app.interrupts import new_event_loop
+from bakeoff.app.run import new_event_loop
 from bakeoff.core.outcome import Completion, Journal, Request
 from bakeoff.core.task import ToolCall
 from bakeoff.engine.meter import Meter
@@ -28,7 +28,7 @@ MB = 2**20
 
 SERVER = """
 import asyncio, sys
-from bakeoff.app.interrupts import new_event_loop
+from bakeoff.app.run import new_event_loop
 from pathlib import Path
 from bakeoff.core.outcome import Journal
 from bakeoff.engine.meter import Meter

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import pytest
 
 from bakeoff.agents.direct import Direct
-from bakeoff.app.interrupts import new_event_loop
+from bakeoff.app.run import new_event_loop
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import UNKNOWN_USAGE, Request
 from bakeoff.core.ports import Model, TrialParts, close_model
@@ -843,7 +843,8 @@ def test_a_certificate_nobody_knows_is_told_as_one(tmp_path: Path) -> None:
     with Loopback(certificate=certificate) as server:
 
         async def main() -> Attempt:
-            model = model_of(server.url, max_retries=3)
+            # a busy machine takes a second to read the certificates that it trusts
+            model = model_of(server.url, max_retries=3, timeout_s=30)
             attempt = await attempt_on(model, "hello")
             await close_model(model)
             return attempt

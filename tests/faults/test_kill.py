@@ -32,10 +32,7 @@ def recorded(output: Path) -> list[tuple[str, int]]:
     """Every trial that counts, as the ledger itself has it."""
     with closing(sqlite3.connect(only_run(output) / "ledger.sqlite")) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        return db.execute(
-            "SELECT t.id, a.rollout FROM attempt a JOIN task t ON t.row = a.task"
-            " WHERE NOT a.superseded AND a.status = 'completed'"
-        ).fetchall()
+        return db.execute("SELECT task, rollout FROM trial WHERE status = 'completed'").fetchall()
 
 
 def known_runs(output: Path) -> int:
@@ -70,7 +67,8 @@ def counted_once_after_kills(tmp_path: Path, *, kills: int, count: int) -> None:
     assert trials == {(f"t{n:04}", rollout): 1 for n in range(count) for rollout in (0, 1)}
     buckets = summary(run.folder, folder=tmp_path / "io")["buckets"]
     assert {name: n for name, n in buckets.items() if n} == {"scored": 2 * count}
-    assert asked <= 2 * count + PARALLEL * kills, "a kill costs what was under way, no more"
+    # as many again may have their answer and wait for the disk: they let others run meanwhile
+    assert asked <= 2 * count + 2 * PARALLEL * kills, "a kill costs what was under way, no more"
     assert not list(run.folder.glob(".*")), "half-written files were left behind"
 
 

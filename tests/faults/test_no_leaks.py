@@ -15,8 +15,9 @@ from support.cli import BAKEOFF, started, until
 from support.coding_tasks import FIX, write_fix_add
 from support.parts import require
 
-_TRIALS = 100
-_TO_KILL = 40  # of which twenty are open when the runner is killed
+# half of those that are to be killed are open by then
+_TRIALS = [pytest.param(30), pytest.param(100, marks=pytest.mark.soak)]
+_TO_KILL = [pytest.param(20), pytest.param(100, marks=pytest.mark.soak)]
 
 
 def _run_file(trials: int) -> str:
@@ -89,25 +90,27 @@ def _words(folder: Path, *more: str) -> list[str]:
     return [*BAKEOFF, "run", str(folder / "run.toml"), "--output", str(folder / "runs"), *more]
 
 
-def test_a_hundred_trials_at_once_leave_nothing(tmp_path: Path, private_temp: Path) -> None:
+@pytest.mark.parametrize("trials", _TRIALS)
+def test_many_trials_at_once_leave_nothing(trials: int, tmp_path: Path, private_temp: Path) -> None:
     write_fix_add(tmp_path)
-    (tmp_path / "run.toml").write_text(_run_file(_TRIALS))
+    (tmp_path / "run.toml").write_text(_run_file(trials))
     with started(_words(tmp_path), folder=tmp_path / "said") as runner:
         ended = runner.wait(300)
     assert ended.code == 0, ended.err
     records = list(bakeoff.load_run(output=tmp_path / "runs").trials())
-    assert [r.attempt.score for r in records] == [1.0] * _TRIALS
+    assert [r.attempt.score for r in records] == [1.0] * trials
     assert _left(private_temp, runner.pid) == []
 
 
+@pytest.mark.parametrize("trials", _TO_KILL)
 def test_after_a_kill_the_next_start_takes_away_what_was_left(
-    tmp_path: Path, private_temp: Path
+    trials: int, tmp_path: Path, private_temp: Path
 ) -> None:
     write_fix_add(tmp_path)
-    (tmp_path / "run.toml").write_text(_run_file(_TO_KILL))
+    (tmp_path / "run.toml").write_text(_run_file(trials))
     base = private_temp / f"bakeoff-{os.getuid()}"
     with started(_words(tmp_path), folder=tmp_path / "said") as runner:
-        until(lambda: base.is_dir() and _boxes(base) >= 20, timeout_s=120)
+        until(lambda: base.is_dir() and _boxes(base) >= trials // 2, timeout_s=120)
         runner.send(signal.SIGKILL)
         assert runner.wait().code == -signal.SIGKILL, "it ended before it could be killed"
     assert list(base.iterdir())  # there was something to take away
@@ -115,7 +118,7 @@ def test_after_a_kill_the_next_start_takes_away_what_was_left(
         ended = again.wait(300)
     assert ended.code == 0, ended.err
     records = list(bakeoff.load_run(output=tmp_path / "runs").trials())
-    assert len(records) == _TO_KILL
+    assert len(records) == trials
     assert {r.attempt.status for r in records} == {Status.COMPLETED}
     assert _left(private_temp, runner.pid) == []
     assert _left(private_temp, again.pid) == []

@@ -4,9 +4,12 @@ Nothing here can cut the power. What a disk may lose then is what was written an
 so the order of system calls is looked at instead.
 """
 
+import codecs
 import re
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +25,7 @@ _CALL = re.compile(
     r"(?P<thread>\d+) +(?P<call>\w+)\((?P<descriptor>\d+)<(?P<path>[^>]*)>(?P<rest>.*)"
 )
 _RESUMED = re.compile(r"(?P<thread>\d+) +<\.\.\. (?P<call>\w+) resumed>.*= (?P<result>-?\d+)")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _SYNCS = frozenset({"fsync", "fdatasync"})
 
 
@@ -34,11 +38,17 @@ class Call:
     path: str
     data: str
 
+    @property
+    def written(self) -> bytes:
+        """What was written, of which strace prints the bytes as a C string."""
+        found = _STRING.search(self.data)
+        return codecs.escape_decode(found[1].encode("latin-1"))[0] if found else b""
+
 
 def calls(trace: Path) -> Iterator[Call]:
     """Yield the calls in the order in which they counted."""
     waiting: dict[str, Call] = {}
-    for line in trace.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in trace.read_text(encoding="latin-1").splitlines():
         if resumed := _RESUMED.match(line):
             call = waiting.pop(resumed["thread"], None)
             if call is not None and int(resumed["result"]) == 0:
@@ -76,7 +86,13 @@ def test_a_record_is_synced_before_its_trial_is_announced(
     traced: tuple[list[Call], Path],
 ) -> None:
     made, output = traced
-    log = str(only_run(output) / "ledger.sqlite-wal")
+    ledger = only_run(output) / "ledger.sqlite"
+    log = f"{ledger}-wal"
+    with closing(sqlite3.connect(ledger)) as db:
+        stored = db.execute(
+            "SELECT substr(t.id, 2), a.rest FROM attempt a JOIN task t ON t.row = a.task"
+        ).fetchall()
+    assert len({rest for _, rest in stored}) == COUNT
     written: set[str] = set()
     durable: set[str] = set()
     announced: set[str] = set()
@@ -84,7 +100,7 @@ def test_a_record_is_synced_before_its_trial_is_announced(
         if call.path == log and call.name in _SYNCS:
             durable |= written
         elif call.path == log:
-            written |= set(re.findall(r"the answer to: say number (\d{4})", call.data))
+            written |= {number for number, rest in stored if rest in call.written}
         elif call.descriptor == 1:
             names = set(re.findall(r"\bt(\d{4})@", call.data))
             assert names <= durable, f"announced before it was synced: {names - durable}"

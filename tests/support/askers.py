@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from support.pictures import RED, b64, uri
+
 Json = Any
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -67,9 +69,7 @@ class Chat:
         "messages": [
             {
                 "role": "user",
-                "content": [
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
-                ],
+                "content": [{"type": "image_url", "image_url": {"url": uri(RED)}}],
             }
         ]
     }
@@ -157,7 +157,7 @@ class Responses:
         "input": [
             {
                 "role": "user",
-                "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}],
+                "content": [{"type": "input_image", "image_url": uri(RED)}],
             }
         ]
     }
@@ -237,7 +237,7 @@ class Messages:
                 "content": [
                     {
                         "type": "image",
-                        "source": {"type": "base64", "media_type": "image/png", "data": "AA"},
+                        "source": {"type": "base64", "media_type": "image/png", "data": b64(RED)},
                     }
                 ],
             }
@@ -329,7 +329,7 @@ class Gemini:
     ends: ClassVar[Json] = {"stop": "STOP", "tools": "STOP", "length": "MAX_TOKENS"}
     image: ClassVar[Json] = {
         "contents": [
-            {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA"}}]}
+            {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": b64(RED)}}]}
         ]
     }
 

@@ -7,6 +7,7 @@ loop, and a test may have another one. Whatever is asked of it must be done in t
 import atexit
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -99,7 +100,33 @@ class Page:
     def click(self, selector: str, *, until: str) -> None:
         """Click on what *selector* finds, and wait until the script *until* says true."""
         self.browser.do(lambda: self.page.click(selector))
-        self.browser.do(lambda: self.page.wait_for_function(until))
+        self.wait(until)
+
+    def visit(self, address: str) -> None:
+        """Go to another address in the same window, and wait until the page asks for nothing more."""
+        self.browser.do(lambda: self.page.goto(address))
+        self.settled()
+
+    def settled(self) -> None:
+        """Wait until the page asks for nothing more."""
+        self.browser.do(lambda: self.page.wait_for_load_state("networkidle"))
+
+    def press(self, key: str, *, until: str) -> None:
+        """Press a key, and wait until the script *until* says true."""
+        self.browser.do(lambda: self.page.keyboard.press(key))
+        self.wait(until)
+
+    def wait(self, script: str, *, within_s: float = 30.0) -> None:
+        """Wait until *script* says true, also across pages and where their policy forbids `eval`."""
+        from playwright.sync_api import Error
+
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            with suppress(Error):  # the page is just being left
+                if self.evaluate(script):
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"never true: {script}")
 
     def picture(self, path: Path) -> bytes:
         """Take a picture of the whole page, and return it."""
@@ -113,8 +140,8 @@ class Page:
         self.said.append(dialog.message)
         dialog.dismiss()
 
-    def load(self, path: Path, *, width: int, dark: bool) -> None:
-        """Open the file in a window of its own; called in the browser's thread."""
+    def load(self, address: str, *, width: int, dark: bool) -> None:
+        """Open the address in a window of its own; called in the browser's thread."""
         context = self.browser.chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
         )
@@ -124,14 +151,15 @@ class Page:
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("dialog", self.dismissed)
         self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(path.resolve().as_uri())
+        self.page.goto(address)
 
 
 @contextmanager
-def opened(path: Path, *, width: int = 1280, dark: bool = False) -> Iterator[Page]:
-    """Open the file at *path* in a window of this *width*."""
+def opened(path: Path | str, *, width: int = 1280, dark: bool = False) -> Iterator[Page]:
+    """Open the file at *path*, or an address, in a window of this *width*."""
     page = Page(browser=_browser())
-    page.browser.do(lambda: page.load(path, width=width, dark=dark))
+    address = path if isinstance(path, str) else path.resolve().as_uri()
+    page.browser.do(lambda: page.load(address, width=width, dark=dark))
     try:
         yield page
     finally:

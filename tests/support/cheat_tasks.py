@@ -15,6 +15,10 @@ _TELLING = (
 )  # fmt: skip
 TELLING = tuple(name for group in _TELLING for name in GROUPS[group])
 """The tricks that a weak task gives away most to, in ten boxes; all are played in `make soak`."""
+FEW = tuple(
+    name for group in ("files", "exit-zero", "answers-from-tests") for name in GROUPS[group]
+)
+"""Those of them in three boxes."""
 
 AS_A_PROGRAM = """\
 import subprocess

@@ -25,12 +25,13 @@ def spec(folder: Path | None, **more: Any) -> BoxSpec:
 
 @asynccontextmanager
 async def opened(containers: Container, of: BoxSpec) -> AsyncIterator[Box]:
-    """Open a box and close it again."""
+    """Open a box, close it again, and wait until its container is removed."""
     box = await containers.open(of)
     try:
         yield box
     finally:
         await box.close()
+        await containers.wait_removed()
 
 
 async def shell(box: Box, script: str, **more: Any) -> CommandResult:

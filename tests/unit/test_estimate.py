@@ -2,20 +2,31 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta, binomtest
 
 from bakeoff.stats.estimate import (
     Estimate,
     Interval,
+    IntervalMethod,
+    Spread,
     TaskScores,
+    clopper_pearson,
     estimate,
     fault_bounds,
+    jeffreys,
     quantile,
+    quantile_interval,
+    quantile_ranks,
+    ratio_of_totals,
+    student_interval,
+    weighted_average,
     wilson,
 )
 
@@ -51,7 +62,7 @@ levels = st.floats(0.01, 0.999)
 
 
 def test_the_reference_candidate_has_its_mean_error_and_t_interval() -> None:
-    result = estimate(graded(A))
+    result = estimate(graded(A), method="t")
     assert result.mean == six(0.675)
     assert result.se == six(0.112114)
     assert bounds(result.interval) == six(0.421382, 0.928618)
@@ -60,6 +71,50 @@ def test_the_reference_candidate_has_its_mean_error_and_t_interval() -> None:
     assert result.interval.level == 0.95
     assert (result.tasks, result.trials, result.reason) == (10, 40, None)
     assert estimate(graded(B)).mean == six(0.525)
+
+
+def in_groups(rows: list[str], groups: str) -> list[TaskScores]:
+    return [replace(t, group=g) for t, g in zip(graded(rows), groups, strict=True)]
+
+
+def test_tasks_in_groups_have_the_clustered_error_and_a_t_interval_over_groups() -> None:
+    result = estimate(in_groups(A, "1112223344"))
+    assert result.se == six(0.112324)
+    assert bounds(result.interval) == six(0.317535, 1.0)
+    assert result.interval is not None
+    assert result.interval.method == "clustered t (CR1)"
+    spread = Spread(se=result.se, units=4, grouped=True)
+    assert bounds(student_interval(0.675, spread)) == six(0.317535, 1.032465)
+
+
+def test_a_group_for_each_task_is_no_group() -> None:
+    assert estimate(in_groups(A, "abcdefghij")) == estimate(graded(A))
+
+
+def test_one_group_of_all_tasks_has_no_variance_to_measure() -> None:
+    result = estimate(in_groups(A, "xxxxxxxxxx"))
+    assert (result.se, result.interval) == (None, None)
+    assert result.reason == "all 10 tasks are of one group: no variance between groups to measure"
+
+
+def test_clopper_pearson_matches_the_reference() -> None:
+    assert bounds(clopper_pearson(9, 10)) == six(0.554984, 0.997471)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 10), (9, 10), (27, 40), (675, 1000), (1, 2)])
+def test_clopper_pearson_and_jeffreys_agree_with_scipy(successes: int, n: int) -> None:
+    exact = binomtest(successes, n).proportion_ci(method="exact")
+    assert bounds(clopper_pearson(successes, n)) == pytest.approx((exact.low, exact.high))
+    low, high = (float(beta.ppf(q, successes + 0.5, n - successes + 0.5)) for q in (0.025, 0.975))
+    found = bounds(jeffreys(successes, n))
+    assert found == pytest.approx((low if successes else 0.0, high))
+
+
+@pytest.mark.parametrize("method", ["wilson", "clopper-pearson", "jeffreys"])
+def test_an_interval_on_request_is_that_of_the_scores(method: IntervalMethod) -> None:
+    tasks = [TaskScores.of([int(i < 27)]) for i in range(40)]
+    by = {"wilson": wilson, "clopper-pearson": clopper_pearson, "jeffreys": jeffreys}
+    assert bounds(estimate(tasks, method=method).interval) == bounds(by[method](27, 40))
 
 
 def test_rollouts_of_one_task_are_not_independent_evidence() -> None:
@@ -84,10 +139,17 @@ def test_binary_scores_with_one_rollout_each_get_a_wilson_interval() -> None:
     assert result.se is not None
 
 
-def test_a_second_rollout_of_any_task_moves_binary_scores_to_the_t_interval() -> None:
+def test_a_second_rollout_of_any_task_moves_binary_scores_to_effective_tasks() -> None:
     result = estimate([TaskScores.of([1, 0]), *graded(["1", "0", "1"])])
     assert result.interval is not None
-    assert result.interval.method == "task-mean t"
+    assert result.interval.method == "effective-task wilson"
+
+
+def test_few_tasks_with_one_rollout_get_a_wider_interval_than_wilsons() -> None:
+    few = estimate(TaskScores.of([int(i < 9)]) for i in range(10)).interval
+    assert few is not None
+    assert few.low < wilson(9, 10).low
+    assert few.high > wilson(9, 10).high
 
 
 def test_every_task_weighs_the_same_whatever_its_rollouts() -> None:
@@ -239,41 +301,6 @@ def test_wilson_is_symmetric_in_success_and_failure(pair: tuple[int, int], level
     assert there.high == pytest.approx(1 - back.low, abs=1e-12)
 
 
-# Coverage
-
-
-def coverage(p: float, *, n: int, rollouts: int, spread: bool) -> float:
-    """Share of simulated suites whose interval holds the true mean p."""
-    repetitions = 1000
-    rng = np.random.default_rng([n, int(p * 100), rollouts, spread])
-    size = (repetitions, n)
-    chance = rng.beta(2 * p, 2 * (1 - p), size) if spread else np.full(size, p)
-    passes = rng.binomial(rollouts, chance)
-    by_passes = [TaskScores.of([1] * c + [0] * (rollouts - c)) for c in range(rollouts + 1)]
-    intervals = [bounds(estimate(by_passes[c] for c in row).interval) for row in passes.tolist()]
-    return sum(low <= p <= high for low, high in intervals) / repetitions
-
-
-@pytest.mark.parametrize("n", [10, 30, 100])
-@pytest.mark.parametrize("p", [0.5, 0.9, 0.98])
-def test_one_rollout_per_task_covers_the_truth_about_as_often_as_promised(p: float, n: int) -> None:
-    assert 0.91 <= coverage(p, n=n, rollouts=1, spread=False) <= 0.99
-
-
-@pytest.mark.parametrize("n", [10, 30, 100])
-def test_four_rollouts_of_unequal_tasks_cover_the_truth_about_as_often_as_promised(n: int) -> None:
-    assert 0.92 <= coverage(0.5, n=n, rollouts=4, spread=True) <= 0.98
-
-
-@pytest.mark.parametrize("n", [10, 30, 100])
-@pytest.mark.parametrize("p", [0.9, 0.98])
-def test_four_rollouts_near_the_ceiling_cover_less_than_promised_but_most_of_it(
-    p: float, n: int
-) -> None:
-    # A known weakness of t on skewed task means (0.87 at worst here), not a goal.
-    assert coverage(p, n=n, rollouts=4, spread=True) >= 0.84
-
-
 # Faults are missing data
 
 
@@ -372,3 +399,74 @@ def test_quantiles_agree_with_numpy(values: list[float], q: float) -> None:
 def test_a_quantile_outside_nought_and_one_is_refused(q: float) -> None:
     with pytest.raises(ValueError, match="q must"):
         quantile([1.0], q)
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "ranks"), [(40, 0.5, (14, 27)), (100, 0.5, (40, 61)), (100, 0.95, (90, 100))]
+)
+def test_the_ranks_of_a_quantile_match_the_reference(
+    n: int, q: float, ranks: tuple[int, int]
+) -> None:
+    assert quantile_ranks(n, q) == ranks
+    values = [float(value) for value in range(1, n + 1)]
+    assert bounds(quantile_interval(values, q)) == ranks
+
+
+@pytest.mark.parametrize(("n", "q"), [(0, 0.5), (5, 0.5), (50, 0.95)])
+def test_too_few_values_have_no_interval_of_a_quantile(n: int, q: float) -> None:
+    assert quantile_interval([1.0] * n, q) is None
+
+
+# Averages and ratios
+
+
+def test_the_macro_average_weighs_every_category_the_same() -> None:
+    small, large = graded(["1111", "1110"]), graded(["0000"] * 8 + ["1111"] * 8)
+    parts = [estimate(small), estimate(large)]
+    macro = weighted_average([(part, 1.0) for part in parts])
+    by_task = weighted_average([(part, part.tasks) for part in parts])
+    assert macro is not None
+    assert by_task is not None
+    assert macro.mean == pytest.approx((0.875 + 0.5) / 2)
+    assert by_task.mean == pytest.approx(estimate([*small, *large]).mean)
+    errors = [part.se or 0.0 for part in parts]
+    assert macro.se == pytest.approx(0.5 * (errors[0] ** 2 + errors[1] ** 2) ** 0.5)
+    assert bounds(macro.interval)[0] < macro.mean < bounds(macro.interval)[1]
+
+
+def test_a_category_that_is_solved_in_whole_is_not_taken_as_certain() -> None:
+    parts = [estimate(graded(["1111"] * 10)), estimate(graded(A))]
+    macro = weighted_average([(part, 1.0) for part in parts])
+    assert macro is not None
+    assert macro.se is None
+    of_the_other = bounds(parts[1].interval)
+    assert macro.interval is not None
+    assert macro.interval.high - macro.interval.low > (of_the_other[1] - of_the_other[0]) / 2
+
+
+def test_the_cost_of_a_success_is_a_ratio_of_totals_with_the_error_of_the_delta_method() -> None:
+    costs, passed = [0.2, 0.4, 0.1, 0.3, 0.5], [1, 2, 0, 1, 2]
+    found = ratio_of_totals(list(zip(costs, passed, strict=True)))
+    ratio = sum(costs) / sum(passed)
+    assert found.value == pytest.approx(ratio)
+    residuals = np.array(costs) - ratio * np.array(passed)
+    by_hand = residuals.std(ddof=1) / 5**0.5 / np.mean(passed)
+    assert found.se == pytest.approx(by_hand)
+    assert bounds(found.interval)[0] < ratio < bounds(found.interval)[1]
+
+
+def test_where_nothing_was_solved_a_success_has_no_price() -> None:
+    found = ratio_of_totals([(0.2, 0.0), (0.4, 0.0)])
+    assert (found.value, found.reason) == (None, "nothing was solved")
+
+
+@pytest.mark.soak
+def test_the_interval_of_the_cost_of_a_success_covers_the_truth() -> None:
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(2_000):
+        passed = rng.random(100) < 0.6
+        costs = rng.lognormal(0.0, 0.5, 100) * (1 + passed)
+        interval = ratio_of_totals(list(zip(costs, passed.astype(float), strict=True))).interval
+        truth = np.exp(0.125) * 1.6 / 0.6
+        held += interval is not None and interval.low <= truth <= interval.high
+    assert held / 2_000 >= 0.93

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from bakeoff.core.outcome import Completion, Journal
 from bakeoff.core.task import Message, ToolCall
-from bakeoff.gateway.model_access import Conversation, Replies
+from bakeoff.gateway.model_access import ConversationRecorder, Replies
 
 
 def user(text: str) -> Message:
@@ -26,7 +26,7 @@ class Transcript:
 
     def __init__(self) -> None:
         self.journal = Journal()
-        self.conversation = Conversation(self.journal, most_kept=1_000_000)
+        self.conversation = ConversationRecorder(self.journal, most_kept=1_000_000)
 
     def ask(self, *messages: Message, reply: Message, system: tuple[str, ...] = ("S",)) -> None:
         thread = self.conversation.record_history(system, messages)

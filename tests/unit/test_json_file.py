@@ -14,7 +14,7 @@ from bakeoff.formats.dialogue import read_cases
 from bakeoff.formats.prepared_files import read_meta, read_overrides
 from bakeoff.formats.suite import read_suite
 from bakeoff.formats.text.json import read_json
-from bakeoff.frontends.test_runner.config import read_config
+from bakeoff.frontends.test_runner.settings import read_config
 
 SUITE = '{"tests": [{"id": "a", "prompt": "p"}]}'
 

@@ -315,6 +315,15 @@ def test_where_the_categories_file_lists_a_test_it_goes_before_the_tests_own_wor
     assert [t.category for t in _read(tmp_path, {"tests": tests}).tasks] == ["one", "two"]
 
 
+def test_a_group_is_kept_with_the_task_and_is_not_its_identity(tmp_path: Path) -> None:
+    alone, grouped, numbered = (
+        _task(tmp_path, **keys) for keys in ({}, {"group": "g"}, {"group": 7})
+    )
+    assert (alone.group, grouped.group, numbered.group) == (None, "g", "7")
+    assert alone.digest == grouped.digest
+    assert "group" not in grouped.metadata
+
+
 def test_a_broken_file_beside_a_suite_is_told_by_its_own_name(tmp_path: Path) -> None:
     _write(tmp_path, {"categories": {"c": {"test_ids": "a"}}}, "categories.json")
     with pytest.raises(UsageError, match=r"categories\.json:1: key 'categories\.c\.test_ids'"):
@@ -416,7 +425,9 @@ def test_problems_beyond_types_are_told_at_once_too(tmp_path: Path) -> None:
     assert len(str(caught.value).split("\n")) == 3
 
 
-NOTE = "is sent unchanged: prompts are not templates here; write `literal: true`"
+NOTE = (
+    "is sent unchanged: there are no `vars` to fill it in from; give them, or write `literal: true`"
+)
 
 
 def test_a_placeholder_that_nothing_fills_in_is_noted_with_the_test(tmp_path: Path) -> None:
@@ -447,21 +458,73 @@ def test_braces_that_are_meant_as_they_stand_are_sent_without_a_note(tmp_path: P
     ).notices
 
 
-@pytest.mark.parametrize("key", ["vars", "variables"])
-def test_a_placeholder_with_a_value_is_refused_for_it_would_not_be_filled_in(
-    tmp_path: Path, key: str
+def test_values_under_the_key_of_other_tools_are_refused_where_they_are_needed(
+    tmp_path: Path,
 ) -> None:
-    prompt, values = "Hello {{name}}", {key: {"name": "Ada"}}
+    prompt, values = "Hello {{name}}", {"variables": {"name": "Ada"}}
     for suite in (
         {"tests": [{"id": "a", "prompt": prompt, **values}]},
         {"tests": [{"id": "a", "prompt": prompt}], **values},
     ):
         with pytest.raises(
-            UsageError, match=r"json:1: test 'a': \{\{name\}\} would not be filled in"
+            UsageError,
+            match=r"json:1: test 'a': \{\{name\}\} would not be filled in: write `variables` as `vars`",
         ):
             _read(tmp_path, suite)
         assert _read(tmp_path, {**suite, "literal": True}).tasks[0].messages[0].content == prompt
     assert not _read(tmp_path, {"tests": [{"id": "a", "prompt": "Hello", **values}]}).notices
+
+
+def test_vars_of_the_suite_and_of_a_test_are_filled_in_literally(tmp_path: Path) -> None:
+    suite = {
+        "vars": {"language": "German", "text": "unused"},
+        "tests": [
+            {"id": "a", "prompt": "Say {{text}} in {{ language }}.", "vars": {"text": "{{language}}"}},
+            {"id": "b", "messages": [{"role": "system", "content": "Speak {{language}}."},
+                                     {"role": "user", "content": "{% if text %}{{text | upper}}{% endif %}"}]},
+            {"id": "c", "prompt": "{{text}}", "literal": True},
+        ],
+    }  # fmt: skip
+    spec = _read(tmp_path, suite)
+    a, b, c = spec.tasks
+    assert a.messages[0].content == "Say {{language}} in German."
+    assert a.vars == {"language": "German", "text": "{{language}}"}
+    assert [m.content for m in b.messages] == ["Speak German.", "UNUSED"]
+    assert c.messages[0].content == "{{text}}"
+    assert spec.notices == ()
+
+
+def test_vars_are_identity_only_where_there_are_any(tmp_path: Path) -> None:
+    plain = _task(tmp_path, prompt="Hello Ada")
+    filled = _task(tmp_path, prompt="Hello {{name}}", vars={"name": "Ada"})
+    other = _task(tmp_path, prompt="Hello Ada", vars={"name": "Ada", "unused": 1})
+    assert filled.messages == plain.messages == other.messages
+    assert len({plain.digest, filled.digest, other.digest}) == 3
+    assert "vars" not in plain.identity()
+
+
+def test_a_variable_without_a_value_is_an_error_with_its_test_and_the_name_that_was_meant(
+    tmp_path: Path,
+) -> None:
+    tests = [
+        {"id": "a", "prompt": "Of {{contry}}?", "vars": {"country": "France"}},
+        {"id": "b", "prompt": "Of\n{{ country | uper }}?", "vars": {"country": "France"}},
+    ]
+    path = _write(tmp_path, json.dumps({"tests": tests}, indent=1))
+    with pytest.raises(UsageError) as caught:
+        read_suite(path)
+    first, second = str(caught.value).splitlines()
+    assert first == (f"{path}:3: test 'a': no value for {{{{contry}}}}; did you mean 'country'?")
+    assert second == (
+        f"{path}:10: test 'b': line 2 of the prompt: no filter 'uper'; did you mean 'upper'?"
+    )
+
+
+def test_a_test_with_vars_needs_no_prompt_of_its_own(tmp_path: Path) -> None:
+    test = {"id": "a", "vars": {"question": "2 + 2?"}, "expected": "4"}
+    (task,) = _read(tmp_path, {"tests": [test]}).tasks
+    assert task.messages == ()
+    assert task.vars == {"question": "2 + 2?"}
 
 
 @pytest.mark.parametrize(

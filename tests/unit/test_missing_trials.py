@@ -92,7 +92,10 @@ def test_a_verdict_that_faults_could_turn_is_withheld_and_says_so() -> None:
     assert (pair.better, pair.withheld, pair.faults) == (None, True, 16)
     assert pair.worst_difference == pytest.approx((14 - 16) / 30)
     assert pair.worst_p_holm == 1.0
-    assert pair.verdict == "no decision (the 16 faulted trials could reverse it)"
+    assert pair.tipping == 4
+    assert pair.verdict == (
+        "no decision (good is better unless more than 4 of the 16 faulted trials went against it)"
+    )
     assert [(one.best, one.worst) for one in found.ranks] == [(1, 2), (1, 2)]
 
 

@@ -120,6 +120,12 @@ def test_a_name_that_says_too_little_is_refused_with_what_to_do(name: str, why: 
     assert str(caught.value).endswith("or say where it is with --base-url")
 
 
+def test_a_slip_in_the_name_of_a_model_of_our_own_is_answered_with_that_name_alone() -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(_named("embeded"))
+    assert str(caught.value) == "model 'embeded': no model is called that; did you mean 'embedded'?"
+
+
 def test_a_name_from_a_file_is_refused_with_its_place_and_the_key_that_file_has() -> None:
     origin = Origin.at(Path("agents/x.toml"), 2, address="api_base")
     with pytest.raises(UsageError, match=r"^agents/x\.toml:2: model 'a/b': .* with `api_base`$"):

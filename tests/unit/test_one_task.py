@@ -62,7 +62,8 @@ def test_every_view_says_that_it_holds_for_this_task_only() -> None:
     lines = list(decision.remarks(found, found.pairs))
     assert lines == [
         "on one task, over its rollouts, and for this task only; "
-        "p by permutation of rollouts, exact, for 1 pair"
+        "p by permutation of rollouts, exact, for 1 pair",
+        "by chance: how often two equals differ this much; under 0.05 decides",
     ]
     told = answer(summary)
     assert told.text == "good is better than bad on this task, by 1.000."

@@ -59,32 +59,36 @@ def test_two_are_a_row_a_verdict_and_what_it_was_told_by() -> None:
     assert "+0.900" in row_of(text, "new")
     assert "0.004" in row_of(text, "new")
     assert "A is better" in row_of(text, "new")
-    assert "[0.674, 1.000]" in row_of(text, "old")
-    assert "on 10 shared tasks; interval by paired t; p by McNemar, exact, for 1 pair" in text
+    assert "[0.488, 0.982]" in row_of(text, "old")
+    assert "on 10 shared tasks; interval by Newcombe; p by McNemar, exact, for 1 pair" in text
     assert "of 10 tasks, 0 are passed by all candidates and 1 by none" in text
-    assert "verdict: new is better than old, by 0.900" in text
+    assert "verdict: new solves 90 of 100 tasks more than old (48.8 to 98.2)" in text
     assert "ranks" not in text  # of two, the verdict says it
 
 
 def test_the_worse_of_two_may_come_first() -> None:
     text = told(compared(old="0" * 10, new="1" * 10))
     assert "B is better" in text
-    assert "verdict: new is better than old, by 1.000" in text
-    assert "–" in row_of(text, "new")  # all differences are equal: no interval
+    assert "verdict: new solves 100 of 100 tasks more than old (60.8 to 100)" in text
+    assert "[-1.000, -0.608]" in row_of(text, "new")
+    assert "smallest gap" not in text  # all differences are equal: no spread to plan with
 
 
 def test_what_is_undecided_says_what_is_missing() -> None:
     text = told(compared(a="1" * 5 + "0" * 15, b="0" * 20))
-    assert "needs about" in " ".join(text.split())
-    assert "verdict: no decision between a and b (needs about" in text
-    assert "an interval without 0 does not decide by itself" in text
+    assert "[0.000, " in text  # the test does not refute 0, and so the interval holds it
+    assert (
+        "verdict: no decision between a and b (these 20 tasks would show 0.3 or more; "
+        "to show 0.1: about 160)"
+    ) in text
 
 
 @pytest.mark.parametrize("many", [2, 5, 6, 15])
 @pytest.mark.parametrize("width", [60, 80])
 def test_it_fits_and_has_at_most_ten_pairs(many: int, width: int) -> None:
     text = told(ladder(many), width=width)
-    assert max(map(len, text.splitlines())) <= width
+    table, _, _ = text.partition("verdict:")  # the verdict is for whoever prints it to fold
+    assert max(map(len, table.splitlines())) <= width
     assert "…" not in text
     assert "\x1b" not in text
     rows = len(re.findall(r" [AB] is better", text))

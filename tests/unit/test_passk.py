@@ -108,3 +108,18 @@ def test_impossible_counts_are_refused(n: int, c: int, k: int) -> None:
         pass_at_k(n, c, k)
     with pytest.raises(ValueError, match="must"):
         pass_hat_k(n, c, k)
+
+
+def test_pass_at_2_has_the_standard_error_of_its_task_values() -> None:
+    assert mean_pass(A_COUNTS, 2, measure=pass_at_k).se == pytest.approx(0.103786, abs=5e-7)
+
+
+def test_the_error_of_pass_at_1_is_that_of_the_score() -> None:
+    tasks = [TaskScores.of([1] * c + [0] * (n - c)) for n, c in A_COUNTS]
+    assert mean_pass(A_COUNTS, 1, measure=pass_at_k).se == pytest.approx(estimate(tasks).se)
+
+
+def test_tasks_in_groups_have_a_pass_rate_with_a_clustered_error() -> None:
+    groups = list("1112223344")
+    found = mean_pass(A_COUNTS, 1, measure=pass_at_k, groups=groups)
+    assert found.se == pytest.approx(0.112324, abs=5e-7)

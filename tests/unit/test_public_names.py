@@ -22,6 +22,7 @@ DOCUMENTED = [
     "Agent",
     "AgentError",
     "AgentSpec",
+    "Attachment",
     "Attempt",
     "BakeoffError",
     "Workspaces",
@@ -32,6 +33,7 @@ DOCUMENTED = [
     "Candidate",
     "Change",
     "Checkpoint",
+    "GradingSpec",
     "GradingWorkspace",
     "Command",
     "Completion",
@@ -41,6 +43,7 @@ DOCUMENTED = [
     "Event",
     "ExecutionProgress",
     "Fault",
+    "Gate",
     "GatewayAddress",
     "Image",
     "Journal",
@@ -57,6 +60,7 @@ DOCUMENTED = [
     "Notice",
     "Outcome",
     "Plan",
+    "PromptSpec",
     "ProviderError",
     "CommandResult",
     "Request",
@@ -93,9 +97,11 @@ DOCUMENTED = [
     "TurnStarted",
     "Usage",
     "UsageError",
+    "Wait",
     "Waiting",
     "Workspace",
     "compare",
+    "gate",
     "get_task_score",
     "load_benchmark",
     "load_run",
@@ -104,11 +110,12 @@ DOCUMENTED = [
     "rescore",
     "run",
     "run_async",
+    "set_baseline",
     "summarize",
 ]
 ALIASES = {"Event", "Json", "Listener"}  # of types: they have no name of their own
 # what is only read or raised by the engine itself
-INTERNAL = {"Bill", "Cap", "ChangeTooLargeError", "Origin", "Place", "boundary"}
+INTERNAL = {"Bill", "Cap", "ChangeTooLargeError", "Origin", "boundary"}
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / "README.md", *sorted((ROOT / "docs/start").glob("*.md"))),

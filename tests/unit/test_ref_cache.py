@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from bakeoff.workspaces.ref_cache import RefCache
+from bakeoff.workspaces.pristine import RefCache
 
 
 class Things:

@@ -59,7 +59,7 @@ def test_nothing_recorded_is_no_score_and_no_crash() -> None:
 
 def test_a_decision_names_the_better_one_as_it_is_written() -> None:
     found = told(bench("good", "bad"), [*scores("good", 38), *scores("bad", 10)])
-    assert found.text == "good is better than bad, by 0.700."
+    assert found.text == "good solves 70 of 100 tasks more than bad (50.9 to 81.4)."
     assert found.why.startswith("On 40 shared tasks good − bad is +0.700, between +0.5")
     assert found.why.endswith("; p < 0.001 by McNemar, exact.")
     assert found.decided
@@ -67,7 +67,10 @@ def test_a_decision_names_the_better_one_as_it_is_written() -> None:
 
 def test_where_nothing_is_sure_it_is_said_what_is_missing() -> None:
     found = told(bench("one", "other"), [*scores("one", 21), *scores("other", 20)])
-    assert found.text.startswith("No decision between one and other (needs about")
+    assert found.text == (
+        "No decision between one and other (these 40 tasks would show 0.15 or more; "
+        "to show 0.1: about 60)."
+    )
     assert not found.decided
 
 
@@ -151,7 +154,8 @@ def test_a_difference_that_is_small_but_sure_is_not_written_as_nothing() -> None
 def test_a_verdict_that_faults_could_turn_is_told_with_what_it_would_come_to() -> None:
     found = answer(lettered(good="1" * 14 + "x" * 16, bad="0" * 14 + "1" * 16))
     assert found.text == (
-        "No decision between good and bad (the 16 faulted trials could reverse it)."
+        "No decision between good and bad (good is better unless more than 4 of the 16 faulted "
+        "trials went against it)."
     )
     assert found.why.endswith("With these counted against good it would be −0.067.")
     assert not found.decided

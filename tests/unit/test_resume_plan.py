@@ -1,8 +1,9 @@
 """What a plan must keep of the plan of the run that it resumes."""
 
 from bakeoff.core.plan import Block, Plan
-from bakeoff.planning.expand import Selection, select_part
+from bakeoff.planning.expand import select_part
 from bakeoff.planning.resume import merged, missing_from
+from bakeoff.planning.selection import Selection
 from support.plans import candidate, plan, task, tasks
 
 TWO = [candidate("a"), candidate("b")]

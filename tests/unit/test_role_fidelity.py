@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bakeoff.agents.dialogue.agent import audited
-from bakeoff.core.dialogue import Dialogue, Turn
+from bakeoff.core.dialogue import Dialogue, DialogueTurn
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.record import Attempt, Status, TrialRecord
 from bakeoff.stats.role_fidelity import role_fidelity
@@ -20,15 +20,17 @@ DIALOGUE = Dialogue(
 )
 
 
-def turn(message: str, *, number: int = 2, end: bool = False, **rest: Any) -> Turn:
-    return Turn(number=number, speaker="instructor", message=message, end=end, **rest)
+def turn(message: str, *, number: int = 2, end: bool = False, **rest: Any) -> DialogueTurn:
+    return DialogueTurn(number=number, speaker="instructor", message=message, end=end, **rest)
 
 
-def said(message: str, reply: str) -> Turn:
-    return Turn(number=1, speaker="instructor", message=message, reply=reply)
+def said(message: str, reply: str) -> DialogueTurn:
+    return DialogueTurn(number=1, speaker="instructor", message=message, reply=reply)
 
 
-def marks(given: Turn, *before: Turn, dialogue: Dialogue = DIALOGUE) -> tuple[str, ...]:
+def marks(
+    given: DialogueTurn, *before: DialogueTurn, dialogue: Dialogue = DIALOGUE
+) -> tuple[str, ...]:
     return audited(dialogue, before, given).marks
 
 
@@ -103,7 +105,7 @@ def test_an_end_with_an_answer_or_after_a_courtesy_is_none_too_early(
 def test_what_the_supervisor_did_is_marked_in_its_turns() -> None:
     assert marks(turn("Drop it.", contradictory=True, follow_up="Keep it.")) == ("contradicted",)
     assert marks(turn("Drop it.", contradictory=True)) == ("contradicted",)
-    spoken = Turn(
+    spoken = DialogueTurn(
         number=3, speaker="supervisor", message="Fill with the median of each store, then"
     )
     assert marks(spoken) == ("overruled",)

@@ -10,13 +10,13 @@ import pytest
 from bakeoff import app
 from bakeoff.app import checks
 from bakeoff.core.budget import Cap
-from bakeoff.core.candidate import AgentSpec, EndpointLimits
+from bakeoff.core.candidate import AgentSpec, EndpointLimits, PromptSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Adaptive, RunSpec
 from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.core.workspace import SandboxSpec
-from bakeoff.formats.detect import json_schema
-from bakeoff.formats.run_file import RunFile, read_run_file, read_suite_file
+from bakeoff.formats.detect import json_schema, read_suite_file
+from bakeoff.formats.run_file import RunFile, read_run_file
 
 EVERY_KEY = """
 name = "all"
@@ -68,17 +68,31 @@ base_url = "http://y"
 precision = 0.1
 seed = 5
 
+[[data]]
+path = "rows.csv"
+map = { id = "key", prompt = "{{q}}?", expected = "a", note = "n" }
+where = "n != 'x'"
+sample = 1
+seed = 2
+
 [[tasks]]
 id = "own"
 prompt = "p"
 name = "Own"
 category = "c"
+group = "g"
 parameters = { temperature = 0 }
 expected = ["a", "b"]
 scorers = ["numeric"]
 pass_threshold = 0.1
 time_s = 2
 metadata = { any = "thing" }
+
+[[prompts]]
+name = "short"
+text = "{{prompt}}!"
+system = "Be brief."
+literal = true
 
 [[tasks]]
 id = "talk"
@@ -94,6 +108,7 @@ def _brief(tmp_path: Path, text: str, **overrides: str) -> RunSpec:
         ]
     }
     (tmp_path / "suite.json").write_text(json.dumps(suite))
+    (tmp_path / "rows.csv").write_text("key,q,a,n\nd0,left out,a,x\nd1,what,b,y\n")
     path = tmp_path / "run.toml"
     path.write_text(text)
     return read_run_file(path, overrides)
@@ -115,6 +130,8 @@ def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
         AgentSpec(name="direct"),
         AgentSpec(name="mine:solve", version="2", settings={"n": 1}, label="me"),
     )
+    short = PromptSpec(name="short", text="{{prompt}}!", system="Be brief.", literal=True)
+    assert brief.prompts == (short,)
     limits = brief.conditions.limits
     assert (limits.time_s, limits.requests, limits.output_tokens) == (9, 8, 7)
     assert (limits.tokens, limits.cost_usd) == (70, 0.5)
@@ -133,9 +150,11 @@ def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
         "judge": ("j", "http://y"),
     }
     tasks = {task.id: task for task in brief.tasks}
-    assert list(tasks) == ["s1", "s2", "own", "talk"]
+    assert list(tasks) == ["s1", "s2", "d1", "own", "talk"]
+    assert tasks["d1"].messages == ()  # the run's own prompts ask
+    assert (tasks["d1"].target, tasks["d1"].vars["note"]) == ("b", "y")
     task = tasks["own"]
-    assert (task.name, task.category, task.target) == ("Own", "c", ["a", "b"])
+    assert (task.name, task.category, task.group, task.target) == ("Own", "c", "g", ["a", "b"])
     assert task.parameters == {"temperature": 0, "top_p": 0.9}
     assert task.scorers == (ScorerSpec(name="numeric"),)
     assert (task.pass_threshold, task.time_s, task.metadata) == (0.1, 2, {"any": "thing"})
@@ -143,7 +162,7 @@ def test_every_key_of_a_run_file_arrives(tmp_path: Path) -> None:
         Message(role="system", content="s"),
         Message(role="user", content="u"),
     )
-    assert len(brief.sources) == 2
+    assert len(brief.sources) == 3
 
 
 def test_every_key_there_is_stands_in_the_test_above() -> None:
@@ -167,6 +186,7 @@ def test_a_threshold_of_the_run_holds_for_tests_that_have_none_of_their_own(tmp_
     assert {name: t.pass_threshold for name, t in tasks.items()} == {
         "s1": 0.6,
         "s2": 0.3,
+        "d1": 0.6,
         "own": 0.1,
         "talk": 0.6,
     }
@@ -236,7 +256,7 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ),
         (
             "[[tasks]]\nid='a'\nmessages=[{role='user', content=[{type='image_url'}]}]",
-            r"run\.toml:3: task 'a': only text parts are supported",
+            r"run\.toml:3: task 'a': a part of `content` is \{\"text\": \"\.\.\.\"\}",
         ),
     ],
 )

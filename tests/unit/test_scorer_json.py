@@ -15,7 +15,8 @@ from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
-from bakeoff.scorers.json_answer import JsonAnswer, same
+from bakeoff.core.values import same_json as same
+from bakeoff.scorers.json_answer import JsonAnswer
 
 FIVE_MB = 5_000_000
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

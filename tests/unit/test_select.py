@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bakeoff.core.errors import UsageError
-from bakeoff.planning.expand import Selection, select
+from bakeoff.planning.selection import Selection, select
 from support.plans import task
 
 TASKS = (
@@ -91,3 +91,38 @@ def test_what_is_selected_is_a_part_of_the_whole_in_the_same_order(
     assert chosen == [i for i in everything if i in chosen]
     assert limit is None or len(chosen) <= limit
     assert not tests or set(chosen) <= tests
+
+
+def _row(name: str, **values: str) -> Any:
+    tags = values.pop("tags", "").split()
+    return task(name, vars=values, metadata={"tags": tags} if tags else {})
+
+
+ROWS = tuple(
+    _row(f"r{n:03}", lang="de" if n % 3 else "en", level=str(n % 5), tags="hard" if n % 7 else "")
+    for n in range(100)
+)
+
+
+def test_columns_tags_and_earlier_runs_narrow_it_down() -> None:
+    chosen = select(ROWS, Selection(where="lang == 'de' and level > 2", tags=["hard"]))
+    assert chosen
+    assert all(t.vars["lang"] == "de" and t.vars["level"] in "34" for t in chosen)
+    assert [t.id for t in select(ROWS, Selection(within={"r007", "r003"}))] == ["r003", "r007"]
+    with pytest.raises(UsageError, match="no tag 'hrad': did you mean 'hard'"):
+        select(ROWS, Selection(tags=["hrad"]))
+    with pytest.raises(UsageError, match="no column 'langg'; did you mean 'lang'"):
+        select(ROWS, Selection(where="langg == 'de'"))
+    with pytest.raises(UsageError, match="no test matches all of --tag and --where"):
+        select(ROWS, Selection(where="lang == 'fr'", tags=["hard"]))
+
+
+@given(seed=st.integers(), size=st.integers(1, 100), without=st.integers(0, 99))
+def test_a_sample_is_stable_when_rows_are_added_or_moved(
+    seed: int, size: int, without: int
+) -> None:
+    before = {t.id for t in select(ROWS, Selection(sample=size, seed=seed))}
+    fewer = tuple(t for n, t in enumerate(reversed(ROWS)) if n != without)
+    after = {t.id for t in select(fewer, Selection(sample=size, seed=seed))}
+    assert len(before) == size
+    assert len(before - after) <= 1

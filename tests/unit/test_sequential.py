@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
@@ -10,24 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bakeoff.stats.estimate import wilson
+from bakeoff.stats.paired import TaskMeans, compare, decide
 from bakeoff.stats.sequential import (
-    WealthProcess,
+    DifferenceMixture,
     anytime_difference,
     anytime_interval,
     mixture_interval,
-    to_unit,
 )
+from bakeoff.stats.stopping_rule import StoppingRule, TaskOrder, compare_drawn, decide_drawn
 
 unit = st.floats(0, 1)
 values = st.lists(unit, min_size=1, max_size=60)
 differences = st.lists(st.floats(-1, 1), min_size=1, max_size=60)
 
 
-def anytime_p(differences: Iterable[float], *, level: float = 0.95) -> float:
+def anytime_p(differences: Iterable[float]) -> float:
     """The p of "there is no difference" once all of them are seen."""
-    doubt = WealthProcess(to_unit(0.0), level=level)
+    doubt = DifferenceMixture()
     for one in differences:
-        doubt.see(to_unit(one))
+        doubt.see(one)
     return doubt.p
 
 
@@ -93,19 +95,18 @@ def test_two_who_are_swapped_have_the_same_p_and_the_other_sign(seen: list[float
 
 @given(differences)
 @settings(max_examples=50)
-def test_p_never_rises_and_says_what_the_interval_says(seen: list[float]) -> None:
-    ps = [anytime_p(seen[:n], level=0.95) for n in range(1, len(seen) + 1)]
+def test_p_never_rises_and_is_that_of_two_sides(seen: list[float]) -> None:
+    doubt, ps = DifferenceMixture(), [1.0]
+    for one in seen:
+        doubt.see(one)
+        ps.append(doubt.p)
+        assert doubt.p <= min(doubt.p_above, doubt.p_below) + 1e-12
     assert ps == sorted(ps, reverse=True)
-    found = anytime_difference(seen, level=0.95)
-    assert found is not None
-    if ps[-1] < 0.05:
-        assert not found.low <= 0 <= found.high
-    elif ps[-1] > 0.0501:
-        assert found.low <= 0 <= found.high
+    assert 0 < ps[-1] <= 1
 
 
 def test_a_long_and_clear_course_runs_out_of_no_range() -> None:
-    assert anytime_p([1.0] * 20_000) == pytest.approx(1 / (1e200 / 2))
+    assert 0 < anytime_p([1.0] * 20_000) < 1e-200
     found = anytime_interval([1.0] * 20_000)
     assert found is not None
     assert found.high == 1
@@ -145,10 +146,10 @@ def _misses(found: Sequence[object], true: float) -> bool:
 
 def test_what_is_there_is_found_the_sooner_the_larger_it_is() -> None:
     def tasks_until(difference: float) -> int:
-        random, doubt = Random(11), WealthProcess(to_unit(0.0), level=0.95)
+        random, doubt = Random(11), DifferenceMixture()
         for n in range(1, 5_000):
             (one,) = _binary_differences(random, 0.5 + difference, 0.5, 1)
-            doubt.see(to_unit(one))
+            doubt.see(one)
             if doubt.p < 0.05:
                 return n
         raise AssertionError("never found")
@@ -156,3 +157,61 @@ def test_what_is_there_is_found_the_sooner_the_larger_it_is() -> None:
     needed = [tasks_until(difference) for difference in (0.4, 0.2, 0.1)]
     assert needed == sorted(needed)
     assert needed[0] < 60
+
+
+# A whole adaptive run of two: early looks, and one exact look at the end
+
+
+def _settled(random: Random, gap: float, tasks: int) -> tuple[str | None, int, str | None]:
+    """Who is better by the rule, after how many tasks, and who by the whole suite tested once."""
+    marks: dict[str, list[float]] = {"a": [], "b": []}
+    rule, needed = StoppingRule(pairs=1), tasks
+    for number in range(1, tasks + 1):
+        hard = random.random() * (1 - gap)
+        for name, chance in (("a", hard + gap), ("b", hard)):
+            marks[name].append(float(random.random() < chance))
+        if number <= needed:
+            rule.see(marks["a"][-1] - marks["b"][-1])
+            needed = number if rule.settled else needed
+    columns = [TaskMeans(candidate=n, means=marks[n], binary=True) for n in "ab"]
+    upto = [TaskMeans(candidate=n, means=marks[n][:needed], binary=True) for n in "ab"]
+    drawn = TaskOrder(order=(), complete=frozenset("ab" if needed == tasks else ""))
+    adaptive = compare_drawn(upto[0], upto[1], pairs=1, drawn=drawn, level=0.95)
+    (found,) = decide_drawn([adaptive], precision=None, level=0.95)
+    (fixed,) = decide([compare(*columns)])
+    return found.better, needed, fixed.better
+
+
+@pytest.mark.parametrize("runs", [100, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_equals_in_an_adaptive_run_are_rarely_told_apart(runs: int) -> None:
+    random = Random(21)
+    wrong = sum(_settled(random, 0.0, 200)[0] is not None for _ in range(runs))
+    assert wrong / runs <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@pytest.mark.parametrize("runs", [60, pytest.param(400, marks=pytest.mark.soak)])
+def test_a_gap_of_ten_points_is_found_nearly_as_often_with_far_fewer_tasks(runs: int) -> None:
+    random = Random(22)
+    found = [_settled(random, 0.1, 500) for _ in range(runs)]
+    adaptive, fixed = (sum(each[n] == "a" for each in found) for n in (0, 2))
+    assert adaptive >= 0.95 * fixed
+    assert sum(needed for _, needed, _ in found) / runs <= 0.75 * 500
+
+
+def test_the_last_look_decides_what_no_early_one_could() -> None:
+    marks = [1.0] * 16 + [0.0] * 4 + [1.0] * 40
+    columns = [
+        TaskMeans(candidate="a", means=marks, binary=True),
+        TaskMeans(
+            candidate="b", means=[0.0] * 4 + [1.0] * 12 + [0.0] * 4 + [1.0] * 40, binary=True
+        ),
+    ]
+    more = [replace(column, means=[*column.means, *extra]) for column, extra in
+            zip(columns, ([1.0] * 4, [0.0] * 4), strict=True)]  # fmt: skip
+    for complete, better in ((frozenset("a"), None), (frozenset("ab"), "a")):
+        drawn = TaskOrder(order=(), complete=complete)
+        pair = compare_drawn(more[0], more[1], pairs=1, drawn=drawn, level=0.95)
+        (found,) = decide_drawn([pair], precision=None, level=0.95)
+        assert (found.better, found.early) == (better, False)
+        assert found.interval is not None
+        assert (found.interval.low > 0) == (better == "a")

@@ -164,3 +164,15 @@ def test_a_path_is_the_functions_that_are_called_before_and_after_the_trial_begi
         ("engine.py", "Engine.step"),
     ]
     assert seen.before == 2
+
+
+# --- the package itself ---------------------------------------------------------------------------
+
+
+def test_no_public_class_name_of_bakeoff_has_two_meanings(shape: ModuleType) -> None:
+    assert shape.repeated_classes(shape.read_modules(ROOT / "src/bakeoff")) == {}
+
+
+def test_the_usual_term_finds_a_thing_of_that_name(shape: ModuleType) -> None:
+    modules = shape.read_modules(ROOT / "src/bakeoff")
+    assert [term for term in shape.TERMS if not shape.named_things(modules, term)] == []

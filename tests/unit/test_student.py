@@ -1,4 +1,4 @@
-"""Student's t: against scipy, and by their laws."""
+"""Student's t, the beta and the binomial: against scipy, and by their laws."""
 
 import math
 
@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bakeoff.stats.estimate import student_quantile as quantile
-from bakeoff.stats.estimate import student_two_sided as two_sided
+from bakeoff.stats.distributions import beta_below, beta_quantile, binomial_at_most
+from bakeoff.stats.distributions import student_quantile as quantile
+from bakeoff.stats.distributions import student_two_sided as two_sided
 
 _DEGREES = st.one_of(st.integers(1, 300), st.integers(1, 10**6))
 
@@ -49,3 +50,18 @@ def test_a_p_value_is_that_of_scipy(t: float, df: int) -> None:
 def test_what_has_no_p_value_is_refused(t: float, df: int) -> None:
     with pytest.raises(ValueError, match="need a finite t and df >= 1"):
         two_sided(t, df)
+
+
+@pytest.mark.parametrize("shapes", [(0.5, 0.5), (3, 7), (27.5, 13.5), (1, 200), (700, 300)])
+@pytest.mark.parametrize("p", [0.001, 0.025, 0.5, 0.975])
+def test_beta_quantiles_agree_with_scipy(shapes: tuple[float, float], p: float) -> None:
+    expected = float(stats.beta.ppf(p, *shapes))
+    assert beta_quantile(p, *shapes) == pytest.approx(expected, rel=1e-9)
+    assert beta_below(expected, *shapes) == pytest.approx(p, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "p"), [(0, 10, 0.5), (3, 10, 0.2), (499, 1000, 0.5), (10, 10, 0.9)]
+)
+def test_binomial_sums_agree_with_scipy(k: int, n: int, p: float) -> None:
+    assert binomial_at_most(k, n, p) == pytest.approx(float(stats.binom.cdf(k, n, p)), rel=1e-9)

@@ -91,7 +91,7 @@ def test_a_run_that_is_not_over_says_so_in_its_verdict() -> None:
 def test_what_holds_for_several_candidates_is_printed_once() -> None:
     text = shown(run(), 160)
     assert text.count("went into loading") == 1
-    assert text.count("interval by task-mean t, 32 tasks") == 1
+    assert text.count("interval by effective-task wilson, 32 tasks") == 1
     assert text.count("trials that ran faulted") == 1
 
 

@@ -19,6 +19,7 @@ EVERY_KEY = f"""\
 id = "own-id"
 name = "A name"
 category = "debugging"
+group = "parser"
 tags = ["small", "python"]
 metadata = {{ author = "me" }}
 time_s = 90
@@ -124,7 +125,8 @@ def test_an_instruction_and_a_test_make_a_task(tmp_path: Path) -> None:
 def test_every_key_has_its_place(tmp_path: Path) -> None:
     folder = task_folder(tmp_path, task_dot_toml=EVERY_KEY, tests__short_dot_sh="exit 0\n")
     task = read_task_folder(folder)
-    assert (task.id, task.name, task.category) == ("own-id", "A name", "debugging")
+    assert (task.id, task.name) == ("own-id", "A name")
+    assert (task.category, task.group) == ("debugging", "parser")
     assert task.metadata == {"author": "me", "tags": ["small", "python"]}
     assert (task.time_s, task.pass_threshold) == (90, 0.5)
     tests, rubrics, judge, includes = task.scorers

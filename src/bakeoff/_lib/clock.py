@@ -27,10 +27,9 @@ def stamp(moment: datetime) -> str:
 
 
 class _DeadlineTimer:
-    """The open deadlines of one loop."""
+    """The open deadlines of the running loop, which it does not keep alive."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._fires_at = 0.0
         self.open: set[until] = set()
@@ -43,12 +42,12 @@ class _DeadlineTimer:
     def _set(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_at(when, self._fire)
+        self._timer = asyncio.get_running_loop().call_at(when, self._fire)
         self._fires_at = when  # uvloop's handle of a moment that has passed does not know it
 
     def _fire(self) -> None:
         self._timer = None
-        now = self.loop.time()
+        now = asyncio.get_running_loop().time()
         for deadline in [d for d in self.open if d.when <= now]:
             self.open.discard(deadline)
             deadline.expire()
@@ -57,20 +56,12 @@ class _DeadlineTimer:
 
 
 _timers: WeakKeyDictionary[asyncio.AbstractEventLoop, _DeadlineTimer] = WeakKeyDictionary()
-_latest: _DeadlineTimer | None = (
-    None  # nearly always there is one loop: no look-up for each deadline
-)
 
 
 def _timer_of(loop: asyncio.AbstractEventLoop) -> _DeadlineTimer:
-    global _latest  # noqa: PLW0603 -- a cache of one entry
-    latest = _latest
-    if latest is not None and latest.loop is loop:
-        return latest
     timer = _timers.get(loop)
     if timer is None:
-        timer = _timers[loop] = _DeadlineTimer(loop)
-    _latest = timer
+        timer = _timers[loop] = _DeadlineTimer()
     return timer
 
 

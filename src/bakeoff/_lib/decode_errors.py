@@ -35,7 +35,7 @@ def explain_decode_error(
     choices: Callable[[], Iterable[str]] = tuple,
     toml: bool = False,
 ) -> str:
-    """Return *message* as a person says it.
+    """Return *message* in plain words.
 
     *value* is what stands there, *known* are the keys of it that mean something, and *choices*
     tells the words that may stand there, where there are only a few. *toml* is how it is written.

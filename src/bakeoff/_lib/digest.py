@@ -3,7 +3,7 @@
 import json
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b, file_digest
 from pathlib import Path
 
@@ -19,6 +19,14 @@ def digest_bytes(data: bytes) -> str:
 def digest(value: object) -> str:
     """Return the digest of plain data; key order does not matter."""
     return digest_bytes(_canonical.encode(value).encode("ascii"))
+
+
+def digest_of_parts(parts: Iterable[str]) -> str:
+    """Return the digest of a text that comes in *parts*: of canonical JSON, that of its value."""
+    whole = blake2b(digest_size=16)
+    for part in parts:
+        whole.update(part.encode("ascii"))
+    return whole.hexdigest()
 
 
 # made by whoever runs the files or keeps them in git; no part of them

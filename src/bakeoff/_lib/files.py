@@ -57,7 +57,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
 def remove_partial_files(path: Path) -> None:
     """Remove what a process that was killed while it wrote *path* left beside it.
 
-    Only for somebody who knows that nobody else is writing it now.
+    Only where no other process is writing it now.
     """
     for half in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
         half.unlink(missing_ok=True)

@@ -78,7 +78,7 @@ class Program:
     """What to start; nothing of our environment or open files goes with it but what is named here.
 
     Its output is standard output and error in the order in which they came.
-    `keeps_children` leaves children that outlive the program to somebody else.
+    With `keeps_children`, children that outlive the program are left alone.
     """
 
     argv: tuple[str, ...]

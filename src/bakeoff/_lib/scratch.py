@@ -65,7 +65,7 @@ def orphans() -> list[Path]:
 
 
 def reap() -> list[Path]:
-    """Take away the folders whose makers are gone, and return which.
+    """Take away the folders whose makers are gone, and return which; they are emptied in the background.
 
     Each is made our own first: of two who come at once, one takes it, and what that one leaves if it
     dies on the way has its mark.
@@ -77,7 +77,7 @@ def reap() -> list[Path]:
             path.rename(renamed)
         except FileNotFoundError:
             continue
-        remove(renamed)
+        _remove_soon(renamed, is_orphan=True)
         taken.append(path)
     return taken
 
@@ -116,16 +116,19 @@ class _Remover:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._changed = threading.Condition()
-        self._waiting: deque[Path] = deque()
+        self._waiting: deque[tuple[Path, bool]] = deque()
         self._working = False
         self._error: OSError | None = None
 
-    def add(self, path: Path) -> bool:
-        """Take *path* over; False where too many are waiting, or after a fork, which has no thread."""
+    def add(self, path: Path, *, is_orphan: bool) -> bool:
+        """Take *path* over; False where too many are waiting, or after a fork, which has no thread.
+
+        What a dead process left and cannot be removed fails nobody: the next process finds it again.
+        """
         with self._changed:
             if self._owner != os.getpid() or len(self._waiting) >= _MAX_WAITING:
                 return False
-            self._waiting.append(path)
+            self._waiting.append((path, is_orphan))
             if not self._working:
                 self._working = True
                 threading.Thread(target=self._work, daemon=True, name="remover").start()
@@ -142,14 +145,16 @@ class _Remover:
             raise error
 
     def _work(self) -> None:
-        while (path := self._next()) is not None:
+        while (waiting := self._next()) is not None:
+            path, is_orphan = waiting
             try:
                 remove(path)
             except OSError as error:
-                with self._changed:
-                    self._error = self._error or error
+                if not is_orphan:
+                    with self._changed:
+                        self._error = self._error or error
 
-    def _next(self) -> Path | None:
+    def _next(self) -> tuple[Path, bool] | None:
         with self._changed:
             if self._waiting:
                 return self._waiting.popleft()
@@ -172,12 +177,16 @@ def remove_later(path: Path) -> None:
         path.rename(renamed)
     except FileNotFoundError:
         return
-    if not _remover.add(renamed):
-        remove(renamed)
+    _remove_soon(renamed)
+
+
+def _remove_soon(path: Path, *, is_orphan: bool = False) -> None:
+    if not _remover.add(path, is_orphan=is_orphan):
+        remove(path)
 
 
 def wait_removed(time_s: float | None = None) -> None:
-    """Wait until all folders given to `remove_later` are gone; OSError where one cannot be removed."""
+    """Wait until all that is removed in the background is gone; OSError where that cannot be."""
     _remover.wait(time_s)
 
 

@@ -11,16 +11,19 @@ from bakeoff.formats.detect import read_source as read
 
 if TYPE_CHECKING:
     from bakeoff.app.comparing import compare
+    from bakeoff.app.gating import Gate, gate, set_baseline
     from bakeoff.app.power_planning import power
     from bakeoff.app.reporting import report
     from bakeoff.app.rescoring import rescore, rescore_async
 
 __all__ = [
     "DEFAULT_OUTPUT",
+    "Gate",
     "Run",
     "RunOptions",
     "RunSource",
     "compare",
+    "gate",
     "load_run",
     "plan",
     "power",
@@ -30,11 +33,15 @@ __all__ = [
     "rescore_async",
     "run",
     "run_async",
+    "set_baseline",
     "summarize",
 ]
 
 _HOMES = {
     "compare": "bakeoff.app.comparing",
+    "Gate": "bakeoff.app.gating",
+    "gate": "bakeoff.app.gating",
+    "set_baseline": "bakeoff.app.gating",
     "power": "bakeoff.app.power_planning",
     "report": "bakeoff.app.reporting",
     "rescore": "bakeoff.app.rescoring",

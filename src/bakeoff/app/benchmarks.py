@@ -43,7 +43,7 @@ class Benchmark:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The id of everybody who was measured."""
+        """The id of every candidate that was measured."""
         return tuple(dict.fromkeys(result.candidate for result in self.results))
 
 

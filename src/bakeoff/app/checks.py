@@ -15,11 +15,11 @@ from bakeoff.app.pricing import prices_of
 from bakeoff.app.run import prepare_run
 from bakeoff.app.trial_parts import Parts, check_scorer
 from bakeoff.app.workspaces import check_name
-from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.candidate import ModelSpec, PromptSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import RunSpec
-from bakeoff.core.task import Task
+from bakeoff.core.task import Task, scored_task
 from bakeoff.formats.detect import Format, format_of, read_source
 from bakeoff.formats.text.locate import about_scorer
 from bakeoff.formats.text.problems import Problems
@@ -29,13 +29,16 @@ from bakeoff.reports.wording.phrases import counted
 def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = None) -> list[str]:
     """Return what is right about *source*, line by line; raise with all that is not.
 
-    Nobody's own Python is imported here: that happens only when a run is asked for.
+    User code is not imported here: that happens only when a run is started.
     """
     run_spec = read_source(source)
     refuse_empty(run_spec, source)
     without_models = not (run_spec.models or run_spec.pairings or models)
     if without_models:  # a suite alone is fine; who solves it is said at run time
         run_spec = replace(run_spec, models=(ModelSpec(provider="scripted", name="echo"),))
+    textless = next((t for t in run_spec.tasks if t.vars and not t.messages), None)
+    if needs_prompt := textless is not None and not run_spec.prompts:
+        run_spec = replace(run_spec, prompts=(PromptSpec(text="at run time", literal=True),))
     prices_of(run_spec)  # a table that cannot be read would only show at the start
     if run_spec.sandbox.name:
         check_name(run_spec.sandbox.name)
@@ -67,7 +70,8 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
         _check_scorers(task, parts, roles, problems)
     problems.raise_any()
     lines = _lines(source, prepared.spec, trials=len(plan), without_models=without_models)
-    return [*lines, *needs.lines()]
+    prompt = ["its tests have no text of their own: run it with --prompt"] * needs_prompt
+    return [*lines, *prompt, *needs.lines()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +121,7 @@ def _check_scorers(task: Task, parts: Parts, roles: Collection[str], problems: P
     for spec in task.scorers:
         if not registry.is_reference(spec.name):
             with problems.gathered(of=f"task {task.id!r}"), about_scorer(spec, task):
-                check_scorer(spec, parts.scorer(spec), task, roles)
+                check_scorer(parts.scorer(spec), scored_task(task, spec), roles)
 
 
 def _lines(source: Path, run_spec: RunSpec, *, trials: int, without_models: bool) -> list[str]:

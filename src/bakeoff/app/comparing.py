@@ -71,6 +71,7 @@ def compare(
             _marks(old, plans[0], shared=tasks_before & tasks_after),
             _marks(new, plans[1], shared=tasks_before & tasks_after),
             couples,
+            groups={task.id: task.group for plan in plans for task in plan.tasks if task.group},
         ),
         candidates_before=old.summary().candidates,
         candidates_after=new.summary().candidates,

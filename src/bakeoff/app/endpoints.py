@@ -20,6 +20,7 @@ from bakeoff.formats.text.locate import about
 from bakeoff.models.client.settings import address
 from bakeoff.models.limits.settings import Limiters
 from bakeoff.models.providers import PROVIDERS
+from bakeoff.stores.live_status import LivePublisher
 
 if TYPE_CHECKING:
     from bakeoff.models.discovery import FoundModel
@@ -108,8 +109,16 @@ async def warm_up(models: Iterable[tuple[ModelSpec, Model]], listener: Listener)
 class EndpointWatch:
     """Tells what the endpoints of one run are doing, without the secrets in what they say."""
 
-    def __init__(self, limiters: Limiters, listener: Listener, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        limiters: Limiters,
+        listener: Listener,
+        redactor: Redactor,
+        *,
+        publisher: LivePublisher | None = None,
+    ) -> None:
         self._limiters = limiters
+        self._publisher = publisher
         self._listener = listener
         self._redactor = redactor
         self._down: dict[str, float] = {}
@@ -143,6 +152,8 @@ class EndpointWatch:
             reporting.cancel()
             with suppress(asyncio.CancelledError):
                 await reporting
+            if self._publisher is not None:
+                self._publisher.close()
 
     async def _report(self, every_s: float) -> None:
         while True:
@@ -150,6 +161,8 @@ class EndpointWatch:
             self._look()
 
     def _look(self) -> None:
+        if self._publisher is not None:
+            self._publisher.publish(self._limiters.states())
         waits = tuple(
             replace(wait, reason=self._redactor.text(wait.reason))
             for wait in self._limiters.waits()

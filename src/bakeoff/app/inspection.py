@@ -18,6 +18,7 @@ from bakeoff.core.run_spec import Manifest
 from bakeoff.formats.models_file import read_models_file
 from bakeoff.models.discovery import FoundModel, Places, discover
 from bakeoff.models.providers import PROVIDERS
+from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.stores.folders import RunEntry, damaged_manifest, list_runs
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.writing import being_written
@@ -190,12 +191,18 @@ class Checked:
 
 def check_run(run: Run) -> Checked:
     """Read all that is kept of *run*, and return what is not as it was written."""
-    records = sum(1 for _ in run.trials())
+    records, shown = 0, {each.blob: each for task in run.plan.tasks for each in task.attachments}
+    for record in run.trials():
+        records += 1
+        outcome = record.attempt.outcome
+        for message in outcome.transcript if outcome else ():
+            shown |= {each.blob: each for each in message.attachments}
     damage = run.damage()
     manifest = damaged_manifest(run.folder)
+    lost = AttachmentStore(run.folder).damages(shown.values())
     return Checked(
         records=records,
-        lines=(*damage.lines, *([manifest] if manifest else [])),
+        lines=(*damage.lines, *([manifest] if manifest else []), *lost),
         trials=damage.trials,
     )
 
@@ -216,7 +223,7 @@ STARTERS = {
 class FirstModel:
     """A model that can be named in a run file, and why it is this one.
 
-    `install` is what has to be typed before it can run; `billed`, whether somebody sends a bill.
+    `install` is what has to be typed before it can run; `billed`, whether it costs money.
     """
 
     name: str

@@ -20,7 +20,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.formats.text.locate import about
 from bakeoff.models.providers import PROVIDERS, Provider
 
-OWN = "python"  # the provider of models that are somebody's own Python
+OWN = "python"  # the provider of models that are user code
 
 _DEFAULT_NAMES = {"embedded": "smollm2-135m", "scripted": "echo"}
 _FAMILIES = {
@@ -28,6 +28,7 @@ _FAMILIES = {
     "anthropic": re.compile(r"claude-"),
     "google": re.compile(r"gemini-"),
 }
+_LEAST_ALIKE = 0.88  # the same, where a name of Ollama may be meant
 _MISSPELT = 0.75  # how near a name must be to another to be a slip of the finger
 
 
@@ -83,6 +84,8 @@ _OTHER_DIALECTS = frozenset(
 
 def _guess(text: str, known: Collection[str], address: str) -> str:
     """Return the provider of a model named without one; *address* is the option for its URL."""
+    if (meant := _misspelt_model(text)) is not None:
+        raise UsageError(f"model {text!r}: no model is called that; did you mean {meant!r}?")
     if trouble := _unclear(text, known):
         raise UsageError(
             f"model {text!r}: {trouble}; write it as provider/name, or say where it is with {address}"
@@ -91,6 +94,13 @@ def _guess(text: str, known: Collection[str], address: str) -> str:
         if family.match(text):
             return provider
     return "ollama"
+
+
+def _misspelt_model(text: str) -> str | None:
+    """Return the model that *text* almost names, of those that need no provider."""
+    if text in _DEFAULT_NAMES:
+        return None
+    return next(iter(get_close_matches(text, _DEFAULT_NAMES, n=1, cutoff=_LEAST_ALIKE)), None)
 
 
 def _unclear(text: str, known: Collection[str]) -> str | None:
@@ -103,7 +113,7 @@ def _unclear(text: str, known: Collection[str]) -> str | None:
     provider, slash, _ = text.partition("/")
     if slash:
         return f"no provider is called {provider!r} ({did_you_mean(provider, known)})"
-    if meant := get_close_matches(text, known, n=1, cutoff=0.88):
+    if meant := get_close_matches(text, known, n=1, cutoff=_LEAST_ALIKE):
         which = f"which model of {meant[0]!r}, such as {meant[0]}/NAME?"
         return which if text == meant[0] else f"is the provider {meant[0]!r} meant? then {which}"
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from bakeoff._lib.phrasing import did_you_mean
-from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.candidate import AgentSpec, ModelSpec, PromptSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
 from bakeoff.core.ports import Agent, Model, Scorer
@@ -17,10 +17,11 @@ from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
-from bakeoff.formats.detect import RunSource
+from bakeoff.formats.data.columns import DataOptions
+from bakeoff.formats.detect import HUB, RunSource
 from bakeoff.formats.text.env import Environment, environment
 from bakeoff.models.recording.replay import RecordingFolders
-from bakeoff.planning.expand import Selection
+from bakeoff.planning.selection import Selection
 from bakeoff.stores.folders import check_run_name
 
 DEFAULT_OUTPUT = Path("runs")
@@ -43,17 +44,28 @@ class RunOptions:
     models: Sequence[str | ModelSpec | Model | OwnFunction] = ()
     base_url: str | None = None
     agents: Sequence[str | AgentSpec | Agent | OwnFunction] = ()
+    prompts: Sequence[str | Path | PromptSpec] = ()
     env_file: str | Path | None = None
 
     # tasks
     categories: Sequence[str] = ()
     tests: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    where: str | None = None
+    failed_in: str | None = None
+    changed_in: tuple[str, str] | None = None
+    sample: int | None = None
+    seed: int = 0
     limit: int | None = None
     rollouts: int | None = None
     adaptive: bool = False
     precision: float | None = None
     scorers: Sequence[str | ScorerSpec | Scorer | OwnFunction] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
+
+    # columns of a data set, by what they are: id, prompt, expected, category, group, tags
+    columns: Mapping[str, str] = field(default_factory=dict)
+    expected: str | None = None
 
     # what a suite may do beyond asking questions
     trust: bool = False
@@ -118,7 +130,9 @@ class RunOptions:
 
     @property
     def source_folders(self) -> tuple[Path, ...]:
-        """Where a person's own Python may be: beside the files that are read."""
+        """Where user code may be: beside the files that are read."""
+        if str(self.source).startswith(HUB):
+            return (Path.cwd(),)
         if isinstance(self.source, str | Path):
             return (Path(self.source).resolve().parent,)
         if isinstance(self.source, RunSpec):
@@ -129,7 +143,15 @@ class RunOptions:
     @property
     def selection(self) -> Selection:
         """Which tasks of the source are run."""
-        return Selection(categories=self.categories, tests=self.tests, limit=self.limit)
+        return Selection(
+            categories=self.categories,
+            tests=self.tests,
+            tags=self.tags,
+            where=self.where,
+            sample=self.sample,
+            seed=self.seed,
+            limit=self.limit,
+        )
 
     @property
     def selection_as_data(self) -> dict[str, Json]:
@@ -137,9 +159,22 @@ class RunOptions:
         chosen: dict[str, Json] = {
             "categories": list(self.categories),
             "tests": list(self.tests),
+            "tags": list(self.tags),
+            "where": self.where,
+            "failed_in": self.failed_in,
+            "changed_in": list(self.changed_in or ()),
+            "sample": self.sample,
+            "seed": self.seed if self.sample else None,
             "limit": self.limit,
         }
-        return {key: value for key, value in chosen.items() if value}
+        return {key: value for key, value in chosen.items() if value not in (None, [])}
+
+    @property
+    def data(self) -> DataOptions:
+        """What is said of the columns of a data set."""
+        expected = {} if self.expected is None else {"expected": self.expected}
+        texts = [not isinstance(p, PromptSpec) or p.text is not None for p in self.prompts]
+        return DataOptions.for_prompts(texts, {**self.columns, **expected})
 
     @property
     def recording(self) -> RecordingFolders:

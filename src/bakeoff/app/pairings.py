@@ -36,8 +36,8 @@ def default_agent() -> str:
     return PREFERRED if shutil.which(PREFERRED) else FALLBACK
 
 
-def default_said(pairings: Sequence[Pairing]) -> str | None:
-    """Return a line that says which agent was chosen, if one had to be."""
+def default_agent_notice(pairings: Sequence[Pairing]) -> str | None:
+    """Return a notice of which agent was chosen, if one had to be."""
     if all(pairing.agent.name for pairing in pairings):
         return None
     if default_agent() == PREFERRED:
@@ -96,14 +96,14 @@ def changed_pairings(
 
 def _once(understand: Callable[[T], T]) -> Callable[[T], T]:
     """Return *understand* for values that have no hash: asking again for an equal one is cheap."""
-    known: list[tuple[T, T]] = []
+    results: list[tuple[T, T]] = []
 
     def remembered(given: T) -> T:
-        for before, after in known:
-            if before == given:
-                return after
-        known.append((given, understand(given)))
-        return known[-1][1]
+        for argument, result in results:
+            if argument == given:
+                return result
+        results.append((given, understand(given)))
+        return results[-1][1]
 
     return remembered
 
@@ -119,6 +119,9 @@ def models_of(run_spec: RunSpec) -> list[ModelSpec]:
 _PLAIN = frozenset({"direct", "shell"})  # part of this package: its version is that of the run
 
 
+_HOLD_CONVERSATIONS = frozenset({"direct", "nop", "oracle"})  # or need none
+
+
 @runtime_checkable
 class Versioned(Protocol):
     """An agent that knows which version it is."""
@@ -127,7 +130,7 @@ class Versioned(Protocol):
         """Return the version, or None where it is unknown."""
 
 
-def known(
+def with_version_and_needs(
     spec: AgentSpec, own: Mapping[str, object] | None = None, folders: Iterable[Path] = ()
 ) -> AgentSpec:
     """Return *spec* with the version and needs of its agent; user code is not imported for it."""
@@ -149,7 +152,7 @@ def _built(spec: AgentSpec, folders: Iterable[Path] = ()) -> object:
 def refuse_misfits(plan: Plan, own: Mapping[str, object]) -> None:
     """Raise where an agent of *plan* cannot work on a task that it is given.
 
-    Agents that are somebody's own Python are looked at when they are imported, just before the run.
+    Agents that are user code are checked when they are imported, just before the run.
     """
 
     def agent_of(spec: AgentSpec) -> object:
@@ -168,10 +171,23 @@ def check_tasks(plan: Plan, agent_of: Callable[[Candidate], object]) -> None:
         for candidate in block.candidates:
             blocks.setdefault(candidate.digest, []).append(block)
     for key, candidate in candidates.items():
+        if candidate.agent.name in registry.BUILT_IN["agents"].keys() - _HOLD_CONVERSATIONS:
+            _refuse_tools(candidate, chain.from_iterable(block.tasks for block in blocks[key]))
         agent = agent_of(candidate)
         if isinstance(agent, ChecksTasks):
             with about(candidate.agent):
                 _check_all(agent, chain.from_iterable(block.tasks for block in blocks[key]))
+
+
+def _refuse_tools(candidate: Candidate, tasks: Iterable[Task]) -> None:
+    for task in tasks:
+        if task.tools or task.turns:
+            what = "offers tools" if task.tools else "is a scripted conversation"
+            with about(candidate.agent):
+                raise UsageError(
+                    f"task {task.id!r} {what}, which agent {candidate.agent.name!r} knows nothing of; "
+                    "leave the agent out, so that the model is asked"
+                )
 
 
 def _check_all(agent: ChecksTasks, tasks: Iterable[Task]) -> None:

@@ -14,14 +14,20 @@ from bakeoff.app.options import OwnFunction, RunOptions
 from bakeoff.app.pairings import (
     Terms,
     changed_pairings,
-    default_said,
-    known,
+    default_agent_notice,
     models_of,
     paired,
     refuse_misfits,
+    with_version_and_needs,
 )
 from bakeoff.app.pricing import read_prices
-from bakeoff.app.run_results import folders_of, load_run, refuse_a_plan_with_holes
+from bakeoff.app.run_results import (
+    changed_tasks,
+    failed_tasks,
+    folders_of,
+    load_run,
+    refuse_a_plan_with_holes,
+)
 from bakeoff.app.workspaces import VARIABLE, check_name, named
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -30,16 +36,24 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.run_spec import Adaptive, RunSpec
 from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.tools import TaskTools
 from bakeoff.formats.detect import RunSource, read_source
+from bakeoff.formats.prompts import check_prompts, distinct_prompts, is_named, prompt_given
 from bakeoff.formats.text.locate import about, about_scorer
 from bakeoff.formats.text.problems import Problems
 from bakeoff.models.limits.settings import check_endpoints
-from bakeoff.planning.expand import expand, ordered, select, select_part
+from bakeoff.planning.expand import expand, ordered, select_part
+from bakeoff.planning.selection import Selection, select
 
 _REFUSED = (
     "the {} {!r} is Python that would run on this machine, with your rights; a suite may not "
     "name any by itself: read the code, then add --trust, or write `trust = true` into the run file "
     "that names the suite"
+)
+_REFUSED_SERVER = (
+    "the MCP server {!r} is a program or an address that a suite names; a suite may not name any by "
+    "itself: see what it is, then add --trust, or write `trust = true` into the run file that names "
+    "the suite"
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -103,30 +117,55 @@ def _is_doubtful(spec: ScorerSpec) -> bool:
 
 
 def _trusted(tasks: Sequence[Task], folders: Sequence[Path], *, trust: bool) -> tuple[Task, ...]:
-    """Return *tasks* with all their scorers trusted; raise where Python is named without *trust*."""
+    """Return *tasks* with all that they name trusted; raise where Python is named without *trust*."""
     problems = Problems()
     checked = []
     for task in tasks:
-        doubtful = [spec for spec in task.scorers if _is_doubtful(spec)]
-        for spec in doubtful:
+        scorers, tools = task.scorers, task.tools
+        for spec in filter(_is_doubtful, scorers):
             with problems.gathered(), about_scorer(spec, task):
                 registry.refuse_standard(spec.name, folders)
                 if not trust:
                     raise UsageError(_REFUSED.format("scorer", spec.name))
-        if doubtful:
-            scorers = tuple(replace(spec, trusted=True) for spec in task.scorers)
-            checked.append(replace(task, scorers=scorers))
-        else:
-            checked.append(task)
+        if any(map(_is_doubtful, scorers)):
+            scorers = tuple(replace(spec, trusted=True) for spec in scorers)
+        if tools is not None:
+            with problems.gathered():
+                tools = _trusted_tools(task, tools, folders, trust=trust)
+        changed = scorers is not task.scorers or tools is not None
+        checked.append(replace(task, scorers=scorers, tools=tools) if changed else task)
     problems.raise_any()
     return tuple(checked)
 
 
+def _trusted_tools(
+    task: Task, tools: TaskTools, folders: Sequence[Path], *, trust: bool
+) -> TaskTools:
+    """Return *tools*, all trusted; raise where they run Python or a program without *trust*."""
+    for tool in tools.tools:
+        if tool.function is not None and not tool.trusted:
+            with about_scorer(tool, task):
+                registry.refuse_standard(tool.function, folders)
+                if not trust:
+                    raise UsageError(_REFUSED.format("tool", tool.function))
+    for server in tools.servers:
+        if not (trust or server.trusted):
+            with about_scorer(server, task):
+                raise UsageError(_REFUSED_SERVER.format(server.address))
+    return replace(
+        tools,
+        tools=tuple(replace(tool, trusted=True) for tool in tools.tools),
+        servers=tuple(replace(server, trusted=True) for server in tools.servers),
+    )
+
+
 _SHAPE_THE_PLAN = (
-    "models", "agents", "scorers", "base_url", "rollouts", "categories", "tests", "limit",
-    "overrides",
+    "models", "agents", "prompts", "scorers", "base_url", "rollouts", "categories", "tests", "tags", "where",
+    "failed_in", "changed_in", "sample", "limit", "columns", "expected", "overrides",
 )  # fmt: skip
-_SELECT_A_PART = frozenset({"models", "agents", "rollouts", "categories", "tests", "limit"})
+_SELECT_A_PART = frozenset(_SHAPE_THE_PLAN) - {
+    "prompts", "scorers", "base_url", "columns", "expected", "overrides",
+}  # fmt: skip
 _WITHOUT_IMAGES = frozenset({"bubblewrap", "local"})
 _NO_MODEL_NAMED = (
     "no model is named: add --model provider/name, for example --model embedded, or "
@@ -159,15 +198,16 @@ def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
     """Return *spec* with the tasks, models, agents and scorers that the options choose."""
     refuse_empty(spec, options.source)
     own, folders = own_parts(options), options.source_folders
-    tasks = selected = select(spec.tasks, options.selection)
+    tasks = selected = select(spec.tasks, _selection(options))
     if options.scorers:
         scorers = tuple(map(_scorer_spec, options.scorers))
         tasks = tuple(t if t.trouble else replace(t, scorers=scorers) for t in tasks)
     models = tuple(map(_model_spec, options.models)) or spec.models
     agents = tuple(map(_agent_spec, options.agents)) or spec.agents
     spec = replace(spec, tasks=tasks, parallel=options.parallel or spec.parallel)
+    spec = _with_prompts(spec, options)
     if spec.pairings:
-        default_agent = default_said(spec.pairings) if not options.agents else None
+        default_agent = default_agent_notice(spec.pairings) if not options.agents else None
         pairs = paired(
             spec.pairings,
             Terms(
@@ -177,14 +217,54 @@ def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
                 rollouts=options.rollouts,
             ),
         )
-        pairs = changed_pairings(pairs, agent=lambda agent: known(agent, own, folders))
+        pairs = changed_pairings(
+            pairs, agent=lambda agent: with_version_and_needs(agent, own, folders)
+        )
         return _with_notices(replace(spec, pairings=pairs, models=()), default_agent)
     agents = agents or _default_agents(tasks)
-    agents = tuple(known(agent, own, folders) for agent in agents)
+    agents = tuple(with_version_and_needs(agent, own, folders) for agent in agents)
     if not models and any(agent.needs_model for agent in agents or (AgentSpec(),)):
         raise UsageError(_NO_MODEL_NAMED)
     rollouts = spec.rollouts if options.rollouts is None else options.rollouts
     return replace(spec, models=models, agents=agents, rollouts=rollouts)
+
+
+def _with_prompts(spec: RunSpec, options: RunOptions) -> RunSpec:
+    """Return *spec* with the prompts of the options, else of the run file, checked on all tasks."""
+    given = [prompt_given(prompt) for prompt in options.prompts] or list(spec.prompts)
+    if given and spec.pairings:
+        raise UsageError(
+            f"{spec.name!r} pairs tasks and models by itself, and takes no prompts: name a suite, "
+            "task folders or a run file"
+        )
+    prompts = distinct_prompts(given)
+    check_prompts(prompts, spec.tasks)
+    if len(prompts) == 1 and not is_named(prompts[0]):
+        prompts = (replace(prompts[0], name=""),)  # nothing to tell it apart from
+    if len(prompts) < len(given):
+        notice = "a prompt that is given twice runs once; to repeat every task: --rollouts 2"
+        spec = _with_notices(spec, notice)
+    return replace(spec, prompts=prompts)
+
+
+def _selection(options: RunOptions) -> Selection:
+    """Return which tasks are run, with those that earlier runs leave to choose from."""
+    within: set[str] | None = None
+    if options.failed_in is not None:
+        run = load_run(options.failed_in, output=options.output)
+        within = failed_tasks(run)
+        if not within:
+            raise UsageError(f"--failed-in {options.failed_in}: no task failed in {run.id}")
+    if options.changed_in is not None:
+        before, after = (load_run(name, output=options.output) for name in options.changed_in)
+        changed = changed_tasks(before, after)
+        if not changed:
+            raise UsageError(
+                f"--changed-in {','.join(options.changed_in)}: no score of a candidate that is in both "
+                "runs has changed"
+            )
+        within = changed if within is None else within & changed
+    return replace(options.selection, within=within)
 
 
 def resolve_models(
@@ -266,8 +346,8 @@ def _in_sandbox(spec: RunSpec, name: str | None) -> RunSpec:
 def _without_images(spec: RunSpec) -> RunSpec:
     """Return *spec* without the Dockerfiles of prepared tasks, for a sandbox that builds no images.
 
-    A prepared task brings a Dockerfile for those who use containers. Whoever asks for a sandbox
-    without images by name wants the task there, on the programs of this machine.
+    A prepared task brings a Dockerfile for those who use containers. A sandbox
+    without images that is chosen by name runs the task with the programs of this machine.
     """
     sandbox = spec.sandbox.name or os.environ.get(VARIABLE)
     with_image = [p.task for p in spec.pairings if _has_image(p.task)]
@@ -293,9 +373,21 @@ def _without_image(task: Task) -> Task:
 def expand_plan(spec: RunSpec, options: RunOptions) -> PreparedRun:
     """Return every trial that *spec* asks for; raise where an agent cannot do one of its tasks."""
     own, plan = own_parts(options), expand(spec)
+    _refuse_unasked(plan)
     refuse_misfits(plan, own)
     _check_adaptive(spec, plan)
     return PreparedRun(spec=spec, plan=plan, own=own, folders=options.source_folders)
+
+
+def _refuse_unasked(plan: Plan) -> None:
+    if any(candidate.prompt is not None for candidate in plan.candidates):
+        return
+    for task in plan.tasks:
+        if task.vars and not task.messages:
+            raise UsageError(
+                f"task {task.id!r} has no text of its own: give a prompt, such as "
+                f"--prompt '{{{{{next(iter(task.vars))}}}}}'"
+            )
 
 
 def read_stored_plan(options: RunOptions) -> PreparedRun:
@@ -337,7 +429,7 @@ def _part(plan: Plan, options: RunOptions) -> Plan:
         return plan
     return select_part(
         plan,
-        options.selection,
+        _selection(options),
         models=list(map(str, options.models)),
         agents=list(map(str, options.agents)),
         rollouts=options.rollouts,
@@ -356,7 +448,7 @@ def read_for_scoring(options: RunOptions) -> RunSpec | None:
     """Return the source with its roles resolved, if there is one; who solves it does not matter."""
     if options.source is None:
         return None
-    spec = check_trust(read_source(options.source, options.overrides), options)
+    spec = check_trust(read_source(options.source, options.overrides, options.data), options)
     without_models = replace(spec, models=(), pairings=())
     return resolve_models(without_models, options, aliases=models_of(spec))
 

@@ -4,6 +4,7 @@ A price is looked up, never guessed: a model that neither a person's own table n
 knows has an unknown price.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -21,6 +22,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.values import Json
+from bakeoff.formats.prompts import asked_by
 from bakeoff.formats.text.convert import convert
 from bakeoff.formats.text.toml import line_of, read_toml
 from bakeoff.planning.forecast import Forecast, forecast
@@ -48,7 +50,7 @@ class PriceEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
 
 
 class PriceTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """A file of prices; `local` names providers for which nobody sends a bill."""
+    """A file of prices; `local` names providers that charge nothing."""
 
     date: str | None = None
     local: tuple[str, ...] = ()
@@ -60,9 +62,14 @@ class PriceTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
             (len(pattern), entry)
             for entry in self.price
             for pattern in entry.models
-            if fnmatchcase(model, pattern)
+            if model.startswith(_literal_start(pattern)) and fnmatchcase(model, pattern)
         ]
         return max(matches, key=lambda pair: pair[0])[1].price if matches else None
+
+
+def _literal_start(pattern: str) -> str:
+    """Return what everything begins with that matches *pattern*: matching itself compiles it."""
+    return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
 
 
 class Prices:
@@ -110,7 +117,7 @@ def forecast_of(plan: Plan, run_spec: RunSpec) -> Forecast:
     """Return what *plan* may come to; raise where its cap could not be kept."""
     prices = prices_of(run_spec)
     check_cap(plan, prices, run_spec.cap)
-    return forecast(plan, prices.tariff)
+    return forecast(plan, prices.tariff, asked_by)
 
 
 def check_budget(plan: Plan, run_spec: RunSpec) -> str | None:

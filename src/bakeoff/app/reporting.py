@@ -23,12 +23,14 @@ from bakeoff.core.lazy_tasks import mapped
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import TrialRecord, TrialRow
 from bakeoff.core.task import Task
+from bakeoff.formats.prompts import asked_by
 from bakeoff.formats.text.env import environment
 from bakeoff.reports import markdown as markdown_report
 from bakeoff.reports.data_files import render_csv, render_json, render_junit
 from bakeoff.reports.html import run
 from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.by_task import by_task
+from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.stores.folders import INNER, MANIFEST
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.writing import being_written
@@ -68,21 +70,33 @@ def _findings(folder: Path, ledger: SqliteLedger) -> Findings:
         )
     running, made_at = being_written(folder), now().isoformat(timespec="seconds")
     plan = run.plan
-    redactor = _redactor(plan)
+    redactor, attachments = redactor_of(plan), AttachmentStore(folder)
     manifest = run.manifest
     called, reference, output = _found_again(folder)
     return Findings(
         summary=run.summary_of(plan),
-        manifest=_clean(manifest, redactor),
-        plan=_clean_plan(plan, redactor),
+        manifest=clean(manifest, redactor),
+        plan=_clean_plan(plan, redactor, attachments),
         by_task=by_task(plan, ledger.rows()),
-        trials=_CleanTrials(ledger, redactor),
+        trials=_CleanTrials(ledger, redactor, attachments),
         called=called,
         run=reference,
         output=output,
         made_at=made_at,
         running=running,
+        as_asked=_as_asked(plan, redactor, attachments),
     )
+
+
+def _as_asked(
+    plan: Plan, redactor: Redactor, attachments: AttachmentStore
+) -> Callable[[str, Task], Task]:
+    prompts = {candidate.id: candidate.prompt for candidate in plan.candidates}
+
+    def as_asked(candidate: str, task: Task) -> Task:
+        return _clean_task(asked_by(prompts[candidate], task), redactor, attachments)
+
+    return as_asked
 
 
 def _found_again(folder: Path) -> tuple[str, str, str | None]:
@@ -96,7 +110,7 @@ def _found_again(folder: Path) -> tuple[str, str, str | None]:
 # --- secrets ----------------------------------------------------------------------------------
 
 
-def _redactor(plan: Plan) -> Redactor:
+def redactor_of(plan: Plan) -> Redactor:
     """Return one that knows the secrets of *plan* that can be read here."""
     redactor = Redactor()
     learn_plan(plan, _environ(), redactor)
@@ -110,23 +124,23 @@ def _environ() -> Mapping[str, str]:
         return os.environ  # a report needs no key: a mistake in .env is told where one is used
 
 
-def _clean(value: T, redactor: Redactor) -> T:
+def clean(value: T, redactor: Redactor) -> T:
     """Return *value* without any known secret."""
     data = msgspec.json.encode(value, enc_hook=str)
     clean = redactor.data(data)
     return value if clean is data else msgspec.json.decode(clean, type=type(value))
 
 
-def _clean_plan(plan: Plan, redactor: Redactor) -> Plan:
-    clean = partial(_clean_task, redactor=redactor)
-    blocks = tuple(replace(block, tasks=mapped(clean, block.tasks)) for block in plan.blocks)
+def _clean_plan(plan: Plan, redactor: Redactor, attachments: AttachmentStore) -> Plan:
+    safe = partial(_clean_task, redactor=redactor, attachments=attachments)
+    blocks = tuple(replace(block, tasks=mapped(safe, block.tasks)) for block in plan.blocks)
     return replace(plan, blocks=blocks)
 
 
-def _clean_task(task: Task, redactor: Redactor) -> Task:
-    """Return *task* with clean words; its id is how it is found, and stays."""
-    clean = _clean(task, redactor)
-    return task if clean is task else replace(clean, id=task.id)
+def _clean_task(task: Task, redactor: Redactor, attachments: AttachmentStore) -> Task:
+    """Return *task* with clean words and the files of the run; its id is how it is found, and stays."""
+    safe = clean(task, redactor)
+    return attachments.task(task if safe is task else replace(safe, id=task.id))
 
 
 @dataclass(frozen=True)
@@ -135,6 +149,7 @@ class _CleanTrials:
 
     ledger: SqliteLedger
     redactor: Redactor
+    attachments: AttachmentStore
 
     def rows(self) -> Iterator[TrialRow]:
         return self.ledger.rows()
@@ -147,7 +162,11 @@ class _CleanTrials:
         rollouts: int | None = None,
     ) -> Iterator[TrialRecord]:
         for record in self.ledger.records(tasks=tasks, candidate=candidate, rollouts=rollouts):
-            yield replace(record, attempt=_clean(record.attempt, self.redactor))
+            attempt = clean(record.attempt, self.redactor)
+            if attempt.outcome is not None:
+                outcome = self.attachments.outcome(attempt.outcome)
+                attempt = replace(attempt, outcome=outcome)
+            yield replace(record, attempt=attempt)
 
 
 # --- formats --------------------------------------------------------------------------------------

@@ -7,12 +7,11 @@ from bakeoff._lib.process_setup import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.threads import run_sync
 from bakeoff.app.endpoints import EndpointWatch
-from bakeoff.app.interrupts import new_event_loop
 from bakeoff.app.known_secrets import learn_plan, redacting
 from bakeoff.app.options import RunOptions, options_as_more_keywords
 from bakeoff.app.prepare import PreparedRun, read_for_scoring
 from bakeoff.app.pricing import prices_file
-from bakeoff.app.run import build_parts, read_environment, tell_end
+from bakeoff.app.run import build_parts, new_event_loop, read_environment, tell_end
 from bakeoff.app.run_folder import DEFAULT_PARALLEL, VERSION, with_artifacts
 from bakeoff.app.run_results import Run, folders_of, refuse_a_plan_with_holes, summarized
 from bakeoff.app.trial_parts import SharedTrialParts
@@ -22,6 +21,7 @@ from bakeoff.core.run_spec import RunSpec
 from bakeoff.engine.run import rescore_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.planning.resume import rescored
+from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.stores.folders import find_run, read_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
@@ -88,6 +88,7 @@ async def _rescore(
     """Score what the ledger in *folder* has, and return how it ended."""
     ledger = SqliteLedger(folder)
     store = SqliteStore(folder, redactor=redactor, version=VERSION)
+    parts.attachments = AttachmentStore(folder)
     try:
         store.freeze(ledger.planned())
         options.listener(RunStarted(folder.name, str(folder), ledger.answered(), 0))

@@ -4,15 +4,15 @@
 make a `RunOptions` and go this way; `bakeoff run --dry-run` stops after `prepare_run`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 
-from bakeoff._lib.process_setup import rare_collections
+from bakeoff._lib.process_setup import open_closed_descriptors, rare_collections
 from bakeoff._lib.redact import Redactor, url_secrets
 from bakeoff._lib.threads import run_sync
 from bakeoff.app.endpoints import EndpointWatch
-from bakeoff.app.interrupts import new_event_loop
 from bakeoff.app.known_secrets import learn_plan, redacted_errors, redacting
 from bakeoff.app.options import RunOptions, options_as_keywords
 from bakeoff.app.pairings import models_of
@@ -42,14 +42,13 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.engine.budget import Budget
-from bakeoff.engine.run import run_plan
+from bakeoff.engine.run import StopConditions, run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.formats.detect import read_source
 from bakeoff.models.limits.settings import Limiters
 from bakeoff.models.recording.replay import open_recording_modes
 from bakeoff.stores.ledger_reader import SqliteLedger
-
-_JUDGES = frozenset({"judge", "rubrics"})
+from bakeoff.stores.live_status import LivePublisher
 
 
 @options_as_keywords(RunOptions)
@@ -78,7 +77,7 @@ def prepare_run(options: RunOptions) -> PreparedRun:
     options.check()
     if options.source is None:
         return read_stored_plan(options)
-    source = read_source(options.source, options.overrides)
+    source = read_source(options.source, options.overrides, options.data)
     chosen = choose_tasks_and_candidates(source, options)
     trusted = check_trust(chosen, options)
     resolved = resolve_models(trusted, options, aliases=models_of(source))
@@ -162,16 +161,11 @@ async def build_parts(
                 workspace_services=workspace_services,
             )
             try:
-                if not only_score or _asks_a_judge(prepared.plan):
-                    await parts.check_roles()
+                await parts.check_roles(only_scorers=only_score)
                 await parts.start_scorers()
                 yield parts
             finally:
                 await parts.close()
-
-
-def _asks_a_judge(plan: Plan) -> bool:
-    return any(scorer.name in _JUDGES for task in plan.tasks for scorer in task.scorers)
 
 
 def tell_before_start(options: RunOptions, parts: SharedTrialParts, warning: str | None) -> None:
@@ -210,7 +204,8 @@ async def run_engine(
         )
     )
     budget = Budget(spec.cap, before=folder.billed)
-    watch = EndpointWatch(parts.limiters, options.listener, redactor)
+    publisher = LivePublisher(folder.path, redactor)
+    watch = EndpointWatch(parts.limiters, options.listener, redactor, publisher=publisher)
     if folder.done < len(plan):
         async with watch.watching(options.stop, parts.nothing_left):
             with rare_collections():
@@ -221,10 +216,12 @@ async def run_engine(
                     executor=LocalExecutor(
                         spec.parallel or parts.default_parallel(plan), pause_s=spec.pause_s
                     ),
-                    stop=options.stop,
                     listener=with_artifacts(options.listener, folder.path, redactor),
-                    budget=budget,
-                    selection=_adaptive_selection(prepared, folder),
+                    until=StopConditions(
+                        stop=options.stop,
+                        budget=budget,
+                        selection=_adaptive_selection(prepared, folder),
+                    ),
                 )
     cut_short = options.stop.requested or bool(watch.given_up)
     return RunEnded(run_id, cut_short, budget.reached, watch.given_up)
@@ -235,6 +232,16 @@ def tell_end(options: RunOptions, parts: SharedTrialParts, ended: RunEnded) -> N
     for line in parts.closing_notes():
         options.listener(Notice(line))
     options.listener(ended)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return a uvloop where there is one, else Python's own."""
+    open_closed_descriptors()  # uvloop aborts the process where a descriptor of its own is below 3
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def ends_when(rule: Adaptive, trials: int) -> str:

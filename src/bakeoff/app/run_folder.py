@@ -18,8 +18,10 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Listener, Notice, TrialEnded
 from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import Manifest
+from bakeoff.core.values import Json
 from bakeoff.planning.resume import differences, merged, missing_from, remaining
 from bakeoff.reports.artifacts import write_artifacts
+from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.stores.checkpoints import FileCheckpoints
 from bakeoff.stores.folders import find_run, make_folder, new_folder, read_manifest, write_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
@@ -59,6 +61,9 @@ async def open_run_folder(
         if options.resume and options.source is not None:
             for line in _differences(prepared.plan, path):
                 options.listener(Notice(f"{line}: its recorded trials cannot be reused"))
+        parts.attachments = AttachmentStore(path)
+        if parts.has_attachments:
+            _keep_attachments(prepared.plan, parts.attachments)
         store.freeze(whole_plan)
         manifest = await _manifest(prepared, options, path, whole_plan, parts)
         write_manifest(path, manifest, redactor)
@@ -71,6 +76,13 @@ async def open_run_folder(
         yield RunFolder(path=path, store=store, done=done, billed=billed)
     finally:
         await store.close()
+
+
+def _keep_attachments(plan: Plan, attachments: AttachmentStore) -> None:
+    """Copy every picture and file that *plan* asks about into the folder of the run."""
+    for task in plan.tasks:
+        for attachment in task.attachments:
+            attachments.keep(attachment)
 
 
 def _folder(prepared: PreparedRun, options: RunOptions) -> Path:
@@ -168,7 +180,7 @@ async def _manifest(
         conditions=plan.conditions,
         sources=spec.sources,
         command=tuple(options.command),
-        selection=options.selection_as_data,
+        selection=_selection(options, spec.name),
         cap=spec.cap,
         prices=spec.prices,
         sandbox=replace(spec.sandbox, name=parts.sandbox),
@@ -189,6 +201,17 @@ async def _manifest(
         run_name=options.name or before.run_name,
         served={**before.served, **served},
     )
+
+
+def _selection(options: RunOptions, parent: str) -> dict[str, Json]:
+    """Return which part of *parent* is run; earlier runs by their ids, nothing where all of it is."""
+    selection = options.selection_as_data
+    output = Path(options.output)
+    if options.failed_in is not None:
+        selection["failed_in"] = find_run(options.failed_in, output).name
+    if options.changed_in is not None:
+        selection["changed_in"] = [find_run(name, output).name for name in options.changed_in]
+    return {**selection, "parent": parent} if selection else {}
 
 
 def _earlier_manifest(folder: Path) -> Manifest | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.app.options import DEFAULT_OUTPUT
@@ -10,16 +11,23 @@ from bakeoff.core.budget import Bill
 from bakeoff.core.dialogue import INSTRUCTOR
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
-from bakeoff.core.record import TrialFilter, TrialLine, TrialRecord, TrialRow
+from bakeoff.core.record import Status, TrialFilter, TrialLine, TrialRecord, TrialRow
 from bakeoff.core.run_spec import Adaptive, Manifest
 from bakeoff.core.task import Task
+from bakeoff.formats.prompts import asked_by
 from bakeoff.reports.files import write_summary
+from bakeoff.reports.wording.decision import Headline, answer
+from bakeoff.stats.between_runs import run_scores
+from bakeoff.stats.estimate import IntervalMethod
 from bakeoff.stats.role_fidelity import role_fidelity
 from bakeoff.stats.summarize import summarize as summarize_rows
 from bakeoff.stats.summary import Summary
 from bakeoff.stores.damage import Damage
 from bakeoff.stores.folders import find_run, read_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
+
+if TYPE_CHECKING:
+    from bakeoff.app.trial_table import TrialTable
 
 
 class Run:
@@ -54,9 +62,21 @@ class Run:
         """Every trial of the run."""
         return self._ledger.planned()
 
-    def trials(self) -> Iterator[TrialRecord]:
+    def trials(self) -> "TrialTable":
+        """Return the recorded trials: to iterate over, or as a data frame."""
+        from bakeoff.app.trial_table import TrialTable  # a run needs no reports
+
+        return TrialTable(self)
+
+    def records(self) -> Iterator[TrialRecord]:
         """Yield each recorded trial with the attempt that counts."""
         return self._ledger.records()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, scores and charts so far."""
+        from bakeoff.reports.html.notebook import render
+
+        return render(self.summary(), called=self.id)
 
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body: what statistics need."""
@@ -100,15 +120,40 @@ class Run:
         """Return all attempts at a trial, by its name or its task's id."""
         return self._ledger.attempts(name)
 
-    def summary(self) -> Summary:
-        """Return the statistics of what is recorded so far."""
-        if self._ended_with is not None:
-            return self._ended_with
-        return self.summary_of(self.plan)
+    def asked(self, record: TrialRecord) -> Task:
+        """Return the task of *record* as its candidate was asked it, with the prompt filled in."""
+        plan = self.plan
+        task = next(task for task in plan.tasks if task.id == record.task_id)
+        candidate = next(c for c in plan.candidates if c.id == record.candidate_id)
+        return asked_by(candidate.prompt, task)
 
-    def summary_of(self, plan: Plan) -> Summary:
+    def summary(self, *, interval: IntervalMethod = "auto", margin: float | None = None) -> Summary:
+        """Return the statistics of what is recorded so far, with the *interval* of scores asked for.
+
+        With a *margin*, it is said which candidates are equivalent within it.
+        """
+        if self._ended_with is not None and interval == "auto" and margin is None:
+            return self._ended_with
+        return self.summary_of(self.plan, interval=interval, margin=margin)
+
+    def headline(self, *, margin: float | None = None) -> Headline:
+        """Return the result in one sentence, as every report begins."""
+        return answer(self.summary(margin=margin))
+
+    def summary_of(
+        self, plan: Plan, *, interval: IntervalMethod = "auto", margin: float | None = None
+    ) -> Summary:
         """Return the statistics of what is recorded of *plan*, which is that of the run."""
-        summary = summarize_rows(plan, self._ledger.rows(), run=self.id, adaptive=self._adaptive())
+        rows, adaptive = self._ledger.rows(), self._adaptive()
+        summary = summarize_rows(
+            plan,
+            rows,
+            run=self.id,
+            adaptive=adaptive,
+            interval=interval,
+            records=self._ledger.records,
+            margin=margin,
+        )
         notes = (*summary.notes, *self._of_the_roles(plan), *self.damage().lines)
         return replace(summary, billed=self.billed(), notes=notes)
 
@@ -121,7 +166,7 @@ class Run:
 
     def _of_the_roles(self, plan: Plan) -> list[str]:
         """Return what a person should know of the roles of dialogues, if there were any."""
-        if INSTRUCTOR not in plan.conditions.roles:  # nobody leads a dialogue
+        if INSTRUCTOR not in plan.conditions.roles:  # there are no dialogues
             return []
         if all(task.dialogue is None for task in plan.tasks):
             return []
@@ -148,9 +193,39 @@ def load_run(reference: str | Path = "latest", *, output: str | Path = DEFAULT_O
     return Run(find_run(str(reference), Path(output)))
 
 
-def summarize(run: Run | str | Path, *, output: str | Path = DEFAULT_OUTPUT) -> Summary:
-    """Return the statistics of a run."""
-    return (run if isinstance(run, Run) else load_run(run, output=output)).summary()
+def summarize(
+    run: Run | str | Path,
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    interval: IntervalMethod = "auto",
+    margin: float | None = None,
+) -> Summary:
+    """Return the statistics of a run, with the *interval* of scores that is asked for.
+
+    With a *margin*, it is said which candidates are equivalent within it.
+    """
+    found = run if isinstance(run, Run) else load_run(run, output=output)
+    return found.summary(interval=interval, margin=margin)
+
+
+def failed_tasks(run: Run) -> set[str]:
+    """Return the ids of the tasks that a candidate of *run* failed or faulted on, in any rollout."""
+    return {
+        row.task_id
+        for row in run.rows()
+        if row.status == Status.FAULTED or (row.passed is not None and not row.passed)
+    }
+
+
+def changed_tasks(before: Run, after: Run) -> set[str]:
+    """Return the ids of the tasks whose mean score, of any candidate of both runs, is not the same."""
+    old, new = run_scores(before.rows()), run_scores(after.rows())
+    return {
+        task
+        for candidate in old.keys() & new.keys()
+        for task in old[candidate].keys() & new[candidate].keys()
+        if old[candidate][task].mean != new[candidate][task].mean
+    }
 
 
 def refuse_a_plan_with_holes(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from bakeoff._lib.phrasing import near
 from bakeoff._lib.redact import Redactor
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking
+from bakeoff.agents.tools.mcp_server import require_mcp
 from bakeoff.app.endpoints import check_roles, served, warm_up
 from bakeoff.app.known_secrets import learn_agent, learn_literals, refuse_redacted_agent
 from bakeoff.app.model_names import OWN, with_secrets
@@ -35,8 +36,10 @@ from bakeoff.core.ports import (
     WorkspaceAccess,
     close_model,
 )
-from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.task import ScorerSpec, Task, scored_task
+from bakeoff.core.tools import ToolSpec
 from bakeoff.core.values import Json
+from bakeoff.formats.prompts import asked_by
 from bakeoff.formats.text.entries import check_call
 from bakeoff.formats.text.locate import about, about_scorer, about_task
 from bakeoff.formats.text.problems import Problems
@@ -47,12 +50,13 @@ from bakeoff.models.providers import PROVIDERS, Provider
 from bakeoff.models.recording.recorder import Requester
 from bakeoff.models.recording.replay import RecordingModes
 from bakeoff.scorers.function import FunctionScorer, ScorerInProcess
+from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.workers.process import WorkerPool
 from bakeoff.workers.wire import Begin
 
 _WORKER = (sys.executable, "-u", "-m", "bakeoff.worker")  # -u: what it prints is heard in time
 _PATIENCE_S = 0.5  # a scorer that takes longer gets company
-_UNLIMITED_ADAPTERS = frozenset({"embedded", "scripted"})  # nobody else is in the queue
+_UNLIMITED_ADAPTERS = frozenset({"embedded", "scripted"})  # they share no queue
 _SLOW_PROVIDERS = frozenset({"ollama"})  # on this machine, with few slots
 _PARALLEL, _PARALLEL_PROMPTS = 8, 64
 
@@ -145,7 +149,7 @@ class Parts:
             function = _function(built, what)
             check_call(function, spec.settings, gets=("task", "model"), what=what)
             agent = FunctionAgent(function, spec.settings)
-        if spec.name not in self.own and is_blocking(built):
+        if self._is_named_code("agents", spec.name) and is_blocking(built):
             return BlockingAgent(_WORKER, self._begin(spec))
         return agent
 
@@ -167,9 +171,18 @@ class Parts:
             _function(built, f"scorer {spec.name!r}"), settings=spec.settings, in_thread=True
         )
 
+    def functions(self, tools: Iterable[ToolSpec]) -> dict[str, Callable[..., object]]:
+        """Return the Python functions that *tools* name."""
+        names = [tool.function for tool in tools if tool.function is not None]
+        return {name: registry.load_function(name, folders=self.folders) for name in names}
+
     def is_own_scorer(self, spec: ScorerSpec) -> bool:
-        """Whether the scorer is user code that a file names, so that a process can import it."""
-        return spec.name not in self.own and spec.name not in registry.BUILT_IN["scorers"]
+        """Whether the scorer is user code, which a process of its own can import."""
+        return self._is_named_code("scorers", spec.name)
+
+    def _is_named_code(self, kind: registry.Kind, name: str) -> bool:
+        """Whether a part is neither built in nor an object: user code that a process can import."""
+        return name not in self.own and name not in registry.BUILT_IN[kind]
 
     def scorer_pool(self) -> WorkerPool:
         """Return where the own scorers of a run grade; nothing is started yet."""
@@ -209,16 +222,41 @@ def _function(part: object, what: str) -> Callable[..., Any]:
     return part
 
 
-def check_scorer(spec: ScorerSpec, scorer: Scorer, task: Task, roles: Collection[str]) -> None:
+def asked_roles(scorer: object, task: Task) -> frozenset[str]:
+    """Return the roles of the run that *scorer* may ask about *task*."""
+    asks = getattr(scorer, "asks_roles", None)
+    return needed_roles(scorer, task) | frozenset(asks(task) if asks else ())
+
+
+def needed_roles(scorer: object, task: Task) -> frozenset[str]:
+    """Return the roles that *scorer* cannot score *task* without."""
+    needs = getattr(scorer, "needs_roles", None)
+    return frozenset(needs(task) if needs else ())
+
+
+def unstarted_scorer(spec: ScorerSpec) -> object:
+    """Return what *spec* names; None for the user's own code, which is imported only to run it."""
+    if registry.is_reference(spec.name):
+        return None
+    part = registry.find("scorers", spec.name)
+    return registry.build(part, spec.settings, what=f"scorer {spec.name!r}")
+
+
+def check_scorer(scorer: Scorer, task: Task, roles: Collection[str]) -> None:
     """Raise where *scorer* could not judge *task*: better now than after the first answer."""
     check = getattr(scorer, "check", None)
     if check is not None:
         check(task)
-    if spec.name == "judge" and "judge" not in roles:
+    for role in sorted(needed_roles(scorer, task) - {*roles}):
         raise UsageError(
-            "it is scored by a judge: say which model with [roles.judge] in the run file"
-            f"{_misnamed('judge', roles)}"
+            f"it is scored by {_article(role)} {role}: say which model with [roles.{role}] in the "
+            "run file"
+            f"{_misnamed(role, roles)}"
         )
+
+
+def _article(noun: str) -> str:
+    return "an" if noun.startswith(tuple("aeiou")) else "a"
 
 
 def _misnamed(role: str, roles: Collection[str]) -> str:
@@ -242,7 +280,7 @@ def _with_instructor(agent: Agent, conditions: Conditions, roles: Collection[str
     interventions = conditions.limits.interventions
     if interventions and "instructor" not in roles:
         raise UsageError(
-            "limits.interventions needs somebody who steps in: say which model with "
+            "limits.interventions needs a model that steps in: say which with "
             f"[roles.instructor] in the run file{_misnamed(INSTRUCTOR, roles)}"
         )
     if not interventions:
@@ -258,6 +296,10 @@ def _refuse_to_answer(_: Request) -> str:
 
 class SharedTrialParts:
     """Builds every part that a plan names before the plan runs, so that mistakes come first."""
+
+    _asked_by_scorers: frozenset[str] = frozenset()
+    attachments: AttachmentStore | None = None
+    has_attachments = False
 
     def __init__(
         self,
@@ -312,7 +354,7 @@ class SharedTrialParts:
         problems.raise_any()
 
     def default_parallel(self, plan: Plan) -> int:
-        """Return how many trials run at once if nobody says: for prompts their limiters decide."""
+        """Return how many trials run at once by default: for prompts their limiters decide."""
         prompts = self.sandbox is None and all(
             candidate.agent.name == "direct"
             and candidate.model.provider not in _SLOW_PROVIDERS
@@ -327,11 +369,19 @@ class SharedTrialParts:
             return {}
         return await served([self._parts.located(c.model) for c in plan.candidates])
 
-    async def check_roles(self) -> None:
-        """Raise where a role cannot be played: better now than when every answer is paid for."""
-        if not self._parts.recording.replaying:
-            located = {role: self._parts.located(s) for role, s in self._role_specs.items()}
-            await check_roles(located)
+    async def check_roles(self, *, only_scorers: bool = False) -> None:
+        """Raise where a role that will be asked cannot be played, before any answer is paid for.
+
+        With *only_scorers*, these are the roles that scorers ask.
+        """
+        if self._parts.recording.replaying:
+            return
+        asked = {*self._role_specs}
+        if only_scorers:
+            asked &= self._asked_by_scorers
+        await check_roles(
+            {role: self._parts.located(s) for role, s in self._role_specs.items() if role in asked}
+        )
 
     async def warm_up(self, plan: Plan, listener: Listener) -> None:
         """Load the local models that *plan* names before anything is timed."""
@@ -347,9 +397,11 @@ class SharedTrialParts:
             from bakeoff.agents.dialogue.agent import InDialogue
             from bakeoff.agents.interventions import WithInterventions
 
-            # whoever leads the conversation is at its side already
+            # the instructor of the dialogue takes that part
             agent = InDialogue(agent=agent.agent if isinstance(agent, WithInterventions) else agent)
-        scorers = self._of_task[trial.task.digest]
+        scorers = self._scorers_of(trial.task)
+        if isinstance(agent, Direct) and (trial.task.tools or trial.task.turns):
+            agent = self._tool_loop(agent, trial.task)
         roles: Mapping[str, Model] = self._roles
         if self._parts.recording:
             model = self._recorded(model, trial, trial.candidate.model)
@@ -367,7 +419,24 @@ class SharedTrialParts:
             workspace_access=self._workspace_access.get(trial.candidate.digest),
             checkpoints=self.checkpoints,
             checked=self._checked,
+            task=self._asked(trial),
+            keep_attachment=self.attachments.keep_said if self.attachments else None,
         )
+
+    def _asked(self, trial: Trial) -> Task:
+        """Return the task as the candidate is asked it, with its files as the run keeps them."""
+        task = asked_by(trial.candidate.prompt, trial.task)
+        if self.attachments is None or not self.has_attachments:
+            return task
+        return self.attachments.task(task)
+
+    def _tool_loop(self, agent: Direct, task: Task) -> Agent:
+        from bakeoff.agents.tools.loop import ToolLoop
+
+        scorers = tuple(zip(task.scorers, self._scorers_of(task), strict=True))
+        functions = self._parts.functions(task.tools.tools if task.tools else ())
+        environ = self._parts.environ
+        return ToolLoop(direct=agent, functions=functions, environ=environ, scorers=scorers)
 
     def nothing_left(self) -> bool:
         """Return whether every candidate needs an endpoint that was given up."""
@@ -412,12 +481,28 @@ class SharedTrialParts:
                     f"file, or --set roles.instructor=MODEL{_misnamed(INSTRUCTOR, roles)}"
                 )
             _check_shown(task)
-        self._of_task[task.digest] = tuple(self._fitting(s, task, roles) for s in task.scorers)
+        if any(task.attachments):
+            self.has_attachments = True
+        if task.tools is not None and task.tools.servers:
+            require_mcp()
+        for tool in task.tools.tools if task.tools else ():
+            with about_scorer(tool, task):
+                self._parts.functions([tool])
+        scorers = tuple(self._fitting(s, task, roles) for s in task.scorers)
+        if any(spec.settings for spec in task.scorers):
+            self._of_task[task.digest] = scorers
+
+    def _scorers_of(self, task: Task) -> tuple[Scorer, ...]:
+        """Return the scorers of *task*; those without settings are known by their names."""
+        scorers = self._of_task.get(task.digest)
+        return scorers or tuple(self._scorers[spec.name] for spec in task.scorers)
 
     def _fitting(self, spec: ScorerSpec, task: Task, roles: Collection[str]) -> Scorer:
         with about_scorer(spec, task):
             scorer = self._scorer(spec)
-            check_scorer(spec, scorer, task, roles)
+            judged = scored_task(task, spec)
+            check_scorer(scorer, judged, roles)
+            self._asked_by_scorers |= asked_roles(scorer, judged)
         return scorer
 
     def _scorer(self, spec: ScorerSpec) -> Scorer:

@@ -1,4 +1,4 @@
-"""Coding tasks proven before they measure anybody: the reference passes, and nothing else does.
+"""Coding tasks proven before they are used: the reference passes, and nothing else does.
 
 The cheater plays its tricks in groups first, one box for each group. Where a group scores, its tricks
 are played one by one, so that each that scores is told by its name.
@@ -14,7 +14,7 @@ from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.threads import run_sync
 from bakeoff.agents.cheating import GROUPS, TRICKS
 from bakeoff.app import read, run_async
-from bakeoff.app.interrupts import new_event_loop
+from bakeoff.app.run import new_event_loop
 from bakeoff.core.candidate import AgentSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Listener, TrialEnded, ignore
@@ -25,7 +25,6 @@ from bakeoff.core.task import Task
 from bakeoff.formats.markdown_task import read_markdown_task
 
 _ORACLE, _NOP, _CHEAT = "oracle", "nop", "cheat"
-_NEED_A_MODEL = frozenset({"judge"})
 _ROUNDING = 1e-9
 _MOST_NAMED = 6
 
@@ -127,7 +126,7 @@ class How:
     """How tasks are validated: which of them, in which sandbox, and where the runs are kept.
 
     All of the cheater's `tricks` are played, or those that are named; with `alone`, each in a box of
-    its own from the start. Whoever is told what was *found* hears of each task once it is known.
+    its own from the start. `on_finding` is called with each finding as soon as it is known.
     """
 
     sandbox: str | None = None
@@ -137,13 +136,13 @@ class How:
     output: Path | None = None
     listener: Listener = ignore
     stop: Stop | None = None
-    found: Callable[[Finding], None] | None = None
+    on_finding: Callable[[Finding], None] | None = None
     tricks: Collection[str] = ()
     alone: bool = False
 
 
 def validate_tasks(path: Path, how: How | None = None) -> list[Finding]:
-    """Run the reference, nobody and the cheater on the tasks at *path*, and judge the tasks by it."""
+    """Run the reference, an idle agent and the cheater on the tasks at *path*, and judge the tasks by it."""
     return run_sync(validate_tasks_async(path, how), loop_factory=new_event_loop)
 
 
@@ -175,7 +174,7 @@ def _without_models(run_spec: RunSpec) -> RunSpec:
     """Return *run_spec* without the scorers that would ask a model: no role is named here."""
     tasks = []
     for task in run_spec.tasks:
-        scorers = tuple(spec for spec in task.scorers if spec.name not in _NEED_A_MODEL)
+        scorers = tuple(spec for spec in task.scorers if not spec.asks_judge)
         if not any(spec.weight for spec in scorers):
             raise UsageError(
                 f"task {task.id!r} is scored by a judge alone, which cannot be validated; add tests"
@@ -219,7 +218,7 @@ class _Validation:
         self.witness = scratch / "witness"
 
     async def play_in_groups(self) -> None:
-        """Let the reference, nobody and the cheater with each group of tricks try every task."""
+        """Let the reference, an idle agent and the cheater with each group of tricks try every task."""
         cheaters = [self._cheater(play) for play in self._plays]
         agents = [AgentSpec(name=_ORACLE), AgentSpec(name=_NOP), *cheaters]
         await self._run(agents, self._how.tests)
@@ -263,8 +262,8 @@ class _Validation:
             self._tell(task)
 
     def _tell(self, task: str) -> None:
-        if self._how.found is not None:
-            self._how.found(self._finding(task))
+        if self._how.on_finding is not None:
+            self._how.on_finding(self._finding(task))
 
     def _cheater(self, play: Play) -> AgentSpec:
         settings = {"witness": str(self.witness), "tricks": list(play)}
@@ -312,7 +311,7 @@ def _score(attempts: Attempts, name: str) -> float | None:
 
 
 def _gains(attempts: Attempts, name: str) -> bool:
-    """Whether a cheater got more than nobody did."""
+    """Whether a cheater got more than the idle agent."""
     score = _score(attempts, name)
     return score is not None and score > (_score(attempts, _NOP) or 0.0) + _ROUNDING
 
@@ -333,7 +332,7 @@ def _limit(attempts: Attempts, scored: Sequence[str]) -> Limit | None:
 
 
 def _wrong(attempts: Attempts, expected: Collection[str]) -> Iterator[str]:
-    """Tell of each score of the reference and of nobody that a sound task would not have given."""
+    """Return each score of the reference and the idle agent that a sound task would not have given."""
     oracle, nothing = _score(attempts, _ORACLE), _score(attempts, _NOP)
     if _ORACLE in expected and oracle is not None and oracle < 1 - _ROUNDING:
         yield f"the reference scores {oracle:.2f}, not 1: {_why(attempts[_ORACLE])}"

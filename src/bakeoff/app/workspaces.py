@@ -1,5 +1,6 @@
 """Where workspace tasks are done: which sandbox, its bench, and the gateway for programs in boxes."""
 
+import asyncio
 import platform
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -139,6 +140,7 @@ async def clean() -> list[str]:
         if _why_not(sandbox) is None:
             lines += await reap(sandbox)
             await sandbox.close()
+    await asyncio.to_thread(scratch.wait_removed)
     return lines
 
 

@@ -16,7 +16,12 @@ COMMANDS = {
     "show": "show a run, or one trial of it",
     "summarize": "print the statistics of a run",
     "compare": "compare two runs: what became better, what worse",
+    "baseline": "give a run the name that gates compare with",
+    "gate": "say whether a run is worse than its baseline, for pipelines",
     "report": "write a report of a run: HTML, CSV, JSON, JUnit or Markdown",
+    "export": "write the trials of a run as CSV, JSON Lines or Parquet",
+    "top": "watch a run that another process runs",
+    "view": "look at runs in the browser, live, side by side",
     "power": "say how many tasks it takes to see a difference",
     "check": "check that nothing of a run is damaged",
     "eval": "score the stored answers of a run again",
@@ -43,8 +48,8 @@ exit codes:
   2    the command line itself is wrong
   3    it ran, but some trials faulted
   4    stopped at the budget; the resume command is printed
-  5    `compare --fail-if-worse`: a candidate is surely worse than before
-  6    an endpoint was given up; the resume command is printed
+  5    `gate`, `compare --fail-if-worse`: a candidate is surely worse than before
+  6    an endpoint was given up; the resume command is printed. `gate --strict`: not shown either way
   130  stopped with Ctrl-C; the resume command is printed
 """
 
@@ -89,10 +94,11 @@ def _run(name: str, argv: Sequence[str]) -> int:
     from importlib import import_module
 
     from bakeoff._lib.sanitize import for_terminal
-    from bakeoff.cli.batch_command import from_run, is_meant
     from bakeoff.core.errors import BakeoffError
 
-    if name == "run" and is_meant(argv):
+    if name == "run" and _is_batch(argv):
+        from bakeoff.cli.batch_command import from_run
+
         name, argv = "batch", from_run(argv)
     command = import_module(f"bakeoff.cli.{name}_command")
     # an option may stand between two words: `show RUN --output D TRIAL`
@@ -108,6 +114,12 @@ def _run(name: str, argv: Sequence[str]) -> int:
         sys.stderr.close()  # whoever read us has gone; so does the rest of what we had to say
         return 1
     return code
+
+
+def _is_batch(argv: Sequence[str]) -> bool:
+    """Whether `bakeoff run` is asked for a task in Markdown without a model: that is a batch."""
+    names_a_model = any(w.startswith("-m") or w.partition("=")[0] == "--model" for w in argv)
+    return not names_a_model and any(w.lower().endswith(".md") for w in argv)
 
 
 def print_json(data: object) -> None:

@@ -68,12 +68,6 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def is_meant(argv: Sequence[str]) -> bool:
-    """Whether `bakeoff run` is asked for a task in Markdown without a model: that is a batch."""
-    names_a_model = any(w.startswith("-m") or w.partition("=")[0] == "--model" for w in argv)
-    return not names_a_model and any(w.lower().endswith(".md") for w in argv)
-
-
 def from_run(argv: Sequence[str]) -> list[str]:
     """Return the words of a `bakeoff run` that is a batch as `bakeoff batch` takes them.
 

@@ -29,8 +29,7 @@ def main(args: Namespace) -> int:
 
     checked = check_run(app.load_run(args.run, output=args.output))
     if args.as_json:
-        found = {"records": checked.records, "damage": checked.lines, "trials": checked.trials}
-        print_json(found)
+        print_json({"records": checked.records, "damage": checked.lines, "trials": checked.trials})
     elif not checked.lines:
         print(f"everything is as it was written: {checked.records:,} records")
     else:

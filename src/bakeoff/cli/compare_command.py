@@ -17,46 +17,48 @@ from bakeoff.stats.between_runs import Contrast
 from bakeoff.stats.summary import CandidateSummary
 
 
-def print_comparison(found: RunComparison) -> None:
+def print_comparison(comparison: RunComparison) -> None:
     """Print what became better, what became worse, and what is open."""
     out = console()
-    title = f"{found.before} → {found.after}: {counted(found.tasks, 'shared task')}"
+    title = f"{comparison.before} → {comparison.after}: {counted(comparison.tasks, 'shared task')}"
     out.print(Text(one_line(title, width=500), style="bold"))
-    print_table(_scores(found.contrasts), out)
+    print_table(_scores(comparison.contrasts), out)
     for line in comparison_notes(
-        found.contrasts, only_before=found.only_before, only_after=found.only_after
+        comparison.contrasts, only_before=comparison.only_before, only_after=comparison.only_after
     ):
         out.print(Text(line, style="dim"))
     out.print()
-    print_table(_speed(found), out)
-    for one in found.contrasts:
-        for line in moved(one):
+    print_table(_speed(comparison), out)
+    for contrast in comparison.contrasts:
+        for line in moved(contrast):
             out.print(Text(line))
-    for note in found.notes:
+    for note in comparison.notes:
         out.print(Text(f"note: {one_line(note, width=500)}", style="yellow"))
     out.print()
-    for one in found.contrasts:
-        out.print(Text(f"verdict: {' → '.join(_names(one))}: {verdict(one)}", style="bold"))
+    for contrast in comparison.contrasts:
+        out.print(
+            Text(f"verdict: {' → '.join(_names(contrast))}: {verdict(contrast)}", style="bold")
+        )
 
 
-def _names(one: Contrast) -> list[str]:
+def _names(contrast: Contrast) -> list[str]:
     """Return the name of the candidate, or both names where they are two."""
-    return list(dict.fromkeys((one_line(one.before), one_line(one.after))))
+    return list(dict.fromkeys((one_line(contrast.before), one_line(contrast.after))))
 
 
 def _scores(contrasts: Sequence[Contrast]) -> Table:
-    planned = any(one.pair.detectable is not None for one in contrasts)
+    planned = any(contrast.pair.detectable is not None for contrast in contrasts)
     heads = [
         "before\nafter",
         "after - before\n95 % interval",
-        "p (Holm)\nMDE" if planned else "p (Holm)",
+        "by chance\nsmallest gap" if planned else "by chance",
     ]
     table = named_table("scores on these tasks", ["candidate"], heads)
-    for one in contrasts:
+    for contrast in contrasts:
         table.add_row(
-            Text("\n".join(_names(one))),
-            f"{_mean(one.mean_before)}\n{_mean(one.mean_after)}",
-            *figures(one.pair, planned=planned),
+            Text("\n".join(_names(contrast))),
+            f"{_mean(contrast.mean_before)}\n{_mean(contrast.mean_after)}",
+            *figures(contrast.pair, planned=planned),
         )
     return table
 
@@ -65,25 +67,25 @@ def _mean(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.3f}"
 
 
-def _speed(found: RunComparison) -> Table:
+def _speed(comparison: RunComparison) -> Table:
     """Return what answers took, in the whole of both runs."""
     heads = ["tokens out", "latency p50", "cost"]
     table = named_table("speed and cost, before → after", ["candidate"], heads)
-    before = {one.candidate: one for one in found.candidates_before}
-    after = {one.candidate: one for one in found.candidates_after}
-    for one in found.contrasts:
-        old, new = _speed_figures(before[one.before]), _speed_figures(after[one.after])
+    before = {summary.candidate: summary for summary in comparison.candidates_before}
+    after = {summary.candidate: summary for summary in comparison.candidates_after}
+    for contrast in comparison.contrasts:
+        old, new = _speed_figures(before[contrast.before]), _speed_figures(after[contrast.after])
         table.add_row(
-            Text("\n".join(_names(one))),
+            Text("\n".join(_names(contrast))),
             *(f"{was} → {now}" for was, now in zip(old, new, strict=True)),
         )
     return table
 
 
-def _speed_figures(one: CandidateSummary) -> list[str]:
-    tokens = one.total.tokens
+def _speed_figures(summary: CandidateSummary) -> list[str]:
+    tokens = summary.total.tokens
     out = UNKNOWN if tokens.output is None else f"{tokens.output:,}"
-    return [out, seconds(one.total.latency.p50_s), cost(tokens.cost_usd)]
+    return [out, seconds(summary.total.latency.p50_s), cost(tokens.cost_usd)]
 
 
 EXIT_WORSE = 5
@@ -121,9 +123,9 @@ def main(args: Namespace) -> int:
     from bakeoff import app
     from bakeoff.reports.comparison import run_comparison_json
 
-    found = app.compare(args.before, args.after, pair=args.pair, output=args.output)
+    comparison = app.compare(args.before, args.after, pair=args.pair, output=args.output)
     if args.as_json:
-        print_json(run_comparison_json(found))
+        print_json(run_comparison_json(comparison))
     else:
-        print_comparison(found)
-    return EXIT_WORSE if args.fail_if_worse and found.worse else 0
+        print_comparison(comparison)
+    return EXIT_WORSE if args.fail_if_worse and comparison.worse else 0

@@ -76,7 +76,7 @@ def _environ() -> dict[str, str]:
 
 
 def _with_model(text: str, model: "FirstModel") -> str:
-    """Return the run file with *model* in it, and with a budget where somebody sends a bill."""
+    """Return the run file with *model* in it, and with a budget where it costs money."""
     named = f"# {model.why}\nmodels = [{json.dumps(model.name)}]\n"
     text = text.replace(_MODEL, named) if not model.install else text
     return text.replace("[limits]\n", _BUDGET) if model.billed else text

@@ -15,6 +15,7 @@ from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, new_parser
 from bakeoff.cli.views.tables import console
 from bakeoff.core.errors import UsageError
+from bakeoff.core.task import Task
 
 Row = dict[str, str | int | None]
 
@@ -33,16 +34,16 @@ def rows_of(kind: str, source: Path | None, output: Path) -> list[Row]:
     return [{kind[:-1]: n, "what": inspection.part_line(of, n)} for n in registry.names(of)]
 
 
-def print_rows(kind: str, found: list[Row]) -> None:
-    """Print *found* as a table."""
+def print_rows(kind: str, rows: list[Row]) -> None:
+    """Print *rows* as a table."""
     out = console()
-    if not found:
+    if not rows:
         out.print(Text(f"there are no {kind}"))
         return
     table = Table(box=None, pad_edge=False)
-    for name in found[0]:
+    for name in rows[0]:
         table.add_column(name, overflow="fold")
-    for row in found:
+    for row in rows:
         table.add_row(*(Text(_whole(v)) for v in row.values()))
     out.print(table)
 
@@ -91,12 +92,18 @@ def _task_rows(source: Path | None) -> list[Row]:
             "task": task.id,
             "category": task.category,
             "scorers": ", ".join(s.name for s in task.scorers) or "unchecked",
-            "asks": one_line(
-                task.dialogue.objective if task.dialogue else task.messages[-1].content, width=70
-            ),
+            "asks": one_line(_question(task), width=70),
         }
         for task in app.read(source, {}).tasks
     ]
+
+
+def _question(task: Task) -> str:
+    if task.dialogue is not None:
+        return task.dialogue.objective
+    if not task.messages:  # a prompt of the run asks it
+        return ", ".join(f"{name}: {value}" for name, value in task.vars.items())
+    return task.messages[-1].described
 
 
 KINDS = ("runs", "tasks", "models", "agents", "scorers", "sandboxes")

@@ -106,6 +106,27 @@ def two(text: str) -> tuple[str, str]:
     return first, second
 
 
+def two_runs(text: str) -> tuple[str, str]:
+    """Read the names of two runs, A,B."""
+    first, _, second = (part.strip() for part in text.partition(","))
+    if not first or not second:
+        raise ArgumentTypeError(f"{text!r} is not a pair: write the names of two runs, A,B")
+    return first, second
+
+
+def source_path(text: str) -> Path | str:
+    """Read what is to be run: a path, or the address of a data set, which is none."""
+    return text if text.startswith("hf://") else Path(text)
+
+
+def column(text: str) -> tuple[str, str]:
+    """Read ROLE=COLUMN; the column may be empty: there is none."""
+    role, sign, name = (part.strip() for part in text.partition("="))
+    if not sign or not role:
+        raise ArgumentTypeError(f"{text!r}: write ROLE=COLUMN, such as prompt=question")
+    return role, name
+
+
 def setting(text: str) -> tuple[str, str]:
     """Read KEY=VALUE."""
     key, sign, value = text.partition("=")

@@ -10,11 +10,14 @@ from bakeoff.cli.options import (
     add_json,
     add_output,
     add_trust,
+    column,
     count,
     difference,
     dollars,
     new_parser,
     setting,
+    source_path,
+    two_runs,
 )
 
 if TYPE_CHECKING:
@@ -23,15 +26,29 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
   bakeoff run suite.json --model embedded
   bakeoff run suite.json --model ollama/qwen3:8b --model openai/gpt-4.1-mini --rollouts 5 --max-cost 2
+  bakeoff run questions.csv --prompt short.txt --prompt 'Think first. {{question}}' --model ollama/qwen3:8b
+  bakeoff run questions.csv --expected answer --model ollama/qwen3:8b --where "lang == 'de'"
   bakeoff run tasks/ --agent shell --agent codex --model ollama/qwen3:8b
   bakeoff run --resume latest"""
-_CHANGE_THE_PLAN = {"base_url": "--base-url", "agent_config": "--agents", "overrides": "--set"}
+_CHANGE_THE_PLAN = {
+    "prompts": "--prompt",
+    "base_url": "--base-url",
+    "agent_config": "--agents",
+    "overrides": "--set",
+    "expected": "--expected",
+    "columns": "--map",
+}
 _SELECT_A_PART = {  # of a run that is resumed, with --only
     "models": "--model",
     "agents": "--agent",
     "rollouts": "--rollouts",
     "categories": "--category",
     "tests": "--test",
+    "tags": "--tag",
+    "where": "--where",
+    "failed_in": "--failed-in",
+    "changed_in": "--changed-in",
+    "sample": "--sample",
     "limit": "--limit",
 }
 
@@ -40,13 +57,13 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser(
         "run",
-        "Run SOURCE: a JSON suite, a run file in TOML, a task in Markdown, a task folder, or a folder\n"
-        "of those. With --resume only the missing trials are run, and SOURCE can be omitted.",
+        "Run SOURCE: a JSON suite, a data set (CSV, TSV, JSONL, JSON, Parquet, hf://owner/name), a run\n"
+        "file in TOML, a task in Markdown, a task folder, or a folder of those. With --resume only the missing trials are run, and SOURCE can be omitted.",
         examples=_EXAMPLES,
     )
     p.usage = "bakeoff run [SOURCE] [OPTION ...]"
-    p.add_argument("source", nargs="?", type=Path, metavar="SOURCE",
-                   help="a .json, .toml or .md file, or a folder")  # fmt: skip
+    p.add_argument("source", nargs="?", type=source_path, metavar="SOURCE",
+                   help="a .json, .csv, .jsonl, .parquet, .toml or .md file, or a folder")  # fmt: skip
     _add_who(p.add_argument_group("models and agents"))
     _add_what(p.add_argument_group("tasks"))
     _add_how(p.add_argument_group("execution"))
@@ -63,6 +80,9 @@ def _add_who(p: ArgumentGroup) -> None:
     p.add_argument("-a", "--agent", action="append", default=[], dest="agents", metavar="A",
                    help="the agent that solves the tasks with the model (default: none, the bare model; "
                    "shell for tasks with files); may be repeated")  # fmt: skip
+    p.add_argument("-p", "--prompt", action="append", default=[], dest="prompts", metavar="FILE|TEXT",
+                   help="how the tasks are asked, with {{variables}} of theirs: a file, or the text "
+                   "itself; several are compared, with each model; may be repeated")  # fmt: skip
     p.add_argument("--agents", type=Path, metavar="PATH", dest="agent_config",
                    help="for an agent benchmark: an agent's TOML file, or a folder of them")  # fmt: skip
     p.add_argument("--env-file", type=Path, metavar="FILE",
@@ -80,7 +100,25 @@ def _add_what(p: ArgumentGroup) -> None:
                    help="only this category; may be repeated")  # fmt: skip
     p.add_argument("--test", action="append", default=[], dest="tests", metavar="ID",
                    help="only this test (* and ? work); may be repeated")  # fmt: skip
+    p.add_argument("--tag", action="append", default=[], dest="tags", metavar="T",
+                   help="only tests with this tag; may be repeated")  # fmt: skip
+    p.add_argument("--where", metavar="EXPR",
+                   help="only tests whose columns match, such as \"lang == 'de' and level > 2\"")  # fmt: skip
+    p.add_argument("--failed-in", metavar="RUN", help="only tests that failed in an earlier run")
+    p.add_argument("--changed-in", type=two_runs, metavar="A,B",
+                   help="only tests whose scores differ between two runs")  # fmt: skip
+    p.add_argument("--sample", type=count, metavar="N",
+                   help="N tests drawn by their ids: the same ones whenever they are there")  # fmt: skip
+    p.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="draw another sample (default: 0)"
+    )
     p.add_argument("--limit", type=count, metavar="N", help="run at most N tests")
+    p.add_argument("--expected", metavar="COLUMN",
+                   help="of a data set: the column with the expected answers")  # fmt: skip
+    p.add_argument("--map", action="append", default=[], type=column, dest="columns",
+                   metavar="ROLE=COLUMN",
+                   help="of a data set: the column that is the id, prompt, category, group, tags or file, or a "
+                   "variable of that name; may be repeated")  # fmt: skip
     add_trust(p)
     p.add_argument("--set", action="append", default=[], type=setting, dest="overrides",
                    metavar="KEY=VALUE",
@@ -101,7 +139,7 @@ def _add_how(p: ArgumentGroup) -> None:
         "--parallel",
         type=count,
         metavar="N",
-        help="trials at once (default: 8; prompts: as many as the endpoint bears, up to 64)",
+        help="trials at once (default: 8; prompts: as many as the endpoint can take, up to 64)",
     )
     p.add_argument("--sandbox", metavar="NAME",
                    help="where commands run: bubblewrap, docker, podman, local, modal "
@@ -147,6 +185,7 @@ def _options(args: Namespace) -> "RunOptions":
     for_the_command = {"dry_run", "as_json", "agent_config", "debug"}
     typed = {name: value for name, value in vars(args).items() if name not in for_the_command}
     typed["overrides"] = dict(args.overrides)
+    typed["columns"] = dict(args.columns)
     if args.agent_config is not None:
         typed["overrides"]["benchmark.agent_config"] = str(args.agent_config.resolve())
     return RunOptions(**typed)
@@ -173,7 +212,7 @@ def _refuse_mistakes(args: Namespace) -> None:
                 f"such as shell; for the agents of an agent benchmark write --agents {name}"
             )
     if args.agent_config is not None and args.source is not None:
-        _check_agent_files(args.source, str(args.agent_config))
+        _check_agent_files(Path(args.source), str(args.agent_config))
 
 
 def _is_agent_file(name: str) -> bool:

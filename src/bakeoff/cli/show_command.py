@@ -14,12 +14,14 @@ from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, add_run, new_parser
 from bakeoff.cli.views.tables import console
 from bakeoff.core.errors import UsageError
-from bakeoff.core.record import Fault, TrialFilter, TrialRecord
+from bakeoff.core.outcome import Outcome
+from bakeoff.core.record import Fault, Score, TrialFilter, TrialRecord
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
 
 _COLOURS = {"completed": "32", "limited": "33", "faulted": "31", "cancelled": "2"}
+_ROLES = {"user": "bold yellow", "assistant": "bold blue", "tool": "bold magenta"}
 _MOST_OF_A_NAME, _MOST_OF_A_TEXT = 60, 60
 
 
@@ -66,9 +68,12 @@ def print_trial(run: Run, name: str) -> None:
     """Print every attempt at the trials called *name*, whole."""
     out = console()
     records = _attempts(run, name)
-    tasks = {task.id: task for task in run.plan.tasks}
-    _print_task(out, tasks[records[0].task_id])
+    asked = None
     for record in records:
+        task = run.asked(record)
+        if task != asked:
+            _print_task(out, task)
+            asked = task
         _print_attempt(out, record)
 
 
@@ -85,6 +90,15 @@ def _print_task(out: Console, task: Task) -> None:
     if task.prompt is not None:
         out.print(Text("prompt (sent instead to a completions API)", style="bold"))
         out.print(Text(for_terminal(task.prompt)))
+    if task.tools is not None:
+        names = [tool.name for tool in task.tools.tools]
+        servers = [f"those of {server.address}" for server in task.tools.servers]
+        out.print(Text(f"tools: {one_line(', '.join([*names, *servers]))}", style="dim"))
+    for number, turn in enumerate(task.turns, 1):
+        expects = "" if turn.expect is None else f" (expected: {one_line(str(turn.expect))})"
+        out.print(
+            Text(f"turn {number}: {one_line(turn.message().described)}{expects}", style="dim")
+        )
     if task.target is not None:
         out.print(Text(f"expected: {one_line(str(task.target))}", style="dim"))
 
@@ -95,20 +109,14 @@ def _print_attempt(out: Console, record: TrialRecord) -> None:
     out.rule(Text(f"{one_line(record.name)}, attempt {attempt.number}"))
     out.print(Text(f"{attempt.status.value}, {attempt.elapsed_s:.2f} s, started {when}", "dim"))
     if attempt.outcome is not None:
-        for message in attempt.outcome.transcript:
-            _print_message(out, message)
-        if attempt.outcome.change is not None:
-            _print_change(out, attempt.outcome.change)
-        if attempt.outcome.stop_reason:
-            out.print(Text(f"stopped: {one_line(attempt.outcome.stop_reason)}", style="dim"))
+        _print_outcome(out, attempt.outcome)
     if attempt.fault is not None:
         _print_fault(out, attempt.fault)
     for score in attempt.scores:
-        why = f": {one_line(score.explanation, width=300)}" if score.explanation else ""
-        out.print(Text(f"score {score.scorer} {score.value:.3f} (weight {score.weight:g}){why}"))
+        out.print(coloured_score(score))
     if attempt.phases:
-        told = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in attempt.phases.items())
-        out.print(Text(told, style="dim"))
+        phases = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in attempt.phases.items())
+        out.print(Text(phases, style="dim"))
     for who, spent in {"": attempt.spent, **attempt.roles}.items():
         if spent.flags:
             flags = ", ".join(map(one_line, spent.flags))
@@ -117,26 +125,67 @@ def _print_attempt(out: Console, record: TrialRecord) -> None:
     out.print(Text(f"tokens in/out {usage.input_tokens}/{usage.output_tokens}", style="dim"))
 
 
+def _print_outcome(out: Console, outcome: Outcome) -> None:
+    for message in outcome.transcript:
+        _print_message(out, message)
+    if outcome.change is not None:
+        _print_change(out, outcome.change)
+    if outcome.stop_reason:
+        out.print(Text(f"stopped: {one_line(outcome.stop_reason)}", style="dim"))
+    if errors := outcome.notes.get("tool_errors"):
+        out.print(Text(f"tool calls that were answered with an error: {errors}", style="dim"))
+
+
 def _print_fault(out: Console, fault: Fault) -> None:
     out.print(Text(f"fault ({fault.boundary}): {for_terminal(fault.message)}", "red"))
     if fault.traceback is not None:
         out.print(Text(for_terminal(fault.traceback), style="dim"))
 
 
+_DIFF = (
+    ("diff --git ", "bold blue"), ("+++ ", "bold"), ("--- ", "bold"), ("@@", "cyan"), ("+", "green"),
+    ("-", "red"),
+)  # fmt: skip
+
+
+def coloured_patch(patch: str) -> Text:
+    """Return a patch with its lines in colours, safe for a terminal."""
+    text = Text()
+    for line in for_terminal(patch).split("\n"):
+        style = next((style for start, style in _DIFF if line.startswith(start)), "")
+        text.append(f"{line}\n", style)
+    text.right_crop()
+    return text
+
+
+def coloured_score(score: Score) -> Text:
+    """Return a score in a line, with its reason: green where it is full, red where it is nothing."""
+    style = "green" if score.value >= 1 else "red" if score.value <= 0 else "yellow"
+    text = Text(f"score {one_line(score.label)} ")
+    text.append(f"{score.value:.3f}", style)
+    why = f": {one_line(score.explanation, width=300)}" if score.explanation else ""
+    return text.append(f" (weight {score.weight:g}){why}")
+
+
 def _print_change(out: Console, change: Change) -> None:
     counts = f"{change.files} files changed, {change.added} lines added, {change.removed} removed"
     out.print(Text(counts, style="bold cyan"))
-    out.print(Text(for_terminal(change.patch)))
+    out.print(coloured_patch(change.patch))
     for path in change.left_out:
         out.print(Text(f"left out: {one_line(path)}", style="dim"))
 
 
 def _print_message(out: Console, message: Message) -> None:
-    out.print(Text(message.role, style="bold cyan"))
+    answers = "" if message.tool_call_id is None else f" answers {one_line(message.tool_call_id)}"
+    style = _ROLES.get(message.role, "bold cyan")
+    out.print(Text(f"{one_line(message.role)}{answers}", style=style))
     if message.reasoning:
-        out.print(Text(for_terminal(message.reasoning), style="dim"))
+        out.print(Text(for_terminal(message.reasoning), style="dim italic"))
     if message.content or not message.tool_calls:
-        out.print(Text(for_terminal(message.content)))
+        out.print(Text(for_terminal(message.described)))
+    for attachment in message.attachments:
+        kind = f"{attachment.media_type}, {attachment.size:,} bytes, blobs/{attachment.blob}"
+        out.print(Text(for_terminal(f"{attachment.label}: {kind}"), style="magenta"))
     for call in message.tool_calls:
         out.print(Text(for_terminal(f"calls {call.name} {call.arguments}"), style="magenta"))
 

@@ -3,13 +3,19 @@
 from argparse import ArgumentParser, Namespace
 
 from bakeoff.cli import print_json
-from bakeoff.cli.options import add_json, add_output, add_run, new_parser
+from bakeoff.cli.options import add_json, add_output, add_run, difference, new_parser
+
+_METHODS = ("auto", "wilson", "clopper-pearson", "jeffreys", "t")
 
 
 def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser("summarize", "Print the statistics of a run.")
     add_run(p)
+    p.add_argument("--interval", choices=_METHODS, default="auto",
+                   help="how the intervals of scores are computed (default: auto, the one that fits)")  # fmt: skip
+    p.add_argument("--margin", type=difference, metavar="M",
+                   help="a difference too small to matter, such as 0.02: say who is equivalent within it")  # fmt: skip
     add_output(p)
     add_json(p)
     return p
@@ -22,7 +28,7 @@ def main(args: Namespace) -> int:
     from bakeoff.reports.files import as_json
 
     run = app.load_run(args.run, output=args.output)
-    summary = run.summary()
+    summary = run.summary(interval=args.interval, margin=args.margin)
     if args.as_json:
         print_json(as_json(summary))
     else:

@@ -79,7 +79,7 @@ def _prove(args: Namespace) -> int:
             tests=args.tests,
             listener=view or print_notice,
             # a view moves by itself, and lines would break it
-            found=None if view or args.as_json else show,
+            on_finding=None if view or args.as_json else show,
         )
         findings = validate_tasks(args.source, how)
     if args.as_json:

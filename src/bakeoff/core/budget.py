@@ -10,6 +10,7 @@ from bakeoff.core.values import Json
 
 _PER = 1e6  # prices are per million tokens
 _OF_A_MESSAGE = 64  # tokens of a chat template around one message, and of its own preamble
+_OF_A_PICTURE = 4096  # tokens: a picture is scaled down, and priced by its tiles
 _OF_TOOLS = 1024  # tokens of the words that introduce tools
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
 _SEVERAL = ("n", "best_of")
@@ -106,8 +107,8 @@ class Price:
 class Tariff:
     """What one model charges. Without a price its cost is unknown, never 0.
 
-    `billed` is False where nobody sends a bill: a model on somebody's own machine, which has no
-    price either, or an answer from a recording. `parameters` are the model's own, which go over those of a request.
+    `billed` is False where nothing is charged: a model on one's own machine, which has no price
+    either, or an answer from a recording. `parameters` are the model's own, which go over those of a request.
     """
 
     price: Price | None = None
@@ -156,6 +157,8 @@ def most_input(request: Request) -> int:
     size = _OF_A_MESSAGE
     for message in request.messages:
         size += _bytes(message.content) + _bytes(message.reasoning or "") + _OF_A_MESSAGE
+        for attachment in message.attachments:
+            size += _OF_A_PICTURE if attachment.is_image else attachment.size
         for call in message.tool_calls:
             size += _bytes(call.name) + _bytes(call.arguments) + _OF_A_MESSAGE
     if request.prompt is not None:  # the endpoint is sent one of the two

@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 from bakeoff._lib.digest import digest
 from bakeoff._lib.redact import public_environment, public_settings, public_url
 from bakeoff._lib.value_object import value_object
+from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.values import Json
 
 TRANSPORT_SETTINGS = frozenset(
@@ -48,7 +49,7 @@ class ModelSpec:
 
     `base_url`, `api_key` and `headers` may refer to the environment as `${NAME}`; the value is
     read just before it is used and never kept. `base_url_from` says who named the URL: the command
-    line, a config, a variable or nobody. `may_read` are the variables that may be read where a suite
+    line, a config or a variable; None without a URL. `may_read` are the variables that may be read where a suite
     named the model; None is all of them. `origin` is for messages alone.
     """
 
@@ -114,17 +115,40 @@ class AgentSpec:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class PromptSpec:
+    """A prompt that candidates are compared with: a template of what a task is asked, by a name.
+
+    `text` takes the place of the task's own prompt, which is its variable `{{prompt}}`; without it
+    a task is asked as it stands. `system` takes the place of the system message. The text of a
+    `literal` prompt has no variables. `origin` is the file that is the text, or the key in one that
+    holds it, for messages alone.
+    """
+
+    name: str = ""
+    text: str | None = None
+    system: str | None = None
+    literal: bool = False
+    origin: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+    def identity(self) -> dict[str, Json]:
+        """Return what a model reads of it; the name is not part of it."""
+        literal = {"literal": True} if self.literal else {}
+        return {"text": self.text, "system": self.system, **literal}
+
+
 NO_MODEL = ModelSpec(provider="scripted", name="nobody")
 """The model of an agent that asks none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """Agent × model × settings: one row of a ranking. `id` is its unique name in the plan."""
+    """Prompt × agent × model: one row of a ranking. `id` is its unique name in the plan."""
 
     id: str
     model: ModelSpec
     agent: AgentSpec = field(default_factory=AgentSpec)
+    prompt: PromptSpec | None = None
 
     @property
     def scripted(self) -> bool:
@@ -133,7 +157,19 @@ class Candidate:
 
     def identity(self) -> dict[str, Json]:
         """Return what makes this candidate this one and no other; its name is not part of it."""
-        return {"model": self.model.identity(), "agent": self.agent.identity()}
+        prompt = {} if self.prompt is None else {"prompt": self.prompt.identity()}
+        return {"model": self.model.identity(), "agent": self.agent.identity(), **prompt}
+
+    @property
+    def solver(self) -> str:
+        """The name of the agent and the model without the prompt."""
+        agent, model = self.agent, self.model
+        if not agent.needs_model:
+            return agent.label or agent.name
+        name = model.label or model.full_name
+        if agent.name == "direct" and not agent.label:
+            return name
+        return f"{agent.label or agent.name}+{name}"
 
     @cached_property
     def digest(self) -> str:
@@ -217,7 +253,7 @@ class Patience:
     """How long an endpoint that is down is waited for, and how often it is tried meanwhile.
 
     An endpoint at which nothing has succeeded is given up after so many `equal_rejections` (faults
-    that will not pass), or when nobody was reached there for `unreached_s`; not with `keep_going`.
+    that will not pass), or when no server was reached there for `unreached_s`; not with `keep_going`.
     Where it does not wait (`waits`), an outage is not told apart: every request spends its tries.
     """
 
@@ -246,6 +282,22 @@ class EndpointWait:
     next_s: float | None = None
     down_s: float | None = None
     given_up_in_s: float = 0.0
+    reason: str = ""
+
+
+@value_object
+class EndpointState:
+    """What the limiter of an endpoint does at this moment.
+
+    `at_once` is how many requests may be in flight, None for any number; `per_s` how many a second it has
+    learned to send, None where nothing was refused yet; `reason` why the endpoint is down.
+    """
+
+    endpoint: str
+    under_way: int
+    waiting: int
+    at_once: int | None = None
+    per_s: float | None = None
     reason: str = ""
 
 

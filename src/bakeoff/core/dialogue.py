@@ -16,10 +16,10 @@ INSTRUCTOR, SUPERVISOR, AGENT = "instructor", "supervisor", "agent"
 class Dialogue:
     """What the people around the agent know; the agent is told none of it, only what they say.
 
-    The instructor plays whoever wants the work done: it has an `objective`, its own `knowledge` and
+    The instructor plays the user who wants the work done: it has an `objective`, its own `knowledge` and
     a `reference`, which it may be guided by and must not give away. The supervisor holds every
     message of the instructor against `supervision`, or else against the reference. In the mode
-    `shard_user` nobody watches, and the instructor has `shards`, of which it reveals a few a turn.
+    `shard_user` there is no supervisor, and the instructor has `shards`, of which it reveals a few a turn.
 
     An `opening` is the first message as it stands. The answer that is scored is the last thing the
     agent says, or `all` that it said: a conversation may well end with a farewell. The prompts take
@@ -56,7 +56,7 @@ class Dialogue:
 
 
 @value_object
-class Turn:
+class DialogueTurn:
     """One message to the agent, and what came of it.
 
     `speaker` is who said it: the instructor, the supervisor in its place, or the `opening` of the

@@ -60,11 +60,11 @@ class LedgerError(BakeoffError):
     """The ledger cannot be written. The run stops; what was acknowledged is kept."""
 
 
-class LimitReached(BakeoffError):  # noqa: N818 -- not an error of anybody
+class LimitReached(BakeoffError):  # noqa: N818 -- an ending, not an error
     """A limit ran out. Not a fault: the candidate spent it."""
 
 
-class NotRun(BakeoffError):  # noqa: N818 -- not an error of anybody
+class NotRun(BakeoffError):  # noqa: N818 -- an ending, not an error
     """A request is not sent: the run stops, or its endpoint was given up. A resume runs the trial."""
 
 

@@ -1,25 +1,42 @@
 """The tasks of a large stored plan: read in chunks when they are needed, and not kept."""
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 from bakeoff.core.task import Task
 
-_CHUNK = 500  # tasks read at once: few queries, and memory that does not grow
+_CHUNK = 512  # tasks read at once: few queries, and memory that does not grow
+_STORED = "stored"  # beside the fields of a task
+
+
+class _Stored(NamedTuple):
+    ledger: str  # a path, as text: compared for each trial
+    row: int
+
+
+def mark_stored(task: Task, ledger: str, row: int) -> Task:
+    """Note on *task* in which row of *ledger* it is, and return it."""
+    task.__dict__[_STORED] = _Stored(ledger, row)
+    return task
+
+
+def stored_row(task: Task, ledger: str) -> int | None:
+    """Return the row of *task* in *ledger*, where that is known."""
+    stored: _Stored | None = task.__dict__.get(_STORED)
+    return stored.row if stored is not None and stored.ledger == ledger else None
 
 
 class LazyTasks(Sequence[Task]):
-    """A sequence of tasks that keeps eight bytes of each; whoever iterates over it reads them again.
+    """A sequence of tasks that keeps eight bytes of each at most; whoever iterates reads them again.
 
     *read* returns the tasks in the given rows of *ledger*, *read_digests* just their digests. Without
-    a ledger they are not as they are stored.
+    a ledger they are not as they are stored. Rows that follow each other are a range.
     """
 
     def __init__(
         self,
-        rows: "array[int]",
+        rows: Sequence[int],
         *,
         ledger: Path | None,
         read: Callable[[Sequence[int]], Sequence[Task]],
@@ -58,6 +75,11 @@ class LazyTasks(Sequence[Task]):
 
     def __hash__(self) -> int:
         return hash(tuple(self.digests()))
+
+    @property
+    def are_distinct(self) -> bool:
+        """Whether no task is there twice."""
+        return isinstance(self.rows, range) or len(set(self.rows)) == len(self.rows)
 
     def changed(self, change: Callable[[Task], Task]) -> "LazyTasks":
         """Return these tasks, each changed when it is read."""

@@ -1,10 +1,11 @@
 """What was asked of a model, what came back, what an agent left, and its journal meanwhile."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from enum import StrEnum
 
 from bakeoff._lib.value_object import value_object
-from bakeoff.core.task import Message, ToolCall, calls_as_json
+from bakeoff.core.task import Message, Task, ToolCall, calls_as_json, task_of_turn
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
 
@@ -57,6 +58,14 @@ class Tool:
     parameters: Mapping[str, Json] = field(default_factory=dict)
 
 
+class Wait(StrEnum):
+    """What a trial waits for while it works on nothing."""
+
+    ENDPOINT = "endpoint"
+    RETRY = "retry"
+    DISK = "disk"
+
+
 @value_object
 class Request:
     """One question to a model.
@@ -65,6 +74,7 @@ class Request:
     `rollout` lets a deterministic model vary its answers. `on_retry` hears why a try failed;
     `on_lost` hears, before another goes out, of one that may be billed though it brought nothing.
     `on_outage` hears when it begins to wait for an endpoint that is down, and when that is over.
+    `on_wait` hears what it waits for before it is sent, and None when that is over.
     `begun` is whether its attempt had an answer already: then it is sent even after a stop.
     """
 
@@ -78,6 +88,7 @@ class Request:
     on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     on_lost: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     on_outage: Callable[[bool], None] | None = field(default=None, repr=False, compare=False)
+    on_wait: Callable[[Wait | None], None] | None = field(default=None, repr=False, compare=False)
     begun: bool = field(default=False, repr=False, compare=False)
 
     def observed_by(
@@ -86,9 +97,10 @@ class Request:
         on_lost: Callable[[], None],
         *,
         on_outage: Callable[[bool], None] | None = None,
+        on_wait: Callable[[Wait | None], None] | None = None,
         begun: bool = False,
     ) -> "Request":
-        """Return the same question with somebody who hears of its tries."""
+        """Return the same question with callbacks that are told of its tries."""
         # spelled out: `replace` looks up every field at run time, and this runs for each request
         return Request(
             messages=self.messages,
@@ -101,6 +113,7 @@ class Request:
             on_retry=on_retry,
             on_lost=on_lost,
             on_outage=on_outage,
+            on_wait=on_wait,
             begun=begun,
         )
 
@@ -190,7 +203,7 @@ class Outcome:
     """What the agent left. The transcript goes on from the task's own messages.
 
     In a workspace, `change` is what it changed there, `log` what the agent's program printed, and
-    `interventions` how often somebody had to step in. Where the change was too large to be taken,
+    `interventions` how often the instructor stepped in. Where the change was too large to be taken,
     `change_refused` says so, and the work scores 0. What is `unfinished` was broken off by a
     fault or the budget: it can be read, and never scored.
     """
@@ -263,3 +276,45 @@ class Journal:
     def log(self) -> str | None:
         """Return the log, or None where nothing was printed."""
         return "".join(self._log) or None
+
+
+# --- the outcome of a scripted conversation, turn by turn ----------------------------------------
+
+
+def turn_as_trial(task: Task, outcome: Outcome, number: int) -> tuple[Task, Outcome] | None:
+    """Return turn *number* of *task* and its part of *outcome*; None where it was never answered."""
+    answers = _split(outcome.transcript)
+    if number > len(answers) or not answers[number - 1]:
+        return None
+    history = [
+        message
+        for n, answer in enumerate(answers[: number - 1], 2)
+        for message in (*answer, _question(task, n))
+    ]
+    part = answers[number - 1]
+    return task_of_turn(task, number, history), replace(
+        outcome, answer=answer_of(part), transcript=tuple(part)
+    )
+
+
+def answer_of(messages: Sequence[Message]) -> str:
+    """Return the answer that a turn ended with: the last text, else the last calls as JSON."""
+    last = next((m for m in reversed(messages) if m.role == "assistant"), None)
+    if last is None:
+        return ""
+    return calls_as_json(last.tool_calls) if last.tool_calls and not last.content else last.content
+
+
+def _question(task: Task, number: int) -> Message:
+    return task.turns[number - 1].message()
+
+
+def _split(transcript: Sequence[Message]) -> list[list[Message]]:
+    """Return the transcript in turns; each but the first began with a message of the user."""
+    turns: list[list[Message]] = [[]]
+    for message in transcript:
+        if message.role == "user":
+            turns.append([])
+        else:
+            turns[-1].append(message)
+    return turns

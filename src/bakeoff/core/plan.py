@@ -1,14 +1,14 @@
 """Every trial of a run, known before it starts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
-from bakeoff._lib.digest import digest
+from bakeoff._lib.digest import digest, digest_of_parts
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import Candidate, Conditions
-from bakeoff.core.lazy_tasks import digests_of
+from bakeoff.core.lazy_tasks import LazyTasks, digests_of
 from bakeoff.core.task import Task
 
 _BETWEEN_SWAPS = 10  # tasks of a drawn order that each model has before the next is loaded
@@ -114,6 +114,9 @@ class Plan:
     @property
     def tasks(self) -> Iterator[Task]:
         """Each task once, in plan order."""
+        if any(isinstance(block.tasks, LazyTasks) for block in self.blocks):
+            yield from self._tasks_as_needed()
+            return
         first_of: dict[str, Task] = {}
         digests: set[str] = set()  # of tasks that share an id; elsewhere the id tells them apart
         for block in self.blocks:
@@ -128,9 +131,30 @@ class Plan:
                         digests.add(task.digest)
                         yield task
 
+    def _tasks_as_needed(self) -> Iterator[Task]:
+        """Yield each task once, and hold none of them."""
+        if (only := self._only_distinct) is not None:
+            yield from only
+            return
+        seen: set[bytes] = set()
+        for block in self.blocks:
+            for task in block.tasks:
+                key = bytes.fromhex(task.digest)
+                if key not in seen:
+                    seen.add(key)
+                    yield task
+
+    @property
+    def _only_distinct(self) -> LazyTasks | None:
+        """The tasks of a plan of one block, where they are read as needed and none is there twice."""
+        tasks = self.blocks[0].tasks if len(self.blocks) == 1 else ()
+        return tasks if isinstance(tasks, LazyTasks) and tasks.are_distinct else None
+
     @property
     def task_count(self) -> int:
         """How many different tasks there are."""
+        if (only := self._only_distinct) is not None:
+            return len(only)
         return len({digest for block in self.blocks for digest in digests_of(block.tasks)})
 
     @property
@@ -155,12 +179,20 @@ class Plan:
     @cached_property
     def digest(self) -> str:
         """The digest of everything that is planned."""
-        return digest(
-            [
-                self.conditions.digest,
-                [
-                    [list(digests_of(b.tasks)), [c.digest for c in b.candidates], b.rollouts]
-                    for b in self.blocks
-                ],
-            ]
-        )
+        return digest_of_parts(self._identity())
+
+    def _identity(self) -> Iterator[str]:
+        """Yield, in parts, canonical JSON of the digests of the conditions and of every block."""
+        yield f'["{self.conditions.digest}",['
+        for number, block in enumerate(self.blocks):
+            yield ",[[" if number else "[["
+            yield from _listed(digests_of(block.tasks))
+            yield "],["
+            yield from _listed(candidate.digest for candidate in block.candidates)
+            yield f"],{block.rollouts}]"
+        yield "]]"
+
+
+def _listed(digests: Iterable[str]) -> Iterator[str]:
+    for number, one in enumerate(digests):
+        yield f',"{one}"' if number else f'"{one}"'

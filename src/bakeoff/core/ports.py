@@ -5,9 +5,10 @@ from dataclasses import field
 from typing import Protocol, runtime_checkable
 
 from bakeoff._lib.value_object import positional_value_object, value_object
+from bakeoff.core.attachment import Attachment
 from bakeoff.core.budget import UNPRICED, Bill, Tariff
 from bakeoff.core.errors import BakeoffError
-from bakeoff.core.outcome import Completion, Journal, Outcome, Request
+from bakeoff.core.outcome import Completion, Journal, Outcome, Request, Spent, Wait
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
 from bakeoff.core.sandbox import Box, GatewayAddress, Mount, OpenWorkspace, Workspaces
@@ -91,7 +92,8 @@ class Context:
 
     For a task with a workspace, an agent gets the open `workspace` and, if it is an external program,
     `model_access`; a scorer gets `workspaces`, which opens a fresh workspace for grading. A dialogue
-    gets a `checkpoint`, from which an interrupted one continues.
+    gets a `checkpoint`, from which an interrupted one continues. A scorer is told what the candidate
+    `spent`.
     """
 
     model: Model
@@ -103,6 +105,7 @@ class Context:
     model_access: ModelAccess | None = None
     workspaces: Workspaces | None = None
     checkpoint: Checkpoint | None = None
+    spent: Spent | None = None
 
 
 class Agent(Protocol):
@@ -112,7 +115,11 @@ class Agent(Protocol):
 
 
 class Scorer(Protocol):
-    """Judges an outcome."""
+    """Judges an outcome; one that asks models of the run may say so before anything is asked.
+
+    Its `needs_roles(task)` returns the roles that it cannot score *task* without, and
+    `asks_roles(task)` those that it asks where the run has them.
+    """
 
     async def score(self, task: Task, outcome: Outcome, context: Context, /) -> Score: ...
 
@@ -142,7 +149,9 @@ class TrialParts:
     """The live parts of one trial; scorers are in the order of the task's specs.
 
     Tariffs are the prices of the model and the roles; a missing one is unknown. `checked` holds the
-    digests of tasks whose box is known to have what their scorers need.
+    digests of tasks whose box is known to have what their scorers need. `task` is the trial's task
+    as the candidate's prompt asks it; None is the task as it stands. `keep_attachment` keeps the content
+    of a picture or file that was said.
     """
 
     agent: Agent
@@ -154,6 +163,8 @@ class TrialParts:
     workspace_access: WorkspaceAccess | None = None
     checkpoints: Checkpoints | None = None
     checked: set[str] = field(default_factory=set)
+    task: Task | None = None
+    keep_attachment: Callable[[Attachment], None] | None = None
 
 
 class TrialPartsSource(Protocol):
@@ -186,10 +197,14 @@ class Store(Protocol):
 
 @positional_value_object
 class Job:
-    """A trial that is due, and the number its next attempt gets."""
+    """A trial that is due, and the number its next attempt gets.
+
+    `on_wait` hears what it waits for, and None when that is over: meanwhile another may run.
+    """
 
     trial: Trial
     attempt: int
+    on_wait: Callable[[Wait | None], None] | None = field(default=None, repr=False, compare=False)
 
 
 Work = Callable[[Job], Awaitable[None]]
@@ -198,4 +213,11 @@ Work = Callable[[Job], Awaitable[None]]
 class Executor(Protocol):
     """Decides where and when trials run; knows nothing about what they do."""
 
-    async def run(self, jobs: Iterable[Job], work: Work, stop: Stop) -> None: ...
+    async def run(
+        self,
+        jobs: Iterable[Job],
+        work: Work,
+        stop: Stop,
+        *,
+        other_lanes: Sequence[Iterable[Job]] = (),
+    ) -> None: ...

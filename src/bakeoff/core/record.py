@@ -28,12 +28,15 @@ class Status(StrEnum):
         return self in {Status.COMPLETED, Status.LIMITED}
 
 
+LABEL_MEANT, LABEL_GIVEN = "expected", "label"  # details of a scorer of labels
+
+
 @value_object
 class Score:
     """One verdict, 0 to 1.
 
     `passed` is for a scorer whose value alone does not say whether the task is done; it counts where
-    the task's threshold is 1.
+    the task's threshold is 1. `turn` is the turn of a scripted conversation that it is about.
     """
 
     scorer: str
@@ -42,6 +45,20 @@ class Score:
     explanation: str | None = None
     details: Mapping[str, Json] = field(default_factory=dict)
     passed: bool | None = None
+    turn: int | None = None
+
+    @property
+    def labels(self) -> tuple[str, str | None] | None:
+        """The label that was meant and the one that the answer gave; None where it is no scorer of labels."""
+        meant, given = self.details.get(LABEL_MEANT), self.details.get(LABEL_GIVEN)
+        if not isinstance(meant, str) or LABEL_GIVEN not in self.details:
+            return None
+        return meant, given if isinstance(given, str) else None
+
+    @property
+    def label(self) -> str:
+        """The scorer, with the turn that it scored."""
+        return self.scorer if self.turn is None else f"turn {self.turn}: {self.scorer}"
 
 
 @value_object

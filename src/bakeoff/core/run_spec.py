@@ -12,6 +12,7 @@ from bakeoff.core.candidate import (
     EndpointLimits,
     ModelSpec,
     Patience,
+    PromptSpec,
 )
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
@@ -64,6 +65,7 @@ class RunSpec:
     pairings: tuple[Pairing, ...] = ()
     models: tuple[ModelSpec, ...] = ()
     agents: tuple[AgentSpec, ...] = ()
+    prompts: tuple[PromptSpec, ...] = ()
     rollouts: int = 1
     parallel: int | None = None
     pause_s: float = 0.0

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol
 
 from bakeoff._lib.value_object import value_object
@@ -161,6 +160,23 @@ class OpenWorkspace(Protocol):
         """The folder on the host that the box shows at its root."""
 
 
+@value_object
+class GradingSpec:
+    """What a check needs beyond the task's own files.
+
+    Paths that match `protected`, and those that the task protects, are restored. `texts` are further
+    hidden files, by their path from the root of the workspace. `environment` are the variables that
+    the check sets: modules in its PYTHONPATH hide others too. Test files at the paths `read_once` may
+    be removed by their first reader.
+    """
+
+    protected: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    read_once: tuple[str, ...] = ()
+
+
 class GradingWorkspace(OpenWorkspace, Protocol):
     """A fresh workspace in which a change is graded."""
 
@@ -199,16 +215,6 @@ class Workspaces(Protocol):
         change: Change | None,
         *,
         label: str,
-        protected: tuple[str, ...] = (),
-        mounts: tuple[Mount, ...] = (),
-        texts: Mapping[str, str] = MappingProxyType({}),
-        environment: Mapping[str, str] = MappingProxyType({}),
-        read_once: tuple[str, ...] = (),
+        spec: GradingSpec = GradingSpec(),  # noqa: B008 -- frozen
     ) -> AbstractAsyncContextManager[GradingWorkspace]:
-        """Open a fresh workspace with the original files, the change, and then the hidden files.
-
-        Paths that match *protected*, and those that the task protects, are restored. *texts* are
-        further hidden files, by their path from the root of the workspace. *environment* are the
-        variables that the check sets: modules in its PYTHONPATH hide others too. Test files at the
-        paths *read_once* may be removed by their first reader.
-        """
+        """Open a fresh workspace with the original files, the change, and then the hidden files."""

@@ -18,7 +18,7 @@ class Stop:
         return self._event.is_set()
 
     def request(self) -> None:
-        """Ask everybody to finish what they are doing and start nothing new."""
+        """Ask for what is under way to be finished and nothing new to be started."""
         self._event.set()
         for callback in tuple(self._callbacks):
             callback()

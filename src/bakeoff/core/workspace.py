@@ -185,7 +185,7 @@ class Workspace:
 
     `network` is what the box may reach: nothing, everything public, or the hosts of a list.
 
-    `shown` folders lie at a place of their own in the box, and nobody there can write to them.
+    `shown` folders lie at a place of their own in the box, and are read-only.
 
     With `whole_box` the change is that of the box's whole file system, which an image brought;
     else it is that of the files under `root`. Changes to what decides how programs start (programs

@@ -9,7 +9,7 @@ from bakeoff._lib.clock import until
 from bakeoff.core.budget import NO_BILL, UNPRICED, Bill, Tariff
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import LimitReached, NotRun, ProviderError, boundary
-from bakeoff.core.outcome import Completion, Request, Spent
+from bakeoff.core.outcome import Completion, Request, Spent, Wait
 from bakeoff.core.ports import Checkpoint, Entry, Model
 from bakeoff.core.values import Json
 from bakeoff.engine.budget import AttemptBill, Reservation
@@ -45,8 +45,10 @@ class Meter:
         *,
         tariff: Tariff = UNPRICED,
         attempt_bill: AttemptBill | None = None,
+        on_wait: Callable[[Wait | None], None] | None = None,
     ) -> None:
         self._model = model
+        self._on_wait = on_wait
         self._limits = limits or _NO_LIMITS
         self._tariff = tariff
         self._attempt_bill = attempt_bill or AttemptBill()
@@ -104,6 +106,7 @@ class Meter:
             self._on_retry,
             reservation.lost,
             on_outage=None if self.deadline is None else self.deadline.hold,
+            on_wait=self._on_wait,
             begun=self._attempt_bill.begun,
         )
         completion = await self._model.complete(observed)

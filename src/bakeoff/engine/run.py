@@ -1,19 +1,35 @@
 """Run the trials of a plan that are due, or score stored outcomes again, through the executor."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from bakeoff._lib.clock import monotonic, timestamp
+from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import BakeoffError, NotRun
 from bakeoff.core.events import Listener, TrialEnded, TrialNotRun, TrialStarted
+from bakeoff.core.outcome import Wait
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Executor, Job, Ledger, Store, TrialPartsSource
 from bakeoff.core.record import Attempt, Status, TrialRecord
 from bakeoff.core.stop import Stop
 from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.engine.budget import AttemptBill, Budget
-from bakeoff.engine.trial import rescore_attempt, run_attempt
+from bakeoff.engine.trial import OnWait, rescore_attempt, run_attempt
 from bakeoff.planning.resume import remaining
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopConditions:
+    """What may end a run before its whole plan is done.
+
+    If the `budget` refuses a request, its trial is recorded as cancelled and no more are started.
+    With a `selection`, trials that are no longer needed are skipped.
+    """
+
+    stop: Stop = field(default_factory=Stop)
+    budget: Budget = field(default_factory=Budget)
+    selection: AdaptiveSelection | None = None
 
 
 async def run_plan(
@@ -22,22 +38,21 @@ async def run_plan(
     store: Store,
     parts_source: TrialPartsSource,
     executor: Executor,
-    stop: Stop,
     listener: Listener,
-    budget: Budget | None = None,
-    selection: AdaptiveSelection | None = None,
+    until: StopConditions,
 ) -> None:
     """Run every trial of *plan* that *store* does not hold yet; its *listener* hears of what is durable.
 
-    If the *budget* refuses a request, its trial is recorded as cancelled and no more are started.
     A trial that got no answer because the run stops, or its endpoint was given up, is not recorded:
-    a resume runs it. With *selection*, trials that are no longer needed are skipped.
+    a resume runs it.
     """
-    budget = budget or Budget()
-    due = remaining(plan, store.next_attempts)
+    stop, budget, selection = until.stop, until.budget, until.selection
+    jobs, *other_lanes = _lanes(plan, store, selection)
 
     async def work(job: Job) -> None:
         trial, before = job.trial, None
+        # a box is held while its trial waits: only plain prompts let others run meanwhile
+        on_wait = job.on_wait if trial.task.workspace is None else None
         try:
             parts = parts_source.parts_for(trial)
         except NotRun:
@@ -51,7 +66,12 @@ async def run_plan(
                 )
             else:
                 trying = run_attempt(
-                    trial, parts, number=number, attempt_bill=attempt_bill, listener=listener
+                    trial,
+                    parts,
+                    number=number,
+                    attempt_bill=attempt_bill,
+                    listener=listener,
+                    on_wait=on_wait,
                 )
             attempt = await _recorded_if_cancelled(trying, trial, number, store, attempt_bill)
             if attempt_bill.not_run:
@@ -59,7 +79,7 @@ async def run_plan(
                 return
             if budget.reached:
                 stop.request()
-            await store.append(trial, attempt)
+            await _stored(store, trial, attempt, on_wait)
             again = attempt.fault is not None and attempt.fault.transient
             spent = number == job.attempt + trial.conditions.attempts - 1
             last = not again or spent or stop.requested
@@ -76,9 +96,54 @@ async def run_plan(
             before = attempt
 
     try:
-        await executor.run(selection.wanted_jobs(due) if selection else due, work, stop)
+        await executor.run(jobs, work, stop, other_lanes=other_lanes)
     except BaseExceptionGroup as group:
         raise _first_cause(group) from group
+
+
+async def _stored(store: Store, trial: Trial, attempt: Attempt, on_wait: OnWait | None) -> None:
+    """Append an attempt; others may run until it is durable."""
+    if on_wait is None:
+        await store.append(trial, attempt)
+        return
+    on_wait(Wait.DISK)
+    try:
+        await store.append(trial, attempt)
+    finally:
+        on_wait(None)
+
+
+def _lanes(
+    plan: Plan, store: Store, selection: AdaptiveSelection | None
+) -> Sequence[Iterator[Job]]:
+    """Return what is due, apart for each endpoint unless an order binds them all."""
+    if selection is not None:
+        return [selection.wanted_jobs(remaining(plan, store.next_attempts))]
+    return [remaining(part, store.next_attempts) for part in _by_endpoint(plan)]
+
+
+def _by_endpoint(plan: Plan) -> Sequence[Plan]:
+    """Return a plan for the candidates of each endpoint; the whole where an order binds them."""
+    endpoints = dict.fromkeys(_endpoint(candidate) for candidate in plan.candidates)
+    if len(endpoints) < 2 or plan.one_after_another or plan.drawn is not None:
+        return [plan]
+    return [
+        replace(
+            plan,
+            blocks=tuple(
+                replace(
+                    block,
+                    candidates=tuple(c for c in block.candidates if _endpoint(c) == endpoint),
+                )
+                for block in plan.blocks
+            ),
+        )
+        for endpoint in endpoints
+    ]
+
+
+def _endpoint(candidate: Candidate) -> str:
+    return candidate.model.base_url or candidate.model.provider
 
 
 async def _recorded_if_cancelled(

@@ -1,7 +1,7 @@
 """One attempt at a trial, from solving to scoring, top to bottom."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bakeoff._lib.clock import monotonic, timestamp, until, within
@@ -16,8 +16,8 @@ from bakeoff.core.errors import (
     ScorerError,
     TrialError,
 )
-from bakeoff.core.events import Listener, TrialOutput, TurnEnded, TurnStarted, ignore
-from bakeoff.core.outcome import Journal, Outcome, Spent
+from bakeoff.core.events import Listener, TrialOutput, TrialSpent, TurnEnded, TurnStarted, ignore
+from bakeoff.core.outcome import Journal, Outcome, Spent, Wait, turn_as_trial
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import Agent, Checkpoint, Context, Scorer, TrialParts
 from bakeoff.core.record import Attempt, Fault, Score, Status, has_passed, total_score
@@ -26,6 +26,8 @@ from bakeoff.engine.budget import AttemptBill
 from bakeoff.engine.meter import AttemptProgress, Meter, OutageDeadline
 from bakeoff.engine.workspace_attempt import cancel_on_refusal, contained, solve_in_workspace
 
+OnWait = Callable[[Wait | None], None]
+
 _LEAST_S = 0.01  # what is saved may still be used where all the time was spent before
 
 
@@ -33,6 +35,7 @@ _LEAST_S = 0.01  # what is saved may still be used where all the time was spent 
 class _AttemptState:
     """The state of a running attempt, filled in as it proceeds so that a cut leaves what there is."""
 
+    task: Task
     outcome: Outcome | None = None
     scores: tuple[Score, ...] = ()
     status: Status = Status.COMPLETED
@@ -43,16 +46,29 @@ class _AttemptState:
     attempt_bill: AttemptBill = field(default_factory=AttemptBill)
     phases: dict[str, float] = field(default_factory=dict)
     listener: Listener = ignore
+    on_wait: OnWait | None = None
+    spent: Spent | None = None  # by the attempt that is scored again
     before_s: float = 0.0  # how long the attempts worked that this one continues
 
     def measure(self, parts: TrialParts, limits: Limits | None = None) -> Meter:
         """Meter the model and each role; return the model's meter."""
         attempt_bill, tariffs = self.attempt_bill, parts.role_tariffs
         self.roles = {
-            name: Meter(model, tariff=tariffs.get(name, UNPRICED), attempt_bill=attempt_bill)
+            name: Meter(
+                model,
+                tariff=tariffs.get(name, UNPRICED),
+                attempt_bill=attempt_bill,
+                on_wait=self.on_wait,
+            )
             for name, model in parts.roles.items()
         }
-        self.meter = Meter(parts.model, limits, tariff=parts.tariff, attempt_bill=attempt_bill)
+        self.meter = Meter(
+            parts.model,
+            limits,
+            tariff=parts.tariff,
+            attempt_bill=attempt_bill,
+            on_wait=self.on_wait,
+        )
         return self.meter
 
     def hold_in_outages(self, deadline: until) -> None:
@@ -79,20 +95,30 @@ async def run_attempt(
     number: int,
     attempt_bill: AttemptBill | None = None,
     listener: Listener = ignore,
+    on_wait: OnWait | None = None,
 ) -> Attempt:
     """Solve and score once; a broken trial is a record, not an exception.
 
     Only a cancellation is raised, and then the trial does not count as tried; *attempt_bill* still
-    has what it cost.
+    has what it cost. *on_wait* hears when no more is done for a while than to wait.
     """
     started_at, began = timestamp(), monotonic()
-    state = _AttemptState(attempt_bill=attempt_bill or AttemptBill(), listener=listener)
+    state = _AttemptState(
+        task=parts.task or trial.task,
+        attempt_bill=attempt_bill or AttemptBill(),
+        listener=listener,
+        on_wait=on_wait,
+    )
     try:
         await _solve(trial, parts, state, number)
         await _score(trial, parts, state, number)
         state.end()
     except (TrialError, NotRun) as error:
         state.end(error)
+    if parts.keep_attachment is not None and state.outcome is not None:
+        for message in state.outcome.transcript:
+            for attachment in message.attachments:
+                parts.keep_attachment(attachment)
     return _close(trial.task, state, number, started_at, monotonic() - began)
 
 
@@ -109,9 +135,11 @@ async def rescore_attempt(
     An attempt that replaces *old* (the same number) includes its bill; a new one has its own.
     """
     state = _AttemptState(
+        task=parts.task or trial.task,
         outcome=old.outcome,
         status=_status_before_scoring(old),
         attempt_bill=attempt_bill or AttemptBill(),
+        spent=old.spent,
     )
     state.measure(parts)
     try:
@@ -133,11 +161,12 @@ def _status_before_scoring(attempt: Attempt) -> Status:
 
 
 async def _solve(trial: Trial, parts: TrialParts, state: _AttemptState, number: int) -> None:
-    if trial.task.trouble is not None:
-        raise SandboxError(trial.task.trouble)
+    if state.task.trouble is not None:
+        raise SandboxError(state.task.trouble)
     limits = _effective_limits(trial)
     meter = state.measure(parts, limits)
-    if trial.task.workspace is None and trial.task.dialogue is None:
+    task = trial.task
+    if not (task.workspace or task.dialogue or task.tools or task.turns):
         context = Context(model=meter, roles=state.roles, rollout=trial.rollout)
         state.outcome = await _run_agent(parts.agent, trial, state, context, limits)
         return
@@ -156,6 +185,7 @@ async def _solve(trial: Trial, parts: TrialParts, state: _AttemptState, number: 
     async def solve(context: Context) -> Outcome:
         return await _run_agent(parts.agent, trial, state, context, limits)
 
+    meter.on_spent = lambda spent: state.listener(TrialSpent(trial, spent))
     state.outcome = await solve_in_workspace(
         trial,
         parts,
@@ -164,7 +194,6 @@ async def _solve(trial: Trial, parts: TrialParts, state: _AttemptState, number: 
         journal=state.journal,
         meter=meter,
         phases=state.phases,
-        listener=state.listener,
     )
     state.phases["agent"] += state.before_s
 
@@ -214,7 +243,7 @@ async def _run_agent(
         ):
             if deadline is not None:
                 state.hold_in_outages(deadline)
-            solving = agent.solve(trial.task, context)
+            solving = agent.solve(state.task, context)
             outcome = _checked(
                 await (
                     solving
@@ -250,17 +279,18 @@ def _checked(outcome: object) -> Outcome:
 async def _score(trial: Trial, parts: TrialParts, state: _AttemptState, number: int) -> None:
     if state.outcome is None or state.meter is None:
         return
-    task, deadline_s = trial.task, trial.conditions.limits.scoring_s
+    task, deadline_s = state.task, trial.conditions.limits.scoring_s
     if why := state.outcome.change_refused:
         state.scores = tuple(
-            Score(scorer=spec.name, value=0.0, weight=spec.weight, explanation=why)
+            Score(scorer=spec.name, value=0.0, weight=spec.weight, explanation=why, turn=spec.turn)
             for spec in task.scorers
         )
         return
+    spent = state.spent or state.meter.spent
     if task.workspace is None:
-        context = Context(model=state.meter, roles=state.roles, rollout=trial.rollout)
+        context = Context(model=state.meter, roles=state.roles, rollout=trial.rollout, spent=spent)
     else:
-        context = _workspace_context(trial, parts, state, state.meter, number)
+        context = replace(_workspace_context(trial, parts, state, state.meter, number), spent=spent)
     began = monotonic()
     scores = []
     try:
@@ -279,15 +309,27 @@ async def _verdict(
     spec: ScorerSpec, scorer: Scorer, task: Task, outcome: Outcome, context: Context
 ) -> Score:
     what = f"scorer {spec.name!r}"
+    if spec.turn is not None:
+        turn = turn_as_trial(task, outcome, spec.turn)
+        if turn is None:
+            return Score(
+                scorer=spec.name,
+                value=0.0,
+                weight=spec.weight,
+                explanation=f"the conversation ended before turn {spec.turn} was answered",
+                turn=spec.turn,
+            )
+        task, outcome = turn
     try:
         with contained(ScorerError, what):
             verdict = await scorer.score(task, outcome, context)
             if not math.isfinite(verdict.value) or not 0 <= verdict.value <= 1:
                 raise ScorerError(f"{what} gave {verdict.value}, not a value from 0 to 1")
-            if (verdict.scorer, verdict.weight, type(verdict.value)) == (
+            if (verdict.scorer, verdict.weight, type(verdict.value), verdict.turn) == (
                 spec.name,
                 spec.weight,
                 float,
+                spec.turn,
             ):
                 return verdict
             return Score(
@@ -297,6 +339,7 @@ async def _verdict(
                 explanation=verdict.explanation,
                 details=verdict.details,
                 passed=verdict.passed,
+                turn=spec.turn,
             )
     except ProviderError as error:
         # the judge's endpoint failed, not the candidate's: it must not count against the candidate

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.errors import ChangeTooLargeError, SandboxError, ScorerError, boundary
-from bakeoff.core.events import Listener, TrialSpent
 from bakeoff.core.outcome import Journal, Outcome
 from bakeoff.core.plan import Trial
 from bakeoff.core.ports import ChecksBox, Context, ModelAccess, TrialParts
@@ -50,7 +49,6 @@ async def solve_in_workspace(
     journal: Journal,
     meter: Meter,
     phases: dict[str, float],
-    listener: Listener,
 ) -> Outcome:
     """Return the outcome of *solve* in a fresh workspace, with its change; *phases* gets the times.
 
@@ -63,7 +61,6 @@ async def solve_in_workspace(
             f"task {trial.task.id!r} has a workspace, and there is no sandbox for it"
         )
     task = trial.task
-    meter.on_spent = lambda spent: listener(TrialSpent(trial, spent))
     async with AsyncExitStack() as stack:
         began = monotonic()
         with contained(SandboxError, "the workspace could not be set up"):

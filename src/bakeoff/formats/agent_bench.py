@@ -26,8 +26,8 @@ from bakeoff.formats.agent_bench_cases import (
     RoleTable,
     own_cases,
 )
-from bakeoff.formats.data_workspace import PREDICTION
 from bakeoff.formats.detect import Format, format_of, is_benchmark_agent
+from bakeoff.formats.dialogue import PREDICTION
 from bakeoff.formats.run_file import conditions_of, sandbox_spec
 from bakeoff.formats.text.convert import KeyPath, convert
 from bakeoff.formats.text.entries import endpoint_limits

@@ -18,13 +18,13 @@ from bakeoff.core.run_spec import Source
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
-from bakeoff.formats.data_workspace import (
+from bakeoff.formats.dialogue import (
     BETTER_THAN_THE_BASELINE,
     EVALUATION,
     GROUND_TRUTH,
     DataWorkspace,
+    read_cases,
 )
-from bakeoff.formats.dialogue import read_cases
 from bakeoff.formats.run_file import BudgetTable, Count, LimitsTable, Positive, SandboxTable
 from bakeoff.formats.text.convert import as_given, convert
 from bakeoff.formats.text.entries import Endpoints

@@ -7,16 +7,21 @@ a reader whose files name other files may ask here what those are.
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bakeoff._lib.phrasing import near, near_file
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec, Source
 from bakeoff.core.task import Suite, Task
 from bakeoff.core.values import Json
+from bakeoff.formats.data.columns import DataOptions
 from bakeoff.formats.text.convert import as_given, placed_as_given
 from bakeoff.formats.text.json import read_json
 from bakeoff.formats.text.problems import Problems
 from bakeoff.formats.text.toml import line_of, read_toml
+
+if TYPE_CHECKING:
+    from bakeoff.formats.data.rows import DataFile
 
 RunSource = str | Path | Suite | Sequence[Task] | RunSpec
 
@@ -25,7 +30,10 @@ PREPARED_META = "tb_meta.json"
 OLD_TERMINAL_BENCH = "task.yaml"
 _TASK_FILES = (INSTRUCTION, SETTINGS, PREPARED_META, OLD_TERMINAL_BENCH)
 _DIALOGUE_ENDINGS = (".toml", ".json")
+HUB = "hf://"
+NO_DATA_OPTIONS = DataOptions()
 _BEGINNING = 1 << 16  # bytes
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Format(Enum):
@@ -39,7 +47,24 @@ class Format(Enum):
     BENCHMARK_AGENT = auto()
     MARKDOWN_TASK = auto()
     TASK_FOLDER = auto()  # one, or a folder of them
+    DELIMITED = auto()  # CSV and TSV
+    JSON_LINES = auto()
+    JSON_ROWS = auto()  # a list of objects
+    PARQUET = auto()
+    FOREIGN = auto()  # of another tool
     UNKNOWN = auto()
+
+
+DATA_SETS = frozenset({Format.DELIMITED, Format.JSON_LINES, Format.JSON_ROWS, Format.PARQUET})
+_BY_ENDING = {
+    ".csv": Format.DELIMITED,
+    ".tsv": Format.DELIMITED,
+    ".tab": Format.DELIMITED,
+    ".jsonl": Format.JSON_LINES,
+    ".ndjson": Format.JSON_LINES,
+    ".parquet": Format.PARQUET,
+    ".md": Format.MARKDOWN_TASK,
+}
 
 
 class TaskFolderFormat(Enum):
@@ -51,25 +76,78 @@ class TaskFolderFormat(Enum):
     OLD_TERMINAL_BENCH = auto()
 
 
-def read_source(source: RunSource, overrides: Mapping[str, str] | None = None) -> RunSpec:
-    """Return what a person wants to run as a spec: tasks as they are, files by what is in them."""
+def read_source(
+    source: RunSource,
+    overrides: Mapping[str, str] | None = None,
+    data: DataOptions = NO_DATA_OPTIONS,
+) -> RunSpec:
+    """Return what a person wants to run as a spec: tasks as they are, files by what is in them.
+
+    *data* is what the caller says of the columns of a data set.
+    """
     if isinstance(source, RunSpec):
         return source
     if isinstance(source, Suite):
         return RunSpec(name=source.name, tasks=source.tasks)
     if not isinstance(source, str | Path):
         return RunSpec(name="tasks", tasks=tuple(source))
-    return read_path(Path(source), overrides)
+    if is_data_set(source):
+        from bakeoff.formats.run_file import read_data_file
+
+        return read_data_file(source, overrides, data)
+    if data.columns:
+        raise UsageError(
+            f"{source}: --expected and --map name columns of a data set, and this is none; in a run "
+            "file, write `map` into [[data]]"
+        )
+    return read_path(Path(source), overrides, data)
 
 
-def read_path(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
+def is_data_set(source: str | Path) -> bool:
+    """Whether *source* is a file of rows, here or on the Hugging Face Hub."""
+    if str(source).startswith(HUB):
+        return True
+    path = Path(source)
+    return path.exists() and format_of(path) in DATA_SETS
+
+
+def open_data_set(source: str | Path) -> "DataFile":
+    """Return the file of rows that *source* names, opened by the reader of its format."""
+    from bakeoff.formats.data.delimited import read_delimited
+    from bakeoff.formats.data.json_rows import read_json_array, read_json_lines
+    from bakeoff.formats.data.rows import local_file
+
+    if str(source).startswith(HUB):
+        from bakeoff.formats.data.hugging_face import open_hub_data_set
+
+        return open_hub_data_set(str(source), open_data_set)
+    path = Path(source)
+    match format_of(path):
+        case Format.PARQUET:
+            from bakeoff.formats.data.parquet import read_parquet
+
+            return local_file(path, read_parquet)
+        case Format.DELIMITED:
+            return local_file(path, read_delimited)
+        case Format.JSON_LINES:
+            return local_file(path, read_json_lines)
+        case Format.JSON_ROWS:
+            return local_file(path, read_json_array)
+    raise UsageError(
+        f"{source}: not a data set; one ends in .csv, .tsv, .jsonl, .json (a list) or .parquet"
+    )
+
+
+def read_path(
+    path: Path,
+    overrides: Mapping[str, str] | None = None,
+    data: DataOptions = NO_DATA_OPTIONS,
+) -> RunSpec:
     """Return what the file or the folder *path* asks for."""
     if not path.exists() and (meant := near_file(path)) is not None:
         raise UsageError(f"{path} cannot be read: there is no such file; did you mean {meant}?")
     match format_of(path):
         case Format.SUITE:
-            from bakeoff.formats.run_file import read_suite_file
-
             return read_suite_file(path, overrides)
         case Format.DIALOGUE:
             from bakeoff.formats.dialogue import read_cases
@@ -79,7 +157,7 @@ def read_path(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec
             from bakeoff.formats.run_file import read_run_file
 
             _refuse_misspelt_format(path)
-            return read_run_file(path, overrides)
+            return read_run_file(path, overrides, data)
         case Format.ROLLOUTS:
             from bakeoff.formats.rollouts import read_rollouts_file
 
@@ -96,15 +174,36 @@ def read_path(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec
             from bakeoff.formats.run_file import read_task_folders
 
             return read_task_folders(path, overrides)
+    raise UsageError(_why_not_run(path))
+
+
+def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
+    """Return what the suite at *path* asks for, as if a run file with *overrides* had named only it."""
+    if overrides:
+        from bakeoff.formats.run_file import read_suite_with
+
+        return read_suite_with(path, overrides)
+    from bakeoff.formats.suite import read_suite
+
+    return read_suite(path)
+
+
+def _why_not_run(path: Path) -> str:
+    """Say what *path* is, and what can be run."""
+    match format_of(path):
+        case Format.FOREIGN:
+            from bakeoff.formats.foreign import hand_over
+
+            return hand_over(path) or f"{path}: it was changed while it was read"
         case Format.BENCHMARK_AGENT:
-            raise UsageError(
+            return (
                 f"{path}: this is an agent of an agent benchmark; run it with the base file: "
                 f"bakeoff run BASE.toml --agents {path}"
             )
     what = "unknown kind of file." if path.exists() else "there is no such file or folder."
-    raise UsageError(
-        f"{path}: {what} A suite ends in .json, a run file in .toml, a task in Markdown in "
-        ".md; any other coding task is a folder"
+    return (
+        f"{path}: {what} A suite ends in .json, a run file in .toml, a data set in .csv, .tsv, .jsonl "
+        "or .parquet, a task in Markdown in .md; any other coding task is a folder"
     )
 
 
@@ -115,12 +214,31 @@ def format_of(path: Path) -> Format:
         return Format.DIALOGUE if has_dialogues else Format.TASK_FOLDER
     match path.suffix.lower():
         case ".json":
-            return Format.DIALOGUE if _is_dialogue_file(path) else Format.SUITE
+            return _format_of_json(path)
         case ".toml":
             return _format_of_toml(path)
-        case ".md":
-            return Format.MARKDOWN_TASK
-    return Format.UNKNOWN
+        case ".yaml" | ".yml" | ".py":
+            from bakeoff.formats.foreign import is_foreign
+
+            return Format.FOREIGN if is_foreign(path) else Format.UNKNOWN
+        case ending:
+            return _BY_ENDING.get(ending, Format.UNKNOWN)
+
+
+def _format_of_json(path: Path) -> Format:
+    if _is_dialogue_file(path):
+        return Format.DIALOGUE
+    return Format.JSON_ROWS if _begins_with_a_list(path) else Format.SUITE
+
+
+def _begins_with_a_list(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(_BEGINNING)
+    except OSError:
+        return False
+    text = beginning.decode("utf-16" if beginning[:2] in _UTF_16 else "utf-8-sig", "ignore")
+    return text.lstrip().startswith("[")
 
 
 def is_of_tasks(path: Path) -> bool:

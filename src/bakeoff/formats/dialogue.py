@@ -1,7 +1,7 @@
 """Dialogues as TOML or JSON files; only `objective` is required."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from bakeoff._lib.digest import tree_digest
 from bakeoff.core.candidate import Conditions, ModelSpec, Origin
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.core.errors import UsageError
@@ -16,12 +17,7 @@ from bakeoff.core.run_spec import RunSpec, Source
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
-from bakeoff.formats.data_workspace import (
-    BETTER_THAN_THE_BASELINE,
-    EVALUATION,
-    GROUND_TRUTH,
-    DataWorkspace,
-)
+from bakeoff.core.workspace import Tree, Workspace
 from bakeoff.formats.detect import dialogue_files
 from bakeoff.formats.run_file import Count, ModelTable, Positive, model_spec, with_settings
 from bakeoff.formats.text.convert import KeyPath, convert
@@ -35,7 +31,63 @@ from bakeoff.formats.text.json import read_json
 from bakeoff.formats.text.locate import line_in
 from bakeoff.formats.text.toml import line_of, read_toml
 
+ROOT = "/app"
+DATASETS = f"{ROOT}/datasets"
+GROUND_TRUTH = "/bakeoff/ground_truth"
+EVALUATION = "/bakeoff/evaluation"
+PREDICTION = "submission.csv"
+BETTER_THAN_THE_BASELINE = 1e-6
+"""The least skill that passes."""
+
 Text = Annotated[str, Meta(min_length=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataWorkspace:
+    """The folders of a case; without any, and if no agent needs a box, there is no workspace.
+
+    `files` are the agent's to change. The truth and the evaluation are only in the clean room.
+    """
+
+    datasets: Path | None = None
+    truth: Path | None = None
+    evaluation: Path | None = None
+    files: Path | None = None
+    tests: Path | None = None
+    boxed: bool = False
+
+    def workspace(self) -> Workspace | None:
+        """Return the workspace, if there is to be one."""
+        if not (self.datasets or self.evaluation or self.files or self.boxed):
+            return None
+        hidden = ((self.truth, GROUND_TRUTH), (self.evaluation, EVALUATION), (self.tests, "tests"))
+        return Workspace(
+            root=ROOT,
+            files=tuple(_tree(path, at) for path, at in ((self.files, ""),) if path),
+            shown=tuple(_tree(path, at) for path, at in ((self.datasets, DATASETS),) if path),
+            hidden=tuple(_tree(path, at) for path, at in hidden if path),
+            protected=("tests",) if self.tests else (),
+            environment={"DATASETS": DATASETS} if self.datasets else {},
+        )
+
+    def messages(self) -> tuple[Message, ...]:
+        """Return the system message that describes the workspace."""
+        if self.workspace() is None:
+            return ()
+        sentences = [f"You work in the folder {ROOT}."]
+        if self.datasets is not None:
+            names = sorted(f.name for f in self.datasets.iterdir())
+            sentences.append(
+                f"The data is in {DATASETS} (also in the variable DATASETS) and can only be read: "
+                f"{', '.join(names)}."
+            )
+        if self.evaluation is not None:
+            sentences.append(f"Predictions that you are asked for go to {ROOT}/{PREDICTION}.")
+        return (Message(role="system", content=" ".join(sentences)),)
+
+
+def _tree(path: Path, at: str) -> Tree:
+    return Tree(path=str(path.resolve()), digest=tree_digest(path), at=at)
 
 
 class EvaluationTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -60,6 +112,7 @@ class DialogueFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     id: Text | None = None
     name: str | None = None
     category: str | None = None
+    group: str | int | None = None
     knowledge: str = ""
     reference: str = ""
     supervision: str = ""
@@ -148,7 +201,7 @@ class _Case:
     def task(self) -> Task:
         """Return the case as a task."""
         case = self._case
-        data = self._room()
+        data = self._data_workspace()
         system = () if case.system is None else (Message(role="system", content=case.system),)
         threshold = case.pass_threshold
         if threshold is None:
@@ -163,6 +216,7 @@ class _Case:
             time_s=case.time_s,
             name=case.name,
             category=case.category,
+            group=None if case.group is None else str(case.group),
             metadata=case.metadata,
             workspace=data.workspace(),
             dialogue=self._dialogue(),
@@ -188,7 +242,7 @@ class _Case:
             supervisor_prompt=case.supervisor_prompt,
         )
 
-    def _room(self) -> DataWorkspace:
+    def _data_workspace(self) -> DataWorkspace:
         case, evaluation = self._case, self._case.evaluation
         return DataWorkspace(
             datasets=self._folder("datasets", case.datasets),

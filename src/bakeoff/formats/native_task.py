@@ -99,6 +99,7 @@ class TaskFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     id: Text | None = None
     name: str | None = None
     category: str | None = None
+    group: str | int | None = None
     tags: list[str] = []
     metadata: dict[str, Json] = {}
     time_s: Positive = 1800.0
@@ -246,6 +247,7 @@ class _Native:
             time_s=settings.time_s,
             name=settings.name,
             category=settings.category,
+            group=None if settings.group is None else str(settings.group),
             metadata={**settings.metadata, **tags},
             workspace=self._workspace(),
         )

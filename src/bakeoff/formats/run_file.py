@@ -19,7 +19,18 @@ from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
-from bakeoff.formats.detect import Format, format_of, read_path
+from bakeoff.formats.data.columns import DataOptions
+from bakeoff.formats.data.data_set import DataTable, Reading, read_data_set
+from bakeoff.formats.detect import (
+    HUB,
+    NO_DATA_OPTIONS,
+    Format,
+    format_of,
+    is_data_set,
+    open_data_set,
+    read_path,
+)
+from bakeoff.formats.prompts import PromptTable, prompts_of_file
 from bakeoff.formats.suite import Scoring, read_suite
 from bakeoff.formats.text.convert import KeyPath, convert
 from bakeoff.formats.text.entries import (
@@ -27,9 +38,9 @@ from bakeoff.formats.text.entries import (
     MessageTable,
     ScorerEntry,
     check_parameters,
-    conversation,
     default_scorers,
     endpoint_limits,
+    filled_in,
     placeholder_notes,
     prompt_beside,
     prompts_that_differ,
@@ -38,6 +49,10 @@ from bakeoff.formats.text.entries import (
 from bakeoff.formats.text.locate import shown
 from bakeoff.formats.text.problems import Problems
 from bakeoff.formats.text.toml import line_of, read_toml, with_overrides
+from bakeoff.formats.tools import Rounds, ToolTable, refuse_tools_twice, task_tools
+from bakeoff.formats.turns import TurnTable, messages_of, scripted_turns, turn_scorers
+from bakeoff.planning.selection import matching, sampled
+from bakeoff.planning.where import parse_where
 
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
@@ -78,15 +93,21 @@ class TaskTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     id: str
     prompt: str | None = None
     messages: list[MessageTable] | None = None
+    files: list[str] = []
+    vars: dict[str, Json] = {}
     literal: bool = False
     name: str | None = None
     category: str | None = None
+    group: str | int | None = None
     parameters: dict[str, Json] = {}
     expected: Json = None
     scorers: list[ScorerEntry] | None = None
     pass_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     time_s: Positive | None = None
     metadata: dict[str, Json] = {}
+    tools: list[ToolTable] | None = None
+    tool_rounds: Rounds | None = None
+    turns: Annotated[list[TurnTable], Meta(min_length=1)] | None = None
 
 
 class LimitsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -129,9 +150,11 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     name: str | None = None
     description: str | None = None
     suites: list[str] = []
+    data: list[DataTable] = []
     tasks: list[TaskTable] = []
     models: list[str | ModelTable] = []
     agents: list[str | AgentTable] = []
+    prompts: list[PromptTable] = []
     rollouts: Count = 1
     parallel: Count | None = None
     pause_s: Annotated[float, Meta(ge=0)] | None = None
@@ -152,14 +175,22 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     allow_env: list[str] = []
 
 
-def read_run_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
+def read_run_file(
+    path: Path,
+    overrides: Mapping[str, str] | None = None,
+    data_options: DataOptions = NO_DATA_OPTIONS,
+) -> RunSpec:
     """Return what the run file at *path* asks for, with `key=value` *overrides* applied."""
     data, text = read_toml(path)
     run = convert(data, RunFile, source=str(path), line_of=partial(line_of, text))
     if overrides:
         run = _overridden(data, overrides)
     source = Source(path=str(path.resolve()), digest=digest_bytes(text.encode()))
-    run_spec = _run_spec(run, path, source, _Places(path, overrides or ()))
+    places = _Places(path, overrides or ())
+    if not data_options.variables:
+        texts = [table.file is not None or table.text is not None for table in run.prompts]
+        data_options = DataOptions.for_prompts(texts, {})
+    run_spec = _run_spec(run, path, source, places, data_options)
     return run_spec if overrides else _with_origins(run_spec, run, partial(origin_in, path, text))
 
 
@@ -201,12 +232,49 @@ def _with_origins(run_spec: RunSpec, run: RunFile, at: Callable[[KeyPath], Origi
     )
 
 
-def read_suite_file(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
-    """Return what the suite at *path* asks for, as if a run file had named only it."""
-    if not overrides:
-        return read_suite(path)
+def read_suite_with(path: Path, overrides: Mapping[str, str]) -> RunSpec:
+    """Return what the suite at *path* asks for, as if a run file of *overrides* had named only it."""
     run = _overridden({}, overrides)
     return _under(run, read_suite(path, scoring=_scoring(run, _Places(None, overrides))))
+
+
+def read_data_file(
+    source: str | Path, overrides: Mapping[str, str] | None, options: DataOptions
+) -> RunSpec:
+    """Return what the data set *source* asks for, as if a run file had named only it."""
+    run = _overridden({}, overrides or {})
+    scoring = _scoring(run, _Places(None, overrides or ()))
+    reading = Reading(options=options, scoring=scoring)
+    run_spec = read_data_set(open_data_set(source), reading)
+    return _under(run, run_spec) if overrides else run_spec
+
+
+def _data_set(table: DataTable, folder: Path, reading: Reading, at: SourceLocation) -> RunSpec:
+    """Return the rows that *table* names, which stands *at* a place; paths start at *folder*."""
+    source = table.path if table.path.startswith(HUB) else folder / table.path
+    if isinstance(source, Path) and not source.exists():
+        raise UsageError(f"{shown(at)}: key 'path': {_no_such_file(source)}")
+    if not is_data_set(source):
+        raise UsageError(
+            f"{shown(at)}: key 'path': {source} is not a data set; name it in `suites`"
+        )
+    run_spec = read_data_set(open_data_set(source), reading)
+    tasks: Iterable[Task] = run_spec.tasks
+    if table.where is not None:
+        where = parse_where(table.where, f"{shown(at.inside('where'))}: `where`")
+        tasks = matching(tasks, where)
+    if table.sample is not None:
+        tasks = sampled(tasks, table.sample, seed=table.seed)
+    run_spec = replace(run_spec, tasks=tuple(tasks))
+    if not run_spec.tasks:
+        raise UsageError(f"{shown(at.inside('where'))}: `where` matches none of the rows")
+    return run_spec
+
+
+def _no_such_file(path: Path) -> str:
+    meant = near_file(path)
+    hint = f"; did you mean {meant.name!r}?" if meant else ""
+    return f"{path} does not exist{hint}"
 
 
 def read_task_folders(path: Path, overrides: Mapping[str, str] | None = None) -> RunSpec:
@@ -242,12 +310,25 @@ def model_spec(entry: str | ModelTable) -> ModelSpec:
     )
 
 
-def _run_spec(run: RunFile, path: Path, source: Source, at: _Places) -> RunSpec:
+def _run_spec(
+    run: RunFile, path: Path, source: Source, at: _Places, data_options: DataOptions
+) -> RunSpec:
     scoring = _scoring(run, at)
+    reading = Reading(options=data_options, scoring=scoring)
     run_spec = RunSpec(name=path.stem, tasks=(), sources=(source,))
     roles: dict[str, ModelSpec] = {}
-    for number, name in enumerate(run.suites):
-        suite = _suite(path.parent / name, run, scoring, at("suites").inside(number))
+    suites = [
+        _suite(path.parent / name, run, reading, at("suites").inside(number))
+        for number, name in enumerate(run.suites)
+    ]
+    for number, table in enumerate(run.data):
+        mapped = replace(
+            reading,
+            options=replace(data_options, columns=table.map),
+            files=None if table.files is None else path.parent / table.files,
+        )
+        suites.append(_data_set(table, path.parent, mapped, at("data").inside(number)))
+    for suite in suites:
         roles |= suite.conditions.roles
         run_spec = replace(
             run_spec,
@@ -270,7 +351,7 @@ def _run_spec(run: RunFile, path: Path, source: Source, at: _Places) -> RunSpec:
         *placeholder_notes(own, literal, tasks_at),
     )
     run_spec = replace(run_spec, tasks=run_spec.tasks + own, notices=notices)
-    run_spec = _under(run, run_spec)
+    run_spec = replace(_under(run, run_spec), prompts=prompts_of_file(run.prompts, at("prompts")))
     roles |= run_spec.conditions.roles
     run_spec = replace(run_spec, conditions=replace(run_spec.conditions, roles=roles))
     return (
@@ -298,15 +379,15 @@ def _check_all_parameters(run: RunFile, at: _Places) -> None:
     problems.raise_any()
 
 
-def _suite(place: Path, run: RunFile, scoring: Scoring, at: SourceLocation) -> RunSpec:
+def _suite(place: Path, run: RunFile, reading: Reading, at: SourceLocation) -> RunSpec:
     """Return what *place* asks for, as it does on the command line; it is named *at* a key."""
     if not place.exists():
-        meant = near_file(place)
-        hint = f"; did you mean {meant.name!r}?" if meant else ""
-        raise UsageError(f"{shown(at)}: key 'suites': {place} does not exist{hint}")
+        raise UsageError(f"{shown(at)}: key 'suites': {_no_such_file(place)}")
+    if is_data_set(place):
+        return read_data_set(open_data_set(place), reading)
     match format_of(place):
         case Format.SUITE:
-            return read_suite(place, scoring=scoring)
+            return read_suite(place, scoring=reading.scoring)
         case Format.DIALOGUE | Format.TASK_FOLDER:
             return read_path(place)
         case Format.MARKDOWN_TASK:
@@ -368,8 +449,11 @@ def _tasks(entries: Sequence[TaskTable], at: SourceLocation, scoring: Scoring) -
 def _task(entry: TaskTable, at: SourceLocation, scoring: Scoring) -> Task:
     what = f"task {entry.id!r}"
     threshold = entry.pass_threshold
-    messages = conversation(entry.prompt, entry.messages, what=what, at=at)
-    return Task(
+    turns = scripted_turns(entry.turns or (), what=what, at=at)
+    messages = messages_of(entry, turns, what=what, at=at, values=entry.vars)
+    tools = task_tools(entry.tools, entry.tool_rounds, at=at, what=what)
+    refuse_tools_twice(tools, entry.parameters, at=at, what=what)
+    task = Task(
         id=entry.id,
         messages=messages,
         prompt=prompt_beside(entry.prompt, messages),
@@ -380,11 +464,23 @@ def _task(entry: TaskTable, at: SourceLocation, scoring: Scoring) -> Task:
         time_s=entry.time_s,
         name=entry.name,
         category=entry.category,
+        group=None if entry.group is None else str(entry.group),
         metadata=entry.metadata,
+        vars=entry.vars,
+        tools=tools,
+        turns=turns,
     )
+    return task if entry.literal else filled_in(task, at)
 
 
 def _scorers(entry: TaskTable, scoring: Scoring, at: SourceLocation) -> tuple[ScorerSpec, ...]:
+    turns = turn_scorers(entry.turns or (), at=at.inside("turns"))
+    return (*turns, *_whole_scorers(entry, scoring, at))
+
+
+def _whole_scorers(
+    entry: TaskTable, scoring: Scoring, at: SourceLocation
+) -> tuple[ScorerSpec, ...]:
     if entry.scorers is not None:
         return scorer_specs(entry.scorers, at=at.inside("scorers"))
     if scoring.scorers is not None:

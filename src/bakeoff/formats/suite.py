@@ -1,64 +1,75 @@
-"""JSON prompt suites, and the companion files next to a suite."""
+"""JSON prompt suites: their tests as tasks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.phrasing import near
-from bakeoff.core.candidate import ModelSpec, Origin
+from bakeoff._lib.value_object import value_object
+from bakeoff.core.candidate import Origin
 from bakeoff.core.errors import UsageError
-from bakeoff.core.run_spec import RunSpec, Source
+from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.source_location import SourceLocation
-from bakeoff.core.task import Message, ScorerSpec, Task
+from bakeoff.core.task import Message, ScorerSpec, Task, Turn
+from bakeoff.core.tools import TaskTools
 from bakeoff.core.values import Json
-from bakeoff.formats.text.convert import convert
+from bakeoff.formats.suite_companions import (
+    CATEGORIES_FILE,
+    METADATA_FILE,
+    CategoryEntry,
+    Metadata,
+    converted,
+    filled,
+    read_categories,
+    read_metadata,
+    read_object,
+    with_metadata,
+)
 from bakeoff.formats.text.entries import (
     MessageTable,
     ScorerEntry,
     check_parameters,
-    conversation,
     default_scorers,
+    filled_in,
+    misnamed_variables,
     placeholder_notes,
     prompt_beside,
     prompts_that_differ,
-    refuse_unfilled,
+    refuse_misnamed,
     scorer_specs,
-    variables_in,
 )
-from bakeoff.formats.text.json import read_json
 from bakeoff.formats.text.locate import line_in, shown
 from bakeoff.formats.text.problems import Problems
+from bakeoff.formats.tools import Rounds, ToolTable, refuse_tools_twice, task_tools
+from bakeoff.formats.turns import TurnTable, messages_of, scripted_turns, turn_scorers
 
-OverZero = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-CATEGORIES_FILE = "categories.json"
-METADATA_FILE = "test_suite_metadata.json"
-API_TYPES = frozenset({"chat", "completions"})
-S = TypeVar("S", bound=msgspec.Struct)
 _EVALUATION_KEYS = ("reasoning_type", "custom_weights", "expected_indicators")
 
 
 class TestEntry(msgspec.Struct, kw_only=True):
     """One test as it stands in the file; keys that are not here are kept as metadata.
 
-    `prompt` or `messages` is required. Where both are there, `messages` go to a chat API and
-    `prompt` goes to a completions API; a run says so where they ask different things. `id`,
-    messages, `parameters`, `expected`, `scorers`, `pass_threshold`, the time limit and `api_type`
-    are the test's identity.
+    `prompt`, `messages` or `turns` is required, or `vars` for the prompts of a run. Where both `prompt`
+    and `messages` are there, `messages` go to a chat API and `prompt` goes to a completions API; a run
+    says so where they ask different things. `files` (pictures, PDF, text: paths beside the suite, or
+    data URIs) stand before what the user says last. `id`, messages, `parameters`, `expected`,
+    `scorers`, `pass_threshold`, the time limit and `api_type` are the test's identity.
     """
 
     id: str
     prompt: str | None = None
     messages: list[MessageTable] | None = None
+    files: list[str] = []
+    vars: dict[str, Json] = {}
     literal: bool | None = None
     name: str | None = None
     category: str | None = None
+    group: str | int | None = None
     reasoning_type: str | None = None
     description: str | None = None
     parameters: dict[str, Json] = {}
@@ -68,76 +79,21 @@ class TestEntry(msgspec.Struct, kw_only=True):
     expected: Json = None
     scorers: list[ScorerEntry] | None = None
     pass_threshold: Share | None = None
-
-
-class ApiConfig(msgspec.Struct, kw_only=True):
-    """Where the tests are sent; other keys are for people."""
-
-    endpoint: str
-    model: str = ""
-    headers: dict[str, str] = {}
-    type: str | None = None
-    timeout: OverZero | None = None
-    api_key: str | None = None
-
-
-class GlobalSettings(msgspec.Struct, kw_only=True):
-    """Defaults for every test; other keys are for people."""
-
-    default_timeout_seconds: OverZero | None = None
-    default_retry_attempts: Annotated[int, Meta(ge=0)] | None = None
-    delay_between_tests: Annotated[float, Meta(ge=0)] | None = None
-    output_directory: str | None = None
-    save_raw_responses: bool | None = None
-
-
-class ConcurrentMode(msgspec.Struct, kw_only=True):
-    """How many tests at once."""
-
-    default_workers: Count | None = None
-    max_workers: Count | None = None
-
-
-class ExecutionModes(msgspec.Struct, kw_only=True):
-    """The two ways to run a suite."""
-
-    sequential: dict[str, Json] = {}
-    concurrent: ConcurrentMode = msgspec.field(default_factory=ConcurrentMode)
-
-
-class Metadata(msgspec.Struct, kw_only=True):
-    """`test_suite_metadata.json` next to the suite, read if the suite has no `api_config`."""
-
-    api_config: ApiConfig | None = None
-    global_settings: GlobalSettings = msgspec.field(default_factory=GlobalSettings)
-    execution_modes: ExecutionModes = msgspec.field(default_factory=ExecutionModes)
-
-
-class CategoryEntry(msgspec.Struct, kw_only=True):
-    """The tests of one category; other keys are for people."""
-
-    test_ids: list[str] = []
+    tools: list[ToolTable] | None = None
+    tool_rounds: Rounds | None = None
+    turns: Annotated[list[TurnTable], Meta(min_length=1)] | None = None
 
 
 class SuiteFile(Metadata, kw_only=True):
     """A whole suite; only `tests` is required."""
 
     tests: list[TestEntry]
-    suite_info: dict[str, Json] = {}
-    test_categories: dict[str, CategoryEntry] | list[str] = {}
+    suite_info: dict[str, Json] = msgspec.field(default_factory=dict)
+    test_categories: dict[str, CategoryEntry] | list[str] = msgspec.field(default_factory=dict)
     scorers: list[ScorerEntry] | None = None
     pass_threshold: Share | None = None
+    vars: dict[str, Json] = msgspec.field(default_factory=dict)
     literal: bool = False
-
-
-class CategoriesFile(msgspec.Struct, kw_only=True):
-    """`categories.json` next to the suite.
-
-    Where it or `test_categories` lists a test, that is the category it is counted in; else it is
-    the test's own `category`. `TestRunner.execute_category` takes every test that a category lists.
-    """
-
-    categories: dict[str, CategoryEntry] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +106,7 @@ class SuiteFiles:
     endpoint_file: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Scoring:
     """How answers are checked where neither a test nor its suite says so."""
 
@@ -183,7 +139,7 @@ def read_suite_files(
     path: Path, *, companions: bool = True, scoring: Scoring = _BY_TARGET
 ) -> SuiteFiles:
     """Return the suite at *path* and its companion files, unmerged."""
-    data, source = _read_object(path)
+    data, source = read_object(path)
     suite = _suite(data, path)
     metadata: Metadata = suite
     sources, endpoint_file = [source], path
@@ -206,7 +162,8 @@ def read_suite_files(
         time_s=metadata.global_settings.default_timeout_seconds,
         listed_in=_listed_in(categories),
         literal=suite.literal,
-        variables=frozenset(variables_in(data)),
+        vars=suite.vars,
+        misnamed=frozenset(misnamed_variables(data)),
     )
     tests_at = at.inside("tests")
     literal = {entry.id for entry in suite.tests if _is_literal(entry, suite.literal)}
@@ -225,83 +182,10 @@ def read_suite_files(
     )
 
 
-def read_metadata(path: Path) -> tuple[Metadata, Source]:
-    """Return the metadata file at *path*."""
-    data, source = _read_object(path)
-    return _convert(data, Metadata, path), source
-
-
-def read_categories(path: Path) -> tuple[dict[str, CategoryEntry], Source]:
-    """Return the categories file at *path*."""
-    data, source = _read_object(path)
-    return _convert(data, CategoriesFile, path).categories, source
-
-
-def filled(above: Metadata, below: Metadata) -> Metadata:
-    """Return *above* with its gaps filled from *below*; an endpoint comes whole, with its headers."""
-    return Metadata(
-        api_config=above.api_config or below.api_config,
-        global_settings=_without_gaps(above.global_settings, below.global_settings),
-        execution_modes=ExecutionModes(
-            sequential={**below.execution_modes.sequential, **above.execution_modes.sequential},
-            concurrent=_without_gaps(
-                above.execution_modes.concurrent, below.execution_modes.concurrent
-            ),
-        ),
-    )
-
-
-def _without_gaps(above: S, below: S) -> S:
-    names = above.__struct_fields__
-    return msgspec.structs.replace(
-        above, **{name: getattr(below, name) for name in names if getattr(above, name) is None}
-    )
-
-
-def with_metadata(run_spec: RunSpec, metadata: Metadata) -> RunSpec:
-    """Return *run_spec* with the endpoint and the knobs that *metadata* gives."""
-    api, settings = metadata.api_config, metadata.global_settings
-    if api is not None:
-        run_spec = replace(run_spec, models=(model_of(api, settings),))
-    if settings.delay_between_tests is not None:
-        run_spec = replace(run_spec, pause_s=settings.delay_between_tests)
-    workers = metadata.execution_modes.concurrent
-    if workers.default_workers is not None:
-        run_spec = replace(run_spec, parallel=workers.default_workers)
-    return run_spec
-
-
-def model_of(api: ApiConfig, settings: GlobalSettings) -> ModelSpec:
-    """Return the model behind *api*, which may read no variable unless the operator allows it."""
-    extra: dict[str, Json] = {}
-    if settings.default_retry_attempts is not None:
-        extra["max_retries"] = settings.default_retry_attempts
-    if api.timeout is not None:
-        extra["timeout_s"] = api.timeout
-    if api.type in API_TYPES:
-        extra["api_type"] = api.type
-    return ModelSpec(
-        provider="openai-compatible",
-        name=api.model,
-        base_url=api.endpoint,
-        api_key=api.api_key,
-        headers=api.headers,
-        settings=extra,
-        may_read=(),
-    )
-
-
-def _read_object(path: Path) -> tuple[dict[str, Json], Source]:
-    data, source = read_json(path)
-    if not isinstance(data, dict):
-        raise UsageError(f'{path}: a JSON object is expected, such as {{"tests": [...]}}')
-    return data, source
-
-
 def _suite(data: Mapping[str, Json], path: Path) -> SuiteFile:
     """Return the suite in *data*; all that is wrong in it is one error."""
     try:
-        return _convert(data, SuiteFile, path)
+        return converted(data, SuiteFile, path)
     except UsageError as error:
         problems = Problems()
         problems.add(error)
@@ -309,26 +193,6 @@ def _suite(data: Mapping[str, Json], path: Path) -> SuiteFile:
             at = SourceLocation(file=str(path), key=("tests",))
             _tasks(_readable(data.get("tests")), _NO_DEFAULTS, at)
         raise UsageError(problems.message) from error
-
-
-def _convert(data: Mapping[str, Json], kind: type[S], path: Path) -> S:
-    return convert(
-        data,
-        kind,
-        source=str(path),
-        line_of=partial(line_in, path),
-        name_of=partial(_test_at, data.get("tests")),
-    )
-
-
-def _test_at(tests: Json, at: Sequence[str | int]) -> str | None:
-    """Return which of *tests* a mistake is in; None where it is in none that has an id."""
-    match at:
-        case "tests", int(number), *_ if isinstance(tests, Sequence) and number < len(tests):
-            test = tests[number]
-            test_id = test.get("id") if isinstance(test, Mapping) else None
-            return f"test {test_id!r}" if isinstance(test_id, str) else None
-    return None
 
 
 def _name(suite: SuiteFile, path: Path) -> str:
@@ -345,7 +209,7 @@ def _listed_in(categories: Mapping[str, CategoryEntry]) -> dict[str, list[str]]:
     return listed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class _Defaults:
     """What holds for every test that does not say otherwise."""
 
@@ -354,7 +218,8 @@ class _Defaults:
     time_s: float | None = None
     listed_in: Mapping[str, list[str]] = field(default_factory=dict)
     literal: bool = False
-    variables: frozenset[str] = frozenset()
+    vars: Mapping[str, Json] = field(default_factory=dict)
+    misnamed: frozenset[str] = frozenset()
 
 
 def _suite_scorers(
@@ -409,7 +274,8 @@ def _tasks(
             unknown = {k: v for k, v in original.items() if k not in _KNOWN}
             task = _task(entry, unknown, defaults, here)
             if not _is_literal(entry, defaults.literal):
-                refuse_unfilled(task, defaults.variables | variables_in(unknown), here)
+                refuse_misnamed(task, defaults.misnamed | misnamed_variables(unknown), here)
+                task = filled_in(task, here)
             tasks[entry.id] = task
     problems.raise_any()
     return tuple(tasks.values())
@@ -440,10 +306,16 @@ def _task(
 ) -> Task:
     what = f"test {entry.id!r}"
     threshold = entry.pass_threshold
+    values = {**defaults.vars, **entry.vars}
     problems = Problems()
     messages: tuple[Message, ...] = ()
+    turns: tuple[Turn, ...] = ()
     with problems.gathered():
-        messages = conversation(entry.prompt, entry.messages, what=what, at=at, unknown=unknown)
+        turns = scripted_turns(entry.turns or (), what=what, at=at)
+        messages = messages_of(entry, turns, what=what, at=at, unknown=unknown, values=values)
+    tools: TaskTools | None = None
+    with problems.gathered():
+        tools = _tools(entry, what, at)
     time_s: float | None = None
     with problems.gathered():
         time_s = _time_limit(entry, defaults, at)
@@ -463,8 +335,21 @@ def _task(
         api_type=entry.api_type,
         name=entry.name,
         category=_category(entry, defaults),
+        group=None if entry.group is None else str(entry.group),
         metadata=_metadata(entry, unknown),
+        vars=values,
+        tools=tools,
+        turns=turns,
     )
+
+
+def _tools(entry: TestEntry, what: str, at: SourceLocation) -> TaskTools | None:
+    tools = task_tools(entry.tools, entry.tool_rounds, at=at, what=what, trusted=False)
+    refuse_tools_twice(tools, entry.parameters, at=at, what=what)
+    if tools is not None and entry.api_type == "completions":
+        where = shown(at.inside("api_type"))
+        raise UsageError(f"{where}: {what}: a completions API takes no `tools`; use chat")
+    return tools
 
 
 def _category(entry: TestEntry, defaults: _Defaults) -> str | None:
@@ -475,6 +360,8 @@ def _category(entry: TestEntry, defaults: _Defaults) -> str | None:
 
 def _scorers(entry: TestEntry, defaults: _Defaults, at: SourceLocation) -> tuple[ScorerSpec, ...]:
     specs = _named_scorers(entry, defaults, at)
+    if entry.turns:
+        specs = (*turn_scorers(entry.turns, at=at.inside("turns"), trusted=False), *specs)
     if not entry.evaluation_config:
         return specs
     location = at.inside("evaluation_config")

@@ -4,8 +4,10 @@
 that shows it, and print their own results. How a run starts, is stopped and ends is written here only.
 """
 
+import asyncio
 import json
 import shlex
+import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
@@ -13,21 +15,24 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
 from bakeoff._lib import files
 from bakeoff._lib.redact import public_word
 from bakeoff._lib.sanitize import for_terminal, well_formed
-from bakeoff.app.interrupts import interruptible
 from bakeoff.app.options import RunOptions
 from bakeoff.app.rescoring import score_again
-from bakeoff.app.run import execute_run
+from bakeoff.app.run import execute_run, new_event_loop
 from bakeoff.app.run_results import Run
 from bakeoff.core.errors import BakeoffError
 from bakeoff.core.events import Event, Listener, RunEnded, RunStarted, ignore
 from bakeoff.core.stop import Stop
+
+T = TypeVar("T")
+
+_STOPPING = "stopping: the trials under way are finished first; Ctrl-C again to stop now"
 
 
 class View(ABC):
@@ -183,7 +188,7 @@ def _session(
         view(event)
 
     with view:
-        run = interruptible(work(listen, stop), stop, view.say)
+        run = _interruptible(work(listen, stop), stop, view.say)
     return SessionResult(
         run=run,
         run_id=started.run_id if started else None,
@@ -197,6 +202,62 @@ def _is_complete(run: Run) -> bool:
     """Whether nothing is left to resume: a stop that came during the last trial stopped nothing."""
     buckets = run.summary().buckets
     return not (buckets.not_run or buckets.cancelled or buckets.faults)
+
+
+# --- Ctrl-C: once finishes what is under way, twice stops now -------------------------------------
+
+
+def _interruptible(
+    work: Coroutine[object, object, T], stop: Stop, say: Callable[[str], None]
+) -> T | None:
+    """Return what *work* returns; None where it was stopped at once. *say* tells the person."""
+
+    async def main() -> T | None:
+        return await _heeding(work, stop, say)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main())
+
+
+async def _heeding(
+    work: Coroutine[object, object, T], stop: Stop, say: Callable[[str], None]
+) -> T | None:
+    task = asyncio.current_task()
+
+    def cancel_once() -> None:
+        # a third Ctrl-C must not cut the ledger off while it is being closed
+        if task is not None and not task.cancelling():
+            task.cancel()
+
+    def interrupt() -> None:
+        if stop.requested:
+            cancel_once()
+            return
+        stop.request()
+        say(_STOPPING)
+
+    def terminate() -> None:
+        stop.request()
+        cancel_once()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` leaves it
+        loop.add_signal_handler(signal.SIGHUP, terminate)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not stop.requested:
+            raise
+        return None
+    finally:
+        if stop.requested:  # nothing is left to be stopped, and the last words are to be read
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+# --- command lines, scripts and files --------------------------------------------------------------
 
 
 def flags(options: Mapping[str, object]) -> list[str]:

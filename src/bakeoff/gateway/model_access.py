@@ -132,7 +132,8 @@ class Claim:
 def message_size(message: Message) -> int:
     """Return about how much memory a message uses, with its overhead."""
     called = sum(len(call.id) + len(call.name) + len(call.arguments) for call in message.tool_calls)
-    return 100 + len(message.content) + len(message.reasoning or "") + called
+    shown = sum(attachment.size for attachment in message.attachments)
+    return 100 + len(message.content) + len(message.reasoning or "") + called + shown
 
 
 def _too_much(what: str) -> UnansweredError:
@@ -154,8 +155,8 @@ _CUT = "[... the conversation is longer than what is kept ...]"
 Thread = tuple[int, ...]
 
 
-class Conversation:
-    """The threads of one trial, recorded in its journal.
+class ConversationRecorder:
+    """Records the threads of one trial in its journal.
 
     Of what the program says *most_kept* letters go there, and once more of the answers: a program
     that says something else each time would fill the host's memory.
@@ -234,7 +235,8 @@ class Conversation:
 def _fingerprint(message: Message) -> int:
     """Return what tells a message from others; reasoning and outer spaces do not come back."""
     text = message.content.strip()
-    return hash((message.role, text, message.tool_calls, message.tool_call_id))
+    shown = tuple(attachment.digest for attachment in message.attachments)
+    return hash((message.role, text, message.tool_calls, message.tool_call_id, shown))
 
 
 def _common(thread: Thread, other: Thread) -> int:
@@ -347,7 +349,7 @@ class TrialModelAccess:
         self._journal = journal
         self._rollout = rollout
         self._on_close = on_close
-        self._conversation = Conversation(journal, most_kept=bounds.kept)
+        self._conversation = ConversationRecorder(journal, most_kept=bounds.kept)
         self._replies = Replies(most_kept=bounds.kept)
         self._noted: set[str] = set()
         self._closed = False

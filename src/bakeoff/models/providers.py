@@ -4,13 +4,14 @@ Addresses and variables are the documented ones; only the local servers were tri
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.values import Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Provider:
     """A place where models are, by the name it goes by in `provider/model`.
 

@@ -1,18 +1,17 @@
-"""Select the tasks and candidates of a run specification and expand them into a plan."""
+"""Expand a run specification into a plan, and take a part of a plan."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import field, replace
-from fnmatch import fnmatchcase
+from dataclasses import replace
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.phrasing import did_you_mean
-from bakeoff._lib.value_object import value_object
-from bakeoff.core.candidate import NO_MODEL, AgentSpec, Candidate, ModelSpec
+from bakeoff.core.candidate import NO_MODEL, AgentSpec, Candidate, ModelSpec, PromptSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.run_spec import Adaptive, Pairing, RunSpec
 from bakeoff.core.task import Task
+from bakeoff.planning.selection import Selection, select
 
 _SWAPS_MODELS = frozenset({"ollama", "lmstudio"})
 
@@ -80,40 +79,40 @@ def expand(run_spec: RunSpec) -> Plan:
 def _blocks(run_spec: RunSpec) -> tuple[Block, ...]:
     if run_spec.pairings:
         pairings = with_distinct_ids(run_spec.pairings)
-        return blocks(pairings, _candidates(seats(pairings)))
-    pairs = (
-        (agent, model)
+        candidates = _candidates(_candidate(model, agent) for agent, model in seats(pairings))
+        return blocks(pairings, candidates)
+    candidates = _candidates(
+        _candidate(model, agent, prompt)
+        for prompt in _in_order(run_spec.prompts) or (None,)
         for agent in run_spec.agents or (AgentSpec(),)
         for model in (run_spec.models if agent.needs_model else (NO_MODEL,))
     )
-    block = Block(tasks=run_spec.tasks, candidates=_candidates(pairs), rollouts=run_spec.rollouts)
-    return (block,)
+    return (Block(tasks=run_spec.tasks, candidates=candidates, rollouts=run_spec.rollouts),)
 
 
-def _candidates(given: Iterable[tuple[AgentSpec, ModelSpec]]) -> tuple[Candidate, ...]:
+def _in_order(prompts: Sequence[PromptSpec]) -> list[PromptSpec]:
+    """Return *prompts* in an order of their own: the one in which they are given changes nothing."""
+    return sorted(prompts, key=lambda prompt: (prompt.name, digest(prompt.identity())))
+
+
+def _candidate(model: ModelSpec, agent: AgentSpec, prompt: PromptSpec | None = None) -> Candidate:
+    solver = Candidate(id="", model=model, agent=agent).solver
+    name = solver if prompt is None or not prompt.name else f"{prompt.name} · {solver}"
+    return Candidate(id=name, model=model, agent=agent, prompt=prompt)
+
+
+def _candidates(given: Iterable[Candidate]) -> tuple[Candidate, ...]:
     pairs: dict[str, Candidate] = {}
-    for agent, model in given:
-        candidate = Candidate(id=_label(agent, model), model=model, agent=agent)
+    for candidate in given:
         twin = pairs.setdefault(candidate.digest, candidate)  # the same one twice is one
         if twin.id != candidate.id:
             raise UsageError(
                 f"candidates {twin.id!r} and {candidate.id!r} are the same model with the same "
-                "settings: leave one out, or give them different parameters"
+                f"{'prompt and ' if candidate.prompt else ''}settings: leave one out, or give them "
+                "different parameters"
             )
     uses = Counter(c.id for c in pairs.values())
-    return tuple(
-        c if uses[c.id] == 1 else Candidate(id=_distinct_id(c), model=c.model, agent=c.agent)
-        for c in pairs.values()
-    )
-
-
-def _label(agent: AgentSpec, model: ModelSpec) -> str:
-    if not agent.needs_model:
-        return agent.label or agent.name
-    name = model.label or model.full_name
-    if agent.name == "direct" and not agent.label:
-        return name
-    return f"{agent.label or agent.name}+{name}"
+    return tuple(c if uses[c.id] == 1 else replace(c, id=_distinct_id(c)) for c in pairs.values())
 
 
 def _distinct_id(candidate: Candidate) -> str:
@@ -122,39 +121,6 @@ def _distinct_id(candidate: Candidate) -> str:
     what = ",".join(f"{k}={v}" for k, v in sorted(differs.items()) if v is not None)
     short = digest(candidate.identity())[:4]
     return f"{candidate.id}({what or 'default'})~{short}"
-
-
-@value_object
-class Selection:
-    """By category, by id (wildcards allowed), and at most so many; empty is everything."""
-
-    categories: Collection[str] = field(default_factory=tuple)
-    tests: Collection[str] = field(default_factory=tuple)
-    limit: int | None = None
-
-
-def select(tasks: Sequence[Task], selection: Selection) -> tuple[Task, ...]:
-    """Return the selected tasks in their order; a name that matches nothing is an error."""
-    if not tasks:
-        raise UsageError("there are no tests to run: add at least one")
-    known = {t.category for t in tasks if t.category}
-    for category in selection.categories:
-        if category not in known:
-            raise UsageError(f"no category {category!r}: {did_you_mean(category, known)}")
-    named = _named(tasks, selection.tests)
-    chosen = [
-        task
-        for task in tasks
-        if (not selection.categories or task.category in selection.categories)
-        and (not selection.tests or task.id in named)
-    ]
-    if selection.limit is not None:
-        if selection.limit < 1:
-            raise UsageError(f"limit must be 1 or more, not {selection.limit}")
-        chosen = chosen[: selection.limit]
-    if not chosen:
-        raise UsageError("no test matches all of --category and --test; change one of them")
-    return tuple(chosen)
 
 
 def select_part(
@@ -206,16 +172,3 @@ def _refuse_unknown(kind: str, names: Collection[str], known: Collection[str]) -
     for name in names:
         if name not in known:
             raise UsageError(f"no {kind} {name!r} in the run: {did_you_mean(name, known)}")
-
-
-def _named(tasks: Sequence[Task], patterns: Collection[str]) -> set[str]:
-    """Return the ids that *patterns* mean: the one that is just so, else all that match."""
-    ids = {task.id for task in tasks}
-    named: set[str] = set()
-    for pattern in patterns:
-        matches = {pattern} if pattern in ids else {i for i in ids if fnmatchcase(i, pattern)}
-        if not matches:
-            hint = did_you_mean(pattern, [task.id for task in tasks[:1000]])
-            raise UsageError(f"no test {pattern!r}: {hint}")
-        named |= matches
-    return named

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import Tariff, most_input
-from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.candidate import ModelSpec, PromptSpec
 from bakeoff.core.outcome import Request, Usage
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.task import Message, Task
@@ -62,11 +62,17 @@ class _Sum:
             self.cost_usd = (self.cost_usd or 0.0) + cost * times
 
 
-def forecast(plan: Plan, tariff_of: Callable[[ModelSpec], Tariff]) -> Forecast:
-    """Return what *plan* may come to where each trial takes one request."""
+AskedTask = Callable[[PromptSpec | None, Task], Task]
+"""Returns a task as a prompt asks it."""
+
+
+def forecast(
+    plan: Plan, tariff_of: Callable[[ModelSpec], Tariff], asked: AskedTask = lambda _, task: task
+) -> Forecast:
+    """Return what *plan* may come to where each trial takes one request, *asked* by its prompt."""
     total = _Sum()
     for block in plan.blocks:
-        _add(total, block, plan, tariff_of)
+        _add(total, block, plan, tariff_of, asked)
     others = sorted({*plan.conditions.roles} - {_JUDGE})
     notes = [*total.unknown, *(f"how often {name} is asked" for name in others)]
     return Forecast(
@@ -90,14 +96,21 @@ def _more(plan: Plan) -> Iterator[str]:
             yield f"agent {name!r} asks as often as it needs"
 
 
-def _add(total: _Sum, block: Block, plan: Plan, tariff_of: Callable[[ModelSpec], Tariff]) -> None:
+def _add(
+    total: _Sum,
+    block: Block,
+    plan: Plan,
+    tariff_of: Callable[[ModelSpec], Tariff],
+    asked: AskedTask,
+) -> None:
     judge = plan.conditions.roles.get(_JUDGE)
     for candidate in block.candidates:
         tariff = tariff_of(candidate.model)
         for task in block.tasks:
-            read, written = _about(task), tariff.most_output(task.parameters)
+            read = _about(asked(candidate.prompt, task))
+            written = tariff.most_output(task.parameters)
             total.add(candidate.id, tariff, read, written, block.rollouts)
-            verdicts = sum(1 for scorer in task.scorers if scorer.name == _JUDGE)
+            verdicts = sum(1 for scorer in task.scorers if scorer.asks_judge)
             if judge is not None and verdicts:
                 its = tariff_of(judge)
                 seen = read + (written or 0) + _RUBRIC

@@ -168,7 +168,7 @@ def fields_apart(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str =
     return found
 
 
-_SCORING = frozenset({"target", "scorers", "pass_threshold"})
+_SCORING = frozenset({"target", "turn_targets", "scorers", "pass_threshold"})
 
 
 def rescored(plan: Plan, tasks: Iterable[Task]) -> Plan:
@@ -181,7 +181,11 @@ def rescored(plan: Plan, tasks: Iterable[Task]) -> Plan:
             return task
         _refuse_another_question(task, new)
         return replace(
-            task, target=new.target, scorers=new.scorers, pass_threshold=new.pass_threshold
+            task,
+            target=new.target,
+            turns=new.turns,
+            scorers=new.scorers,
+            pass_threshold=new.pass_threshold,
         )
 
     blocks = [
@@ -197,7 +201,7 @@ def rescored(plan: Plan, tasks: Iterable[Task]) -> Plan:
 
 def _refuse_another_question(before: Task, after: Task) -> None:
     old, new = before.identity(), after.identity()
-    changed = [key for key in new if key not in _SCORING and old[key] != new[key]]
+    changed = [key for key in new if key not in _SCORING and old.get(key) != new[key]]
     if changed:
         raise UsageError(
             f"task {before.id!r} asks something else now ({', '.join(changed)} differ): "

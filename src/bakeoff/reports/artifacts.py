@@ -49,7 +49,7 @@ def files_of(task: Task, attempt: Attempt) -> Iterator[tuple[str, str]]:
         yield "agent.log", outcome.log
     for score in attempt.scores:
         if isinstance(output := score.details.get("output"), str):
-            yield f"{safe_name(score.scorer)}.log", output
+            yield f"{safe_name(score.label)}.log", output
     data = msgspec.json.encode(_figures(attempt))
     yield "attempt.json", msgspec.json.format(data, indent=2).decode() + "\n"
 

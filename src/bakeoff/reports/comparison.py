@@ -9,7 +9,7 @@ from bakeoff._lib.sanitize import one_line
 from bakeoff.core.values import Json
 from bakeoff.reports import data_files
 from bakeoff.reports.wording import phrases
-from bakeoff.reports.wording.decision import methods
+from bakeoff.reports.wording.decision import chance_in_words, methods
 from bakeoff.reports.wording.findings import Evidence
 from bakeoff.reports.wording.phrases import amount, counted
 from bakeoff.stats.between_runs import ChangedTask, Contrast
@@ -126,6 +126,7 @@ def as_json(comparison: Comparison) -> dict[str, Json]:
         "rankings": {name: _first(ranking, models) for name, ranking in rankings.items()},
         "ranking_places": {name: _places(ranking, models) for name, ranking in rankings.items()},
         "ranking_notes": {name: r.reason if r else None for name, r in rankings.items()},
+        "time_to_solve_tests": [asdict(test) for test in result.solve_times],
         "summary_stats": asdict(result.overall),
         "notes": list(result.notes),
     }
@@ -238,8 +239,7 @@ def comparison_notes(
     tested = [contrast.pair for contrast in contrasts if contrast.pair.p is not None]
     if tested:
         yield methods(tested)
-    if any(pair.detectable is not None for pair in tested):
-        yield "MDE: the smallest difference that this many tasks show with 80 % power"
+        yield chance_in_words(tested)
     if any(contrast.pair.withheld for contrast in contrasts):
         yield "a verdict must hold with every faulted trial counted against the leader"
     if left_out := max((contrast.pair.left_out for contrast in contrasts), default=0):

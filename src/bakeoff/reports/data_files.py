@@ -10,15 +10,17 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from xml.sax.saxutils import quoteattr
 
 import msgspec
 
 from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.core.record import Status, TrialRecord, TrialRow
+from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.reports.files import expected, question, rows_with_answers
-from bakeoff.reports.html.text import clipped, esc
+from bakeoff.reports.html.text import clipped
 from bakeoff.reports.wording.decision import answer
 from bakeoff.reports.wording.findings import Findings, error_of
 from bakeoff.stats.head_to_head import RolloutVerdict, verdict
@@ -71,19 +73,35 @@ def render_csv(findings: Findings) -> Iterator[str]:
     asked = _asked(findings)
     yield _line([*COLUMNS, *(TEXTS if findings.with_text else ())])
     for row, given in rows_with_answers(findings):
-        yield _line([*_values(row), *([*asked[row.task_id], given] if asked else [])])
+        texts = [*_texts(findings, asked[row.task_id], row.candidate_id), given] if asked else []
+        yield _line([*_values(row), *texts])
     for trial in findings.missing():
         why = findings.why_missing(trial.candidate.id)
         named = trial.task.id, trial.task.category, trial.candidate.id, trial.rollout, why
         unknown = (None for _ in COLUMNS[len(named) :])
-        yield _line([*named, *unknown, *([*asked[trial.task.id], None] if asked else [])])
+        texts = [*_texts(findings, asked[trial.task.id], trial.candidate.id), None] if asked else []
+        yield _line([*named, *unknown, *texts])
 
 
-def _asked(findings: Findings) -> Mapping[str, tuple[str, str | None]]:
-    """Return question and expected answer by task; empty if the report has no texts."""
+_Texts = tuple[str, str | None]
+
+
+def _asked(findings: Findings) -> Mapping[str, _Texts | Task]:
+    """Return question and expected answer by task; empty if the report has no texts.
+
+    Where the question depends on the candidate, the task is there instead.
+    """
     if not findings.with_text:
         return {}
+    if findings.prompts:
+        return {task.id: task for task in findings.tasks}
     return {task.id: (question(task), expected(task)) for task in findings.tasks}
+
+
+def _texts(findings: Findings, known: _Texts | Task, candidate: str) -> _Texts:
+    if isinstance(known, Task):
+        return question(findings.as_asked(candidate, known)), expected(known)
+    return known
 
 
 def _line(values: Sequence[Json]) -> str:
@@ -246,7 +264,7 @@ def _attributes(**given: object) -> str:
 
 
 def _xml_text(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", esc(text))
+    return _NOT_XML.sub("\ufffd", escape(for_terminal(text)))
 
 
 def _plain(text: str) -> str:

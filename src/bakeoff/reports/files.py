@@ -10,6 +10,7 @@ from bakeoff.core.errors import LedgerError
 from bakeoff.core.record import TrialRecord, TrialRow
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
+from bakeoff.reports.wording.decision import answer
 from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.summary import Summary
 
@@ -19,12 +20,12 @@ SUMMARY = "summary.json"
 def as_json(summary: Summary) -> dict[str, Json]:
     """Return *summary* as plain data; what is unknown is null."""
     data: dict[str, Json] = msgspec.to_builtins(summary)
-    return data
+    return {**data, "headline": msgspec.to_builtins(answer(summary))}
 
 
 def write_summary(folder: Path, summary: Summary) -> None:
     """Write *summary* into *folder*."""
-    text = msgspec.json.format(msgspec.json.encode(summary), indent=2)
+    text = msgspec.json.format(msgspec.json.encode(as_json(summary)), indent=2)
     try:
         write_atomic(folder / SUMMARY, text + b"\n")
     except OSError as error:
@@ -39,8 +40,8 @@ def question(task: Task) -> str:
     if not task.messages:
         return task.prompt or ""
     if len(task.messages) == 1:
-        return task.messages[0].content
-    return "\n".join(f"{message.role}: {message.content}" for message in task.messages)
+        return task.messages[0].described
+    return "\n".join(f"{message.role}: {message.described}" for message in task.messages)
 
 
 def expected(task: Task) -> str | None:

@@ -8,6 +8,7 @@ from bakeoff.reports.wording import decision, phrases
 from bakeoff.reports.wording import phrases as summary_words
 from bakeoff.reports.wording.decision import answer
 from bakeoff.reports.wording.findings import Findings
+from bakeoff.stats.classification import Classification
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.summary import CandidateSummary, Group, Summary
@@ -67,7 +68,7 @@ def pairs_section(pairwise: Pairwise) -> Iterator[str]:
         yield "## Differences"
         yield ""
         yield from table(
-            ("A", "B", "A − B", "95 %", "p (Holm)", "MDE", "verdict"), map(_pair, shown)
+            ("A", "B", "A − B", "95 %", "by chance", "smallest gap", "verdict"), map(_pair, shown)
         )
         yield ""
     yield from (f"- {cell(line, width=_WIDE)}" for line in decision.remarks(pairwise, shown))
@@ -103,6 +104,13 @@ def _lines(findings: Findings) -> Iterator[str]:
     yield from _scores(summary)
     if summary.pairwise is not None:
         yield from pairs_section(summary.pairwise)
+    if summary.main_effects:
+        yield from ("## Main effects", "")
+        effects = decision.effects_in_words(summary)
+        yield from (f"- {cell(line, width=_WIDE)}" for line in effects)
+        yield ""
+    for classification in summary.classification[:_MOST_GROUPS]:
+        yield from _classification(classification)
     if any(len(candidate.total.passes) > 1 for candidate in summary.candidates):
         yield from _passes(summary_words.in_order(summary), summary.pass_rule)
     if any(len(candidate.categories) > 1 for candidate in summary.candidates):
@@ -110,6 +118,38 @@ def _lines(findings: Findings) -> Iterator[str]:
     yield from _speed(summary_words.in_order(summary))
     notes = (*summary_words.shared_reasons(summary), *summary.notes)
     yield from _listed([summary_words.conservation(summary.buckets), *notes])
+
+
+def _classification(classification: Classification) -> Iterator[str]:
+    yield f"## Labels of {cell(classification.candidate)}"
+    yield ""
+    figures = ", ".join(f"{name} {text}" for name, text in phrases.classified(classification))
+    yield from (cell(figures, width=_WIDE), "")
+    yield from table(
+        (
+            "expected",
+            "trials",
+            "precision",
+            "recall",
+            "F1",
+            "given:",
+            *map(cell, classification.labels),
+            phrases.NO_LABEL,
+        ),
+        (
+            [
+                cell(of.label),
+                f"{of.trials:,}",
+                *map(phrases.measured, (of.precision, of.recall, of.f1)),
+                "",
+                *(f"{count:,}" for count in row),
+            ]
+            for of, row in zip(classification.by_label, classification.confusion, strict=True)
+        ),
+    )
+    yield ""
+    yield from (f"- {line}" for line in phrases.CLASSIFICATION_NOTES)
+    yield ""
 
 
 def _listed(lines: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
-from bakeoff.core.record import Score
+from bakeoff.core.record import LABEL_GIVEN, LABEL_MEANT, Score
 from bakeoff.core.task import Task
 
 _CUES = r"""(?i:
@@ -126,6 +126,7 @@ class Choice:
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Find the chosen option and compare it."""
         target, chosen = self._target(task), self.chosen(outcome.answer)
+        given = chosen[0] if len(chosen) == 1 else None
         if len(chosen) > 1:
             why: str | None = f"ambiguous: the answer names {' and '.join(chosen)}"
         elif not chosen:
@@ -136,7 +137,7 @@ class Choice:
             scorer="choice",
             value=float(chosen == [target]),
             explanation=why,
-            details={"chosen": chosen[0] if len(chosen) == 1 else None},
+            details={LABEL_MEANT: target, LABEL_GIVEN: given, "chosen": given},
         )
 
     def chosen(self, answer: str) -> list[str]:

@@ -182,6 +182,16 @@ class ScorerInProcess:
         if (check := getattr(self._scorer, "check", None)) is not None:
             check(task)
 
+    def asks_roles(self, task: Task) -> tuple[str, ...]:
+        """Return the roles that the scorer may ask, if it says so."""
+        asks = getattr(self._scorer, "asks_roles", None)
+        return tuple(asks(task)) if asks else ()
+
+    def needs_roles(self, task: Task) -> tuple[str, ...]:
+        """Return the roles that the scorer cannot do without, if it says so."""
+        needs = getattr(self._scorer, "needs_roles", None)
+        return tuple(needs(task)) if needs else ()
+
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Grade in a worker process."""
         needs_workspaces = context.workspaces is not None and not self._is_function

@@ -1,17 +1,16 @@
 """Shared by scorers that grade a change: opening a grading workspace, running checks, messages."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TypedDict, Unpack
 
 from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.core.errors import SandboxError, ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
-from bakeoff.core.sandbox import Command, CommandResult, GradingWorkspace, Mount
+from bakeoff.core.sandbox import Command, CommandResult, GradingSpec, GradingWorkspace
 from bakeoff.core.task import Task
 from bakeoff.core.workspace import Workspace
 
@@ -30,29 +29,19 @@ def workspace_of(task: Task, scorer: str) -> Workspace:
     return task.workspace
 
 
-class GradingOptions(TypedDict, total=False):
-    """What a check needs beyond the task's own files; see `Workspaces.open_for_grading`."""
-
-    protected: tuple[str, ...]
-    mounts: tuple[Mount, ...]
-    texts: Mapping[str, str]
-    environment: Mapping[str, str]
-    read_once: tuple[str, ...]
-
-
 def open_grading_workspace(
     task: Task,
     outcome: Outcome,
     context: Context,
     *,
     scorer: str,
-    **options: Unpack[GradingOptions],
+    spec: GradingSpec = GradingSpec(),  # noqa: B008 -- frozen
 ) -> AbstractAsyncContextManager[GradingWorkspace]:
     """Open a grading workspace with the change of *outcome*, and nothing else of it."""
     if context.workspaces is None:
         raise ScorerError(f"scorer {scorer!r} has no sandbox to grade in")
     label = f"{context.label} {scorer}".strip()
-    return context.workspaces.open_for_grading(task, outcome.change, label=label, **options)
+    return context.workspaces.open_for_grading(task, outcome.change, label=label, spec=spec)
 
 
 class CheckError(ScorerError):

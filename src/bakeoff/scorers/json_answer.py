@@ -14,7 +14,7 @@ from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
 from bakeoff.core.task import Task
-from bakeoff.core.values import Json, JsonObject
+from bakeoff.core.values import Json, JsonObject, same_json
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -256,7 +256,7 @@ class JsonAnswer:
             return _wrong(f"against the schema: {fault}")
         if isinstance(expected, Mapping):
             return self._score_fields(value, expected)
-        if expected is None or same(value, expected):
+        if expected is None or same_json(value, expected):
             return Score(scorer="json", value=1.0)
         return _wrong("the value is not as expected")
 
@@ -271,7 +271,9 @@ class JsonAnswer:
         if not isinstance(value, dict):
             return _wrong("the JSON in the answer is not an object")
         missing = [key for key in expected if key not in value]
-        wrong = [key for key in expected if key in value and not same(value[key], expected[key])]
+        wrong = [
+            key for key in expected if key in value and not same_json(value[key], expected[key])
+        ]
         share = 1 - (len(missing) + len(wrong)) / len(expected)
         faults = [f"{key!r} is missing" for key in missing] + [f"{key!r} differs" for key in wrong]
         return Score(
@@ -280,25 +282,6 @@ class JsonAnswer:
             explanation=", ".join(faults) or None,
             details={"missing": missing, "wrong": wrong, "fields": len(expected)},
         )
-
-
-def same(value: Json, expected: Json) -> bool:
-    """Whether two JSON values are equal in JSON's sense: 1 is 1.0, and true is not 1."""
-    if isinstance(expected, bool) or isinstance(value, bool):
-        return value is expected
-    if isinstance(expected, Mapping):
-        return (
-            isinstance(value, Mapping)
-            and value.keys() == expected.keys()
-            and all(same(value[key], expected[key]) for key in expected)
-        )
-    if isinstance(expected, list | tuple):
-        return (
-            isinstance(value, list | tuple)
-            and len(value) == len(expected)
-            and all(map(same, value, expected))
-        )
-    return value == expected
 
 
 def _wrong(why: str) -> Score:

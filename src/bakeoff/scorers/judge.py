@@ -45,13 +45,15 @@ class Judge:
     """The grade a judge model gives by `rubric`, from 1 to `scale`, as (grade - 1) / (scale - 1).
 
     The model is the run's role `judge`. It is told the task, the answer, the patch where files were
-    changed and, with `include_target`, the task's target where there is one. A reply that is no
+    changed and, with `include_target`, the task's target where there is one; with `include_files` it
+    is shown the pictures and files that the candidate was shown. A reply that is no
     verdict is asked for once more; a second one is a fault, never a 0.
     """
 
     rubric: str
     scale: int = 10
     include_target: bool = True
+    include_files: bool = True
 
     def __post_init__(self) -> None:
         if not self.rubric.strip():
@@ -61,6 +63,10 @@ class Judge:
 
     def check(self, task: Task) -> None:
         """Accept any task: a target helps, but the rubric is enough."""
+
+    def needs_roles(self, _task: Task, /) -> tuple[str, ...]:
+        """Return the judge, whatever the task."""
+        return ("judge",)
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:
         """Ask the judge."""
@@ -102,7 +108,11 @@ class Judge:
         blocks = [f"<{name} {marker}>\n{text}\n</{name} {marker}>" for name, text in parts.items()]
         user = f"Rubric:\n{self.rubric}\n\n" + "\n\n".join(blocks)
         system = _SYSTEM.replace("SCALE", str(self.scale))
-        return Message(role="system", content=system), Message(role="user", content=user)
+        shown = tuple(replace(a, at=0) for a in task.attachments) if self.include_files else ()
+        return (
+            Message(role="system", content=system),
+            Message(role="user", content=user, attachments=shown),
+        )
 
     async def _ask(self, judge: Model, request: Request) -> tuple[_Verdict, str | None]:
         """Return the verdict and its model, asking a second time where there was none."""
@@ -139,8 +149,8 @@ def _verdict(reply: str, scale: int) -> _Verdict:
 
 def _conversation(messages: tuple[Message, ...]) -> str:
     if len(messages) == 1:
-        return messages[0].content
-    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
+        return messages[0].described
+    return "\n\n".join(f"[{message.role}]\n{message.described}" for message in messages)
 
 
 def _shown(change: Change) -> str:

@@ -14,7 +14,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
-from bakeoff.core.sandbox import Command, GradingWorkspace, Mount
+from bakeoff.core.sandbox import Command, GradingSpec, GradingWorkspace, Mount
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.scorers.grading_box import (
@@ -87,8 +87,7 @@ class Reward:
             outcome,
             context,
             scorer="reward",
-            mounts=(shown,),
-            environment=self.environment,
+            spec=GradingSpec(mounts=(shown,), environment=self.environment),
         )
         async with opened as grading:
             is_shared = await _give_to_verifier(grading, logs)

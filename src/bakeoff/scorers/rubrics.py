@@ -14,7 +14,7 @@ from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
-from bakeoff.core.sandbox import Box, Command
+from bakeoff.core.sandbox import Box, Command, GradingSpec
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.scorers.grading_box import (
@@ -177,6 +177,11 @@ class Rubrics:
         if self.test_scripts:
             workspace_of(task, "rubrics")
 
+    def asks_roles(self, _task: Task, /) -> tuple[str, ...]:
+        """Return the judge, where a rubric has no tests."""
+        tested = {script.rubric_id for script in self.test_scripts}
+        return () if tested >= {rubric.id for rubric in self.rubrics} else ("judge",)
+
     async def check_box(self, box: Box) -> None:
         """Raise where *box* cannot run one of the scripts; called before the agent starts."""
         runs = [
@@ -223,18 +228,16 @@ class Rubrics:
         mounts = await brought_mounts() if is_python(script.path) else ()
         texts = {} if script.content is None else {protected[0]: script.content}
 
+        spec = GradingSpec(
+            protected=protected,
+            mounts=mounts,
+            texts=texts,
+            environment=self.environment,
+            read_once=protected[:1] if is_python(script.path) else (),
+        )
+
         async def check(outcome: Outcome) -> Score:
-            opened = open_grading_workspace(
-                task,
-                outcome,
-                context,
-                scorer="rubrics",
-                protected=protected,
-                mounts=mounts,
-                texts=texts,
-                environment=self.environment,
-                read_once=protected[:1] if is_python(script.path) else (),
-            )
+            opened = open_grading_workspace(task, outcome, context, scorer="rubrics", spec=spec)
             async with opened as grading:
                 content = await _content(grading.box, script, required=True)
                 score = await self._tests_for(script, content).score_in(grading, workspace)

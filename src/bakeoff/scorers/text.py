@@ -1,10 +1,10 @@
-"""Scorers that compare the answer as text: exact, includes, pattern."""
+"""Scorers that compare the answer as text: exact, includes, contains, starts-with, pattern."""
 
 import asyncio
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -158,19 +158,12 @@ class Includes:
 
     def check(self, task: Task) -> None:
         """Refuse a task without a target, and a blank one, which every answer contains."""
-        for value in expected_values(task, "includes"):
-            if not as_text(value).strip():
-                raise UsageError(
-                    f"task {task.id!r}: `expected` is blank, and scorer 'includes' would find it "
-                    "in every answer; write what the answer must contain",
-                    task=task.id,
-                )
+        _refuse_blank(task, expected_values(task, "includes"), "includes")
 
     async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
         """Look for every target."""
-        answer = normal(outcome.answer, ignore_case=self.ignore_case)
         targets = expected_values(task, "includes")
-        missing = [as_text(target) for target in targets if not self._contains(target, answer)]
+        missing = _missing(targets, outcome.answer, self.ignore_case, self.whole_words)
         right = not missing if self.all else len(missing) < len(targets)
         return Score(
             scorer="includes",
@@ -179,18 +172,143 @@ class Includes:
             details={"missing": missing},
         )
 
-    def _contains(self, target: str | float, answer: str) -> bool:
-        text = normal(as_text(target), ignore_case=self.ignore_case)
-        if isinstance(target, str) and not self.whole_words:
-            return text in answer
-        literal = re.escape(text)
-        if not isinstance(target, str | bool):
-            # a leading literal makes the search fast; what precedes it is checked afterwards
-            alone = rf"(?<!\w{literal})(?<!\d[.,]{literal})(?<!(?<!\w)[-−]{literal})(?!\w|[.,]\d)"
-            return re.search(literal + alone, answer) is not None
-        if self.whole_words:
-            return re.search(rf"{literal}(?<!\w{literal})(?!\w)", answer) is not None
+
+def _refuse_blank(task: Task, values: Sequence[str | float], scorer: str) -> None:
+    """Raise where one of *values*, which *task* looks for, would be in every answer."""
+    if any(not as_text(value).strip() for value in values):
+        raise UsageError(
+            f"task {task.id!r}: `expected` is blank, and scorer {scorer!r} would find it "
+            "in every answer; write what the answer must contain",
+            task=task.id,
+        )
+
+
+def _missing(
+    targets: Sequence[str | float],
+    answer: str,
+    ignore_case: bool,  # noqa: FBT001 -- two settings of a scorer, handed on
+    whole_words: bool,  # noqa: FBT001
+) -> list[str]:
+    """Return those of *targets* that are not in *answer*."""
+    text = normal(answer, ignore_case=ignore_case)
+    return [
+        as_text(target)
+        for target in targets
+        if not _contains(target, text, ignore_case=ignore_case, whole_words=whole_words)
+    ]
+
+
+def _contains(target: str | float, answer: str, *, ignore_case: bool, whole_words: bool) -> bool:
+    text = normal(as_text(target), ignore_case=ignore_case)
+    if isinstance(target, str) and not whole_words:
         return text in answer
+    literal = re.escape(text)
+    if not isinstance(target, str | bool):
+        # a leading literal makes the search fast; what precedes it is checked afterwards
+        alone = rf"(?<!\w{literal})(?<!\d[.,]{literal})(?<!(?<!\w)[-−]{literal})(?!\w|[.,]\d)"
+        return re.search(literal + alone, answer) is not None
+    if whole_words:
+        return re.search(rf"{literal}(?<!\w{literal})(?!\w)", answer) is not None
+    return text in answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainsAll:
+    """1 where the answer contains every one of `values`, or of the task's targets.
+
+    With `partial`, the share of them that it contains. They are looked for as by `includes`.
+    """
+
+    values: list[str | float] | None = None
+    ignore_case: bool = True
+    whole_words: bool = False
+    partial: bool = False
+
+    def check(self, task: Task) -> None:
+        """Refuse a task with nothing, or something blank, to look for."""
+        _refuse_blank(task, expected_values(task, "contains-all", self.values), "contains-all")
+
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
+        """Look for every value."""
+        values = expected_values(task, "contains-all", self.values)
+        missing = _missing(values, outcome.answer, self.ignore_case, self.whole_words)
+        share = 1 - len(missing) / len(values)
+        return Score(
+            scorer="contains-all",
+            value=share if self.partial else float(not missing),
+            explanation=f"not in the answer: {_listed(missing)}" if missing else None,
+            details={"missing": missing},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainsAny:
+    """1 where the answer contains one at least of `values`, or of the task's targets."""
+
+    values: list[str | float] | None = None
+    ignore_case: bool = True
+    whole_words: bool = False
+
+    def check(self, task: Task) -> None:
+        """Refuse a task with nothing, or something blank, to look for."""
+        _refuse_blank(task, expected_values(task, "contains-any", self.values), "contains-any")
+
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
+        """Look for any value."""
+        values = expected_values(task, "contains-any", self.values)
+        missing = _missing(values, outcome.answer, self.ignore_case, self.whole_words)
+        right = len(missing) < len(values)
+        return Score(
+            scorer="contains-any",
+            value=float(right),
+            explanation=None if right else f"not in the answer: {_any_of(missing)}",
+            details={"missing": missing},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartsWith:
+    """1 where the answer begins with `values`, or with the task's target, or one of a list."""
+
+    values: list[str | float] | None = None
+    ignore_case: bool = True
+
+    def check(self, task: Task) -> None:
+        """Refuse a task with nothing, or something blank, to look for."""
+        _refuse_blank(task, expected_values(task, "starts-with", self.values), "starts-with")
+
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
+        """Compare the beginning."""
+        starts = _plain_values(task, "starts-with", self.values, ignore_case=self.ignore_case)
+        answer = normal(outcome.answer, ignore_case=self.ignore_case)
+        right = answer.startswith(tuple(starts))
+        why = f"expected {_any_of(starts)} first, got {_shown(answer[:80])}"
+        return Score(scorer="starts-with", value=float(right), explanation=None if right else why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndsWith:
+    """1 where the answer ends with `values`, or with the task's target, or one of a list."""
+
+    values: list[str | float] | None = None
+    ignore_case: bool = True
+
+    def check(self, task: Task) -> None:
+        """Refuse a task with nothing, or something blank, to look for."""
+        _refuse_blank(task, expected_values(task, "ends-with", self.values), "ends-with")
+
+    async def score(self, task: Task, outcome: Outcome, context: Context) -> Score:  # noqa: ARG002
+        """Compare the end."""
+        ends = _plain_values(task, "ends-with", self.values, ignore_case=self.ignore_case)
+        answer = normal(outcome.answer, ignore_case=self.ignore_case)
+        right = answer.endswith(tuple(ends))
+        why = f"expected {_any_of(ends)} last, got {_shown(answer[-80:])}"
+        return Score(scorer="ends-with", value=float(right), explanation=None if right else why)
+
+
+def _plain_values(task: Task, scorer: str, given: Json, *, ignore_case: bool) -> list[str]:
+    values = expected_values(task, scorer, given)
+    return [normal(as_text(value), ignore_case=ignore_case) for value in values]
 
 
 _INLINE_S = 0.02  # nearly every search ends within it; a longer one must not stall the event loop
@@ -296,6 +414,10 @@ class Pattern:
 
 def _any_of(texts: list[str]) -> str:
     return " or ".join(_shown(text) for text in texts[:5]) + (" or …" if len(texts) > 5 else "")
+
+
+def _listed(texts: list[str]) -> str:
+    return ", ".join(_shown(text) for text in texts[:5]) + (", …" if len(texts) > 5 else "")
 
 
 def _shown(text: str) -> str:

@@ -65,6 +65,11 @@ class ChangedTask:
     before: float
     after: float
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether the score was better before."""
+        return self.after < self.before
+
 
 @value_object
 class Contrast:
@@ -88,16 +93,24 @@ class Contrast:
 
 
 def contrasts(
-    before: RunScores, after: RunScores, couples: Sequence[tuple[str, str]], *, level: float = 0.95
+    before: RunScores,
+    after: RunScores,
+    couples: Sequence[tuple[str, str]],
+    *,
+    groups: Mapping[str, str] | None = None,
+    level: float = 0.95,
 ) -> tuple[Contrast, ...]:
-    """Compare each couple of candidates before and after, adjusted for multiple comparisons."""
+    """Compare each couple of candidates before and after, adjusted for multiple comparisons.
+
+    *groups* are those of the tasks that have one: tasks of a group are not independent of each other.
+    """
     nothing: Mapping[str, _Cell] = {}
     columns = [(before.get(old, nothing), after.get(new, nothing)) for old, new in couples]
     alone = [_rollouts(*both) for both in columns]
     pairs = (
         compare_rollouts([both for both in alone if both is not None], level=level)
         if alone and None not in alone
-        else _over_tasks(columns, level=level)
+        else _over_tasks(columns, groups or {}, level=level)
     )
     return tuple(
         _contrast(couple, both, pair)
@@ -106,12 +119,14 @@ def contrasts(
 
 
 def _over_tasks(
-    columns: Sequence[tuple[Mapping[str, _Cell], Mapping[str, _Cell]]], *, level: float
+    columns: Sequence[tuple[Mapping[str, _Cell], Mapping[str, _Cell]]],
+    groups: Mapping[str, str],
+    *,
+    level: float,
 ) -> tuple[Pair, ...]:
     most = _MOST_SAMPLED // max(len(columns), 1)
-    return decide(
-        [_compared(*both, level=level, most_sampled=most) for both in columns], level=level
-    )
+    pairs = [_compared(*both, groups, most_sampled=most) for both in columns]
+    return decide(pairs, level=level)
 
 
 def _rollouts(
@@ -147,18 +162,23 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _compared(
-    old: Mapping[str, _Cell], new: Mapping[str, _Cell], *, level: float, most_sampled: int
+    old: Mapping[str, _Cell],
+    new: Mapping[str, _Cell],
+    groups: Mapping[str, str],
+    *,
+    most_sampled: int,
 ) -> Pair:
     tasks = sorted({*old, *new})
     return compare(
-        _means(AFTER, new, tasks),
-        _means(BEFORE, old, tasks),
-        level=level,
+        _means(AFTER, new, tasks, groups),
+        _means(BEFORE, old, tasks, groups),
         most_sampled=most_sampled,
     )
 
 
-def _means(name: str, cells: Mapping[str, _Cell], tasks: Sequence[str]) -> TaskMeans:
+def _means(
+    name: str, cells: Mapping[str, _Cell], tasks: Sequence[str], groups: Mapping[str, str]
+) -> TaskMeans:
     return TaskMeans(
         candidate=name,
         means=[cells[task].mean if task in cells else math.nan for task in tasks],
@@ -168,6 +188,7 @@ def _means(name: str, cells: Mapping[str, _Cell], tasks: Sequence[str]) -> TaskM
             for number, task in enumerate(tasks)
             if (cell := cells.get(task)) is not None and cell.faults
         },
+        groups=[groups.get(task) for task in tasks] if groups else (),
     )
 
 

@@ -6,7 +6,7 @@ takes the task as the unit.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
-from bakeoff.stats.estimate import Interval, TaskScores, estimate
+from bakeoff.stats.estimate import Interval, TaskScores, estimate, spread_of
 from bakeoff.stats.summary import PassRates
 
 PassMeasure: TypeAlias = Callable[[int, int, int], float | None]
@@ -25,12 +25,13 @@ _MOST_K = 10
 
 @value_object
 class PassEstimate:
-    """One measure averaged over tasks; `reason` says why `value` is None."""
+    """One measure averaged over tasks, with its error; `reason` says why `value` is None."""
 
     k: int
     value: float | None
     tasks: int
     reason: str | None
+    se: float | None = None
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
@@ -50,14 +51,21 @@ def pass_hat_k(n: int, c: int, k: int) -> float | None:
     return math.comb(c, k) / math.comb(n, k)
 
 
-def mean_pass(tasks: Iterable[tuple[int, int]], k: int, *, measure: PassMeasure) -> PassEstimate:
+def mean_pass(
+    tasks: Iterable[tuple[int, int]],
+    k: int,
+    *,
+    measure: PassMeasure,
+    groups: Sequence[str | None] | None = None,
+) -> PassEstimate:
     """Average `measure` over tasks given as (n, c); None with a reason unless all have n >= k.
 
     A mean over only the tasks with enough scored rollouts would be a mean over another set of
     tasks for each k: faults would choose the tasks, and pass@k could fall as k grows.
     """
     # Many tasks share few (n, c) pairs: each pair is computed once.
-    pairs = Counter(tasks)
+    seen = list(tasks)
+    pairs = Counter(seen)
     count = pairs.total()
     if not count:
         return PassEstimate(k=k, value=None, tasks=0, reason="no task has a score")
@@ -67,7 +75,13 @@ def mean_pass(tasks: Iterable[tuple[int, int]], k: int, *, measure: PassMeasure)
     if short:
         reason = f"{short} of {count} tasks have fewer than {k} scored rollouts"
         return PassEstimate(k=k, value=None, tasks=count, reason=reason)
-    return PassEstimate(k=k, value=math.fsum(known) / count, tasks=count, reason=None)
+    mean = math.fsum(known) / count
+    if groups is not None and any(group is not None for group in groups):
+        se = spread_of([values[pair] or 0.0 for pair in seen], mean, groups=groups).se
+    else:
+        squares = math.fsum(n * ((values[pair] or 0.0) - mean) ** 2 for pair, n in pairs.items())
+        se = math.sqrt(squares / (count * (count - 1))) or None if count > 1 else None
+    return PassEstimate(k=k, value=mean, tasks=count, reason=None, se=se)
 
 
 def _check(n: int, c: int, k: int) -> None:
@@ -92,10 +106,12 @@ class TaskSummary:
     best: float | None
     interval: Interval | None
     passes: tuple[PassRates, ...]
+    group: str | None = None
 
 
 @dataclass(slots=True)
 class _Cell:
+    group: str | None = None
     planned: int = 0
     recorded: int = 0
     passed: int = 0
@@ -116,7 +132,7 @@ def by_task(plan: Plan, rows: Iterable[TrialRow]) -> tuple[TaskSummary, ...]:
     for block in plan.blocks:
         for task in block.tasks:
             for candidate in block.candidates:
-                cell = cells.setdefault((task.id, candidate.id), _Cell())
+                cell = cells.setdefault((task.id, candidate.id), _Cell(group=task.group))
                 cell.planned += block.rollouts
     for row in rows:
         cells[row.task_id, row.candidate_id].add(row)
@@ -137,6 +153,7 @@ def _summary(task: str, candidate: str, cell: _Cell) -> TaskSummary:
         best=max(cell.scores, default=None),
         interval=measured.interval,
         passes=measured.passes,
+        group=cell.group,
     )
 
 

@@ -15,9 +15,9 @@ twice the horizon, as solver competitions do.
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from statistics import NormalDist
 
 from bakeoff._lib.value_object import value_object
+from bakeoff.stats.distributions import chi_squared_above, student_quantile
 from bakeoff.stats.estimate import Interval
 
 
@@ -76,7 +76,7 @@ def time_to_solve(
         median_s=next((step.seconds for step in curve if step.unsolved <= 0.5), None),
         restricted_mean_s=mean,
         se_s=se,
-        interval=None if se is None else _interval(mean, se, horizon_s, level),
+        interval=None if se is None else _interval(mean, se, len(seen), horizon_s, level=level),
         par2_s=_par2(seen, horizon_s),
         reason=_reason(len(seen), se),
     )
@@ -87,15 +87,45 @@ def kaplan_meier(watched: Sequence[Observation]) -> tuple[SurvivalStep, ...]:
     steps: list[SurvivalStep] = []
     unsolved = Fraction(1)  # exact: the median is where it is no more than one half
     for moment in sorted({observation.seconds for observation in watched if observation.solved}):
-        at_risk = sum(observation.seconds >= moment for observation in watched)
-        solved = sum(
-            observation.solved and observation.seconds == moment for observation in watched
-        )
+        at_risk, solved = _at_risk(watched, moment), _solved_at(watched, moment)
         unsolved *= Fraction(at_risk - solved, at_risk)
         steps.append(
             SurvivalStep(seconds=moment, at_risk=at_risk, solved=solved, unsolved=float(unsolved))
         )
     return tuple(steps)
+
+
+@value_object
+class LogRank:
+    """The log-rank test of two survival curves; `p` is None where nothing was solved by either."""
+
+    chi_squared: float | None
+    p: float | None
+
+
+def log_rank(first: Sequence[Observation], second: Sequence[Observation]) -> LogRank:
+    """Compare the whole times to solve of two candidates, with what was cut off as censored."""
+    both = [*first, *second]
+    surplus = variance = 0.0
+    for moment in sorted({observation.seconds for observation in both if observation.solved}):
+        n, n_first = _at_risk(both, moment), _at_risk(first, moment)
+        solved, solved_first = _solved_at(both, moment), _solved_at(first, moment)
+        surplus += solved_first - solved * n_first / n
+        if n > 1:
+            chance = n_first / n
+            variance += solved * chance * (1 - chance) * (n - solved) / (n - 1)
+    if not variance:
+        return LogRank(chi_squared=None, p=None)
+    chi_squared = surplus**2 / variance
+    return LogRank(chi_squared=chi_squared, p=chi_squared_above(chi_squared))
+
+
+def _at_risk(watched: Sequence[Observation], moment: float) -> int:
+    return sum(observation.seconds >= moment for observation in watched)
+
+
+def _solved_at(watched: Sequence[Observation], moment: float) -> int:
+    return sum(observation.solved and observation.seconds == moment for observation in watched)
 
 
 def _within(observation: Observation, horizon_s: float) -> Observation:
@@ -127,13 +157,13 @@ def _greenwood(curve: Sequence[SurvivalStep], horizon_s: float) -> float:
     return math.sqrt(variance)
 
 
-def _interval(mean: float, se: float, horizon_s: float, level: float) -> Interval:
-    half = NormalDist().inv_cdf(0.5 + level / 2) * se
+def _interval(mean: float, se: float, rollouts: int, horizon_s: float, *, level: float) -> Interval:
+    half = student_quantile(0.5 + level / 2, rollouts - 1) * se
     return Interval(
         low=max(mean - half, 0.0),
         high=min(mean + half, horizon_s),
         level=level,
-        method="Kaplan-Meier, Greenwood",
+        method="Kaplan-Meier, Greenwood, t",
     )
 
 

@@ -4,97 +4,32 @@ The unit is the task. Rollouts of one task are not independent evidence, so the 
 between task means; that spread already contains the noise between rollouts. A number that cannot
 be estimated is None with a reason, never a zero.
 
-    binary scores, one rollout per task     wilson
-    otherwise                               task-mean t, clipped to [0, 1] if every score is in it
-    binary, all task means equal            wilson over tasks (t has no spread to work with)
-    one task, or equal continuous means     None, with a reason
-
-Near 0 or 1 task means are skewed, and task-mean t then covers less than its level: simulated at
-four rollouts, 87 % instead of 95 % for 100 tasks at a mean of 0.98.
+    scores 0 or 1, one rollout of 30 tasks and more    wilson
+    scores 0 or 1, one rollout of fewer tasks          wilson with t's quantile for the normal one
+    scores 0 or 1, all task means equal                wilson over tasks
+    other scores from 0 to 1                           effective-task wilson, see `effective_tasks`
+    tasks in groups                                    clustered t: CR1 error, groups - 1 degrees
+    scores beyond 0 and 1                              task-mean t
+    one task, or equal means that are not 0 or 1       None, with a reason
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from statistics import NormalDist
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.task import Task
+from bakeoff.stats.distributions import beta_quantile, binomial_at_most, student_quantile
 
-_ENOUGH = 1e-15
-_MANY = 100.0
-
-
-def student_quantile(p: float, df: int) -> float:
-    """Return what a t variable with *df* degrees of freedom stays below with probability *p*."""
-    if not 0 < p < 1 or df < 1:
-        raise ValueError(f"need 0 < p < 1 and df >= 1, got p = {p!r} and df = {df!r}")
-    if p < 0.5:
-        return -student_quantile(1 - p, df)
-    # Above the middle the distribution function is concave, and the normal student_quantile lies below the
-    # one sought: every step of Newton's method comes closer from below, none goes too far.
-    t = NormalDist().inv_cdf(p)
-    while (step := (_above(t, df) - (1 - p)) / _density(t, df)) > _ENOUGH * t:
-        t += step
-    return t
-
-
-def student_two_sided(t: float, df: int) -> float:
-    """Return how likely a t variable with *df* degrees of freedom is as far from 0 as *t*."""
-    if not math.isfinite(t) or df < 1:
-        raise ValueError(f"need a finite t and df >= 1, got t = {t!r} and df = {df!r}")
-    return min(2 * _above(abs(t), df), 1.0)
-
-
-def _density(t: float, df: int) -> float:
-    return math.exp(-(df + 1) / 2 * math.log1p(t * t / df) - _log_beta(df)) / math.sqrt(df)
-
-
-def _above(t: float, df: int) -> float:
-    """Return how likely a value above *t* is, for *t* >= 0: half an incomplete beta integral."""
-    if t * t / df == 0:
-        return 0.5
-    a, b = df / 2, 0.5
-    x, rest = df / (df + t * t), t * t / (df + t * t)
-    grown = math.log1p(t * t / df)
-    front = math.exp(b * math.log(t * t / df) - (a + b) * grown - _log_beta(df))
-    if x < (a + 1) / (a + b + 2):  # where the fraction converges fast
-        return front / a * _fraction(a, b, x) / 2
-    return (1 - front / b * _fraction(b, a, rest)) / 2
-
-
-def _log_beta(df: int) -> float:
-    """Return the logarithm of the beta function at (df/2, 1/2)."""
-    a = df / 2
-    if a < _MANY:
-        return math.lgamma(a) + math.log(math.pi) / 2 - math.lgamma(a + 0.5)
-    # two large numbers would be taken from each other: the series of their difference instead
-    return math.log(math.pi / a) / 2 + 1 / (8 * a) - 1 / (192 * a**3) + 1 / (640 * a**5)
-
-
-def _fraction(a: float, b: float, x: float) -> float:
-    """Return the continued fraction of the incomplete beta integral (DLMF 8.17.22)."""
-    # Lentz's method: a product of quotients of successive numerators and denominators
-    value = above = 1.0
-    below = 0.0
-    for term in _terms(a, b, x):
-        below = 1 / (1 + term * below)
-        above = 1 + term / above
-        value *= above * below
-        if abs(above * below - 1) < _ENOUGH:
-            break
-    return 1 / value
-
-
-def _terms(a: float, b: float, x: float) -> Iterator[float]:
-    for m in count():
-        yield -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        yield (m + 1) * (b - m - 1) * x / ((a + 2 * m + 1) * (a + 2 * m + 2))
-
+IntervalMethod: TypeAlias = Literal["auto", "wilson", "clopper-pearson", "jeffreys", "t"]
+"""How the interval of a mean score is computed; `auto` is the method that fits."""
 
 # Sums of the same scores in another order differ by a few ulp: that is no spread between tasks.
 _ROUNDING = 1e-12
+_ENOUGH_FOR_WILSON = 30  # with fewer tasks it covers less than 93 % near 0 and 1
+_PRIOR_TASKS = 1.5  # found by simulation: see tests/simulations.py
 
 
 @value_object
@@ -124,7 +59,8 @@ class TaskScores:
     """What an estimate needs to know of one task's scored trials: at least one, all finite.
 
     Every field is an aggregate a store can compute: count, sum, min, max, and whether each score
-    is 0 or 1. A task with no scored trial has no mean and is left out by the caller.
+    is 0 or 1. A task with no scored trial has no mean and is left out by the caller. Tasks of one
+    `group` are not independent of each other; one without is a group of its own.
     """
 
     n: int
@@ -132,6 +68,7 @@ class TaskScores:
     low: float
     high: float
     binary: bool
+    group: str | None = None
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -162,6 +99,7 @@ class TaskScores:
             low=min(self.low, score),
             high=max(self.high, score),
             binary=self.binary and score in (0, 1),
+            group=self.group,
         )
 
     @property
@@ -170,7 +108,9 @@ class TaskScores:
         return self.total / self.n
 
 
-def estimate(tasks: Iterable[TaskScores], *, level: float = 0.95) -> Estimate:
+def estimate(
+    tasks: Iterable[TaskScores], *, level: float = 0.95, method: IntervalMethod = "auto"
+) -> Estimate:
     """Estimate a candidate's mean score over tasks, every task weighing the same."""
     _check_level(level)
     seen = list(tasks)
@@ -180,15 +120,65 @@ def estimate(tasks: Iterable[TaskScores], *, level: float = 0.95) -> Estimate:
         )
     means = [task.mean for task in seen]
     mean = math.fsum(means) / len(means)
-    se = standard_error(means, mean, scale=max(max(-t.low, t.high) for t in seen))
+    scale = max(max(-t.low, t.high) for t in seen)
+    spread = spread_of(means, mean, groups=[task.group for task in seen], scale=scale)
     return Estimate(
         mean=mean,
-        se=se,
-        interval=_interval(seen, mean=mean, se=se, level=level),
+        se=spread.se,
+        interval=_interval(seen, mean, spread, level=level, method=method),
         tasks=len(seen),
         trials=sum(task.n for task in seen),
-        reason=_reason(len(seen), se),
+        reason=_reason(len(seen), spread),
     )
+
+
+@value_object
+class Spread:
+    """The standard error of a mean over *units* that are independent: tasks, or groups of them.
+
+    `se` is None where all values are equal, or there is one unit only.
+    """
+
+    se: float | None
+    units: int
+    grouped: bool = False
+
+    @property
+    def df(self) -> int:
+        """The degrees of freedom of the error."""
+        return self.units - 1
+
+
+def spread_of(
+    values: Sequence[float],
+    mean: float,
+    *,
+    groups: Sequence[str | None] | None = None,
+    scale: float = 1.0,
+) -> Spread:
+    """Return the standard error of *mean* over *values*, by `groups` where some share one (CR1)."""
+    totals = by_group([value - mean for value in values], groups) if groups else None
+    if totals is None:
+        return Spread(se=standard_error(values, mean, scale=scale), units=len(values))
+    n, units = len(values), len(totals)
+    if units == 1:
+        return Spread(se=None, units=1, grouped=True)
+    se = math.hypot(*totals) / n * math.sqrt(units / (units - 1))
+    return Spread(se=se if se > _ROUNDING * scale else None, units=units, grouped=True)
+
+
+def by_group(values: Sequence[float], groups: Sequence[str | None]) -> list[float] | None:
+    """Return the sum of *values* in each group; None where no two of them share one."""
+    totals: dict[str, list[float]] = {}
+    alone: list[float] = []
+    for value, group in zip(values, groups, strict=True):
+        if group is None:
+            alone.append(value)
+        else:
+            totals.setdefault(group, []).append(value)
+    if all(len(members) == 1 for members in totals.values()):
+        return None
+    return sorted([*alone, *(math.fsum(members) for members in totals.values())])
 
 
 def wilson(successes: int, n: int, *, level: float = 0.95) -> Interval:
@@ -213,33 +203,129 @@ def fault_bounds(total: float, *, scored: int, faulted: int) -> tuple[float, flo
     return (total / trials, (total + faulted) / trials) if trials else None
 
 
+def clopper_pearson(successes: float, n: float, *, level: float = 0.95) -> Interval:
+    """Give the exact interval of `successes` out of `n`, which covers at least its level."""
+    return _beta_interval(successes, n, level=level, more=1.0, method="clopper-pearson")
+
+
+def jeffreys(successes: float, n: float, *, level: float = 0.95) -> Interval:
+    """Give the interval of `successes` out of `n` by Jeffreys' prior, which covers its level on average."""
+    return _beta_interval(successes, n, level=level, more=0.5, method="jeffreys")
+
+
+def _beta_interval(
+    successes: float, n: float, *, level: float, more: float, method: str
+) -> Interval:
+    _check_level(level)
+    if not 0 <= successes <= n or n <= 0:
+        raise ValueError(f"need 0 <= successes <= n and n > 0, got {successes!r} of {n!r}")
+    failures, tail = n - successes, (1 - level) / 2
+    low = beta_quantile(tail, successes + 1 - more, failures + more) if successes else 0.0
+    high = beta_quantile(1 - tail, successes + more, failures + 1 - more) if failures else 1.0
+    return Interval(low=low, high=high, level=level, method=method)
+
+
+def effective_tasks(mean: float, se: float | None, tasks: int) -> float:
+    """Return how many tasks with a score of 0 or 1 would leave the *se* of this *mean*.
+
+    The share φ = n se² / (p (1 - p)) of the greatest variance is taken towards 1 where hardly a task
+    tells anything about it: as φ^(f / (f + 1.5)) with f = 4 n p (1 - p). Of a hundred tasks that are
+    all solved but two, the two that were tried say little of how far others would vary.
+    """
+    most = mean * (1 - mean)
+    if se is None or most <= _ROUNDING:
+        return tasks
+    telling = 4 * tasks * most
+    share = min(tasks * se * se / most, 1.0)
+    return tasks / math.pow(share, telling / (telling + _PRIOR_TASKS))
+
+
 def _interval(
-    tasks: Sequence[TaskScores], *, mean: float, se: float | None, level: float
+    tasks: Sequence[TaskScores],
+    mean: float,
+    spread: Spread,
+    *,
+    level: float,
+    method: IntervalMethod,
 ) -> Interval | None:
-    if len(tasks) == 1:
+    if spread.units == 1:
         return None
     binary = all(task.binary for task in tasks)
-    if binary and all(task.n == 1 for task in tasks):
-        return _wilson(mean, len(tasks), level=level, method="wilson")
-    if se is not None:
-        unit = all(task.low >= 0 and task.high <= 1 for task in tasks)
-        return _student(mean, se, df=len(tasks) - 1, level=level, unit=unit)
-    if binary:
-        return _wilson(mean, len(tasks), level=level, method="wilson over tasks")
-    return None
+    if spread.se is None and not binary:
+        return None
+    if not all(task.low >= 0 and task.high <= 1 for task in tasks):
+        return student_interval(mean, spread, level=level) if spread.se is not None else None
+    once = binary and all(task.n == 1 for task in tasks) and not spread.grouped
+    if method == "auto" and once:
+        return _of_single_rollouts(mean, len(tasks), level=level)
+    if method == "auto" and spread.grouped and spread.se is not None:
+        return _clustered(mean, spread, tasks=len(tasks), level=level)
+    return _bounded(mean, spread, tasks=len(tasks), level=level, method=method)
 
 
-def _wilson(proportion: float, n: int, *, level: float, method: str) -> Interval:
-    """Give the Wilson interval around a proportion of `n` independent units.
+def _of_single_rollouts(mean: float, tasks: int, *, level: float) -> Interval:
+    if tasks >= _ENOUGH_FOR_WILSON or mean in (0, 1):
+        return _wilson(mean, tasks, level=level, method="wilson")
+    quantile = student_quantile(0.5 + level / 2, tasks - 1)
+    return _score_interval(mean, tasks, quantile, level=level, method="wilson with t")
 
-    Sound for task means as well, if wide: a mean of 0/1 scores with expectation p varies by at
-    most p(1-p), the variance Wilson assumes, so counting tasks and not rollouts is conservative.
-    """
+
+def _bounded(
+    mean: float, spread: Spread, *, tasks: int, level: float, method: IntervalMethod
+) -> Interval:
+    """Return the interval of a mean score from 0 to 1, from as many tasks as it is worth."""
+    if method == "t" and spread.se is not None:
+        return student_interval(mean, spread, level=level, unit=True)
+    if spread.se is None and method in ("auto", "t"):
+        return _wilson(mean, spread.units, level=level, method="wilson over tasks")
+    quantile = student_quantile(0.5 + level / 2, spread.df)
+    worth = _worth(mean, spread, tasks)
+    if method in ("auto", "t"):
+        return _score_interval(mean, worth, quantile, level=level, method="effective-task wilson")
+    if method == "wilson":
+        return _wilson(mean, worth, level=level, method="wilson")
+    # the same allowance for an error that is estimated, where no quantile can be put in
+    sure = worth * (NormalDist().inv_cdf(0.5 + level / 2) / quantile) ** 2
+    sure = tasks if worth == tasks and not spread.grouped else sure
+    by = clopper_pearson if method == "clopper-pearson" else jeffreys
+    return by(mean * sure, sure, level=level)
+
+
+def _worth(mean: float, spread: Spread, tasks: int) -> float:
+    """Return the effective number of tasks; of tasks in groups, as their errors have it."""
+    if not spread.grouped:
+        return effective_tasks(mean, spread.se, tasks)
+    most = mean * (1 - mean)
+    return most / spread.se**2 if spread.se is not None and most else spread.units
+
+
+def _clustered(mean: float, spread: Spread, *, tasks: int, level: float) -> Interval:
+    """Return the t interval over groups, wider near 0 and 1, where t says too little."""
+    t = student_interval(mean, spread, level=level, unit=True)
+    near_the_end = _bounded(mean, spread, tasks=tasks, level=level, method="auto")
+    return Interval(
+        low=min(t.low, near_the_end.low),
+        high=max(t.high, near_the_end.high),
+        level=level,
+        method="clustered t (CR1)",
+    )
+
+
+def _wilson(proportion: float, n: float, *, level: float, method: str) -> Interval:
+    """Give the Wilson interval around a proportion of `n` independent units."""
     _check_level(level)
     z = NormalDist().inv_cdf(0.5 + level / 2)
-    shrink = 1 + z * z / n
-    centre = (proportion + z * z / (2 * n)) / shrink
-    half = z * math.sqrt(proportion * (1 - proportion) / n + z * z / (4 * n * n)) / shrink
+    return _score_interval(proportion, n, z, level=level, method=method)
+
+
+def _score_interval(
+    proportion: float, n: float, quantile: float, *, level: float, method: str
+) -> Interval:
+    """Give all proportions that lie within *quantile* of their own standard errors."""
+    shrink = 1 + quantile * quantile / n
+    centre = (proportion + quantile * quantile / (2 * n)) / shrink
+    variance = proportion * (1 - proportion) / n + quantile * quantile / (4 * n * n)
+    half = quantile * math.sqrt(variance) / shrink
     return Interval(
         # At an end of the range the bound is that end exactly; rounding would miss it by an ulp.
         low=0.0 if proportion == 0 else max(0.0, centre - half),
@@ -249,12 +335,16 @@ def _wilson(proportion: float, n: int, *, level: float, method: str) -> Interval
     )
 
 
-def _student(mean: float, se: float, *, df: int, level: float, unit: bool) -> Interval:
-    half = student_quantile(0.5 + level / 2, df) * se
+def student_interval(
+    mean: float, spread: Spread, *, level: float = 0.95, unit: bool = False
+) -> Interval:
+    """Give the t interval of *mean*, cut to [0, 1] where it is the mean of *unit* scores."""
+    half = student_quantile(0.5 + level / 2, spread.df) * (spread.se or 0.0)
     low, high = mean - half, mean + half
     if unit:
         low, high = max(0.0, low), min(1.0, high)
-    return Interval(low=low, high=high, level=level, method="task-mean t")
+    method = "clustered t (CR1)" if spread.grouped else "task-mean t"
+    return Interval(low=low, high=high, level=level, method=method)
 
 
 def standard_error(means: Sequence[float], mean: float, *, scale: float) -> float | None:
@@ -270,10 +360,12 @@ def standard_error(means: Sequence[float], mean: float, *, scale: float) -> floa
     return se if se > _ROUNDING * scale else None
 
 
-def _reason(tasks: int, se: float | None) -> str | None:
+def _reason(tasks: int, spread: Spread) -> str | None:
     if tasks == 1:
         return "one task: no variance between tasks to measure"
-    if se is None:
+    if spread.units == 1:
+        return f"all {tasks} tasks are of one group: no variance between groups to measure"
+    if spread.se is None:
         return f"all {tasks} task means are equal: no variance to estimate a standard error from"
     return None
 
@@ -296,6 +388,115 @@ def quantile(sorted_values: Sequence[float], q: float) -> float | None:
     below = sorted_values[math.floor(position)]
     above = sorted_values[math.ceil(position)]
     return below + (above - below) * (position - math.floor(position))
+
+
+def quantile_interval(
+    sorted_values: Sequence[float], q: float, *, level: float = 0.95
+) -> Interval | None:
+    """Return the values between which the true q-quantile lies; None where there are too few.
+
+    They are two of the values, by the binomial chance that so many of them are below the quantile.
+    """
+    ranks = quantile_ranks(len(sorted_values), q, level=level)
+    if ranks is None:
+        return None
+    low, high = (sorted_values[rank - 1] for rank in ranks)
+    return Interval(low=low, high=high, level=level, method="order statistics")
+
+
+@lru_cache(maxsize=1024)
+def quantile_ranks(n: int, q: float, *, level: float = 0.95) -> tuple[int, int] | None:
+    """Return the ranks, from 1, of the two of *n* values that hold the q-quantile; None if none do."""
+    _check_level(level)
+    tail = (1 - level) / 2
+    low = _first_rank(n, lambda rank: binomial_at_most(rank, n, q) > tail)
+    high = _first_rank(n, lambda rank: 1 - binomial_at_most(rank - 1, n, q) <= tail)
+    return (low, high) if low >= 1 and high <= n else None
+
+
+def _first_rank(n: int, holds: Callable[[int], bool]) -> int:
+    """Return the first rank for which what *holds* from some rank on does; n + 1 where none does."""
+    low, high = 0, n + 1
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+# --- averages of several estimates ----------------------------------------------------------------
+
+
+def weighted_average(
+    parts: Sequence[tuple[Estimate, float]], *, level: float = 0.95
+) -> Estimate | None:
+    """Return the mean of the means of independent *parts* with their weights; None without means.
+
+    Its interval is put together from theirs (MOVER; Zou and Donner, 2008), so that a part that is
+    solved in whole, which has no standard error, still adds what is not known of it.
+    """
+    known = [(part, weight) for part, weight in parts if part.mean is not None]
+    whole = math.fsum(weight for _, weight in known)
+    if not known or not whole:
+        return None
+    shares = [(part, weight / whole) for part, weight in known]
+    mean = math.fsum(share * (part.mean or 0.0) for part, share in shares)
+    errors = [share * part.se for part, share in shares if part.se is not None]
+    ranges = [
+        (share * (part.mean - part.interval.low), share * (part.interval.high - part.mean))
+        for part, share in shares
+        if part.interval is not None and part.mean is not None
+    ]
+    complete = len(ranges) == len(shares)
+    below, above = (math.hypot(*(each[side] for each in ranges)) for side in (0, 1))
+    return Estimate(
+        mean=mean,
+        se=math.hypot(*errors) if len(errors) == len(shares) else None,
+        interval=Interval(low=mean - below, high=mean + above, level=level, method="MOVER")
+        if complete
+        else None,
+        tasks=sum(part.tasks for part, _ in shares),
+        trials=sum(part.trials for part, _ in shares),
+        reason=None if complete else "a category has too few tasks for an interval of its own",
+    )
+
+
+@value_object
+class Ratio:
+    """A ratio of two totals with its uncertainty over tasks; `reason` says why a part is None."""
+
+    value: float | None
+    se: float | None = None
+    interval: Interval | None = None
+    reason: str | None = None
+
+
+def ratio_of_totals(
+    pairs: Sequence[tuple[float, float]],
+    *,
+    groups: Sequence[str | None] | None = None,
+    level: float = 0.95,
+) -> Ratio:
+    """Return the total of the first numbers / that of the second, each pair that of one task.
+
+    The standard error is that of the delta method; the interval is taken on the scale of logarithms.
+    """
+    above, below = (math.fsum(pair[side] for pair in pairs) for side in (0, 1))
+    if not below:
+        return Ratio(value=None, reason="nothing was solved")
+    value = above / below
+    residuals = [a - value * b for a, b in pairs]
+    spread = spread_of(residuals, 0.0, groups=groups, scale=max(abs(above), 1e-300) / len(pairs))
+    if spread.se is None or not value:
+        return Ratio(value=value, reason="no variance between tasks to measure")
+    se = spread.se * len(pairs) / below
+    factor = math.exp(student_quantile(0.5 + level / 2, spread.df) * se / value)
+    interval = Interval(
+        low=value / factor, high=value * factor, level=level, method="delta method, log"
+    )
+    return Ratio(value=value, se=se, interval=interval)
 
 
 # --- missing scores -------------------------------------------------------------------------------

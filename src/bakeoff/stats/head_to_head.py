@@ -9,13 +9,15 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import combinations
 from statistics import median
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.record import Attempt, Status
-from bakeoff.stats.censored import Observation, TimeToSolve, time_to_solve
-from bakeoff.stats.estimate import Interval, student_quantile, wilson
-from bakeoff.stats.rankings import Measurements, Ranking, rank
+from bakeoff.stats.censored import LogRank, Observation, TimeToSolve, log_rank, time_to_solve
+from bakeoff.stats.distributions import student_quantile
+from bakeoff.stats.estimate import Interval, wilson
+from bakeoff.stats.rankings import Measurements, Ranking, holm, rank
 
 
 class RolloutVerdict(StrEnum):
@@ -133,6 +135,16 @@ class Overall:
     avg_interventions: float | None
 
 
+@value_object
+class SolveTimes:
+    """The whole times to solve of two candidates compared, their p adjusted for being one of many."""
+
+    first: str
+    second: str
+    log_rank: LogRank
+    p_holm: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeadToHead:
     """The whole comparison. The first three rankings are among those that solved it and finished.
@@ -155,6 +167,7 @@ class HeadToHead:
     broken: int
     horizon_s: float | None
     notes: tuple[str, ...]
+    solve_times: tuple[SolveTimes, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -246,6 +259,7 @@ def head_to_head(entries: Iterable[Entry], *, limit_s: float | None = None) -> H
         broken=broken,
         horizon_s=horizon_s,
         notes=tuple(_notes(contenders, {e.candidate: e.name or e.candidate for e in entries})),
+        solve_times=_solve_times(contenders, horizon_s),
     )
 
 
@@ -318,6 +332,35 @@ def _to_solve(rollouts: Sequence[RolloutFigures], horizon_s: float | None) -> Ti
         _watched(r, horizon_s) for r in rollouts if r.verdict is not RolloutVerdict.CANCELLED
     ]
     return time_to_solve(watched, horizon_s=horizon_s) if watched else None
+
+
+def _solve_times(
+    contenders: Sequence[Contender], horizon_s: float | None
+) -> tuple[SolveTimes, ...]:
+    """Compare the times to solve of every two that were run more than once."""
+    if horizon_s is None:
+        return ()
+    curves = {
+        contender.candidate: [
+            _watched(r, horizon_s)
+            for r in contender.rollouts
+            if r.verdict is not RolloutVerdict.CANCELLED
+        ]
+        for contender in contenders
+        if contender.to_solve is not None and contender.to_solve.rollouts > 1
+    }
+    couples = list(combinations(curves, 2))
+    tests = [log_rank(curves[first], curves[second]) for first, second in couples]
+    adjusted = iter(holm([test.p for test in tests if test.p is not None]))
+    return tuple(
+        SolveTimes(
+            first=first,
+            second=second,
+            log_rank=test,
+            p_holm=None if test.p is None else next(adjusted),
+        )
+        for (first, second), test in zip(couples, tests, strict=True)
+    )
 
 
 def _watched(rollout: RolloutFigures, horizon_s: float) -> Observation:

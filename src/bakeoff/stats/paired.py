@@ -8,29 +8,40 @@ decides is that of the test that fits, adjusted after Holm for all the pairs of 
     flips that can be counted out              sign-flip, exact
     otherwise (many tasks, continuous scores)  paired t
 
-A verdict also has to hold whatever the trials that faulted would have scored (`missing`): the same
-test is made with each of them counted against the candidate that is ahead, and its p decides too.
+Tasks that share a `group` are one unit: flips are those of whole groups, and t counts groups.
 
-The number of tasks that are missing for a decision, and the least difference that could be seen,
-are those of a test as strict as the strictest step of Holm's: at a level of 1 - 0.05 / pairs.
+The interval is that which the test decides by (`paired_interval`), at the level that Holm's step
+leaves to the pair: it holds 0 exactly where there is no verdict. With a margin it also says
+whether the two are equivalent within it, by an interval at the strictest level.
+
+A verdict also has to hold whatever the trials that faulted would have scored: the same test is made
+with each of them counted against the candidate that is ahead, and its p decides too. Where it does
+not hold, the tipping point says how many of them it takes.
+
+The least difference that could be seen is that of a test as strict as the strictest step of
+Holm's: at a level of 1 - 0.05 / pairs.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.stats import power
+from bakeoff.stats.distributions import student_two_sided
 from bakeoff.stats.estimate import (
     NO_BOUNDS,
     Interval,
     MissingBounds,
+    Ratio,
+    Spread,
+    by_group,
     could_turn,
+    spread_of,
     standard_error,
-    student_quantile,
-    student_two_sided,
 )
+from bakeoff.stats.paired_interval import as_tested, newcombe, paired_t
 from bakeoff.stats.rankings import holm
 
 if TYPE_CHECKING:
@@ -46,6 +57,8 @@ _SEED = 20_240_613
 # Equal sizes and sums differ by rounding: they are taken as equal up to these digits.
 _SIZE_DIGITS, _SUM_DIGITS, _ROUNDING_tests = 12, 9, 1e-7
 NO_DECISION = "no decision"
+_ALPHA = 0.05
+_ONE_GROUP = "all shared tasks are of one group: no variance between groups to measure"
 ONE_SHARED_TASK = "one shared task: no variance between tasks to measure"
 _ROUNDING = 1e-12
 
@@ -67,9 +80,11 @@ class McNemar:
     only_second: int
     p_exact: float
     p_mid: float
+    both: int = 0
+    neither: int = 0
 
 
-def mcnemar(only_first: int, only_second: int) -> McNemar:
+def mcnemar(only_first: int, only_second: int, *, both: int = 0, neither: int = 0) -> McNemar:
     """Compare two candidates by the tasks that only one of them solves."""
     n, k = only_first + only_second, min(only_first, only_second)
     here = _chance(n, k)
@@ -83,6 +98,8 @@ def mcnemar(only_first: int, only_second: int) -> McNemar:
         only_second=only_second,
         p_exact=min(1.0, 2 * up_to),
         p_mid=min(1.0, 2 * up_to - here),
+        both=both,
+        neither=neither,
     )
 
 
@@ -195,13 +212,16 @@ class TaskMeans:
     """A candidate's mean on each task of a list that others share; NaN where it has no score.
 
     `binary` says that every task was scored only once, with 0 or 1. `bounds` has the tasks of which
-    a trial faulted, by their place in the list.
+    a trial faulted, by their place in the list. `groups` has the group of each task, or is empty.
+    `solved` says that every score is 0 or 1: the mean is a share of tasks that were solved.
     """
 
     candidate: str
     means: Sequence[float]
     binary: bool
     bounds: Mapping[int, MissingBounds] = field(default_factory=lambda: NO_BOUNDS)
+    groups: Sequence[str | None] = ()
+    solved: bool = False
 
     def at_least(self) -> Iterator[float]:
         """Yield the mean on each task with what faulted counted as 0."""
@@ -220,14 +240,20 @@ class TaskMeans:
 class Pair:
     """Two candidates compared; `reason` says why a part of it is None.
 
-        The `unit` is the task; of a run with one task it is the rollout, and what is said holds for this
-        task only. `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
-        better and worse. In an adaptive run, a pair that is `settled` needs no more trials.
+    The `unit` is the task; of a run with one task it is the rollout, and what is said holds for this
+    task only. `p` and `p_holm` are those of `test`. `won` and `lost` are the tasks on which the first did
+    better and worse. In an adaptive run, a pair that is `settled` needs no more trials.
 
-        Of the trials on tasks that both were given, `faults` faulted. `worst_difference`, `worst_p` and
-    `worst_p_holm` are the values if all of those had gone against the leader;
-    if that undoes the verdict, it is `withheld`. If neither is `better`,
-        `undecided` says why; `verdict` is either of them in words.
+    Of the trials on tasks that both were given, `faults` faulted. `worst_difference`, `worst_p` and
+    `worst_p_holm` are the values if all of those had gone against the leader; if that undoes the
+    verdict, it is `withheld`, and `tipping` is how many may have gone against the leader before it is
+    undone. If neither is `better`, `undecided` says why; `verdict` is either of them in words. They are
+    `equivalent` where the difference is surely less than the `margin`.
+
+    `units` are what the difference was estimated over: tasks, or groups of them. `solved` says that
+    every score is 0 or 1. An adaptive run ended `early` for it: then the difference looks larger than
+    it is, and the interval says where it may be. `cost_ratio` is what the first cost / what the second
+    did, on tasks of which both costs are known.
     """
 
     first: str
@@ -258,16 +284,21 @@ class Pair:
     undecided: str | None = None
     settled: bool = False
     reason: str | None = None
+    units: int = 0
+    solved: bool = False
+    tipping: int | None = None
+    margin: float | None = None
+    equivalent: bool | None = None
+    cost_ratio: Ratio | None = None
+    early: bool = False
 
 
-def compare(
-    first: TaskMeans, second: TaskMeans, *, level: float = 0.95, most_sampled: int = 10_000
-) -> Pair:
+def compare(first: TaskMeans, second: TaskMeans, *, most_sampled: int = 10_000) -> Pair:
     """Compare two candidates; what takes the other pairs to know is left to `decide`."""
-    apart = (a - b for a, b in zip(first.means, second.means, strict=True))
-    # in order of size: neither the order of the tasks nor that of the two makes a difference
-    differences = sorted((d for d in apart if not math.isnan(d)), key=_by_size)
-    n = len(differences)
+    differences = _Differences.of(
+        zip(first.means, second.means, strict=True), first.groups or second.groups
+    )
+    n = len(differences.values)
     pair = Pair(
         first=first.candidate,
         second=second.candidate,
@@ -275,20 +306,72 @@ def compare(
         left_out=sum(
             math.isnan(a) != math.isnan(b) for a, b in zip(first.means, second.means, strict=True)
         ),
-        won=sum(d > _ROUNDING for d in differences),
-        lost=sum(d < -_ROUNDING for d in differences),
+        won=sum(d > _ROUNDING for d in differences.values),
+        lost=sum(d < -_ROUNDING for d in differences.values),
+        units=len(differences.totals),
+        solved=first.solved and second.solved,
     )
     if not n:
         return replace(pair, reason="no task has a score of both")
-    mean = math.fsum(differences) / n
+    mean = differences.mean
     if n == 1:
         return replace(pair, difference=mean, reason=ONE_SHARED_TASK)
+    if pair.units == 1:
+        return replace(pair, difference=mean, reason=_ONE_GROUP)
+    table = None
+    if first.binary and second.binary and not differences.spread.grouped:
+        solved = sum(
+            a for a, b in zip(first.means, second.means, strict=True) if not math.isnan(a + b)
+        )
+        both = round(solved) - pair.won
+        table = mcnemar(pair.won, pair.lost, both=both, neither=n - both - pair.won - pair.lost)
     tested = _tested(
-        _spread(pair, differences, mean, level=level),
-        sign_flip=sign_flip(differences, most_sampled=most_sampled),
-        mcnemar=mcnemar(pair.won, pair.lost) if first.binary and second.binary else None,
+        _spread(pair, differences),
+        sign_flip=sign_flip(differences.totals, most_sampled=most_sampled),
+        mcnemar=table,
     )
     return _in_the_worst_case(tested, first, second)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Differences:
+    """The differences of two candidates by task, and their `totals` by what is independent."""
+
+    values: Sequence[float]
+    totals: Sequence[float]
+    mean: float
+    spread: Spread
+
+    @classmethod
+    def of(
+        cls, means: Iterable[tuple[float, float]], groups: Sequence[str | None]
+    ) -> "_Differences":
+        """Return the differences of *means*, those of a task without one left out."""
+        apart = [a - b for a, b in means]
+        known = [d for d in apart if not math.isnan(d)]
+        # in order of size: neither the order of the tasks nor that of the two makes a difference
+        ordered = sorted(known, key=_by_size)
+        mean = math.fsum(ordered) / len(ordered) if ordered else 0.0
+        if groups and known:
+            shared = [group for d, group in zip(apart, groups, strict=True) if not math.isnan(d)]
+            totals = by_group(known, shared)
+            if totals is not None:
+                spread = spread_of(known, mean, groups=shared)
+                return cls(
+                    values=ordered, totals=sorted(totals, key=_by_size), mean=mean, spread=spread
+                )
+        se = standard_error(ordered, mean, scale=1.0) if ordered else None
+        spread = Spread(se=se, units=len(ordered))
+        return cls(values=ordered, totals=ordered, mean=mean, spread=spread)
+
+    def p(self) -> float:
+        """Return the p of the exact test, or of t where flips cannot be counted out."""
+        flips = sign_flip(self.totals, most_sampled=0)
+        if flips is not None and flips.exact:
+            return flips.p
+        if self.spread.se is None:
+            return 1.0
+        return student_two_sided(self.mean / self.spread.se, self.spread.df)
 
 
 def _in_the_worst_case(pair: Pair, first: TaskMeans, second: TaskMeans) -> Pair:
@@ -297,11 +380,50 @@ def _in_the_worst_case(pair: Pair, first: TaskMeans, second: TaskMeans) -> Pair:
     if not pair.faults or not pair.difference:
         return pair
     ahead = pair.difference > 0
-    differences = [a - b for a, b in worst_means(first, second, first_leads=ahead)]
-    differences = sorted((d for d in differences if not math.isnan(d)), key=_by_size)
-    mean = math.fsum(differences) / len(differences)
-    p = _p_value(differences, mean) if mean * pair.difference > 0 else 1.0
-    return replace(pair, worst_difference=mean, worst_p=p)
+    worst = _Differences.of(worst_means(first, second, first_leads=ahead), first.groups)
+    p = worst.p() if worst.mean * pair.difference > 0 else 1.0
+    pair = replace(pair, worst_difference=worst.mean, worst_p=p)
+    return replace(pair, tipping=_tipping_point(pair, first, second))
+
+
+def _tipping_point(pair: Pair, first: TaskMeans, second: TaskMeans) -> int | None:
+    """Return how many faults may go against the leader before p is over 0.05; None if it is now.
+
+    Those that hurt most go first, the faults of one task together: fewer cannot undo it.
+    """
+    if pair.p is None or pair.p >= _ALPHA:
+        return None
+    ahead = (pair.difference or 0.0) > 0
+    seen = list(zip(first.means, second.means, strict=True))
+    worst = list(worst_means(first, second, first_leads=ahead))
+    faulted = sorted({*first.bounds, *second.bounds}, key=lambda n: _loss(n, seen, worst))
+    counts = [
+        sum(bounds[n].faults for bounds in (first.bounds, second.bounds) if n in bounds)
+        for n in faulted
+    ]
+
+    def holds_with(many: int) -> bool:
+        lost = set(faulted[:many])
+        means = (worst[n] if n in lost else pair for n, pair in enumerate(seen))
+        left = _Differences.of(means, first.groups)
+        return left.mean * (pair.difference or 0.0) > 0 and left.p() < _ALPHA
+
+    low, high = 0, len(faulted)  # it holds without any of them
+    while low < high:
+        middle = (low + high + 1) // 2
+        if holds_with(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return sum(counts[:low])
+
+
+def _loss(
+    number: int, seen: Sequence[tuple[float, float]], worst: Sequence[tuple[float, float]]
+) -> tuple[float, int]:
+    """Return by how much a task's difference falls towards 0 or beyond, greatest first."""
+    before, after = (a - b for a, b in (seen[number], worst[number]))
+    return (-abs(after) if math.isnan(before) else -abs(before - after)), number
 
 
 def worst_means(
@@ -323,35 +445,35 @@ def shared_faults(first: TaskMeans, second: TaskMeans) -> int:
     return total
 
 
-def _p_value(differences: Sequence[float], mean: float) -> float:
-    """Return the p of the exact test, or of t where flips cannot be counted out."""
-    flips = sign_flip(differences, most_sampled=0)
-    if flips is not None and flips.exact:
-        return flips.p
-    se = standard_error(differences, mean, scale=1.0)
-    return 1.0 if se is None else student_two_sided(mean / se, len(differences) - 1)
-
-
 def _by_size(difference: float) -> tuple[float, bool]:
     return abs(difference), difference < 0
 
 
-def _spread(pair: Pair, differences: Sequence[float], mean: float, *, level: float) -> Pair:
-    """Return *pair* with its difference, and what the spread tells: error, interval and t."""
-    n = len(differences)
-    se = standard_error(differences, mean, scale=1.0)
-    if se is None:
-        why = f"all {n} differences are equal: no variance to estimate a standard error from"
+def _spread(pair: Pair, differences: _Differences) -> Pair:
+    """Return *pair* with its difference, and what the spread tells: its error and t."""
+    mean, spread = differences.mean, differences.spread
+    if spread.se is None:
+        why = (
+            f"all {pair.tasks} differences are equal: no variance to estimate a standard error from"
+        )
         return replace(pair, difference=mean, reason=why)
-    half = student_quantile(0.5 + level / 2, n - 1) * se
-    low, high = max(mean - half, -1.0), min(mean + half, 1.0)
-    return replace(
-        pair,
-        difference=mean,
-        se=se,
-        interval=Interval(low=low, high=high, level=level, method="paired t"),
-        t_p=student_two_sided(mean / se, n - 1),
-    )
+    p = student_two_sided(mean / spread.se, spread.df)
+    return replace(pair, difference=mean, se=spread.se, t_p=p)
+
+
+def interval_at(pair: Pair, level: float) -> Interval | None:
+    """Return the interval of a pair's difference by the method of its test; None where none fits."""
+    if pair.difference is None:
+        return None
+    if pair.mcnemar is not None:
+        table = pair.mcnemar
+        return newcombe(
+            table.only_first, table.only_second, both=table.both, neither=table.neither, level=level
+        )
+    if pair.se is None:
+        return None
+    grouped = pair.units < pair.tasks
+    return paired_t(pair.difference, pair.se, df=pair.units - 1, level=level, grouped=grouped)
 
 
 def _tested(pair: Pair, *, sign_flip: SignFlip | None, mcnemar: McNemar | None) -> Pair:
@@ -359,16 +481,43 @@ def _tested(pair: Pair, *, sign_flip: SignFlip | None, mcnemar: McNemar | None) 
     pair = replace(pair, sign_flip=sign_flip, mcnemar=mcnemar)
     if mcnemar is not None:
         return replace(pair, test="McNemar, exact", p=mcnemar.p_exact)
+    of_groups = " of groups" if pair.units < pair.tasks else ""
     if sign_flip is not None and sign_flip.exact:
-        return replace(pair, test="sign-flip, exact", p=sign_flip.p)
-    return replace(pair, test="paired t", p=pair.t_p)
+        return replace(pair, test=f"sign-flip{of_groups}, exact", p=sign_flip.p)
+    return replace(pair, test=f"paired t{of_groups}", p=pair.t_p)
 
 
-def decide(pairs: Sequence[Pair], *, level: float = 0.95) -> tuple[Pair, ...]:
+def decide(
+    pairs: Sequence[Pair], *, level: float = 0.95, margin: float | None = None
+) -> tuple[Pair, ...]:
     """Return all *pairs* of a run, each with its verdict, its p adjusted for being one of many."""
     tested = sum(pair.p is not None for pair in pairs)
     strictest = 1 - (1 - level) / max(tested, 1)
-    return tuple(_judged(pair, level=level, strictest=strictest) for pair in adjusted(pairs))
+    return tuple(
+        _judged(_with_interval(pair, at), level=level, strictest=strictest, margin=margin)
+        for pair, at in zip(adjusted(pairs), _levels(pairs, alpha=1 - level), strict=True)
+    )
+
+
+def _levels(pairs: Sequence[Pair], *, alpha: float) -> list[float]:
+    """Return the level that Holm's step leaves to each pair: its test decides exactly there."""
+    order = sorted(
+        (n for n, pair in enumerate(pairs) if pair.p is not None), key=lambda n: pairs[n].p or 0.0
+    )
+    levels, left, open_yet = [1 - alpha] * len(pairs), len(order), True
+    for n in order:
+        levels[n] = 1 - alpha / left
+        open_yet = open_yet and (pairs[n].p or 0.0) < alpha / left
+        left -= open_yet  # from the first that is not decided on, the step stays what it is
+    return levels
+
+
+def _with_interval(pair: Pair, level: float) -> Pair:
+    interval = interval_at(pair, level)
+    if interval is None or pair.p is None or pair.difference is None:
+        return pair
+    refuted = pair.p < 1 - level
+    return replace(pair, interval=as_tested(interval, pair.difference, refuted=refuted))
 
 
 def adjusted(pairs: Sequence[Pair]) -> list[Pair]:
@@ -392,22 +541,75 @@ def holds(pair: Pair, *, level: float) -> bool:
     return pair.worst_p_holm is None or pair.worst_p_holm < 1 - level
 
 
-def _judged(pair: Pair, *, level: float, strictest: float) -> Pair:
+def _judged(pair: Pair, *, level: float, strictest: float, margin: float | None) -> Pair:
     """Return *pair* with its verdict, and what it could have seen."""
-    if pair.p_holm is None or pair.difference is None:
+    p, difference = pair.p_holm, pair.difference
+    if p is None or difference is None:
         return undecided(pair, pair.reason)
-    seen = None
     if pair.se is not None:
-        variance = pair.se**2 * pair.tasks
-        seen = power.detectable(pair.tasks, variance=variance, level=strictest)
-    if pair.p_holm < 1 - level and pair.difference:
+        seen, more = _detectable(pair, strictest), _more_tasks(pair, strictest)
+        pair = replace(pair, detectable=seen, more_tasks=more)
+    if margin is not None:
+        pair = replace(pair, margin=margin, equivalent=_within(pair, margin, strictest))
+    if p < 1 - level and difference:
         if not holds(pair, level=level):
-            return withheld(replace(pair, detectable=seen))
-        better = pair.first if pair.difference > 0 else pair.second
-        return replace(pair, detectable=seen, better=better, verdict=f"{better} is better")
-    more = _more_tasks(pair, strictest)
-    needs = "no difference was seen" if more is None else f"needs about {about(more)}"
-    return undecided(replace(pair, detectable=seen, more_tasks=more), needs)
+            return withheld(pair)
+        better = pair.first if difference > 0 else pair.second
+        less = f", by less than {margin:g}" if pair.equivalent else ""
+        return replace(pair, more_tasks=None, better=better, verdict=f"{better} is better{less}")
+    if pair.equivalent:
+        why = f"equivalent within {margin:g}"
+        return replace(pair, undecided=why, verdict=why)
+    return undecided(pair, what_it_takes(pair, level=strictest))
+
+
+def _within(pair: Pair, margin: float, level: float) -> bool | None:
+    """Whether the difference is surely less than *margin*, whatever the faults hide (two one-sided tests)."""
+    interval = interval_at(pair, level)
+    if interval is None:
+        return None
+    lost = 0.0
+    if pair.worst_difference is not None and pair.difference is not None:
+        lost = abs(pair.difference - pair.worst_difference)
+    elif pair.faults:
+        lost = pair.faults / pair.tasks
+    return -margin < interval.low - lost and interval.high + lost < margin
+
+
+def _detectable(pair: Pair, level: float) -> float:
+    """Return the least difference that so many tasks show with a chance of 80 %."""
+    variance = (pair.se or 0.0) ** 2 * pair.tasks
+    seen = power.detectable(pair.tasks, variance=variance, level=level)
+    if pair.mcnemar is None:
+        return seen
+    # of tasks that count as 0 or 1, so many have to speak for the same one
+    return max(seen, min(power.least_tasks(level) / pair.tasks, 1.0))
+
+
+_ROUND_DIFFERENCES = (0.1, 0.05, 0.02, 0.01)
+_NOTABLY = 0.8  # a smaller difference is named where it is smaller by this factor at least
+
+
+def what_it_takes(pair: Pair, *, level: float) -> str:
+    """Return in words what so many tasks can show, and how many a smaller difference takes."""
+    least, seen = power.least_tasks(level), pair.detectable
+    if pair.units < least:
+        return f"{counted_tasks(pair.tasks)} cannot show anything: it takes {least} at least"
+    if seen is None or pair.se is None:
+        return "no difference was seen"
+    text = f"these {pair.tasks:,} tasks would show {seen:.2g} or more"
+    smaller = max((d for d in _ROUND_DIFFERENCES if d < _NOTABLY * seen), default=None)
+    if smaller is None:
+        return text
+    needed = power.tasks_needed(smaller, variance=pair.se**2 * pair.tasks, level=level)
+    if pair.mcnemar is not None:
+        needed = max(needed, least / smaller)
+    return f"{text}; to show {smaller:g}: about {two_digits(math.ceil(needed)):,}"
+
+
+def counted_tasks(tasks: int) -> str:
+    """Return a number of tasks with its noun."""
+    return "1 task" if tasks == 1 else f"{tasks:,} tasks"
 
 
 def undecided(pair: Pair, why: str | None) -> Pair:
@@ -417,7 +619,14 @@ def undecided(pair: Pair, why: str | None) -> Pair:
 
 def withheld(pair: Pair) -> Pair:
     """Return *pair* with its verdict withheld, because faults could reverse it."""
-    return undecided(replace(pair, withheld=True), could_turn(pair.faults))
+    why = could_turn(pair.faults)
+    if pair.tipping is not None and pair.difference is not None:
+        ahead = pair.first if pair.difference > 0 else pair.second
+        why = (
+            f"{ahead} is better unless more than {pair.tipping:,} of the {pair.faults:,} faulted "
+            "trials went against it"
+        )
+    return undecided(replace(pair, withheld=True), why)
 
 
 def _more_tasks(pair: Pair, level: float) -> int | None:
@@ -430,8 +639,7 @@ def _more_tasks(pair: Pair, level: float) -> int | None:
     return max(math.ceil(max(enough, least)) - pair.tasks, 1)
 
 
-def about(tasks: int) -> str:
+def two_digits(tasks: int) -> int:
     """Return a number of tasks that is not known better than to two digits."""
-    unit = 10 ** max(len(str(tasks)) - 2, 0)
-    rounded = -(-tasks // unit) * unit
-    return "1 more task" if rounded == 1 else f"{rounded:,} more tasks"
+    unit = int(10 ** max(len(str(tasks)) - 2, 0))
+    return -(-tasks // unit) * unit

@@ -9,12 +9,12 @@ those that are surely better to n - those that are surely worse, as in `rankings
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Protocol
 
 from bakeoff._lib.value_object import value_object
-from bakeoff.stats.estimate import MissingBounds, bounds
+from bakeoff.stats.estimate import MissingBounds, bounds, ratio_of_totals
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.rankings import RankedCandidate, rank_ranges
@@ -37,13 +37,16 @@ class CandidateScores:
     """A candidate with its scored tasks, by category and id; a task is in one category.
 
     `faults` has the tasks of which trials faulted, with their number. `rollouts` are the scores of
-    a run's only task.
+    a run's only task. `groups` has the group of every task that is in one, `costs` what the trials of
+    a task cost in the mean.
     """
 
     candidate: str
     tasks: Mapping[str, Mapping[str, TaskTally]]
     faults: Mapping[str, int] = field(default_factory=dict)
     rollouts: Sequence[float] | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 @value_object
@@ -72,9 +75,15 @@ class Pairwise:
 
 
 def pairwise(
-    candidates: Sequence[CandidateScores], *, level: float = 0.95, drawn: TaskOrder | None = None
+    candidates: Sequence[CandidateScores],
+    *,
+    level: float = 0.95,
+    drawn: TaskOrder | None = None,
+    margin: float | None = None,
 ) -> Pairwise | None:
     """Compare all pairs of *candidates*, in their order; None if there are fewer than two.
+
+    With a *margin*, it is also said which are equivalent within it.
 
     With *drawn*, the run was adaptive, and is compared with anytime-valid tests.
     """
@@ -84,9 +93,11 @@ def pairwise(
     if any(candidate.rollouts is not None for candidate in candidates):
         pairs = compare_rollouts(_couples(candidates), level=level)
     elif drawn is None:
-        pairs = _pairs(table.columns, level)
+        pairs = _pairs(table.columns, level, margin)
     else:
         pairs = _drawn(table.columns, drawn, level)
+    costs = {candidate.candidate: candidate.costs for candidate in candidates}
+    pairs = tuple(_with_costs(pair, costs, table.groups) for pair in pairs)
     tested = any(pair.p is not None for pair in pairs)
     return Pairwise(
         level=level,
@@ -98,6 +109,21 @@ def pairwise(
         reason=None if tested else "no two candidates have two scored tasks in common",
         ordered_by=BY_SURE_SCORE if any(c.bounds for c in table.columns) else BY_SCORE,
     )
+
+
+def _with_costs(
+    pair: Pair, costs: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
+) -> Pair:
+    """Return *pair* with how many times the cost of the second the first has."""
+    first, second = costs[pair.first], costs[pair.second]
+    shared = sorted(first.keys() & second.keys())
+    if not shared:
+        return pair
+    ratio = ratio_of_totals(
+        [(first[task], second[task]) for task in shared],
+        groups=[groups.get(task) for task in shared] if groups else None,
+    )
+    return replace(pair, cost_ratio=ratio)
 
 
 def _couples(candidates: Sequence[CandidateScores]) -> list[tuple[Rollouts, Rollouts]]:
@@ -112,22 +138,24 @@ def _couples(candidates: Sequence[CandidateScores]) -> list[tuple[Rollouts, Roll
     return list(combinations(given, 2))
 
 
-def _pairs(columns: Sequence[TaskMeans], level: float) -> tuple[Pair, ...]:
+def _pairs(
+    columns: Sequence[TaskMeans], level: float, margin: float | None = None
+) -> tuple[Pair, ...]:
     many = math.comb(len(columns), 2)
     pairs = [
-        compare(first, second, level=level, most_sampled=_MOST_SAMPLED // many)
+        compare(first, second, most_sampled=_MOST_SAMPLED // many)
         for first, second in combinations(columns, 2)
     ]
-    return decide(pairs, level=level)
+    return decide(pairs, level=level, margin=margin)
 
 
 def _drawn(columns: Sequence[TaskMeans], drawn: TaskOrder, level: float) -> tuple[Pair, ...]:
-    many, precision = math.comb(len(columns), 2), drawn.precision
+    many = math.comb(len(columns), 2)
     pairs = [
-        compare_drawn(first, second, pairs=many, precision=precision, level=level)
+        compare_drawn(first, second, pairs=many, drawn=drawn, level=level)
         for first, second in combinations(columns, 2)
     ]
-    return decide_drawn(pairs, precision=precision, level=level)
+    return decide_drawn(pairs, precision=drawn.precision, level=level)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +163,7 @@ class _Table:
     """Task means by candidate: eight bytes each, whatever the number of trials."""
 
     columns: tuple[TaskMeans, ...]
+    groups: Mapping[str, str]
     tasks: int
     passed_by_all: int
     passed_by_none: int
@@ -144,17 +173,23 @@ class _Table:
         cls, candidates: Sequence[CandidateScores], order: Sequence[str] | None = None
     ) -> "_Table":
         means = [array("d") for _ in candidates]
-        binary = [True] * len(candidates)
+        binary, solved = [True] * len(candidates), [True] * len(candidates)
+        known_groups = next((c.groups for c in candidates if c.groups), {})
+        groups: list[str | None] = []
         unsure: list[dict[int, MissingBounds]] = [{} for _ in candidates]
         tasks = passed_by_all = passed_by_none = 0
         rows = _rows(candidates) if order is None else _rows_in(order, candidates)
         for index, (task, row) in enumerate(rows):
+            if known_groups:
+                groups.append(known_groups.get(task))
             for number, (candidate, tally) in enumerate(zip(candidates, row, strict=True)):
                 if faults := candidate.faults.get(task, 0):
                     unsure[number][index] = _bounds(tally, faults)
                 means[number].append(math.nan if tally is None else tally.total / tally.n)
                 if tally is not None and (tally.n > 1 or tally.total not in {0, 1}):
                     binary[number] = False
+                if tally is not None and tally.total != tally.passed:
+                    solved[number] = False
             known = [tally for tally in row if tally is not None]
             if len(known) == len(row):
                 tasks += 1
@@ -163,12 +198,16 @@ class _Table:
         return cls(
             columns=tuple(
                 TaskMeans(
-                    candidate=candidate.candidate, means=column, binary=is_binary, bounds=faulted
+                    candidate=candidate.candidate,
+                    means=means[number],
+                    binary=binary[number],
+                    bounds=unsure[number],
+                    groups=groups,
+                    solved=solved[number],
                 )
-                for candidate, column, is_binary, faulted in zip(
-                    candidates, means, binary, unsure, strict=True
-                )
+                for number, candidate in enumerate(candidates)
             ),
+            groups=known_groups,
             tasks=tasks,
             passed_by_all=passed_by_all,
             passed_by_none=passed_by_none,

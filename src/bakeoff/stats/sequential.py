@@ -13,8 +13,14 @@ values that are 0 or 1 a mixture of all bets has a closed form, and is tighter.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from bakeoff.stats.estimate import Estimate, Interval, TaskScores, estimate
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 BETTING, MIXTURE = "betting, anytime-valid", "beta mixture, anytime-valid"
 
@@ -45,40 +51,62 @@ class BetSizing:
         self._squares += (value - self._sum / (self._n + 1)) ** 2
 
 
-class WealthProcess:
-    """The capital of two gamblers who bet that the mean is above or below *mean*."""
+class DifferenceMixture:
+    """The capital of many gamblers who each bet a fixed share λ on differences from -1 to 1.
 
-    def __init__(self, mean: float, *, level: float) -> None:
-        self._mean = mean
-        self._betting = BetSizing(level=level)
-        self._above = self._below = 1.0
-        self._most_above = self._most_below = 1.0
+    Half of the money is spread evenly over λ from -1 to 1, half as a normal with a deviation of 0.3.
+    If there is no difference, the whole hardly ever grows far: p = 1 / (the most there ever was).
+    """
 
-    def see(self, value: float) -> None:
-        """Settle the bets on *value*."""
-        bet = self._betting.next_bet()
-        self._above *= 1 + _stake(bet, self._mean) * (value - self._mean)
-        self._below *= 1 - _stake(bet, 1 - self._mean) * (value - self._mean)
-        self._betting.see(value)
-        # a capital beyond all doubt may stay where it is: no product runs out of range
-        self._above, self._below = min(self._above, 1e200), min(self._below, 1e200)
-        self._most_above = max(self._most_above, self._above)
-        self._most_below = max(self._most_below, self._below)
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._shares, self._log_weights = _gamblers()
+        self._logs = np.zeros(len(self._shares))
+        self._above = self._shares > 0
+        self._most = self._most_above = self._most_below = 1.0
+
+    def see(self, difference: float) -> None:
+        """Settle all bets on *difference*."""
+        import numpy as np
+
+        if difference:
+            self._logs += np.log1p(self._shares * difference)
+        money = np.exp(np.minimum(self._logs + self._log_weights, _MOST_LOG))
+        above = 2 * float(money[self._above].sum())
+        below = 2 * float(money[~self._above].sum())
+        self._most = max(self._most, (above + below) / 2)
+        self._most_above = max(self._most_above, above)
+        self._most_below = max(self._most_below, below)
 
     @property
     def p(self) -> float:
         """A p-value that holds whenever one stops."""
-        return min(self.p_above, self.p_below)
+        return 1 / self._most
 
     @property
     def p_above(self) -> float:
-        """The one-sided p-value for a higher mean."""
+        """The p-value of the side of a difference over 0, of two that are tested."""
         return min(1.0, _SIDES / self._most_above)
 
     @property
     def p_below(self) -> float:
-        """The one-sided p-value for a lower mean."""
+        """The p-value of the side of a difference under 0, of two that are tested."""
         return min(1.0, _SIDES / self._most_below)
+
+
+_GAMBLERS, _DEVIATION, _MOST_LOG = 100, 0.3, 600.0
+
+
+@lru_cache(maxsize=1)
+def _gamblers() -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
+    """Return the share that each gambler bets, and the logarithm of the money that each begins with."""
+    import numpy as np
+
+    shares = (2 * np.arange(_GAMBLERS) + 1) / _GAMBLERS - 1
+    normal = np.exp(-((shares / _DEVIATION) ** 2) / 2)
+    weights = 0.5 / _GAMBLERS + 0.5 * normal / normal.sum()
+    return shares, np.log(weights)
 
 
 def anytime_interval(values: Sequence[float], *, level: float = 0.95) -> Interval | None:

@@ -1,11 +1,14 @@
 """The stopping rule of adaptive runs: two candidates, task by task in a fixed order.
 
 Of many pairs each is held to a stricter level, such that all decisions of a run are right together.
+A fifth of its error is for ending early, at any task: a mixture of bets that no look can mislead.
+What is left is for one exact test of the whole suite, where it was run to its end.
 """
 
 import math
 from array import array
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from bakeoff.stats.estimate import Interval
@@ -13,14 +16,18 @@ from bakeoff.stats.paired import (
     Pair,
     TaskMeans,
     adjusted,
+    compare,
     holds,
     shared_faults,
     undecided,
     withheld,
     worst_means,
 )
-from bakeoff.stats.sequential import BETTING, WealthProcess, anytime_difference, to_unit
+from bakeoff.stats.paired_interval import as_tested
+from bakeoff.stats.sequential import DifferenceMixture, anytime_difference
 
+ADAPTIVE_TEST = "mixture of bets after every task, exact at the end"
+EARLY, LAST = 0.2, 0.8  # how the error is shared between all looks on the way and the last one
 _SHARE = 20  # from here on, precision is looked at after every twentieth of the tasks seen
 
 
@@ -34,9 +41,8 @@ class StoppingRule:
     def __init__(self, *, pairs: int, precision: float | None = None, level: float = 0.95) -> None:
         self._alpha = (1 - level) / pairs
         self._precision = precision
-        self._seen, self._lowest, self._highest = (
-            WealthProcess(to_unit(0.0), level=1 - self._alpha) for _ in range(3)
-        )
+        self._seen = DifferenceMixture()
+        self._lowest = self._highest = self._seen  # one and the same until a fault
         self.differences = array("d")
         self.decided = False
         self.precise = False
@@ -47,13 +53,17 @@ class StoppingRule:
 
     def see_between(self, low: float, high: float, *, seen: float | None) -> None:
         """Add the bounds of the difference on the next task given its faults, and the *seen* one."""
-        self._lowest.see(to_unit(low))
-        self._highest.see(to_unit(high))
+        if self._lowest is self._seen and not low == high == seen:
+            self._lowest, self._highest = deepcopy(self._seen), deepcopy(self._seen)
+        if self._lowest is not self._seen:
+            self._lowest.see(low)
+            self._highest.see(high)
+        if seen is not None:
+            self._seen.see(seen)
         self.decided = self.decided or self.worst_p < self._alpha
         if seen is None:
             return
         self.differences.append(seen)
-        self._seen.see(to_unit(seen))
         if self._precision is not None and not self.precise and self._is_look():
             interval = self.interval(level=1 - self._alpha)
             self.precise = interval is None or interval.high - interval.low <= 2 * self._precision
@@ -66,12 +76,12 @@ class StoppingRule:
     @property
     def p(self) -> float:
         """The anytime-valid p-value of "there is no difference"."""
-        return self._seen.p
+        return min(1.0, self._seen.p / EARLY)
 
     @property
     def worst_p(self) -> float:
         """The same p-value with every fault counted against the leader."""
-        return min(self._lowest.p_above, self._highest.p_below)
+        return min(1.0, min(self._lowest.p_above, self._highest.p_below) / EARLY)
 
     def interval(self, *, level: float) -> Interval | None:
         """Return where the difference is; None where no task was seen, or nothing fits."""
@@ -84,17 +94,21 @@ class StoppingRule:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOrder:
-    """The ids of the tasks in the order drawn, and the requested precision."""
+    """The ids of the tasks in the order drawn, and the requested precision.
+
+    `complete` are the candidates of which every planned trial has ended: they have their last look.
+    """
 
     order: Sequence[str]
     precision: float | None = None
+    complete: frozenset[str] = frozenset()
 
 
 def compare_drawn(
-    first: TaskMeans, second: TaskMeans, *, pairs: int, precision: float | None, level: float
+    first: TaskMeans, second: TaskMeans, *, pairs: int, drawn: TaskOrder, level: float
 ) -> Pair:
     """Compare two of *pairs* pairs; their means are in the order of the tasks."""
-    rule = StoppingRule(pairs=pairs, precision=precision, level=level)
+    rule = StoppingRule(pairs=pairs, precision=drawn.precision, level=level)
     for difference, low, high in _differences(first, second):
         if not math.isnan(low):
             seen = None if math.isnan(difference) else difference
@@ -108,19 +122,40 @@ def compare_drawn(
         won=sum(d > 0 for d in differences),
         lost=sum(d < 0 for d in differences),
         settled=rule.settled,
+        units=len(differences),
+        solved=first.solved and second.solved,
         faults=shared_faults(first, second),
     )
     if not differences:
         return replace(pair, reason="no task has a score of both")
+    mean = math.fsum(differences) / len(differences)
     interval = rule.interval(level=level)
-    return replace(
-        _at_worst(pair, first, second, mean=math.fsum(differences) / len(differences)),
-        difference=math.fsum(differences) / len(differences),
+    pair = replace(
+        _at_worst(pair, first, second, mean=mean),
+        difference=mean,
         interval=interval,
-        test=BETTING,
+        test=ADAPTIVE_TEST,
         p=rule.p,
         worst_p=rule.worst_p if pair.faults else None,
+        early=rule.decided,
         reason=None if interval else "the scores refute every difference: did the tasks change?",
+    )
+    if rule.decided or not {first.candidate, second.candidate} <= drawn.complete:
+        return pair
+    return _with_last_look(pair, compare(first, second))
+
+
+def _with_last_look(pair: Pair, whole: Pair) -> Pair:
+    """Return *pair* of a suite that is over, with what is left of the error spent on the *whole*."""
+    if whole.p is None:
+        return pair
+    worst = max(whole.p, whole.worst_p or 0.0) / LAST
+    return replace(
+        pair,
+        se=whole.se,
+        p=min(pair.p or 1.0, whole.p / LAST),
+        worst_p=None if pair.worst_p is None else min(pair.worst_p, worst, 1.0),
+        tipping=whole.tipping,
     )
 
 
@@ -147,7 +182,18 @@ def decide_drawn(
     pairs: Sequence[Pair], *, precision: float | None, level: float
 ) -> tuple[Pair, ...]:
     """Return all *pairs* of a run, each with its verdict, its p adjusted for being one of many."""
-    return tuple(_judged(pair, precision=precision, level=level) for pair in adjusted(pairs))
+    return tuple(
+        _agreeing(_judged(pair, precision=precision, level=level), level=level)
+        for pair in adjusted(pairs)
+    )
+
+
+def _agreeing(pair: Pair, *, level: float) -> Pair:
+    """Return *pair* with 0 in its interval exactly where p does not refute it."""
+    if pair.interval is None or pair.difference is None or pair.p_holm is None:
+        return pair
+    refuted = pair.p_holm < 1 - level
+    return replace(pair, interval=as_tested(pair.interval, pair.difference, refuted=refuted))
 
 
 def _judged(pair: Pair, *, precision: float | None, level: float) -> Pair:

@@ -2,23 +2,35 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 from bakeoff.core.plan import Plan
-from bakeoff.core.record import Status, TrialRow, joined_rules, rule_of
+from bakeoff.core.record import Status, TrialRecord, TrialRow, joined_rules, rule_of
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.stats.by_task import mean_pass, pass_at_k, pass_hat_k
+from bakeoff.stats.classification import (
+    LABEL_SCORERS,
+    Classification,
+    classifications,
+)
 from bakeoff.stats.estimate import (
     Estimate,
+    IntervalMethod,
+    Ratio,
     TaskScores,
     estimate,
     fault_bounds,
     is_checked,
     quantile,
+    quantile_interval,
+    ratio_of_totals,
+    weighted_average,
 )
-from bakeoff.stats.pairwise import CandidateScores, Pairwise, pairwise
+from bakeoff.stats.main_effects import main_effects
+from bakeoff.stats.pairwise import CandidateScores, pairwise
 from bakeoff.stats.sequential import estimate_drawn
 from bakeoff.stats.stopping_rule import TaskOrder
 from bakeoff.stats.summary import (
@@ -73,6 +85,7 @@ def _one_score(score: float, passed: bool) -> _TaskTally:  # noqa: FBT001 -- for
 class _Tally:
     """What is counted while rows go by, for one candidate in one category."""
 
+    groups: Mapping[str, str]  # of the whole plan: the group of every task that is in one
     planned: int = 0
     checkable: int = 0
     not_needed: int = 0
@@ -89,6 +102,7 @@ class _Tally:
     timed_s: float = 0.0
     cost_usd: float | None = None
     cost_known: bool = True
+    cost_by_task: dict[str, float] = field(default_factory=dict)
     extra_attempts: int = 0
     load_s: float | None = None
     flags: Counter[str] = field(default_factory=Counter)
@@ -107,6 +121,11 @@ class _Tally:
             self.load_s = (self.load_s or 0.0) + row.load_s
         if row.flags:
             self.flags.update(row.flags.split(","))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned trial has come to an end of its own."""
+        return sum(self.counts.values()) - self.counts.get("cancelled", 0) >= self.planned
 
     def settle(self) -> None:
         """Count missing trials as not needed."""
@@ -139,16 +158,29 @@ class _Tally:
             self.cost_known = False
         else:
             self.cost_usd = (self.cost_usd or 0.0) + row.cost_usd
+            if row.cost_usd:
+                spent = self.cost_by_task.get(row.task_id, 0.0)
+                self.cost_by_task[row.task_id] = spent + row.cost_usd
 
 
 def summarize(
-    plan: Plan, rows: Iterable[TrialRow], *, run: str = "", adaptive: Adaptive | None = None
+    plan: Plan,
+    rows: Iterable[TrialRow],
+    *,
+    run: str = "",
+    adaptive: Adaptive | None = None,
+    interval: IntervalMethod = "auto",
+    records: Callable[[], Iterable[TrialRecord]] | None = None,
+    margin: float | None = None,
 ) -> Summary:
     """Return what *rows* say about *plan*; the unit of every estimate is the task.
 
-    An *adaptive* run has been looked at all along, and its numbers allow for that.
+    An *adaptive* run has been looked at all along, and its numbers allow for that: the *interval*
+    of scores that was asked for is that of other runs. With a *margin*, candidates may be equivalent.
+    of scores that was asked for is that of other runs. *records* are read only where labels were
+    scored: how candidates classify is not in the rows.
     """
-    tallies, rules = _planned(plan)
+    tallies, rules, gives_labels = _planned(plan)
     tasks = plan.task_count
     if tasks == 1:
         for by_category in tallies.values():
@@ -156,16 +188,19 @@ def summarize(
                 tally.rollouts = []
     for row in rows:
         tallies[row.candidate_id][row.category or ""].add(row)
-    drawn = _drawn(plan, adaptive)
-    compared = _compared(plan, tallies, drawn)
+    drawn = _drawn(plan, adaptive, tallies)
+    scores = _scores_by_candidate(plan, tallies)
+    compared = pairwise(list(scores.values()), drawn=drawn, margin=margin)
     if drawn is not None and compared is not None:
         for name in compared.settled:
             for tally in tallies[name].values():
                 tally.settle()
-    order = {task: number for number, task in enumerate(drawn.order)} if drawn else None
+    estimator = _estimator(drawn, interval)
     candidates = tuple(
-        _candidate(c.id, tallies[c.id], scripted=c.scripted, order=order) for c in plan.candidates
+        _candidate(c.id, tallies[c.id], estimator, scripted=c.scripted) for c in plan.candidates
     )
+    # an adaptive run has other tasks for each candidate, and one task has no pairs of tasks
+    effects = main_effects(list(plan.candidates), scores) if drawn is None and tasks > 1 else ()
     sentences = notes(plan, candidates)
     return Summary(
         run=run,
@@ -177,24 +212,40 @@ def summarize(
         warnings=sentences.warnings,
         pass_rule=joined_rules(rules),
         pairwise=compared,
+        main_effects=effects,
+        classification=_classification(records, tallies) if records and gives_labels else (),
     )
 
 
-def _drawn(plan: Plan, adaptive: Adaptive | None) -> TaskOrder | None:
+def _classification(
+    records: Callable[[], Iterable[TrialRecord]], tallies: Mapping[str, Mapping[str, _Tally]]
+) -> tuple[Classification, ...]:
+    of_all = next((tally for each in tallies.values() for tally in each.values()), None)
+    return classifications(records(), {} if of_all is None else of_all.groups)
+
+
+def _drawn(
+    plan: Plan, adaptive: Adaptive | None, tallies: Mapping[str, Mapping[str, _Tally]]
+) -> TaskOrder | None:
     if adaptive is None:
         return None
     order = [task.id for task in plan.drawn_tasks(adaptive.seed)]
-    return TaskOrder(order=order, precision=adaptive.precision)
+    complete = frozenset(
+        name for name, parts in tallies.items() if all(part.complete for part in parts.values())
+    )
+    return TaskOrder(order=order, precision=adaptive.precision, complete=complete)
 
 
-def _compared(
-    plan: Plan, tallies: Mapping[str, Mapping[str, _Tally]], drawn: TaskOrder | None
-) -> Pairwise | None:
-    seats = [
-        CandidateScores(
+def _scores_by_candidate(
+    plan: Plan, tallies: Mapping[str, Mapping[str, _Tally]]
+) -> dict[str, CandidateScores]:
+    return {
+        c.id: CandidateScores(
             candidate=c.id,
             tasks={name: t.tasks for name, t in tallies[c.id].items()},
             faults={task: n for t in tallies[c.id].values() for task, n in t.faults.items()},
+            groups=next((t.groups for t in tallies[c.id].values()), {}),
+            costs=_mean_costs(tallies[c.id].values()),
             # in order of size: the order in which trials ended makes no difference
             rollouts=next(
                 (sorted(t.rollouts) for t in tallies[c.id].values() if t.rollouts is not None),
@@ -202,30 +253,47 @@ def _compared(
             ),
         )
         for c in plan.candidates
-    ]
-    return pairwise(seats, drawn=drawn)
+    }
 
 
-def _planned(plan: Plan) -> tuple[dict[str, dict[str, _Tally]], set[str]]:
-    """Return the empty tallies of *plan*, and what it takes to pass its tasks."""
+def _mean_costs(tallies: Iterable[_Tally]) -> dict[str, float]:
+    """Return what a scored trial of each task cost; nothing where a cost is unknown."""
+    seen = list(tallies)
+    if not all(tally.cost_known for tally in seen):
+        return {}
+    return {
+        task: cost / tally.tasks[task].n
+        for tally in seen
+        for task, cost in tally.cost_by_task.items()
+        if task in tally.tasks
+    }
+
+
+def _planned(plan: Plan) -> tuple[dict[str, dict[str, _Tally]], set[str], bool]:
+    """Return the empty tallies of *plan*, what it takes to pass its tasks, and if labels are scored."""
     tallies: dict[str, dict[str, _Tally]] = {c.id: {} for c in plan.candidates}
     rules: set[str] = set()
+    groups: dict[str, str] = {}
+    gives_labels = False
     for block in plan.blocks:
         for task in block.tasks:
             category, checked = task.category or "", is_checked(task)
+            if task.group is not None:
+                groups[task.id] = task.group
             if task.scorers:
                 rules.add(rule_of(task))
+                gives_labels = gives_labels or any(s.name in LABEL_SCORERS for s in task.scorers)
             for candidate in block.candidates:
                 by_category = tallies[candidate.id]
                 tally = by_category.get(category)
                 if tally is None:
-                    tally = by_category[category] = _Tally()
+                    tally = by_category[category] = _Tally(groups=groups)
                 tally.planned += block.rollouts
                 if checked:
                     tally.checkable += block.rollouts
                 else:
                     tally.unchecked.add(task.id)
-    return tallies, rules
+    return tallies, rules, gives_labels
 
 
 def _bucket(row: TrialRow) -> str:
@@ -237,26 +305,45 @@ def _bucket(row: TrialRow) -> str:
     return row.status
 
 
+_Estimator: TypeAlias = Callable[[list[_Tally]], Estimate]
+
+
+def _estimator(drawn: TaskOrder | None, interval: IntervalMethod) -> _Estimator:
+    """Return how the score of a candidate is estimated."""
+    if drawn is None:
+        return lambda tallies: estimate(
+            (scores for tally in tallies for scores in _scores_of(tally)), method=interval
+        )
+    order = {task: number for number, task in enumerate(drawn.order)}
+
+    def in_order(tallies: list[_Tally]) -> Estimate:
+        known = {name: task for tally in tallies for name, task in tally.tasks.items()}
+        return estimate_drawn(known[name].scores() for name in sorted(known, key=order.__getitem__))
+
+    return in_order
+
+
 def _candidate(
-    candidate: str,
-    tallies: Mapping[str, _Tally],
-    *,
-    scripted: bool,
-    order: Mapping[str, int] | None,
+    candidate: str, tallies: Mapping[str, _Tally], estimator: _Estimator, *, scripted: bool
 ) -> CandidateSummary:
     named = {name: tally for name, tally in tallies.items() if name}
+    categories = tuple(_group(name, [named[name]], estimator) for name in sorted(named))
+    # a task without a category is in none of the strata
+    strata = categories if len(categories) > 1 and len(named) == len(tallies) else ()
     return CandidateSummary(
         candidate=candidate,
         scripted=scripted,
-        total=_group(None, list(tallies.values()), order),
-        categories=tuple(_group(name, [named[name]], order) for name in sorted(named)),
+        total=_group(None, list(tallies.values()), estimator),
+        categories=categories,
+        macro=weighted_average([(group.score, 1.0) for group in strata]),
+        stratified=weighted_average([(group.score, group.score.tasks) for group in strata]),
         variance=split_variance(
             task for tally in tallies.values() for task in tally.tasks.values()
         ),
     )
 
 
-def _group(category: str | None, tallies: list[_Tally], order: Mapping[str, int] | None) -> Group:
+def _group(category: str | None, tallies: list[_Tally], estimator: _Estimator) -> Group:
     buckets = _buckets(tallies)
     tasks = [task for tally in tallies for task in tally.tasks.values()]
     scored = sum(task.n for task in tasks)
@@ -267,11 +354,12 @@ def _group(category: str | None, tallies: list[_Tally], order: Mapping[str, int]
     return Group(
         category=category,
         buckets=buckets,
-        score=_estimated(tallies, order),
+        score=estimator(tallies),
         score_bounds=bounds,
         coverage=scored / checkable if checkable else 0.0,
         passed=sum(task.passed for task in tasks),
-        passes=_pass_rates(tasks),
+        passes=_pass_rates(tallies),
+        cost_per_success=_cost_per_success(tallies),
         tokens=_tokens(tallies),
         latency=_latency(tallies),
         extra_attempts=sum(t.extra_attempts for t in tallies),
@@ -279,21 +367,14 @@ def _group(category: str | None, tallies: list[_Tally], order: Mapping[str, int]
     )
 
 
-def _estimated(tallies: list[_Tally], order: Mapping[str, int] | None) -> Estimate:
-    if order is None:
-        scores = _scores_of(task for tally in tallies for task in tally.tasks.values())
-        return estimate(scores)
-    known = {name: task for tally in tallies for name, task in tally.tasks.items()}
-    return estimate_drawn(known[name].scores() for name in sorted(known, key=order.__getitem__))
-
-
-def _scores_of(tasks: Iterable[_TaskTally]) -> Iterator[TaskScores]:
-    """Yield the scores of each of *tasks*; those of a shared tally are made once."""
+def _scores_of(tally: _Tally) -> Iterator[TaskScores]:
+    """Yield the scores of each task; those of a shared tally are made once."""
     made: dict[int, TaskScores] = {}
-    for task in tasks:
+    for name, task in tally.tasks.items():
         if (scores := made.get(id(task))) is None:
             scores = made[id(task)] = task.scores()
-        yield scores
+        group = tally.groups.get(name)
+        yield scores if group is None else replace(scores, group=group)
 
 
 def _buckets(tallies: list[_Tally]) -> Buckets:
@@ -314,17 +395,37 @@ def _merged(all_buckets: Iterable[Buckets]) -> Buckets:
     return Buckets(**total)
 
 
-def _pass_rates(tasks: list[_TaskTally]) -> tuple[PassRates, ...]:
-    counts = [(task.n, task.passed) for task in tasks]
-    most = min((n for n, _ in counts), default=0)
-    return tuple(
-        PassRates(
-            k=k,
-            pass_at=mean_pass(counts, k, measure=pass_at_k).value,
-            pass_hat=mean_pass(counts, k, measure=pass_hat_k).value,
+def _pass_rates(tallies: list[_Tally]) -> tuple[PassRates, ...]:
+    named = [item for tally in tallies for item in tally.tasks.items()]
+    counts = [(task.n, task.passed) for _, task in named]
+    groups = _groups_of(tallies, [name for name, _ in named])
+    rates = []
+    for k in _ks(min((n for n, _ in counts), default=0)):
+        at = mean_pass(counts, k, measure=pass_at_k, groups=groups)
+        hat = mean_pass(counts, k, measure=pass_hat_k, groups=groups)
+        rates.append(
+            PassRates(
+                k=k, pass_at=at.value, pass_hat=hat.value, pass_at_se=at.se, pass_hat_se=hat.se
+            )
         )
-        for k in _ks(most)
-    )
+    return tuple(rates)
+
+
+def _groups_of(tallies: list[_Tally], tasks: Iterable[str]) -> list[str | None] | None:
+    """Return the group of each task; None where there are no groups."""
+    groups = tallies[0].groups if tallies else {}
+    return [groups.get(task) for task in tasks] if groups else None
+
+
+def _cost_per_success(tallies: list[_Tally]) -> Ratio | None:
+    """Return what a trial that passed cost, with those that did not; None where it is unknown."""
+    costs = {task: cost for tally in tallies for task, cost in tally.cost_by_task.items()}
+    passed = {task: tally.passed for t in tallies for task, tally in t.tasks.items()}
+    if not costs or not passed or not all(tally.cost_known for tally in tallies):
+        return None
+    tasks = sorted({*costs, *passed})
+    pairs = [(costs.get(task, 0.0), float(passed.get(task, 0))) for task in tasks]
+    return ratio_of_totals(pairs, groups=_groups_of(tallies, tasks))
 
 
 def _ks(most: int) -> list[int]:
@@ -361,5 +462,9 @@ def _latency(tallies: list[_Tally]) -> Latency:
         p95_s=quantile(whole, 0.95),
         first_token_p50_s=quantile(first, 0.5),
         first_token_p95_s=quantile(first, 0.95),
+        p50_interval=quantile_interval(whole, 0.5),
+        p95_interval=quantile_interval(whole, 0.95),
+        first_token_p50_interval=quantile_interval(first, 0.5),
+        first_token_p95_interval=quantile_interval(first, 0.95),
         load_s=_known_total(t.load_s for t in tallies),
     )

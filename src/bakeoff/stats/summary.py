@@ -8,7 +8,9 @@ from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.plan import Plan
 from bakeoff.core.values import Json
-from bakeoff.stats.estimate import Estimate
+from bakeoff.stats.classification import Classification
+from bakeoff.stats.estimate import Estimate, Interval, Ratio
+from bakeoff.stats.main_effects import MainEffect
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.variance import VarianceSplit
 
@@ -53,11 +55,13 @@ class Buckets:
 
 @value_object
 class PassRates:
-    """pass@k and pass^k for one k; None where some task has fewer rollouts."""
+    """pass@k and pass^k for one k with their standard errors; None where some task has fewer rollouts."""
 
     k: int
     pass_at: float | None
     pass_hat: float | None
+    pass_at_se: float | None = None
+    pass_hat_se: float | None = None
 
 
 @value_object
@@ -79,6 +83,10 @@ class Latency:
     first_token_p50_s: float | None
     first_token_p95_s: float | None
     load_s: float | None
+    p50_interval: Interval | None = None
+    p95_interval: Interval | None = None
+    first_token_p50_interval: Interval | None = None
+    first_token_p95_interval: Interval | None = None
 
 
 @value_object
@@ -96,17 +104,24 @@ class Group:
     latency: Latency
     extra_attempts: int
     flags: Mapping[str, int]
+    cost_per_success: Ratio | None = None
 
 
 @value_object
 class CandidateSummary:
-    """One candidate: everything, then by category, and why its score is unsure."""
+    """One candidate: everything, then by category, and why its score is unsure.
+
+    `macro` is the mean over categories, each weighing the same; `stratified` the mean over tasks,
+    with the spread within categories only. Both are None where there are not two categories.
+    """
 
     candidate: str
     scripted: bool
     total: Group
     categories: tuple[Group, ...]
     variance: VarianceSplit
+    macro: Estimate | None = None
+    stratified: Estimate | None = None
 
 
 @value_object
@@ -115,7 +130,8 @@ class Summary:
 
     `pairwise` compares the candidates on the tasks they share; None where there is only one. Of the
     `notes`, `warnings` are those that put the result in doubt.
-    `pass_rule` says what it takes to pass.
+    `pass_rule` says what it takes to pass. `main_effects` compare prompts across models, and models
+    across prompts. `classification` is how candidates gave labels, where a scorer of labels judged.
     """
 
     run: str
@@ -128,6 +144,8 @@ class Summary:
     pairwise: Pairwise | None = None
     warnings: tuple[str, ...] = ()
     pass_rule: str = ""
+    main_effects: tuple[MainEffect, ...] = ()
+    classification: tuple[Classification, ...] = ()
 
 
 # --- notes ----------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bakeoff.stores.schema import Row, Value
+from bakeoff.stores.schema import PAGE, Row, Value
 
-PAGE = 4096  # the ledger sets it
 _HEADER = 100  # of the file, at the start of its first page
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR = 0x0D, 0x0A, 0x02
+_WITH_ROWS = (_TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR)
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 _MOST_COLUMNS = 64
@@ -36,8 +36,8 @@ def carve(path: Path) -> Iterator[Carved]:
         data = file.read(PAGE) and mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
             pages = _Pages(data, {frame.number: frame.page for frame in frames})
-            for number in range(1, len(data) // PAGE + 1):
-                page = data[(number - 1) * PAGE : number * PAGE]
+            for number in range(1, -(-len(data) // PAGE) + 1):
+                page = data[(number - 1) * PAGE : number * PAGE].ljust(PAGE, b"\0")
                 yield from _rows(pages, page, start=_HEADER if number == 1 else 0)
             for frame in frames:
                 yield from _rows(pages, frame.page, start=_HEADER if frame.number == 1 else 0)
@@ -128,13 +128,27 @@ class _Pages:
 
 
 def _rows(pages: _Pages, page: bytes, *, start: int) -> Iterator[Carved]:
-    kind = page[start]
-    if kind not in {_TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR}:
-        return
+    for kind in _kinds(page[start]):
+        if rows := list(_rows_as(kind, pages, page, start=start)):
+            yield from rows
+            return
+
+
+def _kinds(written: int) -> Iterator[int]:
+    """Yield what a page may be that says it is *written*: that, or what one bit makes of it."""
+    if written in _WITH_ROWS:
+        yield written
+    if written:  # an overflow page begins with 0
+        yield from (kind for kind in _WITH_ROWS if (kind ^ written).bit_count() == 1)
+
+
+def _rows_as(kind: int, pages: _Pages, page: bytes, *, start: int) -> Iterator[Carved]:
     pointers, child = (start + 12, 4) if kind == _INDEX_INTERIOR else (start + 8, 0)
     (cells,) = struct.unpack_from(">H", page, start + 3)
-    for index in range(min(cells, (PAGE - pointers) // 2)):
+    for index in range((PAGE - pointers) // 2):
         (at,) = struct.unpack_from(">H", page, pointers + 2 * index)
+        if index >= cells and not pointers + 2 * index < at < PAGE:
+            return  # neither the header nor the pointers know of another one
         try:
             yield _cell(pages, page, at + child, table=kind == _TABLE_LEAF)
         except (ValueError, IndexError, struct.error):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from string import ascii_lowercase
@@ -14,6 +13,7 @@ from bakeoff._lib.clock import stamp
 from bakeoff._lib.files import remove_partial_files, write_atomic
 from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
@@ -28,7 +28,7 @@ _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _NOT_A_SLUG = re.compile(r"[^a-z0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class RunEntry:
     """A run that was found; without a manifest, the `trouble` says why it cannot be read."""
 

@@ -21,32 +21,36 @@ from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
 from bakeoff.core.lazy_tasks import LazyTasks
 from bakeoff.core.plan import Block, Plan, trial_name
-from bakeoff.core.record import Attempt, Status, TrialFilter, TrialLine, TrialRecord, TrialRow
+from bakeoff.core.record import Status, TrialFilter, TrialLine, TrialRecord, TrialRow
 from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
+from bakeoff.stores import task_chunks, version_1
+from bakeoff.stores.attempt_rows import COLUMNS, Rest, attempt_of
 from bakeoff.stores.carve import log_is_whole
 from bakeoff.stores.damage import (
-    MANIFEST_COPY,
     NO_DAMAGE,
     Damage,
     damaged_blob,
     examined,
     kept_manifest,
+    read_only,
 )
 from bakeoff.stores.ledger_writer import BLOBS, LEDGER
-from bakeoff.stores.schema import VERSION, unpack
+from bakeoff.stores.packing import unpack
+from bakeoff.stores.plan_blocks import Runs, read_blocks, rows_of
+from bakeoff.stores.schema import CODES, MANIFEST_COPY, STATUS_NAME, VERSION, key_sql
 from bakeoff.stores.writing import being_written
 
 T = TypeVar("T")
-_RecordRow = tuple[str, str | None, str, int, str | None, bytes | None]
 
 # Of all that is recorded, what the plan of today asks for; an earlier plan may have asked for more.
 # `planned` holds the rollouts of a plan that is everything with everything, and is empty for others.
+# Attempts are the outer loop: they are read in their order, and nothing is sorted.
 _PLANNED_ATTEMPTS = """
-FROM attempt a
-JOIN task t ON t.row = a.task
-JOIN candidate c ON c.row = a.candidate
-WHERE length(t.body) > 0 AND length(c.body) > 0
+FROM {attempts} a
+CROSS JOIN task t ON t.row = a.task
+CROSS JOIN candidate c ON c.row = a.candidate
+WHERE length(c.body) > 0 AND NOT EXISTS (SELECT 1 FROM lost_task l WHERE l.row = t.row)
 AND CASE (SELECT count(*) FROM planned) WHEN 1 THEN a.rollout < (SELECT rollouts FROM planned)
 ELSE EXISTS (
   SELECT 1 FROM block b
@@ -54,58 +58,70 @@ ELSE EXISTS (
   JOIN planned_candidate bc ON bc.block = b.block AND bc.candidate = a.candidate
   WHERE a.rollout < b.rollouts) END
 """
+COUNTED_ATTEMPTS = _PLANNED_ATTEMPTS.format(attempts="attempt")
+_EVER_MADE = _PLANNED_ATTEMPTS.format(
+    attempts="(SELECT * FROM made UNION ALL SELECT * FROM made_earlier)"
+)
+_MADE = f"""
+CREATE TEMP VIEW {{name}} AS
+SELECT trial, rollout, task, candidate, {COLUMNS.replace("a.", "")}, blob, rest FROM {{table}}
+"""  # noqa: S608 -- no user text
 # whether the one block of a plan has every task and every candidate of the ledger
 _EVERYTHING_IS_PLANNED = """
 SELECT rollouts FROM block
 WHERE (SELECT count(*) FROM block) = 1
-AND NOT EXISTS (SELECT 1 FROM block_task WHERE task <> position + 1)
+AND NOT EXISTS (SELECT 1 FROM block_task WHERE first <> position + 1)
 AND NOT EXISTS (SELECT 1 FROM block_candidate WHERE candidate <> position + 1)
-AND (SELECT count(*) FROM block_task) = (SELECT count(*) FROM task)
+AND (SELECT sum(tasks) FROM block_task) = (SELECT count(*) FROM task)
 AND (SELECT count(*) FROM block_candidate) = (SELECT count(*) FROM candidate)
 """
+_IN_ORDER = "ORDER BY a.trial"
+_IN_ORDER_OF_OLD = "ORDER BY a.rollout, a.task, a.candidate"  # there an index gives this order
+_NAMES = "t.id, t.category, c.id, a.rollout"
 _ROW = (
-    "SELECT t.id, t.category, c.id, a.rollout, a.status, a.score, a.passed, a.fault_boundary,"
+    f"SELECT {_NAMES}, {STATUS_NAME}, a.score, a.passed, a.fault_boundary,"
     " a.fault_transient, a.number, a.elapsed_s, a.model_s, a.first_token_s, a.requests,"
-    f" a.input_tokens, a.output_tokens, a.cost_usd, a.load_s, a.flags, a.blob"
-    f" {_PLANNED_ATTEMPTS} AND NOT a.superseded"
-    " ORDER BY a.rollout, a.task, a.candidate"
+    f" a.input_tokens, a.output_tokens, a.cost_usd, a.load_s, a.flags, a.blob {COUNTED_ATTEMPTS}"
 )
 # every attempt ever made here, whatever counts today: what was billed stays billed
-_BILLED = (
-    "SELECT sum(billed_usd), coalesce(sum(billed_tokens), 0), coalesce(sum(unsure_usd), 0.0),"
-    " coalesce(sum(unsure_tokens), 0), coalesce(sum(unpriced), 0) FROM attempt"
-)
-_RECORD = f"SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body {_PLANNED_ATTEMPTS}"
-_IN_BLOBS = (
-    f"SELECT t.id, c.id, a.rollout, a.blob {_PLANNED_ATTEMPTS}"
-    " AND NOT a.superseded AND a.blob IS NOT NULL AND a.status IN (?, ?)"
-)
-_BLOCK_TASKS = """
-SELECT m.block, m.task FROM block_task m JOIN task t ON t.row = m.task
-WHERE length(t.body) > 0 ORDER BY m.block, m.position
-"""
+_OF_A_BILL = "billed_usd, billed_tokens, unsure_usd, unsure_tokens, unpriced"
+_BILLED = f"""
+SELECT sum(billed_usd), coalesce(sum(billed_tokens), 0), coalesce(sum(unsure_usd), 0.0),
+  coalesce(sum(unsure_tokens), 0), coalesce(sum(unpriced), 0)
+FROM (SELECT {_OF_A_BILL} FROM attempt UNION ALL SELECT {_OF_A_BILL} FROM earlier_attempt)
+"""  # noqa: S608 -- no user text
+_RECORD = f"SELECT {_NAMES}, a.blob, a.rest, {COLUMNS}"
+_REST = f"SELECT {_NAMES}, a.blob, a.rest"
+_FINAL = f"a.status IN ({', '.join(str(code) for status, code in CODES.items() if status.final)})"
 _BLOCK_CANDIDATES = """
 SELECT m.block, t.body FROM block_candidate m JOIN candidate t ON t.row = m.candidate
 WHERE length(t.body) > 0 ORDER BY m.block, m.position
 """
-_TASKS = "SELECT t.{} FROM json_each(?) j JOIN task t ON t.row = j.value ORDER BY j.key"
+_AT_ONCE = 500  # values that are bound to a query
 _MOST_HELD = 10_000  # tasks that a plan keeps in memory; those of a larger one are read as needed
 
+# the trials of some tasks, one by one: faster than looking at all where there are many
+_OF_TASKS = f"""
+AND a.trial IN (
+  WITH RECURSIVE rollout(n) AS (
+    SELECT 0 UNION ALL SELECT n + 1 FROM rollout WHERE n < (SELECT max(rollout) FROM last))
+  SELECT {key_sql("n", "k.row", "s.row")} FROM task k, candidate s, rollout
+  WHERE k.row IN (SELECT value FROM json_each(:tasks)))
+"""  # noqa: S608 -- no user text
 _PART = """
-AND (:tasks IS NULL OR t.id IN (SELECT value FROM json_each(:tasks)))
 AND (:candidate IS NULL OR c.id = :candidate)
 AND (:rollouts IS NULL OR a.rollout < :rollouts)
 """
-_FILTER = """
+_FILTER = f"""
 AND (:candidates IS NULL OR c.id IN (SELECT value FROM json_each(:candidates)))
 AND (:categories IS NULL OR t.category IN (SELECT value FROM json_each(:categories)))
 AND (NOT :failed AND NOT :faulted OR :failed AND a.passed = 0
-     OR :faulted AND a.status = 'faulted')
+     OR :faulted AND a.status = {CODES[Status.FAULTED]})
+"""  # noqa: S608
+_LINE = f"{_REST}, {STATUS_NAME}, a.score, a.elapsed_s {COUNTED_ATTEMPTS} {_FILTER}"
+_NAMED = """
+SELECT row FROM task WHERE id = :name OR instr(:name, id || '@') = 1
 """
-_LINE = (
-    "SELECT t.id, t.category, c.id, a.rollout, a.blob, a.body, a.status, a.score, a.elapsed_s"
-    f" {_PLANNED_ATTEMPTS} AND NOT a.superseded {_FILTER} ORDER BY a.rollout, a.task, a.candidate"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +175,7 @@ class SqliteLedger:
         self._folder = folder
         self._most_held = most_held
         self._path = folder / LEDGER
+        self._resolved = self._path.resolve()
         self._held: sqlite3.Connection | None = None
         self._trusting = trusting
         self._salvaged: sqlite3.Connection | None = None
@@ -191,16 +208,16 @@ class SqliteLedger:
     def planned(self) -> Plan:
         """Return the plan of the run, whole; the tasks of a large one are read as they are needed."""
         with self._reading() as db, self._decoding():
-            rows: dict[int, array[int]] = {}
-            for block, row in db.execute(_BLOCK_TASKS):
-                rows.setdefault(block, array("q")).append(row)
             seats: dict[int, list[StoredCandidate]] = {}
             for block, body in db.execute(_BLOCK_CANDIDATES):
                 seats.setdefault(block, []).append(unpack(body, StoredCandidate))
+            stored = read_blocks(db)
+            lost = {row for (row,) in db.execute("SELECT row FROM lost_task")}
+            rows = {number: _rows(runs, lost) for number, (_, runs, _) in stored.items()}
             blocks = []
             conditions = Conditions()
             tasks_of = self._tasks_of(rows)
-            for number, rollouts in db.execute("SELECT block, rollouts FROM block ORDER BY block"):
+            for number, (rollouts, _, _) in stored.items():
                 members = seats.get(number, [])
                 if members:
                     conditions = members[0].conditions
@@ -213,31 +230,28 @@ class SqliteLedger:
                 )
         return Plan(blocks=tuple(blocks), conditions=conditions)
 
-    def _tasks_of(self, rows: Mapping[int, "array[int]"]) -> Callable[[int], Sequence[Task]]:
+    def _tasks_of(self, rows: Mapping[int, Sequence[int]]) -> Callable[[int], Sequence[Task]]:
         """Return what gives the tasks of a block: in memory, or as they are needed where they are many."""
         if sum(map(len, rows.values())) > self._most_held:
-            none = array("q")
             return lambda block: LazyTasks(
-                rows.get(block, none),
-                ledger=self._path.resolve(),
+                rows[block],
+                ledger=self._resolved,
                 read=self._read_tasks,
                 read_digests=self._read_digests,
             )
         different = list(dict.fromkeys(chain.from_iterable(rows.values())))
         tasks = dict(zip(different, self._read_tasks(different), strict=True))
-        return lambda block: tuple(tasks[row] for row in rows.get(block, ()))
+        return lambda block: tuple(tasks[row] for row in rows[block])
 
     def _read_tasks(self, rows: Sequence[int]) -> list[Task]:
         with self._reading() as db, self._decoding():
-            found = db.execute(_TASKS.format("digest, t.body"), (json.dumps(list(rows)),))
-            return [_task(digest, body) for digest, body in found]
+            read = version_1.read_tasks if _is_old(db) else task_chunks.read_tasks
+            return read(db, rows, str(self._resolved))
 
     def _read_digests(self, rows: Sequence[int]) -> list[str]:
         with self._reading() as db:
-            return [
-                digest
-                for (digest,) in db.execute(_TASKS.format("digest"), (json.dumps(list(rows)),))
-            ]
+            read = version_1.read_digests if _is_old(db) else task_chunks.digests_in
+            return read(db, rows)
 
     def manifest_copy(self) -> Manifest | None:
         """Return the manifest as the ledger keeps it; None in one of an older version."""
@@ -253,10 +267,12 @@ class SqliteLedger:
 
     def known(self) -> tuple[dict[str, Task], dict[str, StoredCandidate]]:
         """Return every task and every candidate ever planned here, the newest of each id."""
-        query = "SELECT {} body FROM {} WHERE length(body) > 0 ORDER BY row"
         with self._reading() as db, self._decoding():
-            tasks = (_task(*found) for found in db.execute(query.format("digest,", "task")))
-            candidates = db.execute(query.format("", "candidate"))
+            query = "SELECT row FROM task WHERE row NOT IN (SELECT row FROM lost_task) ORDER BY row"
+            tasks = self._read_tasks([row for (row,) in db.execute(query)])
+            candidates = db.execute(
+                "SELECT body FROM candidate WHERE length(body) > 0 ORDER BY row"
+            )
             seats = (unpack(body, StoredCandidate) for (body,) in candidates)
             return {t.id: t for t in tasks}, {s.candidate.id: s for s in seats}
 
@@ -265,29 +281,28 @@ class SqliteLedger:
 
         Records in files of their own are looked for; with *with_whole_blobs* they are read as well.
         """
-        final = tuple(status.value for status in Status if status.final)
         with self._reading_attempts() as db:
-            query = (
-                f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status IN (?, ?)"
-            )
-            (count,) = db.execute(query, final).fetchone()
+            (count,) = db.execute(f"SELECT count(*) {COUNTED_ATTEMPTS} AND {_FINAL}").fetchone()
+            in_files = f"SELECT t.id, c.id, a.rollout, a.blob {COUNTED_ATTEMPTS} AND {_FINAL}"
             lost = sum(
                 not self._has_blob(blob, trial_name(task, candidate, rollout))
                 or (with_whole_blobs and damaged_blob(self._folder / BLOBS, blob) is not None)
-                for task, candidate, rollout, blob in db.execute(_IN_BLOBS, final)
+                for task, candidate, rollout, blob in db.execute(
+                    f"{in_files} AND a.blob IS NOT NULL"
+                )
             )
             return int(count) - lost
 
     def faulted(self) -> int:
         """Return how many trials of the plan faulted, and are tried again by a resume."""
         with self._reading_attempts() as db:
-            query = f"SELECT count(*) {_PLANNED_ATTEMPTS} AND NOT a.superseded AND a.status = ?"
-            return int(db.execute(query, (Status.FAULTED.value,)).fetchone()[0])
+            query = f"SELECT count(*) {COUNTED_ATTEMPTS} AND a.status = ?"
+            return int(db.execute(query, (CODES[Status.FAULTED],)).fetchone()[0])
 
     def mean_scores(self) -> dict[str, float]:
         """Return the mean of task means of each candidate that has scores."""
         query = (
-            f"SELECT c.id, a.task, avg(a.score) {_PLANNED_ATTEMPTS} AND NOT a.superseded"
+            f"SELECT c.id, a.task, avg(a.score) {COUNTED_ATTEMPTS}"
             " AND a.score IS NOT NULL GROUP BY c.row, a.task"
         )
         means: dict[str, list[float]] = {}
@@ -299,7 +314,7 @@ class SqliteLedger:
     def answered(self) -> int:
         """Return how many recorded trials have an outcome that could be scored again."""
         with self._reading_attempts() as db:
-            records = db.execute(f"{_RECORD} AND NOT a.superseded")
+            records = db.execute(f"{_REST} {COUNTED_ATTEMPTS}")
             marks = (self._decoded(row, _AttemptMark) for row in records)
             return sum(
                 mark is not None and mark.outcome is not None and not mark.outcome.unfinished
@@ -309,7 +324,7 @@ class SqliteLedger:
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body."""
         with self._reading_attempts() as db:
-            for *row, blob in db.execute(_ROW):
+            for *row, blob in db.execute(f"{_ROW} {_order(db)}"):
                 if blob is None or self._has_blob(blob, trial_name(row[0], row[2], row[3])):
                     yield TrialRow(*row)
 
@@ -324,16 +339,14 @@ class SqliteLedger:
 
         Those of chosen *tasks* come task by task, all others rollout by rollout.
         """
-        part = {
-            "tasks": None if tasks is None else json.dumps(list(tasks)),
-            "candidate": candidate,
-            "rollouts": rollouts,
-        }
-        order = (
-            "a.rollout, a.task, a.candidate" if tasks is None else "a.task, a.candidate, a.rollout"
-        )
+        part: dict[str, str | int | None] = {"candidate": candidate, "rollouts": rollouts}
+        which = _PART
         with self._reading_attempts() as db:
-            for row in db.execute(f"{_RECORD} AND NOT a.superseded {_PART} ORDER BY {order}", part):
+            if tasks is not None:
+                part["tasks"] = json.dumps(list(_rows_named(db, list(tasks))))
+                which += _OF_TASKS
+            order = _order(db) if tasks is None else "ORDER BY a.task, a.candidate, a.rollout"
+            for row in db.execute(f"{_RECORD} {COUNTED_ATTEMPTS} {which} {order}", part):
                 if (record := self._record(row)) is not None:
                     yield record
 
@@ -346,7 +359,7 @@ class SqliteLedger:
             "categories": json.dumps(list(which.categories)) if which.categories else None,
         }
         with self._reading_attempts() as db:
-            for *row, status, score, elapsed_s in db.execute(_LINE, chosen):
+            for *row, status, score, elapsed_s in db.execute(f"{_LINE} {_order(db)}", chosen):
                 found = self._decoded(row, _TextOnly)
                 if found is not None:
                     name = trial_name(row[0], row[2], row[3])
@@ -355,10 +368,12 @@ class SqliteLedger:
     def attempts(self, name: str) -> Sequence[TrialRecord]:
         """Return all attempts of the trials called *name*: in full, or only by task id."""
         with self._reading_attempts() as db:
+            tasks = [row for (row,) in db.execute(_NAMED, {"name": name})]
             found = db.execute(
-                f"{_RECORD} AND (t.id = :name OR t.id || '@' || c.id || '#' || a.rollout = :name"
+                f"{_RECORD} {_EVER_MADE} {_OF_TASKS} AND (t.id = :name"
+                " OR t.id || '@' || c.id || '#' || a.rollout = :name"
                 " OR t.id || '@' || c.id = :name) ORDER BY a.rollout, a.candidate, a.number",
-                {"name": name},
+                {"name": name, "tasks": json.dumps(tasks)},
             )
             records = [self._record(row) for row in found]
         return [record for record in records if record is not None]
@@ -375,24 +390,24 @@ class SqliteLedger:
             unpriced=unpriced,
         )
 
-    def _record(self, row: _RecordRow) -> TrialRecord | None:
+    def _record(self, row: Sequence[Any]) -> TrialRecord | None:
         """Return a record; None, and remember which, where it is damaged."""
-        attempt = self._decoded(row, Attempt)
-        if attempt is None:
+        rest = self._decoded(row[:6], Rest)
+        if rest is None:
             return None
-        task_id, category, candidate_id, rollout, _, _ = row
+        task_id, category, candidate_id, rollout, _, _, *columns = row
         return TrialRecord(
             task_id=task_id,
             category=category,
             candidate_id=candidate_id,
             rollout=rollout,
-            attempt=attempt,
+            attempt=attempt_of(columns, rest),
         )
 
     def _decoded(self, row: Sequence[Any], kind: type[T]) -> T | None:
-        task_id, _, candidate_id, rollout, blob, body = row
+        task_id, _, candidate_id, rollout, blob, rest = row
         try:
-            return unpack(self._blob(str(blob)) if body is None else body, kind)
+            return unpack(self._blob(str(blob)) if rest is None else rest, kind)
         except (OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
             self._lost[trial_name(task_id, candidate_id, rollout)] = str(error)
             return None
@@ -456,7 +471,7 @@ class SqliteLedger:
     def _reading_attempts(self) -> Iterator[sqlite3.Connection]:
         """Read attempts, of which only those count that the plan asks for."""
         with self._reading() as db:
-            if not db.execute("SELECT 1 FROM temp.sqlite_master LIMIT 1").fetchone():
+            if not db.execute("SELECT 1 FROM temp.sqlite_master WHERE name = 'planned'").fetchone():
                 _look_up_the_plan(db)
             yield db
 
@@ -475,7 +490,7 @@ class SqliteLedger:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            db = sqlite3.connect(self._uri(), uri=True)
+            db = read_only(self._path)
             found = db.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.Error as error:
             raise UsageError(f"{self._path} cannot be read: {error}") from error
@@ -484,10 +499,10 @@ class SqliteLedger:
             raise UsageError(
                 f"{self._path} is empty: the run was cut off before it had begun; start it again"
             )
-        if found != VERSION:
+        if found not in {version_1.VERSION, VERSION}:
             db.close()
             raise UsageError(
-                f"{self._path} is in ledger format {found}; this version of bakeoff reads {VERSION}"
+                f"{self._path} is in ledger format {found}; this version of bakeoff reads 1 to {VERSION}"
             )
         return db
 
@@ -500,17 +515,40 @@ def _look_up_the_plan(db: sqlite3.Connection) -> None:
     whole = db.execute(_EVERYTHING_IS_PLANNED).fetchone()
     db.execute("CREATE TEMP TABLE planned (rollouts INTEGER NOT NULL)")
     db.executemany("INSERT INTO temp.planned VALUES (?)", [whole] if whole else [])
-    for kind in ("task", "candidate"):
-        members = (
-            f"SELECT m.block, m.{kind} FROM main.block_{kind} m"  # noqa: S608 -- no user text
-            f" JOIN main.{kind} t ON t.row = m.{kind} AND length(t.body) > 0 WHERE {not whole}"
-        )
+    tasks = f"""
+        SELECT m.block, t.row AS task FROM block_task m
+        JOIN task t ON t.row BETWEEN m.first AND m.first + m.tasks - 1 WHERE {not whole}
+    """  # noqa: S608 -- no user text
+    candidates = f"SELECT block, candidate FROM block_candidate WHERE {not whole}"  # noqa: S608
+    for kind, members in (("task", tasks), ("candidate", candidates)):
         db.execute(f"CREATE TEMP TABLE planned_{kind} AS {members}")
         db.execute(f"CREATE UNIQUE INDEX temp.by_{kind} ON planned_{kind} ({kind}, block)")
+    db.execute("CREATE TEMP VIEW last AS SELECT max(rollout) AS rollout FROM attempt")
+    for name, table in (("made", "attempt"), ("made_earlier", "earlier_attempt")):
+        db.execute(_MADE.format(name=name, table=table))
 
 
-def _task(digest: str, body: bytes) -> Task:
-    """Return a stored task; its digest is known, and need not be made again."""
-    task = unpack(body, Task)
-    task.__dict__["digest"] = digest  # where the cached property keeps it
-    return task
+def _rows_named(db: sqlite3.Connection, names: Sequence[str]) -> Iterator[int]:
+    """Yield the rows of the tasks with these ids."""
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        query = f"SELECT row FROM task WHERE id IN ({marks})"  # noqa: S608 -- values are bound
+        yield from (row for (row,) in db.execute(query, some))
+
+
+def _rows(runs: Runs, lost: Collection[int]) -> Sequence[int]:
+    """Return the rows of the tasks of a block, without those that are lost."""
+    if len(runs) == 1 and not lost:
+        ((_, first, count),) = runs
+        return range(first, first + count)
+    return array("q", (row for row in rows_of(runs) if row not in lost))
+
+
+def _is_old(db: sqlite3.Connection) -> bool:
+    """Whether the ledger is in format 1."""
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] == version_1.VERSION)
+
+
+def _order(db: sqlite3.Connection) -> str:
+    return _IN_ORDER_OF_OLD if _is_old(db) else _IN_ORDER

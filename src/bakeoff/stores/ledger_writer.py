@@ -4,8 +4,7 @@ import asyncio
 import os
 import socket
 import sqlite3
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -19,79 +18,95 @@ from bakeoff._lib.files import sync_folder, write_atomic
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import LedgerError, UsageError
-from bakeoff.core.lazy_tasks import LazyTasks
+from bakeoff.core.lazy_tasks import LazyTasks, stored_row
 from bakeoff.core.plan import Plan, Trial
-from bakeoff.core.record import Attempt, Status
+from bakeoff.core.record import Attempt
 from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
-from bakeoff.stores.carve import PAGE
-from bakeoff.stores.damage import (
-    MANIFEST_COPY,
-    NO_DAMAGE,
-    PLAN_CRC,
-    SCHEMA_CRC,
-    damaged_blob,
-    manifest_copy,
-    mend,
+from bakeoff.stores.attempt_rows import INSERT, KEEP_EARLIER, rest_of, row_of
+from bakeoff.stores.damage import NO_DAMAGE, damaged_blob, manifest_copy, mend
+from bakeoff.stores.packing import pack, pack_record
+from bakeoff.stores.plan_blocks import (
+    Blocks,
+    Runs,
     plan_crc,
-    schema_crc,
+    read_blocks,
+    runs_of,
+    write_blocks,
 )
 from bakeoff.stores.schema import (
-    ATTEMPT_COLUMNS,
-    CHECKED_TABLES,
-    DDL,
+    ATTEMPT,
+    MANIFEST_COPY,
+    PAGE,
+    PLAN_CRC,
+    STATUSES,
     VERSION,
     Row,
-    attempt_crc,
-    break_seal,
-    pack,
-    real,
+    create,
+    moved_key,
+    refuse_too_many,
     row_crc,
-    seal,
     seat,
+    task_sql,
+    trial_key,
 )
+from bakeoff.stores.seal import break_seal, seal
+from bakeoff.stores.task_chunks import (
+    TaskRow,
+    TaskWriter,
+    read_digests,
+    read_known,
+    rewrite,
+)
+from bakeoff.stores.version_1 import upgrade
 from bakeoff.stores.writing import FolderLock, not_written, writing_to
 
 LEDGER = "ledger.sqlite"
 BLOBS = "blobs"
 _LARGEST_IN_ROW = 256 * 1024
 
-_INSERT = f"INSERT INTO attempt VALUES ({', '.join('?' * ATTEMPT_COLUMNS)})"  # noqa: S608 -- no user text
-_SUPERSEDE = (
-    "UPDATE attempt SET superseded = 1"
-    " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
+_MAKE_ROOM = "DELETE FROM attempt WHERE trial = ? AND number < ?"
+_NEXT = "SELECT number, status, blob FROM attempt WHERE trial = ?"
+_NEAR = "SELECT 1 FROM attempt WHERE trial BETWEEN ? AND ? LIMIT 1"
+
+_OF_A_VERDICT = (
+    "number", "status", "score", "passed", "fault_boundary", "fault_transient",
+    "billed_usd", "billed_tokens", "unsure_usd", "unsure_tokens", "unpriced", "blob", "rest",
+)  # fmt: skip
+_VERDICTS = (
+    "CREATE TEMP TABLE IF NOT EXISTS verdict"
+    f" (trial INTEGER PRIMARY KEY, {', '.join(_OF_A_VERDICT)})"
 )
-_NEXT = (
-    "SELECT number, status, blob FROM attempt"
-    " WHERE rollout = ? AND task = ? AND candidate = ? AND NOT superseded"
-)
-_NEAR = "SELECT 1 FROM attempt WHERE rollout = ? AND task BETWEEN ? AND ? LIMIT 1"
-_VERDICTS = """
-CREATE TEMP TABLE IF NOT EXISTS verdict (
-  rollout, task, candidate, number, status, score, passed, fault_boundary, fault_transient,
-  billed_usd, billed_tokens, unsure_usd, unsure_tokens, unpriced,
-  blob, body, PRIMARY KEY (rollout, task, candidate)) WITHOUT ROWID
-"""
-_ASIDE = f"INSERT OR REPLACE INTO temp.verdict VALUES ({', '.join('?' * 16)})"  # noqa: S608
+_ASIDE = f"INSERT OR REPLACE INTO temp.verdict VALUES ({', '.join('?' * (1 + len(_OF_A_VERDICT)))})"  # noqa: S608
+_PLACES = (0, *(1 + ATTEMPT.index(name) for name in _OF_A_VERDICT))
 _MOVED = "CREATE TEMP TABLE moved (task INTEGER PRIMARY KEY, row INTEGER NOT NULL)"
-# where a task stays what it was, no index changes, and that is most of the work
 _ADOPT = """
-UPDATE attempt SET {move} status = v.status, score = v.score, passed = v.passed,
-  fault_boundary = v.fault_boundary, fault_transient = v.fault_transient,
-  billed_usd = v.billed_usd, billed_tokens = v.billed_tokens,
-  unsure_usd = v.unsure_usd, unsure_tokens = v.unsure_tokens, unpriced = v.unpriced,
-  blob = v.blob, body = v.body,
-  crc = row_crc(attempt.rollout, m.row, attempt.candidate, attempt.number, v.status, v.score,
-    v.passed, v.fault_boundary, v.fault_transient, elapsed_s, model_s, first_token_s, requests,
-    input_tokens, output_tokens, cost_usd, load_s, flags, v.billed_usd, v.billed_tokens,
-    v.unsure_usd, v.unsure_tokens, v.unpriced, v.blob, v.body)
-FROM temp.verdict v JOIN temp.moved m ON m.task = v.task AND {which}
-WHERE v.rollout = attempt.rollout AND v.task = attempt.task AND v.candidate = attempt.candidate
-  AND v.number = attempt.number
+UPDATE attempt SET {move} {new}, crc = row_crc({key}, {values})
+FROM temp.verdict v JOIN temp.moved m ON m.task = {task} AND {which}
+WHERE v.trial = attempt.trial AND v.number = attempt.number
 """
-_ADOPT_IN_PLACE = _ADOPT.format(move="", which="m.row = m.task")
-_ADOPT_MOVED = _ADOPT.format(move="task = m.row,", which="m.row <> m.task")
+
+
+def _adoption(*, moved: bool) -> str:
+    """Return the SQL that puts the verdicts on tasks that moved, or on those that did not.
+
+    Where a task stays what it was, no key changes, and that is most of the work.
+    """
+    key = moved_key("attempt.trial", "m.row")
+    values = [f"{'v' if name in _OF_A_VERDICT else 'attempt'}.{name}" for name in ATTEMPT[:-1]]
+    return _ADOPT.format(
+        move=f"trial = {key}," if moved else "",
+        new=", ".join(f"{name} = v.{name}" for name in _OF_A_VERDICT if name != "number"),
+        key=key,
+        values=", ".join(values),
+        task=task_sql("v.trial"),
+        which="m.row <> m.task" if moved else "m.row = m.task",
+    )
+
+
+_ADOPT_IN_PLACE, _ADOPT_MOVED = _adoption(moved=False), _adoption(moved=True)
 _ASIDE_AT_ONCE = 500
+_KNOWN_AT_ONCE = 500
 
 
 class SqliteStore:
@@ -108,11 +123,16 @@ class SqliteStore:
             files.make_folder(folder, durable=True)
             self._lock = FolderLock(folder)
             try:
-                self.damage = mend(self._path) if self._path.exists() else NO_DAMAGE
+                self.damage = NO_DAMAGE
+                if self._path.exists():
+                    self.damage = mend(self._path)
+                    upgrade(self._path)
                 self._db = _open(self._path)
             except BaseException:
                 self._lock.release()
                 raise
+        self._resolved = self._path.resolve()
+        self._ledger = str(self._resolved)
         self._seats: dict[str, int] = {}  # of the frozen plan, by the candidate's digest
         self._pending: list[tuple[Row, asyncio.Future[None]]] = []
         self._aside: list[Row] = []
@@ -121,8 +141,8 @@ class SqliteStore:
 
     @cached_property
     def _task_rows(self) -> dict[str, int]:
-        """The row of each task, by digest; a run of which nothing is missing does not need it."""
-        return dict(self._db.execute("SELECT digest, row FROM task"))
+        """The row of each task by its digest: for those that were not read from here."""
+        return {digest.hex(): row for row, digest in read_digests(self._db)}
 
     def freeze(self, plan: Plan) -> None:
         """Make *plan* the plan of this run; what is already recorded of it stays."""
@@ -143,7 +163,7 @@ class SqliteStore:
     def next_attempts(self, trials: Sequence[Trial]) -> Sequence[int | None]:
         """Return for each trial the number of its next attempt, None where it is finished."""
         keys = [self._key(trial) for trial in trials]
-        if not self._any_known(keys):
+        if keys and not self._db.execute(_NEAR, (min(keys), max(keys))).fetchone():
             return [1] * len(keys)  # a run that is new, mostly: one question instead of hundreds
         return [self._next_attempt(key) for key in keys]
 
@@ -160,7 +180,7 @@ class SqliteStore:
     def rescore(self, trial: Trial, attempt: Attempt) -> None:
         """Put the new verdict on the attempt that counts aside; `adopt` makes it the verdict."""
         row = self._row(trial, attempt)
-        self._aside.append((*row[0:4], *row[5:10], *row[19:26]))
+        self._aside.append(tuple(row[place] for place in _PLACES))
         if len(self._aside) >= _ASIDE_AT_ONCE:
             self._put_aside()
 
@@ -180,7 +200,7 @@ class SqliteStore:
         with writing_to(self._path), _writing(self._db) as db:
             self._freeze(db, plan)
             newest = dict(db.execute("SELECT id, row FROM task ORDER BY row"))
-            newest |= {task.id: self._task_rows[task.digest] for task in plan.tasks}
+            newest |= {task.id: self._task_row(task) for task in plan.tasks}
             tasks = db.execute("SELECT row, id FROM task").fetchall()
             db.execute(_MOVED)
             db.executemany(
@@ -231,9 +251,10 @@ class SqliteStore:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for row in rows:
-                if row[3] != 1:
-                    self._db.execute(_SUPERSEDE, row[0:3])
-            self._db.executemany(_INSERT, rows)
+                if row[1] != 1:
+                    self._db.execute(KEEP_EARLIER, row[0:2])
+                    self._db.execute(_MAKE_ROOM, row[0:2])
+            self._db.executemany(INSERT, rows)
             await asyncio.to_thread(self._db.execute, "COMMIT")
         except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait must hear it
             _roll_back(self._db)
@@ -241,103 +262,58 @@ class SqliteStore:
         return None
 
     def _freeze(self, db: sqlite3.Connection, plan: Plan) -> None:
-        if not self._is_stored(plan):
-            for task in plan.tasks:
-                self._put_task(db, task)
+        refuse_too_many("rollouts", plan.rollouts)
         for candidate in plan.candidates:
             self._put_candidate(db, candidate, plan.conditions)
-        if not self._is_stored(plan) or not _has_blocks(db, plan):
-            self._put_blocks(db, plan)
+        self._put_blocks(db, plan, self._put_tasks(db, plan))
 
-    def _is_stored(self, plan: Plan) -> bool:
-        """Whether the tasks of *plan* were read from this ledger: then there is nothing to write."""
-        here = self._path.resolve()
-        return all(
-            isinstance(block.tasks, LazyTasks) and block.tasks.ledger == here
-            for block in plan.blocks
-        )
+    def _put_tasks(self, db: sqlite3.Connection, plan: Plan) -> list[Runs]:
+        """Write the tasks that are not there yet; return the rows of those of each block."""
+        blocks, writer = [], None
+        for block in plan.blocks:
+            if isinstance(block.tasks, LazyTasks) and block.tasks.ledger == self._resolved:
+                blocks.append(list(runs_of(block.tasks.rows)))  # they were read from here
+                continue
+            if writer is None:
+                writer = _PlannedTasks(db, self._ledger, self._task_rows, self._redactor)
+            blocks.append(list(runs_of(writer.put(block.tasks))))
+        if writer is not None:
+            writer.finish()
+        return blocks
 
-    def _any_known(self, keys: Sequence[tuple[int, int, int]]) -> bool:
-        """Whether anything is recorded in the neighbourhood of *keys*."""
-        tasks = [task for _, task, _ in keys]
-        return any(
-            self._db.execute(_NEAR, (rollout, min(tasks), max(tasks))).fetchone()
-            for rollout in {rollout for rollout, _, _ in keys}
-        )
-
-    def _next_attempt(self, key: tuple[int, int, int]) -> int | None:
-        found = self._db.execute(_NEXT, key).fetchone()
+    def _next_attempt(self, key: int) -> int | None:
+        found = self._db.execute(_NEXT, (key,)).fetchone()
         if found is None:
             return 1
         number, status, blob = found
         lost = blob is not None and damaged_blob(self._folder / BLOBS, blob)
-        return None if Status(status).final and not lost else int(number) + 1
+        return None if STATUSES[status].final and not lost else int(number) + 1
 
-    def _key(self, trial: Trial) -> tuple[int, int, int]:
-        return (
-            trial.rollout,
-            self._task_rows[trial.task.digest],
-            self._seats[trial.candidate.digest],
+    def _key(self, trial: Trial) -> int:
+        return trial_key(
+            trial.rollout, self._task_row(trial.task), self._seats[trial.candidate.digest]
         )
+
+    def _task_row(self, task: Task) -> int:
+        row = stored_row(task, self._ledger)
+        return self._task_rows[task.digest] if row is None else row
 
     def _row(self, trial: Trial, attempt: Attempt) -> Row:
-        body: bytes | None = pack(attempt, self._redactor)
+        rest: bytes | None = pack_record(rest_of(attempt), self._redactor)
         blob = None
-        if body and len(body) > _LARGEST_IN_ROW:
-            blob, body = self._write_blob(body), None
-        spent, fault, bill = attempt.spent, attempt.fault, attempt.bill
-        row: Row = (
-            *self._key(trial),
-            attempt.number,
-            0,
-            attempt.status.value,
-            real(attempt.score),
-            None if attempt.passed is None else int(attempt.passed),
-            fault.boundary if fault else None,
-            int(fault.transient) if fault else None,
-            real(attempt.elapsed_s),
-            real(spent.model_s),
-            real(spent.first_token_s),
-            spent.requests,
-            spent.usage.input_tokens,
-            spent.usage.output_tokens,
-            real(spent.usage.cost_usd),
-            real(spent.load_s),
-            ",".join(spent.flags) or None,
-            real(bill.cost_usd),
-            bill.tokens,
-            real(bill.unsure_usd),
-            bill.unsure_tokens,
-            bill.unpriced,
-            blob,
-            body,
-        )
-        return (*row, attempt_crc(row))
+        if rest and len(rest) > _LARGEST_IN_ROW:
+            blob, rest = self._write_blob(rest), None
+        return row_of(self._key(trial), attempt, blob=blob, rest=rest)
 
     def _write_blob(self, data: bytes) -> str:
         """Write *data* as a file named by its content, before any row names it."""
         name = digest_bytes(data)
         folder = self._folder / BLOBS
         files.make_folder(folder)
-        if not (folder / name).exists():
+        if damaged_blob(folder, name) is not None:  # mostly, as it is not there
             write_atomic(folder / name, data)
             sync_folder(self._folder)
         return name
-
-    def _put_task(self, db: sqlite3.Connection, task: Task) -> None:
-        # the labels of a known task may have changed; its content cannot have
-        row = self._task_rows.get(task.digest) or self._last_task(db) + 1
-        values = (row, task.digest, task.id, task.category, pack(task, self._redactor))
-        db.execute(
-            "INSERT INTO task VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (digest) DO UPDATE SET id = excluded.id, category = excluded.category,"
-            " body = excluded.body, crc = excluded.crc",
-            (*values, row_crc(*values)),
-        )
-        self._task_rows[task.digest] = row
-
-    def _last_task(self, db: sqlite3.Connection) -> int:
-        return int(db.execute("SELECT coalesce(max(row), 0) FROM task").fetchone()[0])
 
     def _put_candidate(
         self, db: sqlite3.Connection, candidate: Candidate, conditions: Conditions
@@ -345,6 +321,7 @@ class SqliteStore:
         name = seat(candidate, conditions)
         found = db.execute("SELECT row FROM candidate WHERE digest = ?", (name,)).fetchone()
         (row,) = found or db.execute("SELECT coalesce(max(row), 0) + 1 FROM candidate").fetchone()
+        refuse_too_many("candidates", row)
         body = pack({"candidate": candidate, "conditions": conditions}, self._redactor)
         values = (row, name, candidate.id, body)
         db.execute(
@@ -355,36 +332,68 @@ class SqliteStore:
         )
         self._seats[candidate.digest] = row
 
-    def _put_blocks(self, db: sqlite3.Connection, plan: Plan) -> None:
-        for table in ("block", "block_task", "block_candidate"):
-            db.execute(f"DELETE FROM {table}")  # noqa: S608 -- no user text
-        for number, block in enumerate(plan.blocks):
-            db.execute("INSERT INTO block VALUES (?, ?)", (number, block.rollouts))
-            db.executemany(
-                "INSERT INTO block_task VALUES (?, ?, ?)",
-                ((number, i, self._task_rows[t.digest]) for i, t in enumerate(block.tasks)),
-            )
-            db.executemany(
-                "INSERT INTO block_candidate VALUES (?, ?, ?)",
-                ((number, i, self._seats[c.digest]) for i, c in enumerate(block.candidates)),
-            )
+    def _put_blocks(self, db: sqlite3.Connection, plan: Plan, tasks: Sequence[Runs]) -> None:
+        blocks: Blocks = {
+            number: (block.rollouts, runs, [self._seats[c.digest] for c in block.candidates])
+            for number, (block, runs) in enumerate(zip(plan.blocks, tasks, strict=True))
+        }
+        if read_blocks(db) != blocks:
+            write_blocks(db, blocks)
         self._put_meta(db, PLAN_CRC, str(plan_crc(db)))
 
     def _put_meta(self, db: sqlite3.Connection, key: str, value: str) -> None:
         db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
-def _has_blocks(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Whether the ledger has the blocks of *plan*, whose tasks were read from it."""
-    rollouts = [number for (number,) in db.execute("SELECT rollouts FROM block ORDER BY block")]
-    if rollouts != [block.rollouts for block in plan.blocks]:
-        return False
-    query = "SELECT task FROM block_task WHERE block = ? ORDER BY position"
-    return all(
-        isinstance(block.tasks, LazyTasks)
-        and array("q", (row for (row,) in db.execute(query, (number,)))) == block.tasks.rows
-        for number, block in enumerate(plan.blocks)
-    )
+class _PlannedTasks:
+    """Writes the tasks of a plan: those that are not there yet, and those whose labels changed."""
+
+    def __init__(
+        self, db: sqlite3.Connection, ledger: str, rows: dict[str, int], redactor: Redactor
+    ) -> None:
+        self._db = db
+        self._ledger = ledger
+        self._rows = rows
+        self._redactor = redactor
+        self._writer = TaskWriter(db)
+        self._known: list[tuple[int, Task]] = []
+        (self._last,) = db.execute("SELECT coalesce(max(row), 0) FROM task").fetchone()
+
+    def put(self, tasks: Iterable[Task]) -> Iterator[int]:
+        """Write *tasks*, and yield the row of each."""
+        for task in tasks:
+            row = self._rows.get(task.digest)
+            if row is None:
+                row = self._writer.add(TaskRow.of(task, self._redactor))
+                self._rows[task.digest] = row
+            else:
+                self._put_known(row, task)
+            yield row
+
+    def _put_known(self, row: int, task: Task) -> None:
+        # the labels of a known task may have changed; its content cannot have
+        if row <= self._last and stored_row(task, self._ledger) != row:
+            self._known.append((row, task))
+            if len(self._known) >= _KNOWN_AT_ONCE:
+                self._rewrite_changed()
+
+    def _rewrite_changed(self) -> None:
+        rows = dict(self._known)
+        self._known.clear()
+        stored = read_known(self._db, rows)
+        rewrite(
+            self._db,
+            {
+                row: TaskRow.of(task, self._redactor)
+                for (row, task), before in zip(rows.items(), stored, strict=True)
+                if before != task
+            },
+        )
+
+    def finish(self) -> None:
+        """Write what has gathered."""
+        self._rewrite_changed()
+        self._writer.flush()
 
 
 class _writing:  # noqa: N801 -- reads as a word at its place: `with _writing(db)`
@@ -423,15 +432,12 @@ def _open(path: Path) -> sqlite3.Connection:
     db.create_function("row_crc", -1, row_crc, deterministic=True)
     found = db.execute("PRAGMA user_version").fetchone()[0]
     if found == 0:
-        db.executescript(f"BEGIN IMMEDIATE; {DDL} PRAGMA user_version = {VERSION}; COMMIT;")
+        with _writing(db):
+            create(db)
     elif found != VERSION:
         db.close()
         raise UsageError(
             f"{path} was written in ledger format {found}; this version of bakeoff writes "
             f"{VERSION}: use the version that wrote it, or start a new run"
         )
-    for table in CHECKED_TABLES:  # a ledger of an older version has no checksums
-        if "crc" not in [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]:
-            db.execute(f"ALTER TABLE {table} ADD COLUMN crc INTEGER")
-    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (SCHEMA_CRC, str(schema_crc(db))))
     return db

@@ -1,27 +1,61 @@
-"""The shape of the ledger, and how values become its bytes."""
+"""The shape of the ledger: its tables, the key of a trial, and the checksums of rows."""
 
+import sqlite3
 import zlib
-from contextlib import suppress
-from pathlib import Path
-from typing import TypeVar
+from itertools import chain
 
 import msgspec
 
 from bakeoff._lib.digest import digest
-from bakeoff._lib.files import write_atomic
-from bakeoff._lib.redact import Redactor
-from bakeoff._lib.sanitize import well_formed
 from bakeoff.core.candidate import Candidate, Conditions
-from bakeoff.stores.compact_json import encode
+from bakeoff.core.errors import UsageError
+from bakeoff.core.record import Status
 
-VERSION = 1
+VERSION = 2
+PAGE = 4096  # bytes
+PLAN_CRC, SCHEMA_CRC, MANIFEST_COPY = "plan_crc", "schema_crc", "manifest"  # keys of `meta`
 
-DDL = """
+STATUSES = (Status.COMPLETED, Status.LIMITED, Status.FAULTED, Status.CANCELLED)  # as numbers
+CODES = {status: code for code, status in enumerate(STATUSES)}
+
+# A trial is one integer, in the order of the plan: rollout, task and candidate side by side. So the
+# rows of a run are appended, and no second index is needed to find one.
+_CANDIDATE_BITS, _TASK_BITS, _ROLLOUT_BITS = 15, 26, 22
+_TASK_SHIFT, _ROLLOUT_SHIFT = _CANDIDATE_BITS, _CANDIDATE_BITS + _TASK_BITS
+_CANDIDATES, _TASKS = (1 << _CANDIDATE_BITS) - 1, (1 << _TASK_BITS) - 1
+MOST = {"tasks": _TASKS, "candidates": _CANDIDATES, "rollouts": 1 << _ROLLOUT_BITS}
+
+_ATTEMPT = """
+  number INTEGER NOT NULL,
+  status INTEGER NOT NULL, score REAL, passed INTEGER,
+  fault_boundary TEXT, fault_transient INTEGER,
+  started_at REAL, elapsed_s REAL NOT NULL, model_s REAL NOT NULL, first_token_s REAL, load_s REAL,
+  requests INTEGER NOT NULL, input_tokens INTEGER, output_tokens INTEGER, cost_usd REAL, flags TEXT,
+  -- all parties of the attempt together, with tries that failed
+  billed_usd REAL, billed_tokens INTEGER NOT NULL,
+  unsure_usd REAL NOT NULL, unsure_tokens INTEGER NOT NULL, unpriced INTEGER NOT NULL,
+  blob TEXT, rest BLOB,
+  crc INTEGER NOT NULL,  -- of the trial and everything above
+"""
+_PARTS_OF_KEY = f"""
+  rollout INTEGER AS (trial >> {_ROLLOUT_SHIFT}) VIRTUAL,
+  task INTEGER AS ((trial >> {_TASK_SHIFT}) & {_TASKS}) VIRTUAL,
+  candidate INTEGER AS (trial & {_CANDIDATES}) VIRTUAL
+"""
+_STATUS_NAMES = " ".join(f"WHEN {code} THEN '{status.value}'" for status, code in CODES.items())
+STATUS_NAME = f"CASE a.status {_STATUS_NAMES} END"
+
+DDL = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
-CREATE TABLE task (
-  row INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE,
-  id TEXT NOT NULL, category TEXT, body BLOB NOT NULL, crc INTEGER);
+CREATE TABLE task (row INTEGER PRIMARY KEY, id TEXT NOT NULL, category TEXT);
+-- tasks in a row, from the one with the row `first` on: their digests, 16 bytes each, and bodies
+CREATE TABLE task_chunk (
+  first INTEGER PRIMARY KEY, tasks INTEGER NOT NULL, digests BLOB NOT NULL, bodies BLOB NOT NULL,
+  names_crc INTEGER NOT NULL,  -- of the rows of `task`
+  crc INTEGER NOT NULL);
+-- tasks whose bodies were damaged: their trials are left out until the source restores them
+CREATE TABLE lost_task (row INTEGER PRIMARY KEY);
 
 -- a candidate under its conditions
 CREATE TABLE candidate (
@@ -30,54 +64,87 @@ CREATE TABLE candidate (
 
 -- the plan: in each block, its tasks × its candidates × its rollouts
 CREATE TABLE block (block INTEGER PRIMARY KEY, rollouts INTEGER NOT NULL);
-CREATE TABLE block_task (
-  block INTEGER NOT NULL, position INTEGER NOT NULL, task INTEGER NOT NULL REFERENCES task,
+CREATE TABLE block_task (  -- tasks in a row, with the position of the first
+  block INTEGER NOT NULL, position INTEGER NOT NULL, first INTEGER NOT NULL, tasks INTEGER NOT NULL,
   PRIMARY KEY (block, position)) WITHOUT ROWID;
 CREATE TABLE block_candidate (
   block INTEGER NOT NULL, position INTEGER NOT NULL,
   candidate INTEGER NOT NULL REFERENCES candidate,
   PRIMARY KEY (block, position)) WITHOUT ROWID;
 
--- task, candidate and rollout name a trial: the first two by content, through their digests
-CREATE TABLE attempt (
-  rollout INTEGER NOT NULL, task INTEGER NOT NULL REFERENCES task,
-  candidate INTEGER NOT NULL REFERENCES candidate, number INTEGER NOT NULL,
-  superseded INTEGER NOT NULL DEFAULT 0,
-  status TEXT NOT NULL, score REAL, passed INTEGER,
-  fault_boundary TEXT, fault_transient INTEGER,
-  elapsed_s REAL NOT NULL, model_s REAL NOT NULL, first_token_s REAL,
-  requests INTEGER NOT NULL, input_tokens INTEGER, output_tokens INTEGER, cost_usd REAL,
-  load_s REAL, flags TEXT,
-  -- all parties of the attempt together, with tries that failed
-  billed_usd REAL, billed_tokens INTEGER NOT NULL,
-  unsure_usd REAL NOT NULL, unsure_tokens INTEGER NOT NULL, unpriced INTEGER NOT NULL,
-  blob TEXT, body BLOB,
-  -- of everything else in the row but `superseded`; NULL in rows that older versions wrote
-  crc INTEGER);
-CREATE UNIQUE INDEX attempt_once ON attempt (rollout, task, candidate, number);
-CREATE UNIQUE INDEX one_attempt_counts ON attempt (rollout, task, candidate) WHERE NOT superseded;
+-- the attempt that counts of each trial
+CREATE TABLE attempt (trial INTEGER PRIMARY KEY, {_ATTEMPT} {_PARTS_OF_KEY});
+-- what is counted by it, and names the trials of rows that are damaged
+CREATE INDEX attempt_by_status ON attempt (status);
+-- attempts that another one followed
+CREATE TABLE earlier_attempt (
+  row INTEGER PRIMARY KEY, trial INTEGER NOT NULL, {_ATTEMPT} {_PARTS_OF_KEY},
+  UNIQUE (trial, number));
 
 CREATE TABLE session (
   row INTEGER PRIMARY KEY, started_at TEXT NOT NULL, ended_at TEXT, host TEXT, pid INTEGER,
   version TEXT, planned INTEGER NOT NULL);
-"""
 
-CHECKED_TABLES = ("task", "candidate", "attempt")
-ATTEMPT_COLUMNS = 27
-REAL_COLUMNS = (6, 10, 11, 12, 16, 17, 19, 21)
-SUPERSEDED = (
-    4  # its place in a row of `attempt`: the one column that changes, so no checksum covers it
-)
+-- for people: the attempt that counts of each trial, with names instead of numbers
+CREATE VIEW trial AS
+SELECT t.id || '@' || c.id || '#' || a.rollout AS trial, t.id AS task, t.category,
+  c.id AS candidate, a.rollout, a.number AS attempts, {STATUS_NAME} AS status, a.score, a.passed,
+  a.fault_boundary, a.fault_transient, datetime(a.started_at, 'unixepoch') AS started_at,
+  a.elapsed_s, a.model_s, a.first_token_s, a.load_s, a.requests, a.input_tokens, a.output_tokens,
+  a.cost_usd, a.flags, a.billed_usd, a.billed_tokens
+FROM attempt a JOIN task t ON t.row = a.task JOIN candidate c ON c.row = a.candidate;
+"""  # noqa: S608 -- no user text
 
-_PLAIN, _DEFLATED = b"p", b"z"
-_WORTH_DEFLATING = 1024  # below it, a record costs more time than it saves room
-
-T = TypeVar("T")
+# what is stored of an attempt, in this order: after `trial`, or after `row` and `trial`
+ATTEMPT = (
+    "number", "status", "score", "passed", "fault_boundary", "fault_transient",
+    "started_at", "elapsed_s", "model_s", "first_token_s", "load_s",
+    "requests", "input_tokens", "output_tokens", "cost_usd", "flags",
+    "billed_usd", "billed_tokens", "unsure_usd", "unsure_tokens", "unpriced",
+    "blob", "rest", "crc",
+)  # fmt: skip
+REALS = frozenset({
+    "score", "started_at", "elapsed_s", "model_s", "first_token_s", "load_s", "cost_usd",
+    "billed_usd", "unsure_usd",
+})  # fmt: skip
 
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
 _row_encoder = msgspec.msgpack.Encoder()
+
+
+def trial_key(rollout: int, task: int, candidate: int) -> int:
+    """Return the trial as one integer, from its rollout and the rows of its task and candidate."""
+    return rollout << _ROLLOUT_SHIFT | task << _TASK_SHIFT | candidate
+
+
+def key_sql(rollout: str, task: str, candidate: str) -> str:
+    """Return SQL for a trial as one integer."""
+    return f"(({rollout} << {_ROLLOUT_SHIFT}) | ({task} << {_TASK_SHIFT}) | {candidate})"
+
+
+def parts_of_key(trial: int) -> tuple[int, int, int]:
+    """Return the rollout of a trial, and the rows of its task and candidate."""
+    return trial >> _ROLLOUT_SHIFT, trial >> _TASK_SHIFT & _TASKS, trial & _CANDIDATES
+
+
+def task_sql(trial: str) -> str:
+    """Return SQL for the row of the task of a trial."""
+    return f"(({trial} >> {_TASK_SHIFT}) & {_TASKS})"
+
+
+def moved_key(trial: str, task: str) -> str:
+    """Return SQL for the trial with another task."""
+    return f"(({trial} & ~{_TASKS << _TASK_SHIFT}) | ({task} << {_TASK_SHIFT}))"
+
+
+def refuse_too_many(what: str, count: int) -> None:
+    """Raise where a ledger cannot hold so many *what*: tasks, candidates or rollouts."""
+    if count > MOST[what]:
+        raise UsageError(
+            f"a run holds {MOST[what]:,} {what} at most, and these are {count:,}: make several runs"
+        )
 
 
 def seat(candidate: Candidate, conditions: Conditions) -> str:
@@ -90,83 +157,19 @@ def row_crc(*values: Value) -> int:
     return zlib.crc32(_row_encoder.encode(values))
 
 
-def attempt_crc(row: Row) -> int:
-    """Return the checksum of a row of `attempt`, which may end with its checksum or not yet have one."""
-    return zlib.crc32(_row_encoder.encode((*row[:SUPERSEDED], *row[5:26])))
-
-
 def real(value: float | None) -> float | None:
     """Return *value* as a REAL column gives it back."""
     return None if value is None or value != value else float(value)  # noqa: PLR0124 -- NaN is NULL
 
 
-def pack(value: object, redactor: Redactor | None = None) -> bytes:
-    """Return *value* as compact bytes without secrets."""
-    try:
-        data = encode(value)
-    except UnicodeEncodeError:
-        data = encode(_clean(msgspec.to_builtins(value, enc_hook=str)))
-    if redactor is not None:
-        data = redactor.data(data)
-    if len(data) < _WORTH_DEFLATING:
-        return _PLAIN + data
-    return _DEFLATED + zlib.compress(data, 1)
+def schema_crc(db: sqlite3.Connection) -> int:
+    """Return the checksum of the tables and indexes."""
+    return row_crc(*chain.from_iterable(db.execute("SELECT * FROM sqlite_master ORDER BY rowid")))
 
 
-def unpack(data: bytes, kind: type[T]) -> T:
-    """Return the value that `pack` made *data* from."""
-    plain = zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:]
-    return msgspec.json.decode(plain, type=kind)
-
-
-def _clean(value: object) -> object:
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, dict):
-        return {well_formed(str(k)): _clean(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(v) for v in value]
-    return value
-
-
-_CHUNK = 1 << 20
-
-
-def seal(ledger: Path) -> None:
-    """Write the seal of *ledger*, which nobody has open for writing any more."""
-    if not _log(ledger).exists():  # what is in a log beside it is not in the file yet
-        write_atomic(_seal_of(ledger), _checksum(ledger).encode())
-
-
-def break_seal(ledger: Path) -> None:
-    """Take the seal away, before anything is written."""
-    _seal_of(ledger).unlink(missing_ok=True)
-
-
-def is_sealed(ledger: Path) -> bool:
-    """Return whether *ledger* is, to the last bit, as it was when its run was closed."""
-    written = b""
-    with suppress(OSError):
-        written = _seal_of(ledger).read_bytes()
-    return bool(written) and not _log(ledger).exists() and written == _checksum(ledger).encode()
-
-
-def has_seal(ledger: Path) -> bool:
-    """Return whether *ledger* was closed in order, whatever happened to it since."""
-    return _seal_of(ledger).is_file()
-
-
-def _seal_of(ledger: Path) -> Path:
-    return ledger.with_name(f"{ledger.name}.crc")
-
-
-def _log(ledger: Path) -> Path:
-    return ledger.with_name(f"{ledger.name}-wal")
-
-
-def _checksum(path: Path) -> str:
-    crc = size = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            crc, size = zlib.crc32(chunk, crc), size + len(chunk)
-    return f"{crc:08x} {size}\n"
+def create(db: sqlite3.Connection) -> None:
+    """Make the tables of a ledger, within a transaction of whoever calls."""
+    for statement in filter(str.strip, DDL.split(";")):
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version = {VERSION}")
+    db.execute("INSERT INTO meta VALUES (?, ?)", (SCHEMA_CRC, str(schema_crc(db))))

@@ -27,7 +27,7 @@ from bakeoff.workers.wire import (
     Left,
     ModelAnswer,
     Ready,
-    Refusal,
+    RequestRefused,
     Solve,
     ToWorker,
     encode_message,
@@ -270,7 +270,7 @@ class WorkerProcess:
         except Exception as error:  # noqa: BLE001 -- the worker is told, and may go on without
             self.refusals[ask.number] = error
             await self.send(
-                Refusal(
+                RequestRefused(
                     number=ask.number,
                     message=str(error),
                     transient=isinstance(error, TrialError) and error.transient,

@@ -55,7 +55,7 @@ class ModelAnswer(msgspec.Struct, tag=True):
     completion: Completion
 
 
-class Refusal(msgspec.Struct, tag=True):
+class RequestRefused(msgspec.Struct, tag=True):
     """A question got no answer."""
 
     number: int
@@ -130,7 +130,7 @@ class Broke(msgspec.Struct, tag=True):
     traceback: str | None = None
 
 
-ToWorker = Begin | Solve | Grade | ModelAnswer | Refusal
+ToWorker = Begin | Solve | Grade | ModelAnswer | RequestRefused
 FromWorker = Ready | Ask | Left | Graded | Broke
 
 to_worker: Callable[[bytes], ToWorker] = msgspec.msgpack.Decoder(ToWorker).decode

@@ -52,12 +52,24 @@ class WorkspaceFiles:
         """The trusted repository, which the box does not show."""
         return self.private / "git"
 
+    @property
+    def is_pristine(self) -> bool:
+        """Whether no set-up has changed the base."""
+        return self.base.commit == self.pristine.snapshot.commit
 
-def copy_pristine(work: ThreadWork, private: Path, pristine: Pristine) -> WorkspaceFiles:
-    """Copy the pristine files into the folder *private*."""
+
+def copy_pristine(
+    work: ThreadWork, private: Path, pristine: Pristine, *, will_be_read: bool
+) -> WorkspaceFiles:
+    """Copy the pristine files into the folder *private*.
+
+    Where what changes in them *will_be_read*, that later reads no file that has not changed.
+    """
     files = WorkspaceFiles(private=private, pristine=pristine, base=pristine.snapshot)
     make_repository(files.git_dir, alternates=(pristine.git_dir,))
     copy_folder(work, pristine.tree, files.folder)
+    if not will_be_read:
+        return replace(files, base=replace(files.base, stamps={}))
     base = restamp(work, files.folder, pristine.snapshot, git_dir=files.git_dir)
     return replace(files, base=base)
 
@@ -96,7 +108,13 @@ def prepare_grading(
         def read(path: bytes) -> bytes:
             return git(work, files.git_dir, "cat-file", "blob", files.base.entries[path].blob)
 
-        edits = parse_edits(work, files.base, change.patch, git_dir=files.git_dir)
+        edits = parse_edits(
+            work,
+            files.base,
+            change.patch,
+            git_dir=files.git_dir,
+            base_index=files.pristine.index if files.is_pristine else None,
+        )
         accepted, undone = protection.split(edits, files.base.entries, read)
         new_modules = protection.new_modules(accepted, files.base.entries)
         _apply(work, accepted, folder)

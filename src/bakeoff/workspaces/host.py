@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from bakeoff._lib import scratch
 from bakeoff._lib.digest import digest
@@ -20,6 +19,7 @@ from bakeoff.core.sandbox import (
     BoxSpec,
     Command,
     GatewayAddress,
+    GradingSpec,
     GradingWorkspace,
     Mount,
     OpenWorkspace,
@@ -30,9 +30,8 @@ from bakeoff.core.workspace import Change, Workspace
 from bakeoff.workspaces import archive, grading, pristine
 from bakeoff.workspaces.globs import path_parts
 from bakeoff.workspaces.grading import WorkspaceFiles
-from bakeoff.workspaces.pristine import Pristine
+from bakeoff.workspaces.pristine import Pristine, RefCache
 from bakeoff.workspaces.protection import Protection
-from bakeoff.workspaces.ref_cache import RefCache
 from bakeoff.workspaces.threads import in_thread
 
 _MAX_IDLE = 8
@@ -92,7 +91,7 @@ class HostWorkspaces:
         """Open the agent's workspace: the files with one commit, set up, without hidden files."""
         workspace = _workspace(task)
         async with AsyncExitStack() as stack:
-            files = await self._copy_files(stack, workspace)
+            files = await self._copy_files(stack, workspace, will_be_read=True)
             spec = await self._spec(workspace, label, files)
             spec = replace(
                 spec,
@@ -132,32 +131,30 @@ class HostWorkspaces:
         change: Change | None,
         *,
         label: str,
-        protected: tuple[str, ...] = (),
-        mounts: tuple[Mount, ...] = (),
-        texts: Mapping[str, str] = MappingProxyType({}),
-        environment: Mapping[str, str] = MappingProxyType({}),
-        read_once: tuple[str, ...] = (),
+        spec: GradingSpec = GradingSpec(),  # noqa: B008 -- frozen
     ) -> AsyncIterator[GradingWorkspace]:
         """Open a fresh workspace: the pristine files, then the change, then the hidden files."""
-        workspace, protection = _workspace(task), _protection(task, protected, environment)
+        workspace, protection = _workspace(task), _protection(task, spec)
         async with AsyncExitStack() as stack:
             source = await self._pristine(stack, workspace)
-            shown = (*_shown_mounts(workspace), *_hidden_mounts(source), *mounts)
+            shown = (*_shown_mounts(workspace), *_hidden_mounts(source), *spec.mounts)
             # set-up commands and whole-box verifiers may have to install packages
             network = workspace.network if workspace.setup or workspace.whole_box else False
-            files = await self._copy_files(stack, workspace)
-            spec = await self._spec(workspace, label, files)
-            spec = replace(spec, mounts=shown, network=network, grading=True)
+            files = await self._copy_files(stack, workspace, will_be_read=bool(workspace.setup))
+            box_spec = await self._spec(workspace, label, files)
+            box_spec = replace(box_spec, mounts=shown, network=network, grading=True)
             if files is None:
-                spec = replace(spec, mounts=(*shown, *_text_mounts(stack, workspace, texts)))
-                yield await self._open_whole_box(stack, workspace, spec, change, protection)
+                texts = _text_mounts(stack, workspace, spec.texts)
+                box_spec = replace(box_spec, mounts=(*shown, *texts))
+                yield await self._open_whole_box(stack, workspace, box_spec, change, protection)
                 return
-            files = replace(files, texts=texts)
+            files = replace(files, texts=spec.texts)
             if not workspace.setup:
                 files = await in_thread(grading.prepare_grading, files, change, protection)
-                mounts = await in_thread(grading.pinned_mounts, files, workspace.root, read_once)
-                spec = replace(spec, pinned=mounts)
-            box = await self._open_box(stack, spec)
+                pinned = grading.pinned_mounts
+                mounts = await in_thread(pinned, files, workspace.root, spec.read_once)
+                box_spec = replace(box_spec, pinned=mounts)
+            box = await self._open_box(stack, box_spec)
             if workspace.setup:
                 await _set_up(box, workspace)
                 await _check_shared(box, workspace, files)
@@ -198,7 +195,7 @@ class HostWorkspaces:
         return await stack.enter_async_context(self._pristine_cache.acquire(key, build))
 
     async def _copy_files(
-        self, stack: AsyncExitStack, workspace: Workspace
+        self, stack: AsyncExitStack, workspace: Workspace, *, will_be_read: bool
     ) -> WorkspaceFiles | None:
         """Return a private copy of the files; None where they all come from an image."""
         if workspace.whole_box:
@@ -206,7 +203,7 @@ class HostWorkspaces:
         source = await self._pristine(stack, workspace)
         folder = scratch.new_folder("room")
         stack.push_async_callback(_remove_folder, folder)
-        return await in_thread(grading.copy_pristine, folder, source)
+        return await in_thread(grading.copy_pristine, folder, source, will_be_read=will_be_read)
 
     async def _spec(
         self, workspace: Workspace, label: str, files: WorkspaceFiles | None
@@ -233,14 +230,14 @@ def _workspace(task: Task) -> Workspace:
     return task.workspace
 
 
-def _protection(task: Task, more: tuple[str, ...], environment: Mapping[str, str]) -> Protection:
+def _protection(task: Task, spec: GradingSpec) -> Protection:
     workspace = _workspace(task)
     start = "/".join(path_parts(workspace.workdir))
     tops = {top.encode() for top in ("", start, "src", f"{start}/src".lstrip("/"))}
     prompt = "\n".join(message.content for message in task.messages)
     return Protection(
-        patterns=(*workspace.protected, *more),
-        tops=tops | set(_python_path(workspace, environment)),
+        patterns=(*workspace.protected, *spec.protected),
+        tops=tops | set(_python_path(workspace, spec.environment)),
         asked_for=prompt,
         trusts_system=workspace.trust_system_changes,
     )

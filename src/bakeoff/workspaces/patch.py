@@ -1,6 +1,8 @@
 """Patches: the diff between two snapshots, and the edits that a patch makes."""
 
 import re
+import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -86,15 +88,31 @@ def _lines(counts: bytes) -> tuple[int, int]:
     return added, removed
 
 
-def parse_edits(work: ThreadWork, base: Snapshot, patch: str, *, git_dir: Path) -> list[Edit]:
+def parse_edits(
+    work: ThreadWork,
+    base: Snapshot,
+    patch: str,
+    *,
+    git_dir: Path,
+    base_index: Path | None = None,
+) -> list[Edit]:
     """Return the edits of *patch* to *base*; SandboxError where it does not apply.
 
-    The patch is applied to an index only, so that no file is written.
+    The patch is applied to an index only, so that no file is written. *base_index* keeps the index
+    of *base* for the next call; the first one writes it.
     """
     if not patch.strip() or base.commit is None:
         return []
-    index = {"GIT_INDEX_FILE": str(git_dir / "grading.index")}
-    git(work, git_dir, "read-tree", base.commit, more=index)
+    index_file = git_dir / "grading.index"
+    index = {"GIT_INDEX_FILE": str(index_file)}
+    if base_index is not None and base_index.exists():
+        shutil.copyfile(base_index, index_file)
+    else:
+        git(work, git_dir, "read-tree", base.commit, more=index)
+        if base_index is not None:
+            partial = base_index.with_name(f"{base_index.name}-{secrets.token_hex(4)}")
+            shutil.copyfile(index_file, partial)
+            partial.replace(base_index)  # others may do the same at this moment
     data = patch.encode("utf-8", "surrogateescape")
     applied = run_git(work, git_dir, *_APPLY.split(), "-", stdin=data, more=index)
     if applied.returncode:

@@ -17,7 +17,7 @@ from bakeoff._lib.sanitize import for_terminal, well_formed
 from bakeoff.agents.dialogue.checkpoints import ConversationCheckpoint
 from bakeoff.agents.dialogue.roles import WRAP_UP, Roles
 from bakeoff.agents.interventions import ResumableAgent
-from bakeoff.core.dialogue import AGENT, INSTRUCTOR, SUPERVISOR, Dialogue, Turn
+from bakeoff.core.dialogue import AGENT, INSTRUCTOR, SUPERVISOR, Dialogue, DialogueTurn
 from bakeoff.core.errors import AgentError, LimitReached
 from bakeoff.core.outcome import Completion, Journal, Outcome, Request
 from bakeoff.core.ports import Agent, Context, Model
@@ -155,7 +155,7 @@ class _Conversation:
         checkpoint: ConversationCheckpoint,
     ) -> None:
         if INSTRUCTOR not in context.roles:
-            raise AgentError("a dialogue needs somebody who leads it: give [roles.instructor]")
+            raise AgentError("a dialogue needs an instructor: give [roles.instructor]")
         watched = dialogue.mode == "user"
         self._dialogue = dialogue
         self._candidate = candidate
@@ -167,8 +167,8 @@ class _Conversation:
             checkpoint=checkpoint,
             rollout=context.rollout,
         )
-        self._turns: list[Turn] = []
-        self._unanswered: tuple[Turn, ...] = ()  # the turn that is not answered yet
+        self._turns: list[DialogueTurn] = []
+        self._unanswered: tuple[DialogueTurn, ...] = ()  # the turn that is not answered yet
         self._shards = dict(enumerate(dialogue.shards, start=1))
 
     async def hold(self) -> Outcome:
@@ -190,20 +190,20 @@ class _Conversation:
                 return self._outcome(ALL_TOLD if turn.speaker == WRAPPING_UP else ENDED)
         raise LimitReached(f"{self._dialogue.max_turns} turns are spent")
 
-    async def _next(self, number: int, follow_up: str | None) -> Turn:
+    async def _next(self, number: int, follow_up: str | None) -> DialogueTurn:
         """Return the next turn's message to the agent."""
         dialogue, turns = self._dialogue, self._turns
         if follow_up is not None:
-            return Turn(number=number, speaker=SUPERVISOR, message=follow_up)
+            return DialogueTurn(number=number, speaker=SUPERVISOR, message=follow_up)
         if number == 1 and dialogue.opening is not None:
-            return Turn(number=number, speaker=OPENING, message=dialogue.opening)
+            return DialogueTurn(number=number, speaker=OPENING, message=dialogue.opening)
         if dialogue.mode == "shard_user" and not self._shards:
-            return Turn(number=number, speaker=WRAPPING_UP, message=WRAP_UP, end=True)
+            return DialogueTurn(number=number, speaker=WRAPPING_UP, message=WRAP_UP, end=True)
         instruction = await self._roles.instruct(turns, self._shards)
         verdict = await self._roles.check(turns, instruction.message)
         for shard in instruction.shards:
             del self._shards[shard]
-        return Turn(
+        return DialogueTurn(
             number=number,
             speaker=INSTRUCTOR,
             message=instruction.message,
@@ -233,7 +233,7 @@ class _Conversation:
         )
 
 
-def _turn_note(turn: Turn) -> dict[str, Json]:
+def _turn_note(turn: DialogueTurn) -> dict[str, Json]:
     """Return *turn* as a note; its text is in the transcript."""
     return {
         "turn": turn.number,
@@ -354,12 +354,14 @@ _ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(\S.*)$", re.MULTILINE)
 _MIN_RAISED_SHARE, _MIN_TOLD_SHARE = 0.34, 0.3  # the share of words that must have occurred
 
 
-def audited(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Turn:
+def audited(dialogue: Dialogue, before: Sequence[DialogueTurn], turn: DialogueTurn) -> DialogueTurn:
     """Return *turn*, which follows *before*, with its audit marks."""
     return replace(turn, marks=tuple(_audit_marks(dialogue, before, turn)))
 
 
-def _audit_marks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Iterator[str]:
+def _audit_marks(
+    dialogue: Dialogue, before: Sequence[DialogueTurn], turn: DialogueTurn
+) -> Iterator[str]:
     if turn.speaker == SUPERVISOR:
         yield OVERRULED
     if turn.speaker != INSTRUCTOR:
@@ -375,7 +377,7 @@ def _audit_marks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> Iter
         yield WITHHELD
 
 
-def _leaks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
+def _leaks(dialogue: Dialogue, before: Sequence[DialogueTurn], turn: DialogueTurn) -> bool:
     """Whether the message contains a phrase or figure that was to be kept secret."""
     told_shards = {number for earlier in (*before, turn) for number in earlier.shards}
     if dialogue.mode == "shard_user":
@@ -390,7 +392,7 @@ def _leaks(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
     return any(phrase in message and phrase not in known_text for phrase in phrases(secret))
 
 
-def _is_early(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
+def _is_early(dialogue: Dialogue, before: Sequence[DialogueTurn], turn: DialogueTurn) -> bool:
     if before and is_asking(before[-1].reply, turn.message):
         return True
     conversation = "\n".join((turn.message, *_texts_of(before)))
@@ -399,5 +401,5 @@ def _is_early(dialogue: Dialogue, before: Sequence[Turn], turn: Turn) -> bool:
     )
 
 
-def _texts_of(turns: Sequence[Turn]) -> list[str]:
+def _texts_of(turns: Sequence[DialogueTurn]) -> list[str]:
     return [text for turn in turns for text in (turn.message, turn.reply)]

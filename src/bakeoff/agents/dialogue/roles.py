@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from bakeoff._lib.sanitize import one_line, well_formed
 from bakeoff._lib.value_object import value_object
 from bakeoff.agents.dialogue.checkpoints import ConversationCheckpoint
-from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR, Dialogue, Turn
+from bakeoff.core.dialogue import INSTRUCTOR, SUPERVISOR, Dialogue, DialogueTurn
 from bakeoff.core.errors import AgentError, ProviderError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import Model
@@ -241,7 +241,9 @@ class Roles:
     rollout: int = 0
     without_schema: set[str] = field(default_factory=set)
 
-    async def instruct(self, turns: Sequence[Turn], open_shards: Mapping[int, str]) -> Instruction:
+    async def instruct(
+        self, turns: Sequence[DialogueTurn], open_shards: Mapping[int, str]
+    ) -> Instruction:
         """Ask the instructor for its next message."""
         sharded = self.dialogue.mode == "shard_user"
 
@@ -264,7 +266,7 @@ class Roles:
             )
         )
 
-    async def check(self, turns: Sequence[Turn], message: str) -> SupervisorVerdict:
+    async def check(self, turns: Sequence[DialogueTurn], message: str) -> SupervisorVerdict:
         """Ask the supervisor about the instructor's next message.
 
         A supervisor that objects without a follow-up is asked again; without one the second time,
@@ -351,7 +353,7 @@ class Roles:
 
 
 def _instructor_messages(
-    dialogue: Dialogue, turns: Sequence[Turn], open_shards: Mapping[int, str]
+    dialogue: Dialogue, turns: Sequence[DialogueTurn], open_shards: Mapping[int, str]
 ) -> tuple[Message, ...]:
     """Return the conversation from the instructor's side, where the agent is the user."""
     messages = [Message(role="system", content=instructor_prompt(dialogue))]
@@ -371,7 +373,7 @@ def _instructor_messages(
 
 
 def _supervisor_messages(
-    dialogue: Dialogue, turns: Sequence[Turn], message: str
+    dialogue: Dialogue, turns: Sequence[DialogueTurn], message: str
 ) -> tuple[Message, ...]:
     before = _conversation(turns) or "(Nothing was said yet.)"
     content = f"The conversation so far:\n{before}\n\nThe person's new message:\n{message}"
@@ -381,7 +383,7 @@ def _supervisor_messages(
     )
 
 
-def _conversation(turns: Sequence[Turn]) -> str:
+def _conversation(turns: Sequence[DialogueTurn]) -> str:
     return "\n\n".join(
         f"[person]\n{turn.message}\n\n[agent]\n{turn.reply or NOTHING}" for turn in turns
     )

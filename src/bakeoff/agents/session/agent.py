@@ -29,7 +29,7 @@ _NO_PYTHON = (126, 127)
 
 
 @value_object
-class Cell:
+class CellResult:
     """The result of one cell; `error` is None where it ran to its end."""
 
     output: str
@@ -60,7 +60,7 @@ class CodeSession:
         self._driver: _Driver | None = None
         self.cells = 0
 
-    async def run(self, code: str) -> Cell:
+    async def run(self, code: str) -> CellResult:
         """Run one cell; where the session dies, the next cell starts a new one."""
         self.cells += 1
         if self._driver is None:
@@ -71,7 +71,7 @@ class CodeSession:
         except _SessionEndedError as error:
             self._driver = None
             await driver.close()
-            return Cell(output=error.output, error=f"{error}; all variables are gone")
+            return CellResult(output=error.output, error=f"{error}; all variables are gone")
 
     async def close(self) -> None:
         """End the session with all its processes."""
@@ -126,7 +126,7 @@ class _Driver:
                 except ValueError:
                     continue  # a cell wrote into the driver's output
 
-    async def run(self, code: str) -> Cell:
+    async def run(self, code: str) -> CellResult:
         self._number += 1
         await self._write_cell(code)
         waiting = asyncio.ensure_future(self._cells.get())
@@ -179,9 +179,9 @@ class _Driver:
             self._running.exception()  # it is over, however it ended
 
 
-def _cell(record: Mapping[str, object]) -> Cell:
+def _cell(record: Mapping[str, object]) -> CellResult:
     output, error = record.get("output"), record.get("error")
-    return Cell(
+    return CellResult(
         output=output if isinstance(output, str) else "",
         error=error if isinstance(error, str) else None,
     )

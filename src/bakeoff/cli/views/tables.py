@@ -10,17 +10,28 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from bakeoff._lib.sanitize import one_line
-from bakeoff.reports.wording.decision import answer, in_short, remarks, verdict, worth_showing
+from bakeoff.reports.wording.decision import (
+    answer,
+    effects_in_words,
+    in_short,
+    per_success,
+    remarks,
+    worth_showing,
+)
 from bakeoff.reports.wording.phrases import (
+    NO_LABEL,
     UNKNOWN,
     billed,
+    classified,
     conservation,
     counted,
     in_order,
+    measured,
     order,
     p_value,
     shared_reasons,
 )
+from bakeoff.stats.classification import Classification
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.summary import CandidateSummary, Group, Summary
@@ -123,7 +134,7 @@ def print_pairwise(pairwise: Pairwise, out: Console) -> None:
 def _table(pairs: Sequence[Pair]) -> Table:
     """Return two lines for each pair, so that names have room on a narrow terminal."""
     planned = any(pair.detectable is not None for pair in pairs)
-    heads = ["A - B\n95 % interval", "p (Holm)\nMDE" if planned else "p (Holm)"]
+    heads = ["A - B\n95 % interval", "by chance\nsmallest gap" if planned else "by chance"]
     table = named_table("compared pairwise", ["A\nB"], heads)
     table.add_column("verdict", min_width=_SHORTEST_VERDICT)
     for pair in pairs:
@@ -172,8 +183,10 @@ def print_summary(
         out.print(Text(f"{line}\n", style="dim"))
     if summary.pairwise is not None:
         print_pairwise(summary.pairwise, out)
+    _print_effects(summary, out)
     if any(len(c.categories) > 1 for c in summary.candidates):
         print_table(_category_table(in_order(summary)), out)
+    _print_classification(summary, out)
     if any(len(c.total.passes) > 1 for c in summary.candidates):
         print_table(_pass_table(in_order(summary), summary.pass_rule, width=out.width), out)
     print_table(_speed_table(in_order(summary)), out)
@@ -192,16 +205,68 @@ def print_summary(
         out.print(Text(see, style="dim"))
 
 
+def _print_effects(summary: Summary, out: Console) -> None:
+    if not summary.main_effects:
+        return
+    out.print(Text("main effects: the mean over the other factor, task by task", style="bold"))
+    for line in effects_in_words(summary):
+        out.print(Text(line))
+    out.print()
+
+
+_MOST_LABELLED, _MOST_IN_A_TABLE = 3, 8
+
+
+def _print_classification(summary: Summary, out: Console) -> None:
+    """Print how candidates classified; for a few of them, by label and with the confusion table."""
+    if not summary.classification:
+        return
+    known = {each.candidate: each for each in summary.classification}
+    listed = [known[c.candidate] for c in in_order(summary) if c.candidate in known]
+    heads = [name for name, _ in classified(listed[0])]
+    table = named_table("as classifiers", ["candidate"], heads)
+    for each in listed:
+        table.add_row(one_line(each.candidate), *(text for _, text in classified(each)))
+    print_table(table, out)
+    if len(listed) > _MOST_LABELLED:
+        out.print(Text("by label: see summary.json or bakeoff report\n", style="dim"))
+        return
+    for each in listed:
+        print_table(_label_table(each), out)
+        if len(each.labels) <= _MOST_IN_A_TABLE:
+            print_table(_confusion_table(each), out)
+
+
+def _label_table(classification: Classification) -> Table:
+    title = f"{one_line(classification.candidate)} by label"
+    table = named_table(title, ["label"], ["trials", "precision", "recall", "F1"])
+    for each in classification.by_label:
+        figures = (each.precision, each.recall, each.f1)
+        table.add_row(Text(one_line(each.label)), f"{each.trials:,}", *map(measured, figures))
+    return table
+
+
+def _confusion_table(classification: Classification) -> Table:
+    names = [one_line(label) for label in classification.labels]
+    title = f"{one_line(classification.candidate)}: expected label, and how often which was given"
+    table = named_table(title, ["expected"], [*names, NO_LABEL])
+    for name, row in zip(names, classification.confusion, strict=True):
+        table.add_row(Text(name), *(f"{count:,}" for count in row))
+    return table
+
+
 def print_verdict(summary: Summary, *, out: Console | None = None) -> None:
     """Print in a line what the run says: who is better, or how good the one candidate is."""
     out = out or console()
     so_far = " so far" if summary.buckets.not_run or summary.buckets.cancelled else ""
-    pairwise, text = summary.pairwise, answer(summary).text.removesuffix(".")
-    if pairwise is not None:
-        tested = any(pair.p is not None for pair in pairwise.pairs)
-        text = verdict(pairwise) if tested else f"{text[0].lower()}{text[1:]}"
+    pairwise, found = summary.pairwise, answer(summary)
+    text = found.text.removesuffix(".")
+    if pairwise is not None and not found.decided:  # a name stays as it is written
+        text = f"{text[0].lower()}{text[1:]}"
     kind = "result" if pairwise is None else "verdict"
     out.print(Text(f"\n{kind}{so_far}: {text}", style="bold"))
+    if prices := per_success(summary):
+        out.print(Text(prices))
 
 
 def _score_table(summary: Summary) -> Table:

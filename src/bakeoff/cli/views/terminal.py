@@ -1,7 +1,6 @@
 """A run on a terminal: a live view, or plain lines where there is none."""
 
 import sys
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.sanitize import for_terminal
+from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.events import Event, RunEnded, TrialEnded, TrialStarted, Waiting
 from bakeoff.core.record import Fault
 from bakeoff.frontends.session import View
@@ -25,7 +25,7 @@ class Level(Enum):
     FAULT = "fault"
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class ProgressLine:
     """One line, safe for a terminal; `details` are shown with --debug only."""
 

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from bakeoff._lib.decode_errors import explain_decode_error
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
@@ -80,7 +81,7 @@ def _mistakes(data: Json, kind: type, first: str, *, toml: bool) -> Iterator[tup
             return
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class _Mistake:
     """What the decoder found: where, in words, and a required key that it misses there, if any.
 

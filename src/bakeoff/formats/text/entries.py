@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Protocol
 
@@ -16,9 +17,11 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
+from bakeoff.formats.attachments import content_of
 from bakeoff.formats.text.convert import dotted
 from bakeoff.formats.text.locate import shown
 from bakeoff.formats.text.problems import Problems
+from bakeoff.formats.text.template import compiled, is_template
 
 
 class ScorerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -30,7 +33,10 @@ class ScorerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class MessageTable(msgspec.Struct, kw_only=True):
-    """A message; content is text, or parts of text."""
+    """A message; content is text, or parts: `{"text": ...}`, `{"image": path}`, `{"file": path}`.
+
+    A path starts at the folder of the file, and does not lead out of it; a data URI stands for itself.
+    """
 
     role: str
     content: str | list[dict[str, Json]]
@@ -88,12 +94,16 @@ def conversation(
     what: str,
     at: SourceLocation,
     unknown: Iterable[str] = (),
+    values: Mapping[str, Json] | None = None,
 ) -> tuple[Message, ...]:
     """Return the messages of a task with a prompt, messages or both, which stands *at* a place.
 
     Where both are there, `prompt_beside` is what to send to an API that takes one text. *unknown*
-    are keys of the task that mean nothing; one of them may be misspelt.
+    are keys of the task that mean nothing; one of them may be misspelt. A task with *values* may
+    have neither: then the prompts of the run ask for it.
     """
+    if prompt is None and messages is None and values:
+        return ()
     if prompt is None and messages is None:
         why = f"write either `prompt` or `messages`{_misspelt(unknown)}"
         raise _wrong(at, what, why)
@@ -133,6 +143,15 @@ def _wrong(at: SourceLocation, what: str, why: str) -> UsageError:
     return UsageError(f"{shown(at)}: {what}: {why}")
 
 
+@contextmanager
+def about_entry(at: SourceLocation, what: str) -> Iterator[None]:
+    """Say *at* which place a mistake is, and of *what*."""
+    try:
+        yield
+    except UsageError as error:
+        raise _wrong(at, what, str(error)) from error
+
+
 def _misspelt(unknown: Iterable[str]) -> str:
     """Return a hint at the key of a task that was meant for what it asks."""
     pairs = ((key, near(key, ("prompt", "messages"))) for key in unknown)
@@ -143,11 +162,13 @@ def _misspelt(unknown: Iterable[str]) -> str:
 def _message(entry: MessageTable, what: str, at: SourceLocation) -> Message:
     if isinstance(entry.content, str):
         return Message(role=entry.role, content=entry.content)
-    texts = [part.get("text") for part in entry.content]
-    if not all(isinstance(t, str) for t in texts):
-        why = "only text parts are supported in `messages`"
-        raise _wrong(at.inside("content"), what, why)
-    return Message(role=entry.role, content="".join(str(t) for t in texts))
+    with about_entry(at.inside("content"), what):
+        text, attached = content_of(entry.content, at)
+    if attached and entry.role != "user":
+        raise _wrong(
+            at.inside("content"), what, "pictures and files stand in a message of the user"
+        )
+    return Message(role=entry.role, content=text, attachments=attached)
 
 
 def default_scorers(target: Json, *, at: SourceLocation) -> tuple[ScorerSpec, ...]:
@@ -187,25 +208,43 @@ def rubric_entry(rubric: RubricFields) -> dict[str, Json]:
 
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}")
-_VARIABLES = ("vars", "variables")
-_NO_TEMPLATES = "prompts are not templates here"
+_NOT_VARS = "variables"  # what some other tools call `vars`
 
 
-def variables_in(data: Mapping[str, Json]) -> set[str]:
-    """Return the names that a test or a suite gives values to, as tools with templates do."""
-    if not data:
-        return set()
-    tables = (data.get(key) for key in _VARIABLES)
-    return {str(name) for table in tables if isinstance(table, Mapping) for name in table}
+def filled_in(task: Task, at: SourceLocation) -> Task:
+    """Return *task*, which stands *at* a place, with its `vars` filled into its texts."""
+    texts = [message.content for message in task.messages]
+    says = [turn.say for turn in task.turns]
+    if not task.vars or not any(map(is_template, (*texts, *says, task.prompt or ""))):
+        return task
+
+    def rendered(text: str) -> str:
+        return compiled(text).render(task.vars)
+
+    try:
+        return replace(
+            task,
+            messages=tuple(message.rewritten(rendered) for message in task.messages),
+            prompt=None if task.prompt is None else rendered(task.prompt),
+            turns=tuple(replace(turn, say=rendered(turn.say)) for turn in task.turns),
+        )
+    except UsageError as error:
+        raise _wrong(at, f"test {task.id!r}", str(error)) from error
 
 
-def refuse_unfilled(task: Task, variables: Collection[str], at: SourceLocation) -> None:
-    """Raise where *task* waits for one of *variables* to be filled in: it would go out as it is."""
+def misnamed_variables(data: Mapping[str, Json]) -> set[str]:
+    """Return the names that a test or a suite gives values to under the key of other tools."""
+    table = data.get(_NOT_VARS)
+    return set(map(str, table)) if isinstance(table, Mapping) else set()
+
+
+def refuse_misnamed(task: Task, variables: Collection[str], at: SourceLocation) -> None:
+    """Raise where *task* waits for one of *variables*, which stand under a key that is not read."""
     for name in _names(task) if variables else ():
         if name.partition(".")[0] in variables:
             raise UsageError(
-                f"{shown(at)}: test {task.id!r}: {{{{{name}}}}} would not be filled in: "
-                f"{_NO_TEMPLATES}; write the text out, or `literal: true` to send it unchanged"
+                f"{shown(at)}: test {task.id!r}: {{{{{name}}}}} would not be filled in: write "
+                f"`{_NOT_VARS}` as `vars`, or `literal: true` to send it unchanged"
             )
 
 
@@ -219,7 +258,7 @@ def placeholder_notes(
     waiting = [
         (number, names[0])
         for number, task in enumerate(tasks)
-        if task.id not in literal and (names := _names(task))
+        if not task.vars and task.id not in literal and (names := _names(task))
     ]
     if waiting:
         number, name = waiting[0]
@@ -227,12 +266,14 @@ def placeholder_notes(
         which = f"{task.id!r}" if many == 1 else f"{many} tasks, {task.id!r} first"
         yield (
             f"{shown(at.inside(number))}: {which}: {{{{{name}}}}} is sent unchanged: "
-            f"{_NO_TEMPLATES}; write `literal: true` next to the prompt if that is intended"
+            "there are no `vars` to fill it in from; give them, or write `literal: true` next to "
+            "the prompt if that is intended"
         )
 
 
 def _names(task: Task) -> list[str]:
-    texts = [*(message.content for message in task.messages), task.prompt or ""]
+    said = [*(m.content for m in task.messages), *(turn.say for turn in task.turns)]
+    texts = [*said, task.prompt or ""]
     return [name for text in texts if "{{" in text for name in _PLACEHOLDER.findall(text)]
 
 

@@ -34,8 +34,8 @@ def read_json(path: Path) -> tuple[Json, Source]:
     try:
         value: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(_explain(path, data, error)) from error
-    if _is_deep(value):
+        raise UsageError(explain_json_error(path, data, error)) from error
+    if is_deep(value):
         raise UsageError(f"{path}: nested more than {_DEEPEST} levels deep")
     _refuse_repeated_keys(path, data)
     return value, Source(path=str(path.resolve()), digest=digest_bytes(data))
@@ -64,7 +64,8 @@ def _distinct(pairs: list[tuple[str, object]]) -> None:
         raise _RepeatedKeyError
 
 
-def _is_deep(value: Json) -> bool:
+def is_deep(value: Json) -> bool:
+    """Whether *value* is nested more deeply than code that walks it may go."""
     level = [value]
     for _ in range(_DEEPEST + 1):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -77,19 +78,23 @@ def _inside(value: Json) -> Iterable[Json]:
     return value if isinstance(value, list) else ()
 
 
-def _explain(path: Path, data: bytes, error: Exception) -> str:
-    """Say where the JSON breaks; the fast decoder gives a byte, a person wants a line."""
+def explain_json_error(path: Path, data: bytes, error: Exception, *, first_line: int = 1) -> str:
+    """Say where the JSON breaks; the fast decoder gives a byte, a person wants a line.
+
+    *data* is the whole file, or what begins on its *first_line*.
+    """
     if isinstance(error, RecursionError):
         return f"{path}: nested more than {_DEEPEST} levels deep"
+    above = first_line - 1
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as bad:
         line = data[: bad.start].count(b"\n") + 1
-        return f"{path}:{line}: not UTF-8 text (byte {bad.start})"
+        return f"{path}:{above + line}: not UTF-8 text (byte {bad.start})"
     try:
         json.loads(text)
     except json.JSONDecodeError as bad:
-        return f"{path}:{bad.lineno}: not valid JSON: {bad.msg} (column {bad.colno})"
+        return f"{path}:{above + bad.lineno}: not valid JSON: {bad.msg} (column {bad.colno})"
     except ValueError as bad:  # a number of more digits than Python reads
         return f"{path}: not valid JSON: {bad}"
     if odd := _no_number(text):
@@ -97,9 +102,9 @@ def _explain(path: Path, data: bytes, error: Exception) -> str:
         line, column = before.count("\n") + 1, odd.start() - before.rfind("\n")
         what = "is out of range" if odd[0][-1].isdigit() else "is not a JSON value"
         why = f"{odd[0][:20]} {what}; write null or a number"
-        return f"{path}:{line}: not valid JSON: {why} (column {column})"
+        return f"{path}:{above + line}: not valid JSON: {why} (column {column})"
     if lone := _LONE_SURROGATE.search(text):
-        line = text.count("\n", 0, lone.start()) + 1
+        line = above + text.count("\n", 0, lone.start()) + 1
         return f"{path}:{line}: {lone[0]} is half a character and cannot be sent; write it whole"
     return f"{path}: not valid JSON: {error}"
 

@@ -12,6 +12,7 @@ from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.tools import McpServerSpec, ToolSpec
 from bakeoff.formats.text.convert import KeyPath
 from bakeoff.formats.text.problems import at_location, in_task
 from bakeoff.formats.text.toml import line_of as toml_line_of
@@ -97,11 +98,11 @@ class about_task:  # noqa: N801 -- used like the function beside it; a class cos
 
 
 class about_scorer(about_task):  # noqa: N801
-    """Say in which task the mistake is, and where its scorer came from."""
+    """Say in which task the mistake is, and where its scorer or tool came from."""
 
     __slots__ = ("_spec",)
 
-    def __init__(self, spec: ScorerSpec, task: Task) -> None:
+    def __init__(self, spec: ScorerSpec | ToolSpec | McpServerSpec, task: Task) -> None:
         super().__init__(task)
         self._spec = spec
 

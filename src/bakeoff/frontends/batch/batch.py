@@ -16,6 +16,7 @@ from bakeoff._lib.threads import run_sync
 from bakeoff.app.options import RunOptions
 from bakeoff.app.prepare import PreparedRun
 from bakeoff.app.run import prepare_run
+from bakeoff.app.trial_parts import asked_roles, unstarted_scorer
 from bakeoff.app.workspaces import named
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
@@ -122,7 +123,6 @@ def _lines(path: Path) -> list[str]:
 
 DEFAULT_AGENT = "shell"
 _ATTEMPTS = 2
-_ASK_THE_JUDGE = {"judge", "rubrics"}
 _NO_MODELS = """\
 no models detected. Ensure Ollama is installed and running: `ollama list` ({ollama})
   Check {config} for commercial models: at least one with `enabled: true`{disabled}
@@ -357,7 +357,10 @@ def _competing(
 def _idle_judge(spec: RunSpec) -> Iterator[str]:
     """Yield a notice where the judge has nothing to do."""
     (task,) = spec.tasks
-    if "judge" not in spec.conditions.roles or {s.name for s in task.scorers} & _ASK_THE_JUDGE:
+    asked = {
+        role for scorer in task.scorers for role in asked_roles(unstarted_scorer(scorer), task)
+    }
+    if "judge" not in spec.conditions.roles or "judge" in asked:
         return
     if task.scorers:
         yield "the judge is not asked: the task has a check of its own, which decides"

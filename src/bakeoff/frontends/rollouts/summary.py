@@ -239,7 +239,7 @@ def _rubrics(run: RunOfTask) -> Iterator[str]:
     without = [name for name, entry in run.rubrics.items() if entry.get("score") is None]
     if without:
         names = ", ".join(cell(name) for name in without)
-        yield f"Nobody judged {names}: it counts neither for nor against. Name a model in"
+        yield f"No model judged {names}: it counts neither for nor against. Name a model in"
         yield "`[roles]` as `judge` to have it judged."
         yield ""
     for name, entry in run.rubrics.items():

@@ -306,7 +306,7 @@ def _eval_log(run: RunOfTask) -> str:
         if attempt.fault is not None:
             lines.append(f"fault ({attempt.fault.boundary}): {attempt.fault.message}")
         for score in attempt.scores:
-            lines.append(f"scorer {score.scorer}: {score.value}")
+            lines.append(f"scorer {score.label}: {score.value}")
             if score.explanation:
                 lines.append(score.explanation)
             if isinstance(output := score.details.get("output"), str):

@@ -20,7 +20,7 @@ from bakeoff.core.plan import Trial
 from bakeoff.core.record import Attempt, Score, Status
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
-from bakeoff.frontends.test_runner.config import TEMPLATE_FIELD, OutputSettings
+from bakeoff.frontends.test_runner.settings import TEMPLATE_FIELD, OutputSettings
 
 
 @dataclass
@@ -63,18 +63,6 @@ class ExecutionProgress:
     current_test: str | None
     estimated_remaining_time: float
     average_execution_time: float
-
-
-@dataclass
-class APIConfiguration:
-    """Container for API configuration; times in seconds."""
-
-    endpoint: str
-    model: str
-    headers: dict[str, str] = field(repr=False)  # there may be a key in them
-    timeout: float
-    retry_attempts: int
-    retry_delay: float
 
 
 def result_of(trial: Trial, attempt: Attempt) -> TestResult:
@@ -162,6 +150,7 @@ def _score(score: Score) -> dict[str, Json]:
         "weight": score.weight,
         "explanation": score.explanation,
         "details": dict(score.details),
+        **({} if score.turn is None else {"turn": score.turn}),
     }
 
 

@@ -11,26 +11,18 @@ from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.threads import run_sync
-from bakeoff.app.interrupts import new_event_loop
 from bakeoff.app.model_names import with_secrets
 from bakeoff.app.options import RunOptions
-from bakeoff.app.run import execute_run
+from bakeoff.app.run import execute_run, new_event_loop
 from bakeoff.core.candidate import Conditions, Patience
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Notice, RunEnded, TrialEnded, TrialStarted
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
-from bakeoff.formats.suite import Metadata, SuiteFiles, filled, read_metadata, read_suite_files
-from bakeoff.frontends.test_runner.config import (
-    LOGGER,
-    RunnerConfig,
-    close_log,
-    open_log,
-    read_config,
-)
+from bakeoff.formats.suite import SuiteFiles, read_suite_files
+from bakeoff.formats.suite_companions import Metadata, filled, read_metadata
 from bakeoff.frontends.test_runner.results import (
-    APIConfiguration,
     ExecutionProgress,
     ProgressBoard,
     ResultFiles,
@@ -38,7 +30,16 @@ from bakeoff.frontends.test_runner.results import (
     failed_result,
     result_of,
 )
-from bakeoff.frontends.test_runner.settings import ApiOverride, Layers
+from bakeoff.frontends.test_runner.settings import (
+    LOGGER,
+    APIConfiguration,
+    ApiOverride,
+    Layers,
+    RunnerConfig,
+    close_log,
+    open_log,
+    read_config,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from bakeoff._lib.clock import timestamp
+from bakeoff.core.attachment import AttachedBytes
 from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
@@ -15,6 +16,7 @@ from bakeoff.gateway.dialects.dialect import (
     Problem,
     TokenCounts,
     ToolChoice,
+    attached,
     decode,
     ending,
     event,
@@ -22,6 +24,7 @@ from bakeoff.gateway.dialects.dialect import (
     left_out,
     opening_system,
     text_only,
+    user_message,
     written,
 )
 
@@ -34,6 +37,10 @@ class ContentPart(msgspec.Struct):
     type: str = "text"
     text: str | None = None
     refusal: str | None = None
+    image_url: Json = None
+    file: Json = None
+    file_data: Json = None
+    filename: str | None = None
 
 
 Content = str | list[ContentPart | str] | None
@@ -43,6 +50,32 @@ def text_in(content: Content, where: str) -> str:
     """Return the text of *content*; its parts become lines."""
     parts = content if isinstance(content, list) else [content or ""]
     return "\n".join(part if isinstance(part, str) else _text(part, where) for part in parts)
+
+
+def said_by_user(role: str, content: Content) -> Message:
+    """Return a message whose parts may be pictures and files, in OpenAI's chat or Responses API."""
+    where = f"a message of the {role}"
+    parts = content if isinstance(content, list) else [content or ""]
+    return user_message(role, (_said(part, where) for part in parts))
+
+
+def _said(part: ContentPart | str, where: str) -> str | AttachedBytes:
+    if isinstance(part, str):
+        return part
+    match part.type:
+        case "image_url" | "input_image":
+            url = (
+                part.image_url.get("url") if isinstance(part.image_url, Mapping) else part.image_url
+            )
+            return attached(url, part.type, where)
+        case "file":
+            file = part.file if isinstance(part.file, Mapping) else {}
+            name = file.get("filename")
+            named = name if isinstance(name, str) else None
+            return attached(file.get("file_data"), part.type, where, name=named)
+        case "input_file":
+            return attached(part.file_data, part.type, where, name=part.filename)
+    return _text(part, where)
 
 
 def _text(part: ContentPart, where: str) -> str:
@@ -194,6 +227,8 @@ def _message(message: ChatMessage) -> Message:
     role = _ROLES.get(message.role, message.role)
     if role not in {"system", "user", "assistant", "tool"}:
         raise NotUnderstoodError(f"a message has the role {message.role!r}, which is not known")
+    if role == "user":
+        return said_by_user(role, message.content)
     thought = message.reasoning_content or message.reasoning
     return Message(
         role=role,

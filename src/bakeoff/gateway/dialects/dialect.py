@@ -7,18 +7,21 @@ how it is to be asked.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from bakeoff._lib.sanitize import one_line, well_formed
+from bakeoff.core.attachment import AttachedBytes, Attachment
+from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
 
+_OF_A_PICTURE = 1_000  # tokens, roughly
 _LETTERS_PER_TOKEN = 4  # of English text and code, roughly; no tokenizer here knows the model
-_TEXT_ONLY = "the gateway carries text only; send the content as text, or leave it out"
+_TEXT_ONLY = "the gateway carries text there; send the content as text, or leave it out"
 
 
 class NotUnderstoodError(ValueError):
@@ -28,6 +31,30 @@ class NotUnderstoodError(ValueError):
 def text_only(kind: str, where: str) -> NotUnderstoodError:
     """Return the error for content that is not text."""
     return NotUnderstoodError(f"{where} holds {kind!r}: {_TEXT_ONLY}")
+
+
+def attached(uri: Json, kind: str, where: str, *, name: str | None = None) -> AttachedBytes:
+    """Return the picture or file in a data URI; nothing is fetched, whatever a program sends."""
+    if not isinstance(uri, str) or not uri.startswith("data:"):
+        raise NotUnderstoodError(
+            f"{where} holds {kind!r} without its content: the gateway fetches nothing; send it in base 64"
+        )
+    try:
+        return AttachedBytes.of_uri(uri, name=name)
+    except UsageError as error:
+        raise NotUnderstoodError(f"{where} holds {kind!r}: {error}") from error
+
+
+def user_message(role: str, parts: Iterable[str | AttachedBytes]) -> Message:
+    """Return a message of texts, which become lines, and of pictures and files between them."""
+    lines: list[str] = []
+    attachments: list[AttachedBytes] = []
+    for part in parts:
+        if isinstance(part, str):
+            lines.append(part)
+        else:
+            attachments.append(replace(part, at=len("\n".join(lines))))
+    return Message(role=role, content="\n".join(lines), attachments=tuple(attachments))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +94,12 @@ class ModelRequest:
         called = [call.name + call.arguments for m in self.messages for call in m.tool_calls]
         tools = [f"{t.name}{t.description}{t.parameters}" for t in self.tools]
         letters = sum(len(text) for text in (*self.system, *contents, *called, *tools))
-        return max(1, -(-letters // _LETTERS_PER_TOKEN))
+        shown = sum(_attached_tokens(a) for m in self.messages for a in m.attachments)
+        return max(1, -(-letters // _LETTERS_PER_TOKEN) + shown)
+
+
+def _attached_tokens(attachment: Attachment) -> int:
+    return _OF_A_PICTURE if attachment.is_image else attachment.size // _LETTERS_PER_TOKEN
 
 
 def opening_system(messages: Iterable[Message]) -> tuple[tuple[str, ...], tuple[Message, ...]]:

@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 
+from bakeoff.core.attachment import AttachedBytes
 from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
@@ -16,12 +17,14 @@ from bakeoff.gateway.dialects.dialect import (
     TokenCounts,
     ToolChoice,
     arguments_object,
+    attached,
     decode,
     ending,
     event,
     given,
     left_out,
     text_only,
+    user_message,
     written,
 )
 
@@ -221,9 +224,9 @@ class _Heard:
                 raise text_only("parts", "the response of a function")
             content = _result(result.response)
             yield Message(role="tool", content=content, tool_call_id=self._answered(result))
-        texts = [_text_of(p, "a turn of the user") for p in parts if not p.function_response]
-        if texts or not results:
-            yield Message(role="user", content="\n".join(texts))
+        said = [_said(part) for part in parts if not part.function_response]
+        if said or not results:
+            yield user_message("user", said)
 
     def _call(self, call: FunctionCall) -> ToolCall:
         self._calls += 1
@@ -241,6 +244,13 @@ class _Heard:
             raise NotUnderstoodError(f"a functionResponse of {result.name!r} follows no such call")
         self._open.remove(matching[0])
         return matching[0].id
+
+
+def _said(part: GeminiPart) -> str | AttachedBytes:
+    where = "a turn of the user"
+    if not isinstance(part.inline_data, Mapping):
+        return _text_of(part, where)
+    return attached(f"data:;base64,{part.inline_data.get('data')}", "inlineData", where)
 
 
 def _text_of(part: GeminiPart, where: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from bakeoff.core.attachment import AttachedBytes
 from bakeoff.core.outcome import Completion, Tool
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
@@ -15,6 +16,7 @@ from bakeoff.gateway.dialects.dialect import (
     TokenCounts,
     ToolChoice,
     arguments_object,
+    attached,
     decode,
     encode,
     ending,
@@ -23,6 +25,7 @@ from bakeoff.gateway.dialects.dialect import (
     named_event,
     opening_system,
     text_only,
+    user_message,
     written,
 )
 
@@ -55,6 +58,8 @@ class MessagesBlock(msgspec.Struct):
     input: Json = None
     tool_use_id: str | None = None
     content: "str | list[MessagesBlock] | None" = None
+    source: dict[str, Json] | None = None
+    title: str | None = None
 
 
 class MessagesTurn(msgspec.Struct):
@@ -155,9 +160,20 @@ def _messages(turn: MessagesTurn) -> Iterator[Message]:
     for block in results:
         given_back = "\n".join(_texts(_blocks(block.content), "the result of a tool"))
         yield Message(role="tool", content=given_back, tool_call_id=block.tool_use_id)
-    texts = _texts((b for b in blocks if b.type != "tool_result"), "a message of the user")
-    if texts or not results:
-        yield Message(role=turn.role, content="\n".join(texts))
+    parts = [_part(block) for block in blocks if block.type != "tool_result"]
+    if parts or not results:
+        yield user_message(turn.role, parts)
+
+
+def _part(block: MessagesBlock) -> str | AttachedBytes:
+    where = "a message of the user"
+    if block.type not in {"image", "document"}:
+        return "".join(_texts([block], where))
+    source = block.source or {}
+    if source.get("type") == "text":
+        return str(source.get("data", ""))
+    uri = f"data:;base64,{source.get('data')}" if source.get("type") == "base64" else None
+    return attached(uri, block.type, where, name=block.title)
 
 
 def _said(blocks: Sequence[MessagesBlock]) -> Message:

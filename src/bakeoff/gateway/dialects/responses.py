@@ -13,6 +13,7 @@ from bakeoff.gateway.dialects.chat import (
     ContentPart,
     arguments_text,
     error,
+    said_by_user,
     text_in,
     tool_choice,
 )
@@ -160,6 +161,9 @@ class _Heard:
         role = _ROLES.get(item.role)
         if role is None:
             raise NotUnderstoodError(f"a message has the role {item.role!r}, which is not known")
+        if role == "user":
+            self.messages.append(said_by_user(role, item.content))
+            return
         text = text_in(item.content, f"a message of the {role}")
         thought = self._take_thought() if role == "assistant" else None
         self.messages.append(Message(role=role, content=text, reasoning=thought))

@@ -11,12 +11,14 @@ Written to the documented wire format; not tried against the live service.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.sanitize import well_formed
+from bakeoff.core.attachment import Attachment
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
@@ -64,7 +66,7 @@ _DELTAS = {
 
 
 class OutputDetails(msgspec.Struct):
-    """The finer counts."""
+    """Token counts in detail."""
 
     thinking_tokens: float | None = None
 
@@ -79,7 +81,7 @@ class AnthropicUsageCounts(UsageFields):
     output_tokens_details: OutputDetails | None = None
 
     def usage(self) -> Usage:
-        """Return the counts as ours."""
+        """Return the counts as a `Usage`."""
         cached = count(self.cache_read_input_tokens)
         fresh = count(self.input_tokens)
         stored = count(self.cache_creation_input_tokens) or 0
@@ -92,7 +94,7 @@ class AnthropicUsageCounts(UsageFields):
         )
 
     def updated(self, later: "AnthropicUsageCounts") -> "AnthropicUsageCounts":
-        """Return these counts with those that *later* knows better; they are cumulative."""
+        """Return these counts updated by *later*; they are cumulative."""
         given = {f: v for f in self.__struct_fields__ if (v := getattr(later, f)) is not None}
         given["unreadable"] = self.unreadable or later.unreadable
         return msgspec.structs.replace(self, **given)
@@ -144,7 +146,8 @@ def completion_of(reply: AnthropicReply) -> Completion:
         raise RetryableError("the answer is not complete: its stop_reason is null")
     text = _joined(reply.content, "text")
     reasoning = _joined(reply.content, "thinking")
-    calls = tuple(_call_wire(b) for b in reply.content if b.get("type") == "tool_use")
+    blocks = [block for block in reply.content if block.get("type") == "tool_use"]
+    calls = tuple(_call_wire(block, number) for number, block in enumerate(blocks))
     reason = _STOP_REASONS.get(reply.stop_reason, well_formed(reply.stop_reason))
     return Completion(
         text=text,
@@ -168,12 +171,13 @@ def _joined(content: list[dict[str, Json]], kind: str) -> str:
     return well_formed("".join(map(string, texts)))
 
 
-def _call_wire(block: Mapping[str, Json]) -> ToolCall:
-    return tool_call(string(block.get("id")), string(block.get("name")), block.get("input"))
+def _call_wire(block: Mapping[str, Json], number: int = 0) -> ToolCall:
+    key = string(block.get("id")) or f"call_{number}"
+    return tool_call(key, string(block.get("name")), block.get("input"))
 
 
 class Draft:
-    """A block of content whose pieces still come."""
+    """A content block that is still being streamed."""
 
     def __init__(self, start: Mapping[str, Json]) -> None:
         self._start = start
@@ -195,24 +199,25 @@ class Draft:
 
 
 class AnthropicPieces:
-    """A message that comes as a stream; *read* makes the whole into a completion."""
+    """Assembles a streamed message; *read* turns the whole into a completion."""
 
     def __init__(self, read: Callable[[AnthropicReply], Completion]) -> None:
         self._read = read
         self._model: str | None = None
         self._usage = AnthropicUsageCounts()
         self._stop_reason: str | None = None
-        self._drafts: dict[int, Draft] = {}
+        self._drafts: list[tuple[int, Draft]] = []
+        self._latest: dict[int, Draft] = {}
         self._first_token_s: float | None = None
         self.over = False
 
     @property
     def finished(self) -> bool:
-        """Whether the last event came."""
+        """Whether the last event has arrived."""
         return self.over
 
     def take(self, event: AnthropicEvent, *, at_s: float) -> None:
-        """Add one event; kinds that are not known mean nothing, as the API asks of its users."""
+        """Add one event; unknown kinds are ignored, as the API documents."""
         if event.error is not None or event.type == "error":
             raise fault_of(event.error, "the stream broke")
         if event.message is not None:
@@ -221,7 +226,8 @@ class AnthropicPieces:
         if event.usage is not None:
             self._usage = self._usage.updated(event.usage)
         if event.content_block is not None:
-            self._drafts[event.index] = Draft(event.content_block)
+            self._latest[event.index] = Draft(event.content_block)
+            self._drafts.append((event.index, self._latest[event.index]))
             self._begin(event.content_block, at_s)
         if event.delta is not None:
             self._add(event.index, event.delta, at_s)
@@ -238,18 +244,18 @@ class AnthropicPieces:
         piece = string(delta.get(field)) if field else ""
         if not field or not piece:
             return
-        if index not in self._drafts:
+        if index not in self._latest:
             raise RetryableError("the stream holds a piece of a block that never began")
-        self._drafts[index].add(field, piece)
+        self._latest[index].add(field, piece)
         if self._first_token_s is None and field != "signature":
             self._first_token_s = at_s
 
     def completion(self, *, elapsed_s: float) -> Completion:
-        """Return the whole; a stream without its last event was cut."""
+        """Return the completion; a stream without its last event was cut off."""
         if not self.over:
             raise RetryableError("the stream ended before the answer did: no message_stop came")
         reply = AnthropicReply(
-            content=[self._drafts[index].block() for index in sorted(self._drafts)],
+            content=[draft.block() for _, draft in sorted(self._drafts, key=itemgetter(0))],
             stop_reason=self._stop_reason,
             model=self._model,
             usage=self._usage,
@@ -258,7 +264,7 @@ class AnthropicPieces:
 
 
 def sendable(content: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
-    """Return the content of an answer as a request takes it: no empty texts, inputs as objects."""
+    """Return the content of an answer as it is sent back: no empty texts, inputs as objects."""
     blocks = [b for b in content if b.get("type") != "text" or string(b.get("text")).strip()]
     return [
         {**b, "input": arguments_of(_call_wire(b))}
@@ -273,7 +279,7 @@ _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
 class AnthropicSettings(EndpointClientSettings, frozen=True):
-    """How the API is asked; it wants to be told how long an answer may be."""
+    """Request settings; the API requires a limit on the length of an answer."""
 
     max_tokens: Annotated[int, Meta(ge=1)] = 4096
     anthropic_version: str = "2023-06-01"
@@ -307,7 +313,7 @@ class Anthropic:
         )
 
     def wire_request(self, request: Request) -> WireRequest:
-        """Return *request* as it goes over the wire."""
+        """Return *request* in the wire format."""
         parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         flags = take_seed(parameters)
         payload = self._payload(request, parameters)
@@ -353,11 +359,22 @@ class Anthropic:
             yield {"role": "user", "content": results}
 
     def _content(self, message: Message) -> Json:
+        if message.attachments:
+            return [_part(part) for part in message.parts()]
         kept = self._kept.of(message)
         if kept is not None or not message.tool_calls:
             return message.content if kept is None else kept
         said: list[Json] = [{"type": "text", "text": message.content}] if message.content else []
         return [*said, *map(_call, message.tool_calls)]
+
+
+def _part(part: str | Attachment) -> dict[str, Json]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    source = {"type": "base64", "media_type": part.media_type, "data": part.base64()}
+    if part.is_image:
+        return {"type": "image", "source": source}
+    return {"type": "document", "source": source, "title": part.name or part.blob}
 
 
 def _call(call: ToolCall) -> dict[str, Json]:
@@ -386,7 +403,7 @@ def _choose_tools(payload: dict[str, Json]) -> None:
 def _configure(
     payload: dict[str, Json], thinking: ThinkingBudget, schema: Mapping[str, Json] | None
 ) -> None:
-    """Put effort, format and thinking to where the API looks for them."""
+    """Move effort, format and thinking to where the API expects them."""
     given = payload.pop("output_config", None)
     config: dict[str, Json] = dict(given) if isinstance(given, Mapping) else {}
     if thinking.effort is not None:

@@ -99,7 +99,7 @@ class LlamaServer:
         await _in_thread(self.drop)
 
     def drop(self) -> None:
-        """Let go of the model; llama.cpp's threads are joined in here."""
+        """Free the model; llama.cpp joins its threads here."""
         _alive.discard(self)
         self._server = None
 
@@ -209,7 +209,7 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class EmbeddedSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """Which weights, and how much of the machine they may use."""
+    """The weights, and how much of the machine they may use."""
 
     path: str | None = None
     slots: Count = 2
@@ -268,6 +268,8 @@ class EmbeddedModel:
                 "type": "json_schema",
                 "json_schema": {"name": "answer", "schema": request.schema},
             }
+        if any(message.attachments for message in request.messages):
+            raise ProviderError("the embedded model reads text alone, no pictures or files")
         body["messages"] = [m.wire() for m in request.messages]
         generation = await self._server.generate(body)
         if generation.stop:

@@ -20,12 +20,13 @@ from urllib.parse import quote
 import msgspec
 
 from bakeoff._lib.sanitize import one_line, well_formed
+from bakeoff.core.attachment import Attachment
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.adapters.tool_calls import ReasoningEcho, arguments_of, tool_call
+from bakeoff.models.adapters.tool_calls import CalledNames, ReasoningEcho, arguments_of, tool_call
 from bakeoff.models.client import json_fields
 from bakeoff.models.client.endpoint import (
     DialectModel,
@@ -74,7 +75,7 @@ _MAY_SAY_NOTHING = {"MAX_TOKENS", *_FILTERED, *_BAD_CALLS}
 
 
 class GeminiUsageCounts(UsageFields, rename="camel"):
-    """Token counts; thoughts are counted apart from what the candidates say."""
+    """Token counts; thoughts are counted separately from the answer."""
 
     prompt_token_count: float | None = None
     tool_use_prompt_token_count: float | None = None
@@ -83,7 +84,7 @@ class GeminiUsageCounts(UsageFields, rename="camel"):
     cached_content_token_count: float | None = None
 
     def usage(self) -> Usage:
-        """Return the counts as ours; the API leaves out a count of zero."""
+        """Return the counts as a `Usage`; the API leaves out a count of zero."""
         asked = count(self.prompt_token_count)
         if asked is None:
             return UNKNOWN_USAGE
@@ -98,7 +99,7 @@ class GeminiUsageCounts(UsageFields, rename="camel"):
 
 
 class ReplyContent(msgspec.Struct):
-    """What a candidate says; the parts are kept as they came."""
+    """The content of a candidate; its parts are kept unchanged."""
 
     parts: list[dict[str, Json]] | None = None
 
@@ -117,7 +118,7 @@ class ReplyCandidate(msgspec.Struct, rename="camel"):
 
 
 class PromptFeedback(msgspec.Struct, rename="camel"):
-    """What the API found wrong with the prompt."""
+    """Why the API refuses the prompt."""
 
     block_reason: str | None = None
     block_reason_message: str | None = None
@@ -133,7 +134,7 @@ class GeminiReply(msgspec.Struct, rename="camel"):
     error: Json = None
 
     def check(self, what: str) -> None:
-        """Raise where the API gives an error, or will not answer this prompt at all."""
+        """Raise if the API returned an error or refuses this prompt."""
         if self.error is not None:
             raise fault_of(self.error, what)
         blocked = self.prompt_feedback
@@ -154,7 +155,7 @@ def decode(data: bytes, content_type: str = "") -> GeminiReply:
 
 
 class Reader:
-    """Makes replies into completions; gives a number of its own to a call that has no id."""
+    """Turns replies into completions; a call without an id gets a number."""
 
     def __init__(self) -> None:
         self._numbers = counter(1)
@@ -197,7 +198,7 @@ class Reader:
 
 
 def given_id(call_id: str) -> dict[str, Json]:
-    """Return the id of a call where the API gave it; it does not know those of our own."""
+    """Return the id of a call if the API gave it; it does not know our own ids."""
     return {} if call_id.startswith(_OWN_ID) else {"id": call_id}
 
 
@@ -215,7 +216,7 @@ def _stop_reason(reason: str, calls: tuple[ToolCall, ...]) -> str:
 
 
 class GeminiPieces:
-    """An answer that comes as a stream; *read* makes the whole into a completion."""
+    """Assembles a streamed answer; *read* turns the whole into a completion."""
 
     def __init__(self, read: Callable[[GeminiReply], Completion]) -> None:
         self._read = read
@@ -226,12 +227,12 @@ class GeminiPieces:
 
     @property
     def finished(self) -> bool:
-        """Whether the API said why the answer ended."""
+        """Whether the API gave a stop reason."""
         return self._reason is not None
 
     @property
     def over(self) -> bool:
-        """Never before the end of the stream: some answers name their reason in every event."""
+        """Always False: some answers repeat their stop reason in every event."""
         return False
 
     def take(self, event: GeminiReply, *, at_s: float) -> None:
@@ -250,7 +251,7 @@ class GeminiPieces:
                 self._first_token_s = at_s
 
     def completion(self, *, elapsed_s: float) -> Completion:
-        """Return the whole; a stream that never said why it ended was cut."""
+        """Return the completion; a stream without a stop reason was cut off."""
         if self._reason is None:
             raise RetryableError("the stream ended before the answer did: no finishReason came")
         answer = ReplyCandidate(content=ReplyContent(parts=self._parts), finish_reason=self._reason)
@@ -285,7 +286,7 @@ _BUDGETS_2_5 = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high":
 
 
 class GeminiSettings(EndpointClientSettings, frozen=True):
-    """How the API is asked."""
+    """Request settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +340,7 @@ class Gemini:
         )
 
     def wire_request(self, request: Request) -> WireRequest:
-        """Return *request* as it goes over the wire."""
+        """Return *request* in the wire format."""
         parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         stream = bool(parameters.pop("stream", self._settings.stream))
         return WireRequest(
@@ -377,7 +378,7 @@ class Gemini:
     def _turns(self, messages: Sequence[Message]) -> Iterator[dict[str, Json]]:
         """Yield the turns of a conversation; results of tools that ran together stay together."""
         results: list[Json] = []
-        names: dict[str, str] = {}
+        names = CalledNames()
         for message in messages:
             if message.role in _SYSTEM:
                 continue
@@ -387,13 +388,15 @@ class Gemini:
             if results:
                 yield {"role": "user", "parts": results}
                 results = []
-            names.update((call.id, call.name) for call in message.tool_calls)
+            names.add(message.tool_calls)
             role = "model" if message.role == "assistant" else message.role
             yield {"role": role, "parts": self._parts(message)}
         if results:
             yield {"role": "user", "parts": results}
 
     def _parts(self, message: Message) -> Sequence[Json]:
+        if message.attachments:
+            return [_part(part) for part in message.parts()]
         kept = self._kept.of(message)
         if kept is not None:
             return kept
@@ -402,18 +405,25 @@ class Gemini:
         return [*said, *map(_call, message.tool_calls)]
 
 
+def _part(part: str | Attachment) -> dict[str, Json]:
+    if isinstance(part, str):
+        return {"text": part}
+    return {"inlineData": {"mimeType": part.media_type, "data": part.base64()}}
+
+
 def _call(call: ToolCall) -> dict[str, Json]:
     return {
         "functionCall": {"name": call.name, "args": arguments_of(call), **given_id(call.id)},
     }
 
 
-def _result(message: Message, names: Mapping[str, str]) -> dict[str, Json]:
+def _result(message: Message, names: CalledNames) -> dict[str, Json]:
     key = message.tool_call_id or ""
-    if key not in names:
+    name = names.take(key)
+    if name is None:
         raise ProviderError(f"a tool's message answers {key!r}, but no call before it has that id")
     response: Json = {"output": message.content}
-    return {"functionResponse": {"name": names[key], "response": response, **given_id(key)}}
+    return {"functionResponse": {"name": name, "response": response, **given_id(key)}}
 
 
 def _tool(tool: Tool) -> dict[str, Json]:
@@ -424,7 +434,7 @@ def _tool(tool: Tool) -> dict[str, Json]:
 
 
 def thinking_config(model: str, thinking: ThinkingBudget) -> dict[str, Json]:
-    """Return how *model* is told to think; it takes a level or a budget, never both."""
+    """Return the thinking config of *model*: a level or a budget, never both."""
     config: dict[str, Json] = {}
     effort = thinking.effort
     if thinking.max_tokens is not None:
@@ -439,7 +449,7 @@ def thinking_config(model: str, thinking: ThinkingBudget) -> dict[str, Json]:
 
 
 def _generation(parameters: dict[str, Json], thinking: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the generation config: what is given there by name goes before our own names."""
+    """Return the generation config; what is given there by name takes precedence."""
     limit, stops = take_limit(parameters), take_stops(parameters)
     config = {_RENAMED.get(k, k): v for k, v in parameters.items() if k not in _TOP_LEVEL}
     if limit is not None:

@@ -9,20 +9,24 @@ import re
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import aiohttp
 import msgspec
 
 from bakeoff._lib.clock import monotonic
-from bakeoff._lib.sanitize import well_formed
+from bakeoff._lib.sanitize import one_line, well_formed
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
-from bakeoff.models.adapters.tool_calls import arguments_of, function_tool, tool_call
+from bakeoff.models.adapters.tool_calls import CalledNames, arguments_of, function_tool, tool_call
 from bakeoff.models.client import json_fields
-from bakeoff.models.client.endpoint import EndpointClient, EndpointClientSettings
+from bakeoff.models.client.endpoint import (
+    EndpointClient,
+    EndpointClientSettings,
+    naming_attachments,
+)
 from bakeoff.models.client.http import HttpClient
 from bakeoff.models.client.json_fields import UsageFields, count, encode, plain
 from bakeoff.models.client.parameters import (
@@ -37,6 +41,9 @@ from bakeoff.models.client.probe import probe, probe_session
 from bakeoff.models.client.retry import RetryableError, error_text
 from bakeoff.models.client.settings import DEFAULT_URL, address, headers_of, settings_of
 from bakeoff.models.limits.limiter import UNLIMITED, Limiter
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _NANO = 1e-9
 
@@ -87,21 +94,40 @@ def _format(wish: Json) -> Json:
 
 
 def _messages(messages: Sequence[Message]) -> list[Json]:
-    names = {call.id: call.name for message in messages for call in message.tool_calls}
-    return [_message(message, names) for message in messages]
+    names = CalledNames()
+    wired: list[Json] = []
+    for message in messages:
+        names.add(message.tool_calls)
+        wired.append(_message(message, names))
+    return wired
 
 
-def _message(message: Message, names: Mapping[str, str]) -> dict[str, Json]:
+def _message(message: Message, names: CalledNames) -> dict[str, Json]:
     wire: dict[str, Json] = {"role": message.role, "content": message.content}
+    if message.attachments:
+        wire |= _with_pictures(message)
     if message.tool_calls:
         wire["tool_calls"] = [_call(call) for call in message.tool_calls]
         if message.reasoning:  # models that think between calls want to see what they thought
             wire["thinking"] = message.reasoning
     if message.tool_call_id is not None:
         wire["tool_call_id"] = message.tool_call_id
-        if name := names.get(message.tool_call_id):
+        if name := names.take(message.tool_call_id):
             wire["tool_name"] = name
     return wire
+
+
+def _with_pictures(message: Message) -> dict[str, Json]:
+    """Return the text of *message* and its pictures, which this API takes beside the text."""
+    parts = list(message.parts())
+    pictures = [part for part in parts if not isinstance(part, str)]
+    for part in pictures:
+        if not part.is_image:
+            raise ProviderError(
+                f"Ollama takes pictures and text, and no {part.media_type}: {part.label}"
+            )
+    text = "".join(part for part in parts if isinstance(part, str))
+    return {"content": text, "images": [picture.base64() for picture in pictures]}
 
 
 def _call(call: ToolCall) -> dict[str, Json]:
@@ -145,7 +171,7 @@ class OllamaReply(UsageFields):
 
     @property
     def usage(self) -> Usage:
-        """The counts as ours."""
+        """The counts as a `Usage`."""
         return Usage(
             input_tokens=count(self.prompt_eval_count),
             output_tokens=count(self.eval_count),
@@ -203,7 +229,7 @@ class OllamaPieces:
 
     @property
     def done(self) -> bool:
-        """Whether the server said that this is all."""
+        """Whether the server marked the answer as complete."""
         return self._last is not None
 
     def _call(self, call: OllamaCall) -> ToolCall:
@@ -213,7 +239,7 @@ class OllamaPieces:
     def completion(
         self, *, elapsed_s: float, first_token_s: float | None = None, raw: Json = None
     ) -> Completion:
-        """Return the whole; an answer that never said `done` was cut.
+        """Return the completion; an answer without `done` was cut off.
 
         Times are those seen from here less `load_s`: what a model takes once it is there.
         """
@@ -264,7 +290,7 @@ class Window:
 
 
 def least_tokens(messages: Sequence[Message]) -> int:
-    """Return how many tokens *messages* have at the very least.
+    """Return the least number of tokens that *messages* can have.
 
     What the assistant said does not count: templates leave out some of it on purpose.
     """
@@ -286,6 +312,7 @@ class _Version(msgspec.Struct):
 
 class _Shown(msgspec.Struct):
     parameters: str | None = None
+    capabilities: list[str] | None = None
 
 
 class _Loaded(msgspec.Struct):
@@ -312,14 +339,14 @@ async def window_of(
     return Window(tokens=tokens or _assumed(version), counts_cached=counts)
 
 
-async def _version(session: aiohttp.ClientSession, url: str) -> str:
+async def _version(session: "aiohttp.ClientSession", url: str) -> str:
     try:
         return (await probe(session, f"{url}/api/version", _Version, timeout_s=_PATIENCE_S)).version
     except ProviderError:
         return ""
 
 
-async def _loaded(session: aiohttp.ClientSession, url: str, name: str) -> int | None:
+async def _loaded(session: "aiohttp.ClientSession", url: str, name: str) -> int | None:
     try:
         running = await probe(session, f"{url}/api/ps", _Running, timeout_s=_PATIENCE_S)
     except ProviderError:
@@ -328,7 +355,7 @@ async def _loaded(session: aiohttp.ClientSession, url: str, name: str) -> int | 
     return next((m.context_length for m in running.models or () if m.name in names), None)
 
 
-async def _in_file(session: aiohttp.ClientSession, url: str, name: str) -> int | None:
+async def _in_file(session: "aiohttp.ClientSession", url: str, name: str) -> int | None:
     try:
         shown = await probe(
             session, f"{url}/api/show", _Shown, payload={"model": name}, timeout_s=_PATIENCE_S
@@ -337,6 +364,20 @@ async def _in_file(session: aiohttp.ClientSession, url: str, name: str) -> int |
         return None
     found = _NUM_CTX.search(shown.parameters or "")
     return int(found[1]) if found else None
+
+
+async def abilities_of(
+    url: str, name: str, headers: Mapping[str, str] | None = None
+) -> Sequence[str]:
+    """Return what the server says the model can do, such as `vision`; nothing where it does not say."""
+    try:
+        async with probe_session(headers) as session:
+            shown = await probe(
+                session, f"{url}/api/show", _Shown, payload={"model": name}, timeout_s=_PATIENCE_S
+            )
+    except ProviderError:
+        return ()
+    return shown.capabilities or ()
 
 
 def _numbers(version: str) -> tuple[int, int, int] | None:
@@ -365,7 +406,7 @@ def build(spec: ModelSpec, limiter: Limiter = UNLIMITED) -> "Ollama":
 
 
 class Ollama:
-    """Model one model of one Ollama."""
+    """One model of an Ollama server."""
 
     def __init__(
         self, spec: ModelSpec, settings: EndpointClientSettings, endpoint_client: EndpointClient
@@ -376,13 +417,14 @@ class Ollama:
         self._endpoint_client = endpoint_client
         self._headers = headers_of(spec)
         self._url = address(spec.base_url or DEFAULT_URL)
+        self._abilities: Sequence[str] | None = None
         self._windows: dict[int | None, Window] = {}
         self._looking = asyncio.Lock()
         self._refused = RefusedParameters(spec.full_name)
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know of how the model was asked."""
+        """Notes for the user on how the model was asked."""
         return self._refused.notes
 
     async def complete(self, request: Request) -> Completion:
@@ -398,7 +440,8 @@ class Ollama:
             data = encode(asked)
             return self._endpoint_client.send(lambda: once(data, calls), request)
 
-        with self._naming_what_is_missing():
+        await self._check_pictures(request)
+        with self._naming_what_is_missing(), naming_attachments(request):
             completion = await self._refused.send(body, send)
         if await self._was_cut(request, completion, _num_ctx(body)):
             return replace(completion, flags=(*completion.flags, TRUNCATED))
@@ -407,6 +450,19 @@ class Ollama:
     async def close(self) -> None:
         """Close the connections."""
         await self._endpoint_client.close()
+
+    async def _check_pictures(self, request: Request) -> None:
+        """Raise if the model takes no pictures: older servers drop them silently."""
+        if not any(message.attachments for message in request.messages):
+            return
+        async with self._looking:
+            if self._abilities is None:
+                self._abilities = await abilities_of(self._url, self._name, self._headers)
+        if self._abilities and "vision" not in self._abilities:
+            raise ProviderError(
+                f"the Ollama at {self._url} says that {self._name!r} takes no pictures; it can: "
+                f"{', '.join(map(one_line, self._abilities))}"
+            )
 
     async def _ask(self, data: bytes, calls_before: int) -> Completion:
         began = monotonic()
@@ -445,7 +501,7 @@ class Ollama:
 
     @contextmanager
     def _naming_what_is_missing(self) -> Iterator[None]:
-        """Say how to get a model that the server does not have."""
+        """Explain how to get a model that the server does not have."""
         try:
             yield
         except ProviderError as error:

@@ -9,7 +9,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from bakeoff._lib.sanitize import well_formed
+from bakeoff.core.attachment import Attachment
 from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Usage
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.values import Json
@@ -33,7 +35,7 @@ __all__ = ["ChatPieces", "ChatReply", "decode", "error_text", "whole"]
 
 
 class ChatDetails(msgspec.Struct):
-    """The finer counts."""
+    """Token counts in detail."""
 
     reasoning_tokens: float | None = None
     cached_tokens: float | None = None
@@ -49,7 +51,7 @@ class ChatUsageCounts(UsageFields):
     cost: float | None = None
 
     def usage(self) -> Usage:
-        """Return the counts as ours."""
+        """Return the counts as a `Usage`."""
         fine, cached = self.completion_tokens_details, self.prompt_tokens_details
         cost = self.cost
         return Usage(
@@ -92,7 +94,7 @@ class ChatPart(msgspec.Struct):
 
     @property
     def text(self) -> str | None:
-        """The text of the content; None where there is none at all."""
+        """The text of the content; None if there is no content."""
         content = self.content
         if isinstance(content, list):
             content = "".join(_text_of(piece) for piece in content)
@@ -100,7 +102,7 @@ class ChatPart(msgspec.Struct):
 
     @property
     def thought(self) -> str | None:
-        """The reasoning that came with it, whatever it is called here."""
+        """The reasoning, under any of the names that servers use."""
         other = self.reasoning
         return self.reasoning_content or (other if isinstance(other, str) else None)
 
@@ -122,11 +124,11 @@ class ChatChoice(msgspec.Struct):
 
     @property
     def part(self) -> ChatPart:
-        """The message, whatever it is called here."""
+        """The message, under any of the names that servers use."""
         return self.message or self.delta or ChatPart(content=self.text)
 
     def check(self) -> None:
-        """Raise where the server says that it broke off."""
+        """Raise if the server reports that it broke off."""
         if self.error is not None or self.finish_reason == "error":
             raise fault_of(self.error, "the server broke off its answer")
 
@@ -183,7 +185,7 @@ def _reason(reason: str | UnsetType) -> str | None:
 
 
 class ChatPieces:
-    """A completion that comes as a stream of replies."""
+    """Assembles a streamed completion."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -198,12 +200,12 @@ class ChatPieces:
 
     @property
     def finished(self) -> bool:
-        """Whether the server said why the answer ended."""
+        """Whether the server gave a stop reason."""
         return self._stop_reason is not None
 
     @property
     def over(self) -> bool:
-        """Never before the end of the stream: the usage comes last."""
+        """Always False: the usage comes last."""
         return False
 
     def take(self, event: ChatReply, *, at_s: float) -> None:
@@ -243,7 +245,7 @@ class ChatPieces:
         )
 
     def completion(self, *, elapsed_s: float) -> Completion:
-        """Return the whole; a stream that never said why it ended was cut."""
+        """Return the completion; a stream without a stop reason was cut off."""
         if self._stop_reason is None:
             raise RetryableError("the stream ended before the answer did: no finish_reason came")
         reasoning = well_formed("".join(self._reasoning))
@@ -275,7 +277,7 @@ _READER = ResponseReader(
 
 
 class ChatSettings(EndpointClientSettings, frozen=True):
-    """How the endpoint is asked, which of its APIs, and what it calls our parameters."""
+    """Request settings: which API of the endpoint, and its names for our parameters."""
 
     api_type: ApiType | None = None
     rename: dict[str, str] = msgspec.field(default_factory=dict)
@@ -283,7 +285,7 @@ class ChatSettings(EndpointClientSettings, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a server is, and which of the two APIs its URL named, if any."""
+    """The address of a server, and the API that its URL names, if any."""
 
     root: str
     query: str = ""
@@ -335,7 +337,7 @@ class OpenAICompatible:
         return _READER
 
     def wire_request(self, request: Request) -> WireRequest:
-        """Return *request* as it goes over the wire."""
+        """Return *request* in the wire format."""
         kind = self._kind(request)
         payload = self._payload(request, kind)
         return WireRequest(
@@ -351,7 +353,7 @@ class OpenAICompatible:
     def _payload(self, request: Request, kind: ApiType) -> dict[str, Json]:
         payload: dict[str, Json] = {"model": self._name}
         if kind == "chat":
-            payload["messages"] = [m.wire() for m in request.messages]
+            payload["messages"] = chat_messages(request.messages)
         else:
             payload["prompt"] = (
                 _as_prompt(request.messages) if request.prompt is None else request.prompt
@@ -365,7 +367,9 @@ class OpenAICompatible:
             payload["stream"] = True
             payload.setdefault("stream_options", {"include_usage": True})
         if request.tools:
-            payload["tools"] = [function_tool(tool) for tool in request.tools]
+            given = payload.get("tools")
+            offered = [function_tool(tool) for tool in request.tools]
+            payload["tools"] = [*(given if isinstance(given, list) else ()), *offered]
         if request.schema is not None:
             payload["response_format"] = {
                 "type": "json_schema",
@@ -382,8 +386,29 @@ def _gather_reasoning(payload: dict[str, Json]) -> None:
         payload["reasoning"] = {**given, **options} if isinstance(given, Mapping) else options
 
 
+def chat_messages(messages: Sequence[Message]) -> list[Json]:
+    """Return *messages* as the chat API takes them."""
+    return [
+        {**message.wire(), "content": [_part(part) for part in message.parts()]}
+        if message.attachments
+        else message.wire()
+        for message in messages
+    ]
+
+
+def _part(part: str | Attachment) -> dict[str, Json]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if part.is_image:
+        return {"type": "image_url", "image_url": {"url": part.data_uri()}}
+    file = {"filename": part.name or part.blob, "file_data": part.data_uri()}
+    return {"type": "file", "file": file}
+
+
 def _as_prompt(messages: Sequence[Message]) -> str:
     """Return a conversation as one text, for an API that takes only that."""
+    if any(message.attachments for message in messages):
+        raise ProviderError("a completions API takes text alone: ask a chat API about files")
     if len(messages) == 1:
         return messages[0].content
     turns = [f"{m.role.capitalize()}: {m.content}" for m in messages]

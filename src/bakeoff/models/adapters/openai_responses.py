@@ -13,10 +13,12 @@ Written to the documented wire format; not tried against the live service.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 import msgspec
 
 from bakeoff._lib.sanitize import one_line, well_formed
+from bakeoff.core.attachment import Attachment
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.outcome import UNKNOWN_USAGE, Completion, Request, Tool, Usage
 from bakeoff.core.task import Message, ToolCall
@@ -59,7 +61,7 @@ _TOKENS = frozenset(
 
 
 class ResponsesDetails(msgspec.Struct):
-    """The finer counts."""
+    """Token counts in detail."""
 
     cached_tokens: float | None = None
     reasoning_tokens: float | None = None
@@ -74,7 +76,7 @@ class ResponsesUsageCounts(UsageFields):
     output_tokens_details: ResponsesDetails | None = None
 
     def usage(self) -> Usage:
-        """Return the counts as ours."""
+        """Return the counts as a `Usage`."""
         cached, fine = self.input_tokens_details, self.output_tokens_details
         return Usage(
             input_tokens=count(self.input_tokens),
@@ -140,7 +142,8 @@ def completion_of(reply: ResponsesReply) -> Completion:
     refusal = _said(output, "refusal", "refusal")
     text = _said(output, "output_text", "text") or refusal
     reasoning = _reasoning_wire(output)
-    calls = tuple(_call_wire(item) for item in output if item.get("type") == "function_call")
+    items = [item for item in output if item.get("type") == "function_call"]
+    calls = tuple(_call_wire(item, number) for number, item in enumerate(items))
     reason = _stop_reason(reply, refused=bool(refusal), called=bool(calls))
     if reply.status != "incomplete" and not (text or calls):
         raise RetryableError("the answer has no content")
@@ -186,23 +189,23 @@ def _reasoning_wire(output: Sequence[Item]) -> str:
     return well_formed("\n\n".join(text for text in thoughts if text))
 
 
-def _call_wire(item: Item) -> ToolCall:
-    key = string(item.get("call_id")) or string(item.get("id"))
+def _call_wire(item: Item, number: int) -> ToolCall:
+    key = string(item.get("call_id")) or string(item.get("id")) or f"call_{number}"
     return tool_call(key, string(item.get("name")), item.get("arguments"))
 
 
 class ResponsesPieces:
-    """A response that comes as a stream; *read* makes the whole into a completion."""
+    """Assembles a streamed response; *read* turns the whole into a completion."""
 
     def __init__(self, read: Callable[[ResponsesReply], Completion]) -> None:
         self._read = read
-        self._items: dict[int, dict[str, Json]] = {}
+        self._items: list[tuple[int, dict[str, Json]]] = []
         self._reply: ResponsesReply | None = None
         self._first_token_s: float | None = None
 
     @property
     def finished(self) -> bool:
-        """Whether the last event came."""
+        """Whether the last event has arrived."""
         return self._reply is not None
 
     over = finished
@@ -215,23 +218,23 @@ class ResponsesPieces:
         if event.type in _TOKENS and event.delta and self._first_token_s is None:
             self._first_token_s = at_s
         if event.type == "response.output_item.done" and event.item is not None:
-            self._items[event.output_index] = event.item
+            self._items.append((event.output_index, event.item))
         if event.type in _LAST:
             self._reply = event.response or ResponsesReply()
 
     def completion(self, *, elapsed_s: float) -> Completion:
-        """Return the whole; a stream without its last event was cut."""
+        """Return the completion; a stream without its last event was cut off."""
         if self._reply is None:
             raise RetryableError(
                 "the stream ended before the answer did: no response.completed came"
             )
-        items = [self._items[index] for index in sorted(self._items)]
+        items = [item for _, item in sorted(self._items, key=itemgetter(0))]
         reply = msgspec.structs.replace(self._reply, output=self._reply.output or items)
         return replace(self._read(reply), elapsed_s=elapsed_s, first_token_s=self._first_token_s)
 
 
 class ResponsesSettings(EndpointClientSettings, frozen=True):
-    """How the API is asked."""
+    """Request settings."""
 
 
 def build(spec: ModelSpec, limiter: Limiter = UNLIMITED) -> DialectModel[ResponsesEvent]:
@@ -260,7 +263,7 @@ class OpenAIResponses:
         )
 
     def wire_request(self, request: Request) -> WireRequest:
-        """Return *request* as it goes over the wire."""
+        """Return *request* in the wire format."""
         parameters = parameters_of(request, self._parameters, omit=self._settings.omit)
         flags = take_seed(parameters)
         payload = self._payload(request, parameters)
@@ -303,9 +306,27 @@ class OpenAIResponses:
         if kept is not None:
             yield from _sendable(kept, stored=stored)
             return
-        if message.content or not message.tool_calls:
-            yield {"role": message.role, "content": message.content}
+        if message.content or message.attachments or not message.tool_calls:
+            yield {"role": message.role, "content": _content(message)}
         yield from map(_call, message.tool_calls)
+
+
+def _content(message: Message) -> Json:
+    if not message.attachments:
+        return message.content
+    return [_part(part) for part in message.parts()]
+
+
+def _part(part: str | Attachment) -> dict[str, Json]:
+    if isinstance(part, str):
+        return {"type": "input_text", "text": part}
+    if part.is_image:
+        return {"type": "input_image", "image_url": part.data_uri()}
+    return {
+        "type": "input_file",
+        "filename": part.name or part.blob,
+        "file_data": part.data_uri(),
+    }
 
 
 def _sendable(items: Sequence[Item], *, stored: bool) -> Iterator[Item]:

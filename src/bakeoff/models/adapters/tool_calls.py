@@ -7,7 +7,7 @@ message that an agent changed is sent as it is now.
 """
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 
 from bakeoff._lib.sanitize import well_formed
@@ -32,7 +32,9 @@ def tool_call(key: str, name: str, arguments: Json) -> ToolCall:
     """Return the call with the id *key*; arguments that came as data are written as JSON."""
     if not name:
         raise RetryableError("the answer calls a tool without a name")
-    text = arguments if isinstance(arguments, str) else written(arguments or {})
+    text = (
+        arguments if isinstance(arguments, str) else written({} if arguments is None else arguments)
+    )
     return ToolCall(
         id=well_formed(key), name=well_formed(name), arguments=well_formed(text) or "{}"
     )
@@ -47,13 +49,45 @@ def arguments_of(call: ToolCall) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {"INVALID_JSON": call.arguments}
 
 
+class CalledNames:
+    """The names of calls by their id, for APIs that want them with a result; ids may repeat."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, deque[str]] = {}
+
+    def add(self, calls: Sequence[ToolCall]) -> None:
+        """Take in the calls of one answer."""
+        for call in calls:
+            self._names.setdefault(call.id, deque()).append(call.name)
+
+    def take(self, call_id: str) -> str | None:
+        """Return the name of the first call with this id that has no result yet."""
+        names = self._names.get(call_id)
+        if names is None:
+            return None
+        return names.popleft() if len(names) > 1 else names[0]
+
+
 class CallDraft:
-    """One call whose pieces still come."""
+    """A tool call that is still being streamed."""
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.repeated = ("", "")  # the id and name that came once more after whole arguments
+
+    @property
+    def whole(self) -> bool:
+        """Whether the arguments are a complete JSON object."""
+        last = next((piece for piece in reversed(self.arguments) if piece.strip()), "")
+        if not last.rstrip().endswith("}"):
+            return False
+        try:
+            json.loads("".join(self.arguments))
+        except (ValueError, RecursionError):
+            return False
+        return True
 
 
 class CallDrafts:
@@ -65,16 +99,40 @@ class CallDrafts:
 
     def add(self, *, index: int | None, key: str, name: str, arguments: Json) -> None:
         """Add one piece of the call with the id *key*."""
+        text = arguments if isinstance(arguments, str) else ""
+        if arguments is not None and not isinstance(arguments, str):
+            text = written(arguments)
         draft = self._latest.get(index)
-        # servers exist that give every call the index 0, or none: another id is another call
-        if draft is None or (key and draft.id and key != draft.id) or (index is None and name):
+        if draft is None or self._begins(draft, index, key, name, text):
+            key, name = (
+                (key, name)
+                if draft is None
+                else (key or draft.repeated[0], name or draft.repeated[1])
+            )
             draft = CallDraft()
             self._drafts.append(draft)
             self._latest[index] = draft
+        elif name and draft.whole:
+            draft.repeated = (
+                key,
+                name,
+            )  # a server that repeats itself, or a call without arguments yet
         draft.id = draft.id or key
         draft.name = draft.name or name
-        if arguments is not None:
-            draft.arguments.append(arguments if isinstance(arguments, str) else written(arguments))
+        draft.arguments.append(text)
+
+    @staticmethod
+    def _begins(draft: CallDraft, index: int | None, key: str, name: str, text: str) -> bool:
+        """Whether a piece is of another call than *draft*, the latest of its index.
+
+        Servers exist that give every call the index 0, or none, and the same id, or none.
+        """
+        if key and draft.id and key != draft.id:
+            return True
+        if name and draft.name and (index is None or name != draft.name):
+            return True
+        again = name or draft.repeated[1]
+        return bool(again and draft.name and text.strip() and draft.whole)
 
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the calls, complete."""

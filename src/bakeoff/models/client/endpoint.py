@@ -1,7 +1,8 @@
 """The client of one endpoint: limiter, retries, server-sent events, and models in its dialect."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Generic, Protocol, TypeVar
 
 from msgspec import Meta
@@ -9,6 +10,7 @@ from msgspec import Meta
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import ModelSpec
+from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.values import Json
 from bakeoff.models.client.http import LARGEST_BODY, HttpClient
@@ -29,9 +31,9 @@ class EndpointClientSettings(LimitSettings, frozen=True):
     """
 
     timeout_s: Annotated[float, Meta(gt=0, le=_WEEK_S)] = 600.0
-    max_retries: Annotated[int, Meta(ge=0)] = 5
+    max_retries: Annotated[int, Meta(ge=0)] = 6
     retry_delay_s: Annotated[float, Meta(ge=0, le=_WEEK_S)] = 0.1
-    retry_backoff: Annotated[float, Meta(ge=1)] = 3.0
+    retry_backoff: Annotated[float, Meta(ge=1)] = 2.0
     stream: bool = False
     keep_raw: bool = False
     omit: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ class EndpointClient:
         await self.client.close()
 
 
+_REFUSES_CONTENT = frozenset({400, 404, 413, 415, 422})
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
 _DONE = b"[DONE]"
 
@@ -109,6 +112,22 @@ class Events:
         raise StopAsyncIteration
 
 
+@contextmanager
+def naming_attachments(request: Request) -> Iterator[None]:
+    """Say which pictures and files *request* held where it is refused: not every model takes them."""
+    try:
+        yield
+    except ProviderError as error:
+        kinds = {a.media_type for message in request.messages for a in message.attachments}
+        if not kinds or error.transient or error.status not in _REFUSES_CONTENT:
+            raise
+        raise ProviderError(
+            f"{error}; the request held {' and '.join(sorted(kinds))}: does this model take that?",
+            billable=error.billable,
+            status=error.status,
+        ) from error
+
+
 E = TypeVar("E")
 E_contra = TypeVar("E_contra", contravariant=True)
 
@@ -131,7 +150,7 @@ class StreamPieces(Protocol[E_contra]):
         """Return the whole; a stream that was cut is a fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class ResponseReader(Generic[E]):
     """How the responses of a dialect are parsed; `whole` takes a body and its content type."""
 
@@ -228,7 +247,8 @@ class DialectModel(Generic[E]):
                 lambda: send_once(self._endpoint_client.client, wire_request, body, reader), request
             )
 
-        completion = await self._refused.send(wire_request.payload, send)
+        with naming_attachments(request):
+            completion = await self._refused.send(wire_request.payload, send)
         if wire_request.flags:
             return replace(completion, flags=(*completion.flags, *wire_request.flags))
         return completion

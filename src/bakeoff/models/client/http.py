@@ -1,28 +1,20 @@
-"""The HTTP client of models: one POST, a bounded answer, and faults that say what is retryable.
-
-It uses aiohttp because of its measured cost (`perf/README.md`): a fiftieth of the most common
-client's, and it drops a connection the moment its request is cancelled.
-"""
+"""The HTTP client of models: one POST, a bounded answer, and faults that say what is retryable."""
 
 import asyncio
-import ssl
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
-
-from bakeoff._lib.redact import public_url
 from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.errors import ProviderError
+from bakeoff.models.client.connection import ConnectionPool, HttpOrigin, plain_origin, request_head
 from bakeoff.models.client.parameters import BadRequest
 from bakeoff.models.client.retry import (
-    Overload,
     RetryableError,
-    UnreachableError,
     error_in,
     is_quota_exhausted,
     is_retryable,
@@ -42,12 +34,12 @@ class BoundedBody:
     """
 
     def __init__(self, headers: Mapping[str, str], largest: int = LARGEST_BODY) -> None:
-        encoding = headers.get("Content-Encoding")
-        length = headers.get("Content-Length")
+        encoding = headers.get("content-encoding")
+        length = headers.get("content-length")
         self._largest = largest
         if length and length.isdigit() and int(length[:20]) > largest:
             raise _too_large(largest)
-        self.exact = length is not None and encoding is None and "Transfer-Encoding" not in headers
+        self.exact = length is not None and encoding is None and "transfer-encoding" not in headers
         self._size = 0
         self._encoding = encoding
         self._stream = _decompressor(encoding) if encoding else None
@@ -107,73 +99,118 @@ class HttpResponse:
     content_type: str
 
 
+class Response(Protocol):
+    """A response whose head is there; the names of its headers are found in lower case."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+
+    @property
+    def reason(self) -> str:
+        """The reason phrase."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the whole body was received and read."""
+
+    async def part(self) -> bytes:
+        """Return what has arrived of the body; empty at its end."""
+
+    async def whole(self) -> bytes:
+        """Return the rest of the body."""
+
+    def release(self) -> None:
+        """Keep the connection for the next request, or drop it if the response is not over."""
+
+
 class HttpClient:
-    """A connection pool to one server; belongs to the event loop that uses it first."""
+    """The connections to a server; belongs to the event loop that uses it first.
+
+    A plain URL is asked over connections of our own. aiohttp is for what these leave out: proxies,
+    credentials and escapes in a URL.
+    """
 
     def __init__(self, headers: Mapping[str, str], *, connect_s: float = 10.0) -> None:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "bakeoff", **headers}
         self._connect_s = connect_s
         self.largest_body = LARGEST_BODY
         self.on_headers: Callable[[Mapping[str, str]], None] | None = None
-        self._session: aiohttp.ClientSession | None = None
+        self._senders: dict[str, Callable[[bytes], Awaitable[Response]]] = {}
+        self._pools: dict[HttpOrigin, ConnectionPool] = {}
+        self._closing: list[Callable[[], Awaitable[None]]] = []
 
     async def post(self, url: str, body: bytes) -> HttpResponse:
         """Return the complete answer; one above the size limit is a fault."""
-        with _faults(url):
-            async with self._connection_pool(url).post(
-                url, data=body, allow_redirects=False
-            ) as response:
-                if self.on_headers:
-                    self.on_headers(response.headers)
-                data = await _read(response, self.largest_body)
-                if not 200 <= response.status < 300:
-                    raise _status_fault(response, data)
-                return HttpResponse(data, response.headers.get("Content-Type", ""))
+        response = await self._send(url, body)
+        try:
+            if self.on_headers:
+                self.on_headers(response.headers)
+            data = await _read(response, self.largest_body)
+            if not 200 <= response.status < 300:
+                raise _status_fault(response, url, data)
+            return HttpResponse(data, response.headers.get("content-type", ""))
+        finally:
+            response.release()
 
     @asynccontextmanager
     async def stream(self, url: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open the answer as a stream of lines."""
-        with _faults(url):
-            async with self._connection_pool(url).post(
-                url, data=body, allow_redirects=False
-            ) as response:
-                if self.on_headers:
-                    self.on_headers(response.headers)
-                if not 200 <= response.status < 300:
-                    raise _status_fault(response, await _read(response, self.largest_body))
-                lines = _lines(response, self.largest_body)
-                try:
-                    yield lines
-                finally:
-                    await lines.aclose()
-                await _linger(response)
+        response = await self._send(url, body)
+        try:
+            if self.on_headers:
+                self.on_headers(response.headers)
+            if not 200 <= response.status < 300:
+                raise _status_fault(response, url, await _read(response, self.largest_body))
+            lines = _lines(response, self.largest_body)
+            try:
+                yield lines
+            finally:
+                await lines.aclose()
+            await _linger(response)
+        finally:
+            response.release()
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        self._senders.clear()
+        self._pools.clear()
+        while self._closing:
+            await self._closing.pop()()
 
-    def _connection_pool(self, url: str) -> aiohttp.ClientSession:
-        """Return the session that pools the connections, opened at the first request."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),  # `parallel` limits
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
-                headers=self._headers,
-                auto_decompress=False,  # `BoundedBody` limits the size
-                proxy=_proxy(url),
-            )
-        return self._session
+    async def _send(self, url: str, body: bytes) -> Response:
+        send = self._senders.get(url)
+        if send is None:
+            send = self._senders[url] = self._sender(url)
+        return await send(body)
+
+    def _sender(self, url: str) -> Callable[[bytes], Awaitable[Response]]:
+        """Return what sends a body to *url*."""
+        proxy, origin = _proxy(url), plain_origin(url)
+        if proxy is not None or origin is None:
+            return self._aiohttp_sender(url, proxy)
+        if origin not in self._pools:
+            pool = self._pools[origin] = ConnectionPool(origin, connect_s=self._connect_s)
+            self._closing.append(pool.close)
+        send, head = self._pools[origin].send, request_head(url, origin, self._headers)
+        return lambda body: send(url, b"%b%d\r\n\r\n%b" % (head, len(body), body))
+
+    def _aiohttp_sender(
+        self, url: str, proxy: str | None
+    ) -> Callable[[bytes], Awaitable[Response]]:
+        from bakeoff.models.client.aiohttp_client import AiohttpClient
+
+        client = AiohttpClient(self._headers, proxy=proxy, connect_s=self._connect_s)
+        self._closing.append(client.close)
+        return lambda body: client.send(url, body)
 
 
 def _proxy(url: str) -> str | None:
-    """Return the proxy that the environment names for *url*.
-
-    aiohttp's own `trust_env` would ask a thread for it at every request, and send what is in
-    ~/.netrc to a server that was given no key.
-    """
+    """Return the proxy that the environment names for *url*."""
     target = urlsplit(url)
     if not target.hostname or proxy_bypass(target.hostname):
         return None
@@ -181,18 +218,20 @@ def _proxy(url: str) -> str | None:
     return named if named is None or "://" in named else f"http://{named}"
 
 
-async def _read(response: aiohttp.ClientResponse, largest: int) -> bytes:
+async def _read(response: Response, largest: int) -> bytes:
     body = BoundedBody(response.headers, largest)
     if body.exact:
-        return await response.content.read()
-    parts = [body.take(part) async for part in response.content.iter_any()]
+        return await response.whole()
+    parts = []
+    while part := await response.part():
+        parts.append(body.take(part))
     body.end()
     return b"".join(parts)
 
 
-async def _lines(response: aiohttp.ClientResponse, largest: int) -> AsyncGenerator[bytes]:
+async def _lines(response: Response, largest: int) -> AsyncGenerator[bytes]:
     body, rest = BoundedBody(response.headers, largest), b""
-    async for part in response.content.iter_any():
+    while part := await response.part():
         *lines, rest = (rest + body.take(part)).split(b"\n")
         if len(rest) > _LARGEST_LINE:
             raise ProviderError(f"a line of the stream is larger than {_LARGEST_LINE >> 20} MiB")
@@ -203,19 +242,19 @@ async def _lines(response: aiohttp.ClientResponse, largest: int) -> AsyncGenerat
         yield rest
 
 
-async def _linger(response: aiohttp.ClientResponse) -> None:
+async def _linger(response: Response) -> None:
     """Wait a moment for the end of the body, so that the connection can be reused."""
-    if not response.content.at_eof():
-        with suppress(TimeoutError, aiohttp.ClientError):
+    if not response.ended:
+        with suppress(TimeoutError, ProviderError):
             async with asyncio.timeout(_LINGER_S):
-                await response.content.readany()
+                await response.part()
 
 
-def _status_fault(response: aiohttp.ClientResponse, body: bytes) -> ProviderError:
+def _status_fault(response: Response, url: str, body: bytes) -> ProviderError:
     """Return the fault for a status other than success."""
     detail = one_line(body[:1000].decode("utf-8", "replace"), width=300)
-    message = f"HTTP {response.status} from {response.url.host}: {detail or response.reason}"
-    if location := response.headers.get("Location"):
+    message = f"HTTP {response.status} from {urlsplit(url).hostname}: {detail or response.reason}"
+    if location := response.headers.get("location"):
         message += f"; it points to {one_line(location)!r}, which is not followed: is that the URL?"
     if hint := _HINTS.get(response.status):
         message += f"; {hint}"
@@ -224,8 +263,8 @@ def _status_fault(response: aiohttp.ClientResponse, body: bytes) -> ProviderErro
         return BadRequest(message, error, status=response.status)
     if not is_retryable(response.status) or is_quota_exhausted(error):
         return ProviderError(message, billable=False, status=response.status)
-    after = response.headers.get("Retry-After")
-    after_ms = response.headers.get("Retry-After-Ms")
+    after = response.headers.get("retry-after")
+    after_ms = response.headers.get("retry-after-ms")
     retry_after_s = retry_after(after, milliseconds=after_ms)
     if retry_after_s is None:
         retry_after_s = retry_delay_s(error)
@@ -237,71 +276,3 @@ def _status_fault(response: aiohttp.ClientResponse, body: bytes) -> ProviderErro
         billable=False,
         status=response.status,
     )
-
-
-_CLIENT_ERRORS = (aiohttp.ClientError, ValueError, OSError)
-
-
-class _faults:  # noqa: N801 -- reads as a word at its place: `with _faults(url)`
-    """Turns the errors of the HTTP library into faults, retryable or not."""
-
-    __slots__ = ("_url",)
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        """Nothing has happened yet."""
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is not None and isinstance(error, _CLIENT_ERRORS):
-            raise _client_fault(error, self._url) from error
-
-
-def _client_fault(error: Exception, url: str) -> ProviderError:
-    detail = one_line(_text(error).replace(url, public_url(url)), width=300)
-    match error:
-        case ssl.CertificateError():  # before ValueError, which it is too
-            message = f"the certificate of {public_url(url)!r} is not to be trusted: {detail}"
-            return ProviderError(message, billable=False)
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            message = f"{public_url(url)!r} is not a URL that can be asked: {detail}"
-            return ProviderError(message, billable=False)
-        case aiohttp.ClientConnectorError() | aiohttp.ServerTimeoutError():
-            return _not_connected(error, url)
-        case aiohttp.ClientPayloadError():
-            return RetryableError(f"the answer was cut: {detail}")
-        case aiohttp.ServerDisconnectedError():
-            return RetryableError(f"the connection was lost: {detail}", billable=False)
-        case OSError():  # perhaps in the middle of an answer
-            return RetryableError(f"the connection was lost: {detail}")
-        case _:
-            return ProviderError(f"not HTTP as it should be: {detail}")
-
-
-def _not_connected(error: Exception, url: str) -> RetryableError:
-    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
-        error, aiohttp.ClientSSLError
-    ):
-        parts = urlsplit(url)
-        place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        return UnreachableError(f"nothing answers at {place}: {connect_error_text(error)}")
-    detail = one_line(_text(error), width=300)
-    return RetryableError(f"cannot connect: {detail}", overload=Overload.LOAD, billable=False)
-
-
-def connect_error_text(error: aiohttp.ClientConnectorError) -> str:
-    """Return why a server could not be reached, without the library's own prefix."""
-    if isinstance(error.os_error, ConnectionRefusedError):
-        return "connection refused"
-    return one_line(error.strerror or str(error.os_error), width=300)
-
-
-def _text(error: Exception) -> str:
-    match error:
-        case aiohttp.ServerDisconnectedError():  # its own text may be half an answer's headers
-            return "the server closed it without an answer"
-        case aiohttp.ClientResponseError():  # its own text would claim a status of 400
-            return error.message
-        case _:
-            return str(error) or type(error).__name__

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.outcome import Completion, Request, Tool
 from bakeoff.core.values import Json
@@ -13,7 +14,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 SEED_IGNORED = "seed_ignored"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class ThinkingBudget:
     """How much to reason, and whether to show it; None leaves it to the model."""
 
@@ -149,7 +150,7 @@ class BadRequest(ProviderError):  # noqa: N818 -- the name of the HTTP status
         self.error = error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class ParameterChange:
     """A parameter that is left out, or goes under another name."""
 

@@ -55,10 +55,10 @@ async def probe(
     except TimeoutError as error:
         raise ProviderError(f"no answer within {timeout_s:g} s", transient=True) from error
     except aiohttp.ClientConnectorError as error:
-        from bakeoff.models.client.http import connect_error_text
+        from bakeoff.models.client.connection import connect_error_text
 
         raise ProviderError(
-            f"nothing answers there: {connect_error_text(error)}", transient=True
+            f"nothing answers there: {connect_error_text(error.os_error)}", transient=True
         ) from error
     except (aiohttp.ClientError, OSError) as error:
         detail = one_line(str(error)) or type(error).__name__

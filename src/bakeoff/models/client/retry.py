@@ -6,7 +6,6 @@ import math
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -14,6 +13,7 @@ from typing import Generic, TypeVar
 
 from bakeoff._lib.clock import now, within
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import ProviderError
 from bakeoff.core.values import Json
 
@@ -65,13 +65,13 @@ class UnreachableError(RetryableError):
         super().__init__(message, overload=Overload.LOAD, billable=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class RetryPolicy:
     """How many retries, their backoff, and the deadline of the whole request."""
 
-    max_retries: int = 5
+    max_retries: int = 6
     delay_s: float = 0.1
-    backoff: float = 3.0
+    backoff: float = 2.0
     longest_s: float = 60.0
     deadline_s: float = 600.0
 

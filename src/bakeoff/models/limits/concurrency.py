@@ -4,14 +4,17 @@ Throughput is requests in flight divided by the time each took (Little's law), i
 where they are known: answers differ widely in length, their tokens take much the same time. Only
 requests admitted under the limit being measured count, and only while all slots are in use.
 
-Slow start doubles the limit as long as that helps, then steps back to the last one that did. From
-then on a higher or lower limit is tried now and then, measured before, during and after. Overload
+Slow start doubles the limit as long as that helps, then steps back to the last one that did. What a
+round adds is sent spread over a part of it: a burst would meet a rate limit with all its requests
+before the first refusal is back. From then on a higher or lower limit is tried now and then, measured before, during and after. Overload
 cuts the limit; it recovers one by one.
 """
 
 from collections.abc import Generator
 from dataclasses import dataclass
 from math import inf
+
+from bakeoff.models.limits.rate import RequestSpacing
 
 START = 8
 _CUT = 0.7
@@ -26,6 +29,9 @@ _SHORTEST_S = 0.05
 _NO_WAIT_S = 0.012  # so soon, and still no gain: it is we who cannot ask any faster
 _SLOW_S = 120.0
 _MOST_PATIENCE = 16
+_SPREAD = 2  # slow start sends what a round allows within this part of a round trip
+_SPREAD_SLACK_S = 0.002
+_SPREAD_FOR_S = 1.0  # later on, answers come spread by themselves
 _REQUEST = 20  # what a request costs beside its output, in tokens
 
 
@@ -102,6 +108,8 @@ class AdaptiveConcurrency:
         self._good = self._bad = 0
         self._patience = 1
         self._ceiling: int | None = None  # more at once were refused
+        self.spacing = RequestSpacing(slack_s=_SPREAD_SLACK_S)
+        self._spread_until = inf
         self._settled_limit = self.limit = self._at_most(start)
         self._start_schedule(self._initial_schedule(self.limit), now=-inf)
 
@@ -118,13 +126,15 @@ class AdaptiveConcurrency:
                 self._good //= 2
                 self._bad //= 2
 
-    def measured(self, number: int, busy_s: float, tokens: int | None, now: float) -> None:
-        """Count a request that ended while all slots were in use."""
+    def measured(
+        self, number: int, busy_s: float, tokens: int | None, now: float, *, full: bool = True
+    ) -> None:
+        """Count a request that ended while others waited; *full* is whether all slots were in use."""
         if number <= self._first:
             return
         measurement = self._measurement
         self._early.add(busy_s, tokens)
-        if number > self._first + measurement.limit:  # those before did not meet full load
+        if full and number > self._first + measurement.limit:  # those before did not meet full load
             self._seen.add(busy_s, tokens)
         if now - self._began_at < _SHORTEST_S:
             return
@@ -135,8 +145,8 @@ class AdaptiveConcurrency:
 
     def refused_above(self, limit: int, now: float) -> None:
         """Keep to *limit*: more at once were refused. One more is tried now and then."""
-        on_trial = self._ceiling is not None and self._settled_limit < self.limit
-        self._patience = min(4 * self._patience, _MOST_PATIENCE) if on_trial else 1
+        above_settled = self._ceiling is not None and self._settled_limit < self.limit
+        self._patience = min(4 * self._patience, _MOST_PATIENCE) if above_settled else 1
         self._ceiling = limit
         self._cut(self._steady(self._at_most(limit)), now)
 
@@ -155,7 +165,7 @@ class AdaptiveConcurrency:
         self._bad += 1
         if self._bad <= _STRAYS or self._bad < _OVERLOADED * (self._good + self._bad):
             return
-        if self._settled_limit < self.limit:  # a trial of a higher limit went too far
+        if self._settled_limit < self.limit:  # an attempt at a higher limit went too far
             self._patience = min(4 * self._patience, _MOST_PATIENCE)
             self._ceiling = self._settled_limit
             self._cut(self._steady(self._settled_limit), now)
@@ -171,22 +181,31 @@ class AdaptiveConcurrency:
         self._start_schedule(schedule, now)
 
     def _plainly_better(self, measurement: Measurement) -> bool:
-        early = self._early
-        enough = early.requests >= measurement.limit
-        return (
-            enough and measurement.against is not None and early.over(measurement.against) > _PLAIN
-        )
+        early, before = self._early, measurement.against
+        enough = early.requests >= 3 * measurement.limit // 4
+        return enough and before is not None and early.over(before) > _PLAIN
 
     def _start_schedule(self, schedule: Schedule, now: float) -> None:
         self._schedule = schedule
         self._start_measurement(next(schedule), now)
 
     def _start_measurement(self, measurement: Measurement, now: float) -> None:
+        self._spread(measurement, now)
         self._measurement = measurement
         self.limit = measurement.limit
         self._first = self._number
         self._began_at = now
         self._seen, self._early = Throughput(measurement.limit), Throughput(measurement.limit)
+
+    def _spread(self, measurement: Measurement, now: float) -> None:
+        """Spread what a higher limit allows over a part of the time that an answer took."""
+        before = measurement.against
+        if before is None or not before.requests:
+            self.spacing.cap(inf, until=-inf)
+            return
+        self._spread_until = min(self._spread_until, now + _SPREAD_FOR_S)
+        rate = _SPREAD * measurement.limit * before.requests / max(before.busy_s, 1e-9)
+        self.spacing.cap(rate, until=self._spread_until)
 
     def _at_most(self, limit: int) -> int:
         return limit if self._most is None else min(limit, self._most)
@@ -216,7 +235,8 @@ class AdaptiveConcurrency:
             self._settled_limit = limit
             other = self._at_most(self._higher(limit)) if upwards else int(limit / _STEP)
             upwards = not upwards
-            before = yield Measurement(limit, self._patience * _enough(limit))
+            enough = _enough(limit) if self._ceiling != limit else max(2 * limit, 4)
+            before = yield Measurement(limit, self._patience * enough)
             if other in (0, limit) or (other < limit and before.prompt):
                 continue
             if other > limit and before.slow:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from bakeoff._lib.clock import monotonic
-from bakeoff.core.candidate import EndpointLimits, EndpointWait, Patience
+from bakeoff.core.candidate import EndpointLimits, EndpointState, EndpointWait, Patience
 from bakeoff.core.errors import NotRun, ProviderError
-from bakeoff.core.outcome import Completion, Request
+from bakeoff.core.outcome import Completion, Request, Wait
 from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.limits.concurrency import AdaptiveConcurrency
 from bakeoff.models.limits.outage import CircuitBreaker
@@ -26,7 +26,7 @@ STOPPING = "the run is stopping"
 _LONGEST_CAP_S = 60.0
 
 Try = Callable[[], Awaitable[Completion]]
-Slot = asyncio.Future[int]
+Slot = asyncio.Future[tuple[int, float]]  # the number of a request, and when it was admitted
 
 
 class Limiter(Protocol):
@@ -106,6 +106,7 @@ class EndpointLimiter:
         self._backing_off: set[tuple[asyncio.Future[None], bool]] = set()
         self._estimate = TokenEstimate()
         self._in_flight = 0
+        self._first_in_flight: set[int] = set()  # until something was answered
         self._queue: deque[tuple[Slot, float, Request]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -154,10 +155,10 @@ class EndpointLimiter:
             or self._in_flight >= self.concurrency_limit
             or self._wait_s(now) > 0
         ):
-            sent = await self._wait_for_slot(request, tokens)
+            sent, admitted_at = await self._wait_for_slot(request, tokens)
             now = self._clock()
         else:
-            sent = self._acquire_semaphore(now, tokens)
+            sent, admitted_at = self._acquire_semaphore(now, tokens)
         number = self._adaptive.admit() if self._adaptive else 0
         used: float | None = 0.0
         try:
@@ -169,12 +170,13 @@ class EndpointLimiter:
                 self._refusals.answered(sent, self._clock())
             used = self._estimate.learn(usage)
         except (ProviderError, TimeoutError) as error:
-            self._learn_from(error, SentRequest(sent, number, now, request))
+            self._learn_from(error, SentRequest(sent, number, admitted_at, request))
             raise
         finally:
             if tokens and used is not None:
                 self._tokens.correct(self._clock(), used - tokens)
             self._in_flight -= 1
+            self._first_in_flight.discard(sent)
             if breaker.failing:
                 self._after_failure(sent)
             if self._queue:
@@ -190,9 +192,13 @@ class EndpointLimiter:
         entry = (waiting, request.begun)
         self._backing_off.add(entry)
         timer = loop.call_later(seconds, _wake, waiting)
+        if request.on_wait:
+            request.on_wait(Wait.RETRY)
         try:
             await waiting
         finally:
+            if request.on_wait:
+                request.on_wait(None)
             timer.cancel()
             self._backing_off.discard(entry)
 
@@ -215,14 +221,18 @@ class EndpointLimiter:
 
     def _wait_s(self, now: float) -> float:
         wait_s = max(self._rate_limit.wait_s(now), self._tokens.wait_s(now))
+        if self._adaptive is not None:
+            wait_s = max(wait_s, self._adaptive.spacing.wait_s(now))
         if self._breaker.down:
             wait_s = max(wait_s, self._breaker.probe_at - now)
         return wait_s if self._requests is None else max(wait_s, self._requests.wait_s(now))
 
-    def _acquire_semaphore(self, now: float, tokens: float) -> int:
-        """Take a slot and book the rate; return the number of the request."""
+    def _acquire_semaphore(self, now: float, tokens: float) -> tuple[int, float]:
+        """Take a slot and book the rate; return the number of the request, and *now*."""
         self._in_flight += 1
         self._number += 1
+        if not self._breaker.answered_ever:
+            self._first_in_flight.add(self._number)
         if self._breaker.down:
             self._breaker.probe = self._number
         self._rate_limit.sent(now)
@@ -230,9 +240,11 @@ class EndpointLimiter:
             self._requests.take(now)
         if tokens:
             self._tokens.take(now, tokens)
-        return self._number
+        if self._adaptive is not None:
+            self._adaptive.spacing.take(now)
+        return self._number, now
 
-    async def _wait_for_slot(self, request: Request, tokens: float) -> int:
+    async def _wait_for_slot(self, request: Request, tokens: float) -> tuple[int, float]:
         """Wait in the queue until there is a slot, and take it."""
         slot: Slot = asyncio.get_running_loop().create_future()
         self._queue.append((slot, tokens, request))
@@ -242,18 +254,24 @@ class EndpointLimiter:
         if request.on_retry and not slot.done():
             down = self._breaker.reason if self._breaker.down else ""
             request.on_retry(f"the endpoint is down: {down}" if down else WAITING)
+        if request.on_wait and not slot.done():
+            request.on_wait(Wait.ENDPOINT)
         try:
-            number = await slot
+            admission = await slot
         except asyncio.CancelledError:
             if slot.done() and not slot.cancelled() and slot.exception() is None:
                 self._in_flight -= 1  # it was admitted just as it was cancelled
+                self._first_in_flight.discard(slot.result()[0])
                 if self._breaker.down:
-                    self._after_failure(slot.result())
+                    self._after_failure(slot.result()[0])
                 self._admit_waiting()
             raise
+        finally:
+            if request.on_wait:
+                request.on_wait(None)
         if request.on_retry:
             request.on_retry("")
-        return number
+        return admission
 
     def _admit_waiting(self) -> None:
         """Admit the queued requests that may be sent now, and schedule the next admission."""
@@ -293,9 +311,10 @@ class EndpointLimiter:
         if self._adaptive is None:
             return
         self._adaptive.answered(number)
-        if self._in_flight >= self._adaptive.limit:
+        full = self._in_flight >= self._adaptive.limit
+        if full or self._queue:
             now = self._clock()
-            self._adaptive.measured(number, now - sent_at, tokens, now)
+            self._adaptive.measured(number, now - sent_at, tokens, now, full=full)
 
     def _learn_from(self, error: ProviderError | TimeoutError, sent: SentRequest) -> None:
         """Adapt to a request that failed."""
@@ -327,7 +346,9 @@ class EndpointLimiter:
     def _rejected(self, error: ProviderError, sent: SentRequest) -> None:
         """Handle a permanent fault: the endpoint is up, but perhaps unusable."""
         self._answered_badly(sent)
-        if self.given_up is None and (why := self._breaker.record_rejection(error)):
+        pending = min(self._first_in_flight, default=sent.number) < sent.number
+        why = self._breaker.record_rejection(error, pending=pending)
+        if self.given_up is None and why:
             self.give_up(f"{self.name}: {why}")
 
     def _after_failure(self, sent: int) -> None:
@@ -391,6 +412,17 @@ class EndpointLimiter:
             if breaker.down
             else 0,
             reason=breaker.reason if breaker.down else "",
+        )
+
+    def state(self) -> EndpointState:
+        """Return what it does now."""
+        return EndpointState(
+            endpoint=self.name,
+            under_way=self._in_flight,
+            waiting=sum(not slot.done() for slot, *_ in self._queue),
+            at_once=None if math.isinf(self.concurrency_limit) else int(self.concurrency_limit),
+            per_s=self.rate,
+            reason=self.given_up or (self._breaker.reason if self._breaker.down else ""),
         )
 
     def _overloaded(self, number: int) -> None:

@@ -12,19 +12,20 @@ answer still means that the endpoint is up.
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from bakeoff._lib.phrasing import format_duration, message_kind
+from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.candidate import Patience
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.client.retry import RetryableError, UnreachableError
 
 _FAILURES = 3
+_PENDING = 2
 LONG_S = 60.0
 """An endpoint with a longer Retry-After counts as down."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_value_object
 class Failure:
     """A request that the endpoint failed; `sent` is how many had been sent to it by then.
 
@@ -113,14 +114,17 @@ class CircuitBreaker:
             return False
         return self._questions_differ or error.overload is not None
 
-    def record_rejection(self, error: ProviderError) -> str | None:
-        """Record a permanent fault; return why the endpoint is given up, if it is."""
+    def record_rejection(self, error: ProviderError, *, pending: bool = False) -> str | None:
+        """Record a permanent fault; return why the endpoint is given up, if it is.
+
+        While an earlier request is *pending*, which may still succeed, that takes more of them.
+        """
         most = self._patience.equal_rejections
         if self.answered_ever or self._patience.keep_going or not most:
             return None
         kind = message_kind(str(error))
         self._rejections[kind] = count = self._rejections.get(kind, 0) + 1
-        if count < most:
+        if count < (_PENDING * most if pending else most):
             return None
         return (
             f"the first {count} requests failed alike and none has succeeded: {error} "

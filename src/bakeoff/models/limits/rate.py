@@ -10,6 +10,7 @@ from collections import deque
 from itertools import takewhile
 
 from bakeoff.core.outcome import Request, Usage
+from bakeoff.core.task import Message
 
 _SLACK_S = 0.01  # how late a timer may be without costing pace
 _KEPT = 2048
@@ -18,20 +19,27 @@ _WINDOW_S = 1.0
 _LONGEST_WINDOW_S = 60.0
 _SURE = 8  # so many requests in a window make a rate worth holding
 _HOLD, _LONGEST_HOLD = 16.0, 128.0  # in windows
-_MARGIN = 0.97
-_SOON_AGAIN = (_MARGIN, 0.95, 0.9)  # what is left of a pace after refusals in quick succession
-_CAREFUL, _BOLD = 0.01, 0.5  # growth per window
+_JITTER_S = 0.01  # by which two requests may come closer together on their way
+_SOON_AGAIN = (0.97, 0.95, 0.9)  # what is left of a pace after refusals in quick succession
+_EASED, _EASED_FOR = 0.99, 4.0  # what is left of the rate, and for how many windows
+_STEP_DOWN, _STEPS_DOWN = 0.9, 5  # where that was not enough; so often, and it is not the rate
+_FEW_REFUSED = 16  # one of fewer than so many is not "one in a while"
+_STEP_AFTER = 4  # requests at least: before, a lower rate had no effect yet
+_CAREFUL, _STEADY, _BOLD = 0.01, 0.05, 0.5  # growth per window
+_BOLD_PER_REQUEST = 0.1  # of a rate so low that a window holds few requests
 _DOUBLES_IN = 4.0  # windows in which careful growth doubles
 
 
 class RequestSpacing:
     """Spaces amounts so that they never exceed a rate per second.
 
-    A `cap` is a second, temporary rate. Without either there is no wait.
+    A `cap` is a second, temporary rate. Without either there is no wait. What was sent later than
+    it might have been, by up to *slack_s*, is made up for.
     """
 
-    def __init__(self, rate: float | None = None) -> None:
+    def __init__(self, rate: float | None = None, *, slack_s: float = _SLACK_S) -> None:
         self.rate = rate
+        self._slack_s = slack_s
         self._cap = math.inf
         self._cap_until = -math.inf
         self._next_at = -math.inf
@@ -54,8 +62,8 @@ class RequestSpacing:
         rate = self._rate_at(now)
         if rate is None:
             return
-        slack = max(_SLACK_S, 0.25 / rate)
-        self._next_at = max(self._next_at, now - slack) + amount / rate
+        slack_s = max(self._slack_s, 0.25 / rate)
+        self._next_at = max(self._next_at, now - slack_s) + amount / rate
 
     def correct(self, now: float, amount: float) -> None:
         """Correct an earlier booking by *amount*."""
@@ -87,6 +95,12 @@ class RateLimit:
         self._refused_at = -math.inf
         self._before: float | None = None
         self._in_succession = 0
+        self._eased_at = -math.inf
+        self._base: float | None = None  # the rate of a window ago, before it grew
+        self._next_base, self._base_at = 0.0, -math.inf
+        self._steps = 0
+        self._sent_since_step = self._refused_since_step = 0
+        self._one_more = False
         self._ceiling: float | None = None
         self._hold = _HOLD
         self._hold_s = 0.0
@@ -100,6 +114,8 @@ class RateLimit:
 
     def wait_s(self, now: float) -> float:
         """Return how long the next request has to wait; zero or less means not at all."""
+        if self._one_more:
+            return 0.0
         return max(self._resume_at - now, self._spacing.wait_s(now))
 
     def paused_s(self, now: float) -> float:
@@ -108,11 +124,13 @@ class RateLimit:
 
     def sent(self, now: float) -> None:
         """Book a request that is sent now."""
+        self._one_more = False
         if self._spacing.rate is not None:
             self._grow(self._spacing.rate, now)
         self._spacing.take(now)
         self._sent.append(now)
         self._sent_since_pause += 1
+        self._sent_since_step += 1
 
     def recent(self, now: float) -> int:
         """Return how many requests were sent in the last second."""
@@ -128,6 +146,10 @@ class RateLimit:
         self._spacing.restart(self._resume_at)
         self._sent_since_pause = 0
 
+    def allow_one_more(self) -> None:
+        """Let one request pass in spite of a pause."""
+        self._one_more = True
+
     @property
     def window_s(self) -> float:
         """The period that the endpoint seems to count over."""
@@ -136,30 +158,81 @@ class RateLimit:
     def scattered(self, sent_at: float) -> None:
         """Note a refusal that concerns one request."""
         self._refused.append(sent_at)
+        self._refused_since_step += 1
+
+    def step_down(self, sent_at: float) -> bool:
+        """Send slower after another refusal at the learned rate; False if that does not help."""
+        due_s = self._eased_at + self._window_s
+        if self.rate is None or sent_at < due_s or self._sent_since_step < _STEP_AFTER:
+            return True
+        quick = sent_at < due_s + (_EASED_FOR - 1) * self._window_s
+        self._steps = self._steps + 1 if quick else 1
+        passed = 1 - self._refused_since_step / self._sent_since_step
+        self._slower(min(max(passed, 0.5), _STEP_DOWN), sent_at)
+        return self._steps < _STEPS_DOWN
+
+    def _slower(self, part: float, sent_at: float) -> None:
+        """Take back half of what the rate has grown, or keep *part* of it."""
+        if self._spacing.rate is None:
+            return
+        base = self._base or self._spacing.rate
+        self._spacing.rate = min(part * self._spacing.rate, math.sqrt(base * self._spacing.rate))
+        self._base = self._next_base = min(base, self._spacing.rate)
+        self._spacing.correct(sent_at, 2.0)
+        self._eased_at, self._pressed_s = sent_at, 0.0
+        self._sent_since_step = self._refused_since_step = 0
+        if self._growth > _STEADY / self._window_s:
+            self._hold_s, self._growth = _EASED_FOR * self._window_s, _STEADY / self._window_s
+
+    def forgives(self, sent_at: float) -> bool:
+        """Return whether a refusal at the learned rate is the first in a while."""
+        return (
+            self.rate is not None
+            and self._sent_since_pause > 1
+            and sent_at - self._eased_at > _EASED_FOR * self._window_s
+            and self._sent_since_step >= _FEW_REFUSED
+        )
+
+    def ease(self, sent_at: float) -> None:
+        """Go on a little slower, without a pause: one refusal at the learned rate."""
+        self._refused.append(sent_at)
+        self._steps = 0
+        self._slower(_EASED, sent_at)
 
     def slow_down(self, part: float, now: float) -> None:
         """Send only *part* as fast as in the last second, without a pause, for a few seconds."""
         self._begin_episode(now, None)
         span_s = min(max(now - self._sent[0], 0.05), 1.0) if self._sent else 1.0
-        self._spacing.rate = max(part * self.recent(now) / span_s, 1.0)
+        rate = max(part * self.recent(now) / span_s, 1.0)
+        self._spacing.rate = self._base = self._next_base = rate
         self._spacing.restart(now)
         self._hold_s, self._growth = 4 * self._window_s, _BOLD / self._window_s
 
     def forget(self) -> None:
         """Send at any rate again."""
-        self._spacing.rate = self._ceiling = None
+        self._spacing.rate = self._ceiling = self._base = None
         self._spacing.restart(-math.inf)
         self._resume_at = -math.inf
 
-    def refused(self, *, sent_at: float, now: float, retry_after_s: float | None) -> None:
-        """Learn from a refusal; one that was in flight at the last refusal is part of that."""
+    def refused(
+        self,
+        *,
+        sent_at: float,
+        now: float,
+        retry_after_s: float | None,
+        first_at: float | None = None,
+    ) -> None:
+        """Learn from a refusal; one that was in flight at the last refusal is part of that.
+
+        *first_at* is when the first of several refused requests was sent: until then all was well.
+        """
         self._refused.append(sent_at)
         if sent_at < self._resume_at:
             self._learn()
         elif self.rate is not None and self._sent_since_pause <= 1:
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)  # too early; the rate is fine
         else:
-            self._begin_episode(sent_at, retry_after_s)
+            self._begin_episode(sent_at if first_at is None else first_at, retry_after_s)
             self._learn()
         self.pause(now + (self._pause_s if retry_after_s is None else retry_after_s))
 
@@ -181,14 +254,14 @@ class RateLimit:
             return  # nothing succeeded: that says nothing about a rate
         rate, before = passed / span_s, self._before
         if before is None:
-            rate *= _MARGIN
+            rate = passed / (span_s + _JITTER_S)
         elif passed + 1.5 >= before * span_s:
             # it took this very pace for a window and then no more: too fast by little, or, where
             # that came soon, a store of credit ran out
             rate = before * _SOON_AGAIN[self._in_succession]
         else:
-            rate = max(rate * _MARGIN, before / 2)
-        self._spacing.rate = max(rate, 1 / self._window_s)
+            rate = max(passed / (span_s + _JITTER_S), before / 2)
+        self._spacing.rate = self._base = self._next_base = max(rate, 1 / self._window_s)
         sure = passed >= _SURE
         self._hold_s = self._window_s * (self._hold if sure else 1.0)
         self._growth = (_CAREFUL if sure else _BOLD) / self._window_s
@@ -207,12 +280,15 @@ class RateLimit:
         late_s = -self._spacing.wait_s(now)
         if late_s > 0.5 / rate + 0.05:
             return  # no request was waiting: the rate is not the bottleneck
+        if now >= self._base_at + self._window_s:
+            self._base, self._next_base, self._base_at = self._next_base or rate, rate, now
         step_s = min(now - self._sent[-1], self._window_s) if self._sent else 0.0
         self._pressed_s += step_s
         over = (self._pressed_s - self._hold_s) / self._window_s
         if over > 0:
             speed = self._growth * 2 ** min(over / _DOUBLES_IN, 10)
-            self._spacing.rate = rate * math.exp(min(speed, _BOLD / self._window_s) * step_s)
+            fastest = min(_BOLD / self._window_s, _BOLD_PER_REQUEST * rate)
+            self._spacing.rate = rate * math.exp(min(speed, fastest) * step_s)
 
 
 def _close(a: float, b: float) -> bool:
@@ -221,6 +297,7 @@ def _close(a: float, b: float) -> bool:
 
 _CHARACTERS_PER_TOKEN = 4
 _UNKNOWN_OUTPUT = 256.0
+_OF_A_PICTURE = 1_000.0
 _NEW = 0.1  # the weight of the latest answer in the mean
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -235,7 +312,8 @@ class TokenEstimate:
     def of(self, request: Request) -> float:
         """Return the tokens that *request* will take, in and out."""
         letters = sum(len(message.content) for message in request.messages)
-        return letters / _CHARACTERS_PER_TOKEN + (self._output or _allowed(request))
+        attached = sum(map(_attached, request.messages))
+        return letters / _CHARACTERS_PER_TOKEN + attached + (self._output or _allowed(request))
 
     def learn(self, usage: Usage) -> float | None:
         """Return what a request took, and remember it; None where that is unknown."""
@@ -246,6 +324,13 @@ class TokenEstimate:
         self._output = _towards(self._output, usage.output_tokens)
         self.mean = total if first else _towards(self.mean, total)
         return total
+
+
+def _attached(message: Message) -> float:
+    """Return about how many tokens the pictures and files of *message* are."""
+    return sum(
+        _OF_A_PICTURE if a.is_image else a.size / _CHARACTERS_PER_TOKEN for a in message.attachments
+    )
 
 
 def _towards(mean: float | None, value: float) -> float:

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 from bakeoff._lib.clock import now as utc_now
+from bakeoff._lib.value_object import value_object
 
 Unit = Literal["requests", "tokens"]
 
@@ -16,7 +16,7 @@ _PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class RateLimitHeaders:
     """One rate limit of an endpoint: the limit, what remains of it, and when it resets."""
 

@@ -25,11 +25,12 @@ _FEW = 0.02  # with a smaller share, a single refusal at a learned rate is the l
 _NEEDED, _NEEDED_PER_SHARE = 3, 30  # refusals that shut an endpoint: more where they are usual
 _ROUND = 200  # answers and refusals
 _MANY = 0.1
-_FALLS = 0.7  # a lower rate helps if the share falls below this part of what it was
+_PLAINLY, _PLAINLY_MANY = 16, 0.3  # so many refusals, of such a share, end a round early
+_FALLS = 0.5  # a lower rate helps if the share falls below this part of what it was
 _LONGEST_REST = 64  # in rounds
-_TRIALS = 3  # in close succession: then refusals are not about concurrency
+_FEWER_ATTEMPTS = 3  # in close succession: then refusals are not about concurrency
 _CLOSE = 20  # times the limit
-_STEPS = 3  # how often a trial may be lowered
+_STEPS = 3  # how often an attempted limit may be lowered
 _LONG_OUTAGE_S = 5.0
 _NONE = 1e-4
 
@@ -58,6 +59,9 @@ class ScatteredRefusals:
         self._rate_limit = rate_limit
         self.share = 0.0
         self.refused = 0
+        self.doubtful = (
+            False  # whether the rate is an experiment's: it may have nothing to do with it
+        )
         self._answered = 0
         self._before: float | None = None  # the share that the experiment is to lower
         self._rest = 0  # rounds without another experiment
@@ -77,23 +81,31 @@ class ScatteredRefusals:
 
     def watch_rate(self) -> None:
         """Forget a rate that was just learned unless refusals are few from now on."""
-        self._before = max(self.share, _MANY)
+        self._before, self.doubtful = max(self.share, _MANY), False
         self._answered = self.refused = 0
 
+    def rest(self) -> None:
+        """Try no other rate for a while: the last one did not help."""
+        self._before, self.doubtful = None, False
+        self._rest = self._next_rest
+        self._next_rest = min(2 * self._next_rest, _LONGEST_REST)
+
     def _end_round(self, now: float) -> None:
-        if self._answered + self.refused < _ROUND:
+        requests = self._answered + self.refused
+        share = self.refused / requests
+        plain = self.refused >= _PLAINLY and share >= _PLAINLY_MANY and self._before is None
+        if requests < _ROUND and not plain:
             return
-        share, self._answered, self.refused = self.refused / _ROUND, 0, 0
+        self._answered = self.refused = 0
         if self._before is not None:
             if share > _FALLS * self._before:
                 self._rate_limit.forget()
-                self._rest = self._next_rest
-                self._next_rest = min(2 * self._next_rest, _LONGEST_REST)
+                self.rest()
             self._before = None
         elif self._rest:
             self._rest -= 1
         elif share > _MANY:
-            self._before = share
+            self._before, self.doubtful = share, True
             self._rate_limit.slow_down(1 - share, now)
 
 
@@ -123,8 +135,9 @@ class Refusals:
         self._episode: _Episode | None = None
         self._in_a_row = 0  # refusals since the last answer
         self._first = self._latest = 0  # the first and the last request among them
-        self._trials = 0
-        self._last_trial = 0
+        self._first_at = 0.0  # when the first was sent
+        self._attempts = 0
+        self._last_attempt = 0
         self.adaptive: AdaptiveConcurrency | None = None
 
     @property
@@ -158,17 +171,26 @@ class Refusals:
         if is_refusal and self._belongs_to_episode(error, sent, now):
             error.outage = True
             return
+        if is_refusal and not breaker.failing and self._rate_limit.forgives(sent.at):
+            self._rate_limit.ease(sent.at)
+            self._scattered.refusal(now)
+            return
         was_down, on_probation = breaker.down, breaker.on_probation
         needed = self._needed() if is_refusal else None
         failure = Failure(error, sent.number, sent.request.messages, traffic.sent, needed)
         breaker.failed(failure, now)
         error.outage, error.probe = breaker.down, breaker.probe == sent.number
         if is_refusal and not was_down:
-            self._first = min(self._first, sent.number) if self._in_a_row else sent.number
+            first = not self._in_a_row
+            self._first = sent.number if first else min(self._first, sent.number)
+            self._first_at = sent.at if first else min(self._first_at, sent.at)
             self._latest = max(self._latest, sent.number)
             self._in_a_row += 1
             if not breaker.down:
                 self._rate_limit.scattered(sent.at)
+                if not self._rate_limit.step_down(sent.at):
+                    self._rate_limit.forget()
+                    self._scattered.rest()
             elif self._find_limit(error, sent, traffic, on_probation=on_probation):
                 breaker.explained(traffic.sent)
                 return
@@ -178,7 +200,7 @@ class Refusals:
     def _needed(self) -> int:
         """Return how many refusals in a row shut the endpoint."""
         share = self._scattered.share
-        if self._rate_limit.rate is not None and share < _FEW:
+        if self._rate_limit.rate is not None and share < _FEW and not self._scattered.doubtful:
             return 1
         return _NEEDED + int(_NEEDED_PER_SHARE * share)
 
@@ -211,12 +233,24 @@ class Refusals:
         rate_before = self._rate_limit.rate
         episode = _Episode(self._first, traffic.sent, self._latest, rate_before is not None)
         self._in_a_row = 0
-        if error.retry_after_s is None and before is None and self._worth_a_trial(sent, traffic):
-            self._try_fewer(episode, sent, traffic)
+        # a 503 may mean too many at once, but only where fewer were answered
+        asks_for_time = error.retry_after_s is not None and (
+            error.overload is Overload.RATE or not self._breaker.answered_ever
+        )
+        if before is None and not asks_for_time and self._worth_an_attempt(sent, traffic):
+            self._try_fewer(episode, traffic)
         elif error.overload is Overload.RATE:
-            self._rate_limit.refused(sent_at=sent.at, now=now, retry_after_s=error.retry_after_s)
+            self._rate_limit.refused(
+                sent_at=sent.at,
+                now=now,
+                retry_after_s=error.retry_after_s,
+                first_at=self._first_at,
+            )
             if not episode.had_rate:
                 self._scattered.watch_rate()
+                if episode.latest == traffic.sent:  # nothing sent later can tell: send one more
+                    episode.last += 1
+                    self._rate_limit.allow_one_more()
         if self._rate_limit.rate is None and episode.limit_before is None:
             return False  # nothing has succeeded yet, at any rate
         if error.overload is not Overload.RATE and episode.limit_before is None:
@@ -224,19 +258,19 @@ class Refusals:
         self._episode = episode
         return True
 
-    def _try_fewer(self, episode: _Episode, sent: SentRequest, traffic: Traffic) -> None:
+    def _try_fewer(self, episode: _Episode, traffic: Traffic) -> None:
         """Allow only as many as were not refused."""
         if self.adaptive is None:
             return
-        self._trials += 1
-        self._last_trial = sent.number
-        self._rate_limit.scattered(sent.at)
+        self._attempts += 1
+        self._last_attempt = episode.latest
+        self._rate_limit.scattered(traffic.now)
         episode.limit_before = self.adaptive.limit
         episode.limit = traffic.in_flight - 1
         self.adaptive.refused_above(episode.limit, traffic.now)
 
     def _try_still_fewer(self, episode: _Episode, traffic: Traffic) -> bool:
-        """Lower the limit of a trial again, a few times at most."""
+        """Lower the attempted limit again, a few times at most."""
         if self.adaptive is None or episode.steps == _STEPS or traffic.in_flight < 2:
             return False
         episode.steps += 1
@@ -245,13 +279,13 @@ class Refusals:
         self.adaptive.refused_above(episode.limit, traffic.now)
         return True
 
-    def _worth_a_trial(self, sent: SentRequest, traffic: Traffic) -> bool:
-        """Return whether others are in flight, and too many trials have not just failed."""
+    def _worth_an_attempt(self, sent: SentRequest, traffic: Traffic) -> bool:
+        """Return whether others are in flight, and too many attempts at a limit have not just failed."""
         if self.adaptive is None or self._rate_limit.rate is not None or traffic.in_flight < 2:
             return False
-        if sent.number - self._last_trial > _CLOSE * self.adaptive.limit:
-            self._trials = 0
-        return self._trials < _TRIALS
+        if sent.number - self._last_attempt > _CLOSE * self.adaptive.limit:
+            self._attempts = 0
+        return self._attempts < _FEWER_ATTEMPTS
 
     def _take_back(self, episode: _Episode, now: float) -> None:
         """Undo what an episode changed."""

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.phrasing import did_you_mean
-from bakeoff.core.candidate import EndpointLimits, EndpointWait, ModelSpec, Patience
+from bakeoff.core.candidate import EndpointLimits, EndpointState, EndpointWait, ModelSpec, Patience
 from bakeoff.core.errors import UsageError
 from bakeoff.models.client.settings import settings_of
 from bakeoff.models.limits.limiter import EndpointLimiter, Limiter, ModelLimiter
@@ -84,6 +84,10 @@ class Limiters:
         waits = [limiter.waits() for limiter in self._endpoints.values()]
         waits += [model.waits() for model in self._models.values()]
         yield from (wait for wait in waits if wait is not None)
+
+    def states(self) -> tuple[EndpointState, ...]:
+        """Return what the limiter of each endpoint does now."""
+        return tuple(limiter.state() for limiter in self._endpoints.values())
 
     def _give_up(self, endpoint: str, why: str) -> None:
         self.given_up[self._endpoints[endpoint].name] = why

@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ from bakeoff._lib.clock import monotonic
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.sanitize import well_formed
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError, UsageError, boundary
 from bakeoff.core.outcome import Completion, Request
@@ -35,7 +36,7 @@ _STORED_SEPARATELY = frozenset(
 )  # they stand there under names of their own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Requester:
     """Who asks: a trial, for its candidate or (`role`) on behalf of one of its roles."""
 

@@ -5,7 +5,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from time import sleep
@@ -17,6 +17,7 @@ from bakeoff._lib.clock import monotonic, now
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import LimitReached, ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request
 from bakeoff.core.ports import Model, close_model
@@ -406,7 +407,7 @@ def _write_ahead(db: sqlite3.Connection) -> None:
             return
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class RecordingFolders:
     """What a person asked for: where to record, what to replay, where the cache is."""
 
@@ -415,7 +416,7 @@ class RecordingFolders:
     cache: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class RecordingModes:
     """The open recorder, recording and cache of one run; without any, models are called directly."""
 

@@ -1,34 +1,30 @@
 """A run as one HTML file: headline, figures, tasks, trials, settings."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
 
+from bakeoff._lib.value_object import positional_value_object, value_object
 from bakeoff.core.candidate import Candidate, Limits, ModelSpec
 from bakeoff.core.run_spec import Manifest
 from bakeoff.core.values import Json
-from bakeoff.reports.html.figures import figures
-from bakeoff.reports.html.page import (
-    Tile,
-    header,
-    listed,
-    named,
-    notes,
-    page,
-    quiet,
-    remarks,
-    tiles,
-)
-from bakeoff.reports.html.text import clipped, esc
-from bakeoff.reports.html.trials import grid, select, trials
-from bakeoff.reports.wording import phrases
-from bakeoff.reports.wording.decision import answer
+from bakeoff.reports.html import charts
+from bakeoff.reports.html.templates import pages
+from bakeoff.reports.html.text import clipped
+from bakeoff.reports.html.trials import grid, how_many, how_much, select, trials
+from bakeoff.reports.wording import decision, phrases
 from bakeoff.reports.wording.findings import Findings
-from bakeoff.reports.wording.phrases import conservation, counted, moment
+from bakeoff.reports.wording.phrases import counted, moment
+from bakeoff.stats.paired import Pair
+from bakeoff.stats.summary import CandidateSummary, Group, Summary
 
 _MOST_CANDIDATES = 100
+_MOST_PAIRS = 45
+_MOST_GROUPS = 300
+_MOST_KS = 6
+_MOST_REMARKS = 8
 _LONGEST = 2_000
 _METHOD = """\
 The unit is the task: a score is the mean of task means, and its interval comes from the spread between \
@@ -40,25 +36,99 @@ _ADAPTIVE = """\
 what was not needed was never run."""
 
 
-def top(findings: Findings) -> Iterator[str]:
-    """Yield the top of the page: headline, tiles and notes."""
-    headline = answer(findings.summary)
-    kind = "decided" if headline.decided else "open"
-    so_far = "So far: " if findings.standing else ""
-    yield (
-        f'<section class="card answer {kind}" aria-label="The answer">'
-        f"<p>{esc(so_far + headline.text)}</p><small>{esc(headline.why)}</small></section>"
+@positional_value_object
+class Tile:
+    """One large figure; `kind` is its colour: good, bad or neither."""
+
+    figure: str
+    what: str
+    kind: str = ""
+
+
+def render(findings: Findings) -> Iterator[str]:
+    """Yield the page in parts; at most one task is in memory at a time."""
+    shown = select(findings)
+    if not findings.with_text:
+        shown = replace(shown, detailed=())
+    summary = findings.summary
+    has_grid = len(findings.candidates) > 1 or len(shown.rows) > len(shown.detailed)
+    return pages(
+        "run.html",
+        findings=findings,
+        name=findings.manifest.name or findings.called,
+        facts=tuple(_facts(findings)),
+        tiles=tuple(tiles(summary)),
+        tables=tables(summary),
+        charts=charts.of_run(summary, pairs=_MOST_PAIRS),
+        grid=grid(findings, shown) if has_grid else None,
+        how_many=how_many(findings, shown),
+        trials=trials(findings, shown) if findings.with_text else None,
+        how_much=how_much(findings, shown),
+        settings=tuple(shared_settings(findings.manifest)),
+        method=_METHOD + (_ADAPTIVE if findings.manifest.adaptive else ""),
+        candidates=described(findings.manifest),
+        left_out=max(len(findings.manifest.candidates) - _MOST_CANDIDATES, 0),
     )
-    yield notes([findings.standing] if findings.standing else [])
-    yield tiles(_figures(findings))
-    yield f'<p class="quiet below">{esc(conservation(findings.summary.buckets))}</p>'
-    warnings = findings.summary.warnings
-    yield remarks([note for note in findings.summary.notes if note not in warnings])
-    yield notes(warnings)
 
 
-def _figures(findings: Findings) -> Iterator[Tile]:
-    summary, buckets = findings.summary, findings.summary.buckets
+@value_object
+class Tables:
+    """What the tables of a run are made from."""
+
+    candidates: tuple[CandidateSummary, ...]
+    ranks: Mapping[str, str]
+    reasons: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    remarks: tuple[str, ...]
+    planned: bool
+    ks: tuple[int, ...]
+    several_categories: bool
+    groups: tuple[tuple[CandidateSummary, Group], ...]
+    groups_left: int
+
+
+def tables(summary: Summary) -> Tables:
+    """Return what the tables of a run show, within the limits of a page."""
+    candidates = phrases.in_order(summary)
+    placed = summary.pairwise.ranks if summary.pairwise else ()
+    is_ranked = len(placed) > 2 and placed[0].best is not None
+    ks = sorted({rate.k for candidate in candidates for rate in candidate.total.passes})
+    pairs = decision.worth_showing(summary.pairwise, most=_MOST_PAIRS) if summary.pairwise else []
+    groups = sorted(
+        ((candidate, group) for candidate in candidates for group in candidate.categories),
+        key=lambda pair: pair[1].category or "",
+    )
+    return Tables(
+        candidates=tuple(candidates),
+        ranks={p.candidate: phrases.rank_range(p.best, p.worst) for p in placed}
+        if is_ranked
+        else {},
+        reasons=tuple(_reasons(summary)),
+        pairs=tuple(pairs),
+        remarks=tuple(decision.remarks(summary.pairwise, pairs, with_ranks=False))
+        if summary.pairwise
+        else (),
+        planned=any(pair.detectable is not None for pair in pairs),
+        # the first ones and the last; the others are in the JSON report
+        ks=tuple(ks if len(ks) <= _MOST_KS else [*ks[: _MOST_KS - 1], ks[-1]]),
+        several_categories=any(len(candidate.categories) > 1 for candidate in candidates),
+        groups=tuple(groups[:_MOST_GROUPS]),
+        groups_left=max(len(groups) - _MOST_GROUPS, 0),
+    )
+
+
+def _reasons(summary: Summary) -> Iterator[str]:
+    reasons = list(phrases.shared_reasons(summary))
+    yield phrases.sentence(summary.pass_rule)
+    yield from map(phrases.sentence, phrases.order(summary))
+    yield from reasons[:_MOST_REMARKS]
+    if (more := len(reasons) - _MOST_REMARKS) > 0:
+        yield f"{more:,} more lines: bakeoff summarize"
+
+
+def tiles(summary: Summary) -> Iterator[Tile]:
+    """Yield the large figures at the top of a run."""
+    buckets = summary.buckets
     if len(summary.candidates) > 1:
         yield Tile(f"{len(summary.candidates):,}", "candidates")
     yield Tile(f"{summary.tasks:,}", "task" if summary.tasks == 1 else "tasks")
@@ -75,23 +145,14 @@ def _figures(findings: Findings) -> Iterator[Tile]:
         yield Tile(phrases.dollars(summary.billed.cost_usd), "billed in total")
 
 
-def settings(findings: Findings) -> Iterator[str]:
-    """Yield the shared settings, the method and each candidate."""
-    manifest = findings.manifest
-    shared = listed(_equal_for_all(manifest), mono=("Plan", "Command"))
-    method = _METHOD + (_ADAPTIVE if manifest.adaptive else "")
-    yield (
-        '<h2>How it was measured</h2><div class="two">'
-        f'<div class="card about"><h3>Settings</h3>{shared}</div>'
-        f'<div class="card method"><h3>Method</h3><p>{esc(method)}</p></div></div>'
-    )
+def described(manifest: Manifest) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Yield each candidate with its settings."""
     for candidate in manifest.candidates[:_MOST_CANDIDATES]:
-        yield _candidate(candidate, manifest.served)
-    if (more := len(manifest.candidates) - _MOST_CANDIDATES) > 0:
-        yield quiet(f"{phrases.counted(more, 'candidate')} more in manifest.json")
+        yield candidate.id, tuple(_candidate(candidate, manifest.served))
 
 
-def _equal_for_all(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def shared_settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield what holds for every candidate."""
     yield "Started", phrases.moment(manifest.created_at)
     yield "Bakeoff", manifest.bakeoff
     yield "Python", manifest.python
@@ -125,23 +186,17 @@ def _budget(manifest: Manifest) -> str:
     return ", ".join(caps)
 
 
-def _candidate(candidate: Candidate, served: Mapping[str, Json]) -> str:
+def _candidate(candidate: Candidate, served: Mapping[str, Json]) -> Iterable[tuple[str, str]]:
     model, agent = candidate.model, candidate.agent
-    facts = listed(
-        [
-            ("Model", model.full_name),
-            ("Address", _address(model)),
-            ("Parameters", _plain(model.parameters)),
-            ("Settings", _plain(model.settings)),
-            ("Agent", f"{agent.name} {agent.version or ''}".strip()),
-            ("Agent settings", _plain(agent.settings)),
-            ("Served", _plain(served.get(model.full_name))),
-        ]
-    )
-    return (
-        f'<details class="card model"><summary><h3>{named(candidate.id)}</h3></summary>'
-        f'<div class="inside">{facts}</div></details>'
-    )
+    yield "Model", model.full_name
+    yield "Address", _address(model)
+    yield "Parameters", _plain(model.parameters)
+    yield "Settings", _plain(model.settings)
+    yield "Prompt", _plain(candidate.prompt.text if candidate.prompt else None)
+    yield "System prompt", _plain(candidate.prompt.system if candidate.prompt else None)
+    yield "Agent", f"{agent.name} {agent.version or ''}".strip()
+    yield "Agent settings", _plain(agent.settings)
+    yield "Served", _plain(served.get(model.full_name))
 
 
 def _address(model: ModelSpec) -> str:
@@ -160,31 +215,6 @@ def _plain(value: Json) -> str:
     else:
         text = "" if value is None else str(value)
     return clipped(text, _LONGEST)
-
-
-def render(findings: Findings) -> Iterator[str]:
-    """Yield the page in parts; at most one task is in memory at a time."""
-    name = findings.manifest.name or findings.called
-    return page(f"{name}: {findings.called}", _body(findings, name))
-
-
-def _body(findings: Findings, name: str) -> Iterator[str]:
-    yield header("Run", findings.called, name, _facts(findings))
-    yield from top(findings)
-    yield from figures(findings.summary)
-    shown = select(findings)
-    if not findings.with_text:
-        shown = replace(shown, detailed=())
-    if len(findings.candidates) > 1 or len(shown.rows) > len(shown.detailed):
-        yield from grid(findings, shown)
-    if findings.with_text:
-        yield from trials(findings, shown)
-    yield from settings(findings)
-    yield (
-        f"<footer>Made by Bakeoff {esc(findings.manifest.bakeoff)} from the ledger of the run, "
-        f"{esc(moment(findings.made_at))}; <code>{esc(findings.command('show'))}</code> prints any "
-        "trial.</footer>"
-    )
 
 
 def _facts(findings: Findings) -> Iterator[str]:

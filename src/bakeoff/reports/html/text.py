@@ -1,18 +1,22 @@
-"""Untrusted text on a page: escaped and limited in length."""
+"""Untrusted text cut to what a page can show: messages, changes, conversations."""
 
 import json
-from collections.abc import Iterator, Sequence
-from html import escape
+from base64 import b64encode
+from collections.abc import Sequence
 
-from bakeoff._lib.sanitize import for_terminal
+from bakeoff._lib.value_object import value_object
+from bakeoff.core.attachment import Attachment, media_type_of
+from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ToolCall
+from bakeoff.core.tools import TaskTools
 from bakeoff.stats.head_to_head import RolloutFigures, shared_verdict
 
 _MOST_PATCH_LINES = 3_000
 _MOST_LINE = 2_000
-_MOST_MESSAGE = 20_000
+MOST_MESSAGE = 20_000
 _MOST_MESSAGES = 200
 _MOST_TALK = 150_000
+_MOST_PICTURE = 2**19  # bytes
 _MOST_PATCH = 250_000
 
 _DIFF = (
@@ -31,19 +35,13 @@ _DIFF = (
 _ROLES = {"assistant": "assistant", "tool": "tool", "user": "user", "system": "system"}
 
 
-def esc(text: str) -> str:
-    """Return *text* escaped for HTML, without control or direction characters."""
-    return escape(for_terminal(text), quote=True)
-
-
-def chip(text: str, rollouts: Sequence[RolloutFigures]) -> str:
-    """Return *text* as a chip in the colour of the verdict of *rollouts*."""
+def verdict_kind(rollouts: Sequence[RolloutFigures]) -> str:
+    """Return the style class of the verdict that *rollouts* share."""
     verdict = shared_verdict(rollouts)
-    kind = verdict.name.lower().replace("_", "-") if verdict else "mixed" if rollouts else "not-run"
-    return f'<span class="chip {kind}">{esc(text)}</span>'
+    return verdict.name.lower().replace("_", "-") if verdict else "mixed" if rollouts else "not-run"
 
 
-def clipped(text: str, most: int) -> str:
+def clipped(text: str, most: int = MOST_MESSAGE) -> str:
     """Return *text*, or its beginning and end around a note on what is omitted."""
     if len(text) <= most:
         return text
@@ -51,54 +49,104 @@ def clipped(text: str, most: int) -> str:
     return f"{text[:half]}\n[... {len(text) - most:,} characters omitted ...]\n{text[-half:]}"
 
 
-def diff(patch: str) -> str:
-    """Return a patch with coloured lines."""
+@value_object
+class DiffLine:
+    """A line of a patch; `kind` is its style class, empty for context."""
+
+    text: str
+    kind: str
+
+
+@value_object
+class Diff:
+    """The lines of a patch, and whether it goes on beyond them."""
+
+    lines: tuple[DiffLine, ...]
+    is_cut: bool
+
+
+def diff(patch: str) -> Diff:
+    """Return the lines of a patch that are shown, each with its kind."""
     lines = patch[:_MOST_PATCH].splitlines()
-    shown = "".join(_diff_line(line) for line in lines[:_MOST_PATCH_LINES])
-    if len(lines) > _MOST_PATCH_LINES or len(patch) > _MOST_PATCH:
-        shown += '<span class="meta">[... truncated: see diff.patch ...]</span>\n'
-    return f'<pre class="diff" tabindex="0">{shown}</pre>'
-
-
-def _diff_line(line: str) -> str:
-    kind = next((kind for start, kind in _DIFF if line.startswith(start)), None)
-    text = esc(line if len(line) <= _MOST_LINE else f"{line[:_MOST_LINE]} [...]")
-    return f'<span class="{kind}">{text}</span>\n' if kind else f"{text}\n"
-
-
-def code(text: str, most: int = _MOST_MESSAGE) -> str:
-    """Return *text* as a block that keeps its lines."""
-    return f'<pre class="code" tabindex="0">{esc(clipped(text, most))}</pre>'
-
-
-def conversation(messages: Sequence[Message]) -> str:
-    """Return a transcript with roles, messages and tool calls."""
-    shown: list[str] = []
-    length = 0
-    for message in messages[:_MOST_MESSAGES]:
-        shown.append(_message(message))
-        length += len(shown[-1])
-        if length > _MOST_TALK:
-            break
-    if left := len(messages) - len(shown):
-        shown.append(f'<p class="quiet">{left:,} more messages: see transcript.jsonl</p>')
-    return f'<div class="talk">{"".join(shown)}</div>'
-
-
-def _message(message: Message) -> str:
-    return (
-        f'<div class="turn {_ROLES.get(message.role, "other")}">'
-        f'<div class="role">{esc(message.role)}</div>{"".join(_parts(message))}</div>'
+    return Diff(
+        lines=tuple(map(_diff_line, lines[:_MOST_PATCH_LINES])),
+        is_cut=len(lines) > _MOST_PATCH_LINES or len(patch) > _MOST_PATCH,
     )
 
 
-def _parts(message: Message) -> Iterator[str]:
-    if message.reasoning:
-        yield f'<div class="reasoning">{code(message.reasoning)}</div>'
-    if message.content:
-        yield code(message.content)
-    for call in message.tool_calls:
-        yield f'<div class="call"><b>{esc(call.name)}</b> {code(_arguments(call))}</div>'
+def _diff_line(line: str) -> DiffLine:
+    kind = next((kind for start, kind in _DIFF if line.startswith(start)), "")
+    return DiffLine(
+        text=line if len(line) <= _MOST_LINE else f"{line[:_MOST_LINE]} [...]", kind=kind
+    )
+
+
+@value_object
+class Said:
+    """One message of a conversation, as a page shows it."""
+
+    kind: str
+    speaker: str
+    reasoning: str
+    content: str
+    calls: tuple[tuple[str, str], ...]
+    files: tuple["Shown", ...] = ()
+
+
+@value_object
+class Shown:
+    """A picture, as the data URI of a page that needs no other file; of any other file, its `words`."""
+
+    words: str
+    uri: str | None = None
+
+
+@value_object
+class Conversation:
+    """The messages that are shown, and how many more there are."""
+
+    messages: tuple[Said, ...]
+    left: int
+
+
+def conversation(messages: Sequence[Message], *, most: int = _MOST_TALK) -> Conversation:
+    """Return a transcript with roles, messages and tool calls, up to *most* characters."""
+    shown: list[Said] = []
+    length = 0
+    for message in messages[:_MOST_MESSAGES]:
+        said = _said(message)
+        shown.append(said)
+        length += len(said.content) + len(said.reasoning) + sum(len(a) for _, a in said.calls)
+        if length > most:
+            break
+    return Conversation(messages=tuple(shown), left=len(messages) - len(shown))
+
+
+def _said(message: Message) -> Said:
+    answers = "" if message.tool_call_id is None else f" answers {message.tool_call_id}"
+    return Said(
+        kind=_ROLES.get(message.role, "other"),
+        speaker=f"{message.role}{answers}",
+        reasoning=clipped(message.reasoning or ""),
+        content=clipped(message.described),
+        calls=tuple((call.name, clipped(_arguments(call))) for call in message.tool_calls),
+        files=tuple(map(_shown, message.attachments)),
+    )
+
+
+def _shown(attachment: Attachment) -> Shown:
+    """Return a picture that a page can hold; what only says that it is one is not shown."""
+    words = f"{attachment.label}, {attachment.media_type}, {attachment.size:,} bytes"
+    if not attachment.is_image or attachment.size > _MOST_PICTURE:
+        return Shown(words=f"{words}: see blobs/{attachment.blob}")
+    try:
+        data = attachment.read()
+    except UsageError as error:
+        return Shown(words=f"{words}: {error}")
+    kind = media_type_of(data)
+    if kind is None or kind != attachment.media_type:
+        return Shown(words=f"{words}: it is not what it says")
+    return Shown(words=words, uri=f"data:{kind};base64,{b64encode(data).decode('ascii')}")
 
 
 def _arguments(call: ToolCall) -> str:
@@ -109,3 +157,14 @@ def _arguments(call: ToolCall) -> str:
         return call.arguments  # a model may write what it likes
     values = list(given.values()) if isinstance(given, dict) else []
     return values[0] if len(values) == 1 and isinstance(values[0], str) else call.arguments
+
+
+def as_json(value: object) -> str:
+    """Return plain data as indented JSON, cut to what a page can show."""
+    return clipped(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def tool_names(tools: TaskTools) -> str:
+    """Return the names of the tools that a task offers."""
+    servers = [f"those of {server.address}" for server in tools.servers]
+    return ", ".join([*(tool.name for tool in tools.tools), *servers])

@@ -10,6 +10,8 @@ from bakeoff.reports.wording.phrases import (
     amount,
     counted,
     difference,
+    dollars,
+    in_order,
     p_value,
     rank_range,
     score,
@@ -22,6 +24,7 @@ from bakeoff.stats.pairwise import BY_SCORE, Pairwise
 from bakeoff.stats.summary import Group, Summary
 
 _MOST_RANKS = 10
+_SAME_PRICE = 0.02
 _UNCHECKED = "There are answers, but nothing checks them: add expected answers or a scorer."
 
 
@@ -46,10 +49,8 @@ def remarks(pairwise: Pairwise, shown: Sequence[Pair], *, with_ranks: bool = Tru
         yield f"{more} in summary.json; these are the ones next to each other in rank"
     if tested:
         yield methods(tested)
-    if any(pair.detectable is not None for pair in tested):
-        yield "MDE: the smallest difference that this many tasks show with 80 % power"
-    if any(_only_the_interval_decides(pair) for pair in shown):
-        yield "an interval without 0 does not decide by itself: p comes from a stricter test"
+    if tested:
+        yield chance_in_words(tested)
     for reason, many in Counter(p.reason for p in pairwise.pairs if p.p is None).items():
         yield f"{counted(many, 'pair')} not compared: {reason}"
     yield from _missing(pairwise)
@@ -64,6 +65,8 @@ def remarks(pairwise: Pairwise, shown: Sequence[Pair], *, with_ranks: bool = Tru
 
 def _missing(pairwise: Pairwise) -> Iterator[str]:
     """Yield how faults and missing scores affect the verdicts."""
+    if any(pair.early for pair in pairwise.pairs):
+        yield "ended early: the differences look larger than they are; their intervals hold"
     if any(pair.withheld for pair in pairwise.pairs):
         yield (
             "a verdict must hold with every faulted trial counted against the leader; "
@@ -74,10 +77,17 @@ def _missing(pairwise: Pairwise) -> Iterator[str]:
         yield f"excluded, because only one of the two has a score: {few}{counted(most, 'task')}"
 
 
-def _only_the_interval_decides(pair: Pair) -> bool:
-    interval = pair.interval
-    is_open = pair.better is None and not pair.withheld
-    return is_open and interval is not None and not interval.low <= 0 <= interval.high
+def chance_in_words(tested: Sequence[Pair]) -> str:
+    """Return what the columns of a table of pairs say."""
+    pairs, text = (
+        len(tested),
+        "by chance: how often two equals differ this much; under 0.05 decides",
+    )
+    if pairs > 1:
+        text += f". it allows for all {pairs} pairs, and so do the intervals"
+    if any(pair.detectable is not None for pair in tested):
+        text += ". smallest gap: what so many tasks show four times in five"
+    return text
 
 
 def methods(tested: Sequence[Pair]) -> str:
@@ -108,11 +118,43 @@ def _ranks(pairwise: Pairwise) -> str:
     return ", ".join(shown) + (f", and {more} more in summary.json" if more else "")
 
 
+def effects_in_words(summary: Summary) -> Iterator[str]:
+    """Yield what each prompt changes across all models, and each model across all prompts."""
+    for effect in summary.main_effects:
+        across = f"across {counted(effect.across, effect.other)}"
+        for pair in worth_showing(effect.comparison):
+            first, second = f"'{one_line(pair.first)}'", f"'{one_line(pair.second)}'"
+            sign = -1 if pair.better == pair.second else 1
+            if sign < 0:
+                first, second = second, first
+            apart = difference(None if pair.difference is None else sign * pair.difference)
+            figures = f"{apart}{_apart_interval(pair, sign)}, p {p_value(pair.p_holm, alone=False)}"
+            if pair.better is not None:
+                yield f"{effect.factor} {first} is better than {second} {across}: {figures}"
+                continue
+            verdict, why = (
+                (pair.verdict, "") if pair.equivalent else (NO_DECISION, f"; {pair.undecided}")
+            )
+            yield (
+                f"{verdict} between {effect.factor} {first} and {second} {across}: {figures}{why}"
+            )
+
+
+def _apart_interval(pair: Pair, sign: int) -> str:
+    if pair.interval is None:
+        return ""
+    low, high = sorted((sign * pair.interval.low, sign * pair.interval.high))
+    return f" [{difference(low)}, {difference(high)}]"
+
+
 def in_short(pair: Pair) -> str:
     """Return the verdict on a pair whose columns are called A and B."""
     if pair.better is None:
-        return pair.verdict
-    return f"{'A' if pair.better == pair.first else 'B'} is better{_scope([pair])}"
+        if pair.withheld:
+            return f"{NO_DECISION} ({could_turn(pair.faults)})"
+        return pair.verdict if pair.equivalent else NO_DECISION
+    less = f", by less than {pair.margin:g}" if pair.equivalent else ""
+    return f"{'A' if pair.better == pair.first else 'B'} is better{_scope([pair])}{less}"
 
 
 def _one_task(pairs: Sequence[Pair]) -> bool:
@@ -128,7 +170,7 @@ def _scope(pairs: Sequence[Pair]) -> str:
 def is_decided(pairwise: Pairwise) -> bool:
     """Whether one candidate is better than all others."""
     if len(pairwise.pairs) == 1:
-        return pairwise.pairs[0].better is not None
+        return pairwise.pairs[0].better is not None or bool(pairwise.pairs[0].equivalent)
     return pairwise.ranks[0].worst == 1
 
 
@@ -147,10 +189,60 @@ def verdict(pairwise: Pairwise) -> str:
 
 def _pair_verdict(pair: Pair) -> str:
     names = one_line(pair.first), one_line(pair.second)
+    if pair.equivalent and pair.better is None:
+        price = _price(pair)
+        return f"{names[0]} and {names[1]} are equivalent within {pair.margin:g}{price}"
     if pair.better is None:
         return f"{NO_DECISION} between {names[0]} and {names[1]} ({pair.undecided})"
-    better, worse = names if pair.better == pair.first else names[::-1]
-    return f"{better} is better than {worse}{_scope([pair])}, by {amount(pair.difference or 0.0)}"
+    sign = 1 if pair.better == pair.first else -1
+    better, worse = names[::sign]
+    if pair.unit == ROLLOUT:
+        return (
+            f"{better} is better than {worse}{_scope([pair])}, by {amount(pair.difference or 0.0)}"
+        )
+    less = f", which is less than {pair.margin:g}" if pair.equivalent else ""
+    return f"{better} {_by_how_much(pair, sign, worse)}{less}{_price(pair, sign)}"
+
+
+def _by_how_much(pair: Pair, sign: int, worse: str) -> str:
+    """Return how much better the one is than the one that is *worse*, with its interval."""
+    by = abs(pair.difference or 0.0)
+    low, high = (0.0, 0.0)
+    if pair.interval is not None:
+        low, high = sorted((sign * pair.interval.low, sign * pair.interval.high))
+    if pair.solved:
+        between = f" ({_of_100(low)} to {_of_100(high)})" if pair.interval else ""
+        return f"solves {_of_100(by)} of 100 tasks more than {worse}{between}"
+    between = f" ({score(low)} to {score(high)})" if pair.interval else ""
+    return f"scores {amount(by)} more than {worse}{between}"
+
+
+def _of_100(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0")
+
+
+def _price(pair: Pair, sign: int = 1) -> str:
+    """Return at how many times the cost, of the first where *sign* is 1; nothing where it is unknown."""
+    ratio = pair.cost_ratio
+    if ratio is None or not ratio.value:
+        return ""
+    times = ratio.value if sign > 0 else 1 / ratio.value
+    if abs(times - 1) < _SAME_PRICE:
+        return ", at the same cost"
+    return f", at {times:.2g} times the cost"
+
+
+def per_success(summary: Summary) -> str:
+    """Return what a trial that passed cost, by candidate in the order of rank; nothing if unknown."""
+    known = [
+        (candidate.candidate, ratio.value)
+        for candidate in in_order(summary)
+        if (ratio := candidate.total.cost_per_success) is not None and ratio.value is not None
+    ]
+    if not known:
+        return ""
+    prices = ", ".join(f"{one_line(name)} {dollars(value)}" for name, value in known[:_MOST_RANKS])
+    return f"Cost per solved task: {prices}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,9 +264,16 @@ def answer(summary: Summary) -> Headline:
     text, decided = verdict(pairwise), is_decided(pairwise)
     return Headline(
         text=f"{text}." if decided else sentence(text),  # a name stays as it is written
-        why=_pair_evidence(pairwise.pairs[0])
-        if len(pairwise.pairs) == 1
-        else _many_evidence(pairwise),
+        why=" ".join(
+            part
+            for part in (
+                _pair_evidence(pairwise.pairs[0])
+                if len(pairwise.pairs) == 1
+                else _many_evidence(pairwise),
+                per_success(summary),
+            )
+            if part
+        ),
         decided=decided,
     )
 

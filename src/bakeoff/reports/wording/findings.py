@@ -1,7 +1,7 @@
 """The input of every report: summary, manifest, plan, and access to the recorded trials."""
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -38,9 +38,10 @@ class Trials(Protocol):
 class Findings:
     """Everything that a report is made from.
 
-        `called` is the name of the run to a person, `run` and `output` are how a command finds it;
+    `called` is the name of the run to a person, `run` and `output` are how a command finds it;
     `made_at` is when the ledger was read, `running` whether the run was still active then. A report
-    `with_text` contains prompts, expected answers and answers.
+    `with_text` contains prompts, expected answers and answers. `as_asked` returns a task as a
+    candidate, by its id, is asked it.
     """
 
     summary: Summary
@@ -54,12 +55,18 @@ class Findings:
     output: str | None = None
     running: bool = False
     with_text: bool = True
+    as_asked: Callable[[str, Task], Task] = lambda _, task: task
+
+    @cached_property
+    def prompts(self) -> bool:
+        """Whether candidates differ in what they are asked."""
+        return any(candidate.prompt is not None for candidate in self.plan.candidates)
 
     @cached_property
     def tasks(self) -> Sequence[Task]:
         """Each task once, in the order of the plan; those of a large plan are read as they are needed."""
         tasks = self.plan.blocks[0].tasks if len(self.plan.blocks) == 1 else ()
-        if isinstance(tasks, LazyTasks) and len(set(tasks.rows)) == len(tasks):
+        if isinstance(tasks, LazyTasks) and tasks.are_distinct:
             return tasks
         return tuple(self.plan.tasks)
 
@@ -179,7 +186,7 @@ def started_at(attempt: Attempt) -> str:
 def _check(score: Score) -> Check:
     output = score.details.get("output")
     return Check(
-        scorer=score.scorer,
+        scorer=score.label,
         value=score.value,
         explanation=score.explanation,
         output=output if isinstance(output, str) else None,

@@ -1,13 +1,14 @@
 """Numbers and summaries formatted for people; an unknown value is a dash."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.budget import Bill
-from bakeoff.stats.estimate import Interval
+from bakeoff.stats.classification import Classification, Measured
+from bakeoff.stats.estimate import Estimate, Interval
 from bakeoff.stats.head_to_head import RolloutFigures, RolloutVerdict
 from bakeoff.stats.pairwise import BY_SCORE
-from bakeoff.stats.summary import Buckets, CandidateSummary, Summary
+from bakeoff.stats.summary import Buckets, CandidateSummary, PassRates, Summary
 from bakeoff.stats.variance import VarianceSplit
 
 Formatter = Callable[[float | None], str]  # formats one kind of figure
@@ -66,6 +67,11 @@ def share(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0%}"
 
 
+def timed(phases: Mapping[str, float]) -> str:
+    """Return how long each phase took: `agent 3.2 s · scoring 420 ms`."""
+    return " · ".join(f"{name} {seconds(value)}" for name, value in phases.items())
+
+
 def megabytes(value: float | None) -> str:
     """Return a size."""
     if value is None:
@@ -104,6 +110,27 @@ def difference(value: float | None) -> str:
 def interval(bounds: Interval | None, formatter: Formatter = score) -> str:
     """Return an interval as text: `0.351 to 0.721`."""
     return UNKNOWN if bounds is None else f"{formatter(bounds.low)} to {formatter(bounds.high)}"
+
+
+def measured(figure: Measured | Estimate) -> str:
+    """Return a number with its interval: `0.671 (0.512 to 0.798)`."""
+    value = figure.mean if isinstance(figure, Estimate) else figure.value
+    bounds = "" if figure.interval is None else f" ({interval(figure.interval)})"
+    return f"{score(value)}{bounds}"
+
+
+def classified(classification: Classification) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of a candidate over all labels, each after its name."""
+    yield "accuracy", measured(classification.accuracy)
+    yield "macro F1", measured(classification.macro_f1)
+    yield "MCC", measured(classification.mcc)
+
+
+NO_LABEL = "no label"
+CLASSIFICATION_NOTES = (
+    "An answer without a label, or with several, is wrong; a fault is missing.",
+    "Accuracy is the mean over tasks, everything else is of the table of all scored trials.",
+)
 
 
 def p_value(value: float | None, *, alone: bool = True) -> str:
@@ -175,6 +202,11 @@ def more_rollouts(split: VarianceSplit) -> str | None:
 
 def _by(left: float) -> str:
     return f"{100 * (1 - left):.0f} %"
+
+
+def by_k(rates: Iterable[PassRates]) -> Mapping[int, PassRates]:
+    """Return pass rates by k."""
+    return {rate.k: rate for rate in rates}
 
 
 def in_order(summary: Summary) -> list[CandidateSummary]:

@@ -12,14 +12,18 @@ import tarfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote, urlencode
 
+from bakeoff._lib import scratch
 from bakeoff._lib.process import BoundedOutput, ProcessResult, run_to_completion
 from bakeoff.core.errors import SandboxError
+from bakeoff.core.sandbox import Mount
 from bakeoff.core.values import Json
 from bakeoff.sandboxes.containers import change as container_change
 from bakeoff.sandboxes.containers.calls import (
@@ -28,7 +32,9 @@ from bakeoff.sandboxes.containers.calls import (
     Exec,
     NewContainer,
     readable_paths,
+    retry_start,
 )
+from bakeoff.sandboxes.containers.ending import end_exec_monitors
 from bakeoff.sandboxes.containers.engine import Engine, container_settings
 from bakeoff.sandboxes.host.supervision import RunningCommand
 
@@ -43,8 +49,13 @@ _FLOOD_PAUSE_S = 0.01
 _FRAME = 8  # bytes before each piece of output: which stream, and how long it is
 _NOT_RUNNABLE, _KILLED = 126, 137
 _UPGRADED = (200, 101)
+_FORGOTTEN = "no exec session with ID"  # podman, with status 500 while its container restarts
 _LIBPOD = "/v4.0.0/libpod"
 _KINDS = "CAD"  # changed, added, deleted
+_ETC = {
+    "/etc/hosts": "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
+    "/etc/resolv.conf": "",
+}
 
 
 class ApiError(SandboxError):
@@ -288,9 +299,9 @@ class ApiCommand:
             try:
                 answer = await self._api.call("exec", "GET", f"/exec/{number}/json")
             except ApiError as error:
-                if error.status != HTTPStatus.NOT_FOUND:
+                if error.status != HTTPStatus.NOT_FOUND and _FORGOTTEN not in str(error):
                     raise
-                return _KILLED  # forgotten with the end of its container
+                return _KILLED  # with its container
             state = json.loads(answer)
             if not state["Running"]:
                 return int(state["ExitCode"] or 0)
@@ -308,23 +319,58 @@ class ApiCalls:
         self._engine = engine
         self._client = ClientCalls(engine)
         self._api = EngineApi(engine.name, path)
-        self._remaps: bool | None = None
+        self._info: dict[str, Any] | None = None
+        self._etc_folders: dict[str, Path] = {}
 
     async def start(self, container: NewContainer) -> None:
         """Create a container and start it."""
-        settings = container_settings(container.spec, container.mounts, container.image)
-        labels = dict(label.split("=", 1) for label in container.labels)
-        body: dict[str, Json] = {**settings, "Labels": labels}
-        await self._api.call(
-            "run", "POST", "/containers/create", query={"name": container.name}, body=body
+        has_network = container.spec.network is True
+        if has_network or not await self._can_leave_out_network():
+            await self._create(container, container.mounts)
+        else:
+            await self._create(
+                container, (*container.mounts, *self._etc_mounts(container)), NetworkDisabled=True
+            )
+        await self._start("run", f"/containers/{container.name}/start")
+
+    async def _create(
+        self, container: NewContainer, mounts: tuple[Mount, ...], **more: Json
+    ) -> None:
+        settings = container_settings(
+            container.spec, mounts, container.image, engine=self._engine.name
         )
-        await self._api.call("run", "POST", f"/containers/{container.name}/start")
+        labels = dict(label.split("=", 1) for label in container.labels)
+        query, body = {"name": container.name}, {**settings, "Labels": labels, **more}
+        await self._api.call("run", "POST", "/containers/create", query=query, body=body)
+
+    async def _can_leave_out_network(self) -> bool:
+        """Whether docker's runtime gives a container a network of its own, with only a loopback.
+
+        Docker's network `none` is the same, but takes three times as long as the rest of a start.
+        """
+        info = await self._engine_info()
+        return info.get("DefaultRuntime") == "runc" and not _remaps_users(info)
+
+    def _etc_mounts(self, container: NewContainer) -> Iterator[Mount]:
+        """Yield the files of /etc that docker writes only for a container with a network."""
+        folder = self._etc_folders[container.name] = scratch.new_folder("etc")
+        taken = {mount.target for mount in container.mounts}
+        for target, text in _ETC.items():
+            if target not in taken:
+                file = folder / Path(target).name
+                file.write_text(text, encoding="ascii")
+                file.chmod(0o644)
+                yield Mount(source=str(file), target=target, writable=True)
+
+    async def _start(self, what: str, path: str, **query: str) -> None:
+        await retry_start(lambda: self._api.call(what, "POST", path, query=query))
 
     async def state(self, name: str) -> ContainerState:
         """Return the state of a container."""
         known = await self._inspect(name)
         layers = (known.get("GraphDriver") or {}).get("Data") or {}
         return ContainerState(
+            id=str(known.get("Id", "")),
             running=bool(known["State"]["Running"]),
             pid=str(known["State"].get("Pid", "")),
             layer=str(layers.get("UpperDir", "")),
@@ -353,7 +399,7 @@ class ApiCalls:
 
     async def restart(self, name: str) -> None:
         """Kill every process of a container and start it again."""
-        await self._api.call("restart", "POST", f"/containers/{name}/restart", query={"t": "0"})
+        await self._start("restart", f"/containers/{name}/restart", t="0")
 
     async def remove(self, name: str) -> None:
         """Remove a container, running or not, with its volumes; nothing where there is none."""
@@ -364,6 +410,8 @@ class ApiCalls:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
+        if (folder := self._etc_folders.pop(name, None)) is not None:
+            scratch.remove_later(folder)
 
     async def last_output(self, name: str) -> str:
         """Return the last lines that a container itself printed."""
@@ -393,8 +441,8 @@ class ApiCalls:
         """Return the changed files and the deleted paths."""
         with readable_paths():
             changes = await self._changes(name)
-        differences = container_change.differences(changes, own)
-        if await self._remaps_users():
+        differences = container_change.differences(changes, (*own, *_ETC))
+        if _remaps_users(await self._engine_info()):
             return await self._client.export(name, differences, max_mb=max_mb)
         packed = await self._from_layer(name, differences, max_mb=max_mb)
         if packed is None:
@@ -432,12 +480,10 @@ class ApiCalls:
         )
         return packed, differences.gone
 
-    async def _remaps_users(self) -> bool:
-        """Whether docker gives files out with the user numbers of the host, which an export does not."""
-        if self._remaps is None:
-            known = json.loads(await self._api.call("info", "GET", "/info"))
-            self._remaps = "name=userns" in (known.get("SecurityOptions") or ())
-        return self._remaps
+    async def _engine_info(self) -> dict[str, Any]:
+        if self._info is None:
+            self._info = json.loads(await self._api.call("info", "GET", "/info"))
+        return self._info
 
     @contextmanager
     def _tar(self, name: str, path: str) -> Iterator[BinaryIO]:
@@ -456,16 +502,95 @@ class ApiCalls:
             connection.close()
 
 
+_COMPARED = (
+    *("Path", "Args", "Image", "Mounts", "EffectiveCaps", "BoundingCaps", "OCIRuntime", "Driver"),
+    *("MountLabel", "ProcessLabel", "AppArmorProfile", "Namespace", "Dependencies"),
+)
+# who made it and when; what says how to stop or restart it; and the umask, which every box sets
+_NOT_COMPARED = frozenset(
+    {"CreateCommand", "Hostname", "Umask", "StopTimeout", "RestartPolicy", "sdNotifyMode"}
+)
+
+
+_NOTES = frozenset(  # the first two are in a container only before or after its first start
+    {
+        "io.container.manager",
+        "org.opencontainers.image.stopSignal",
+        "io.kubernetes.cri-o.Created",
+    }
+)
+
+
 class PodmanApiCalls(ApiCalls):
     """Asks podman's socket for what it does as its client does, and the client for the rest.
 
-    Its socket gives files out without their owners and follows links, takes archives only for its
-    own user, and makes containers without the defaults of its settings.
+    Its socket gives files out without their owners and follows links, and takes archives only for
+    its own user. Containers are made at the socket once a comparison has shown that they are those
+    of the client, with every default of podman's settings.
     """
+
+    def __init__(self, engine: Engine, path: str) -> None:
+        super().__init__(engine, path)
+        self._makes_the_same: bool | None = None  # None until it was compared
+        self._is_comparing = False
+        self._image_ids: dict[str, str] = {}
 
     async def start(self, container: NewContainer) -> None:
         """Create a container and start it."""
-        await self._client.start(container)
+        if container.spec.network is True or not self._makes_the_same:
+            await self._client.start(container)
+            if self._makes_the_same is None and not self._is_comparing:
+                self._is_comparing = True
+                try:
+                    self._makes_the_same = await self._compare(container)
+                finally:
+                    self._is_comparing = False
+            return
+        await self._create(
+            replace(container, image=await self._image_id(container.image)), container.mounts
+        )
+        await self._start("run", f"{_LIBPOD}/containers/{container.name}/start")
+
+    async def _compare(self, by_client: NewContainer) -> bool:
+        """Whether a container made at the socket has the settings of one that the client made."""
+        probe = replace(
+            by_client,
+            name=f"{by_client.name}-probe",
+            image=await self._image_id(by_client.image),
+        )
+        try:
+            await self._create(probe, probe.mounts)
+            return await self._settings(probe.name) == await self._settings(by_client.name)
+        except ApiError:
+            return False
+        finally:
+            await run_to_completion(self.remove(probe.name))
+
+    async def _settings(self, name: str) -> dict[str, Any]:
+        """Return the settings of a container but for those that differ between any two."""
+        known = json.loads(
+            await self._api.call("inspect", "GET", f"{_LIBPOD}/containers/{name}/json")
+        )
+        settings = {**known["Config"], **known["HostConfig"]}
+        settings["Env"] = sorted(e for e in settings["Env"] if not e.startswith("HOSTNAME="))
+        settings["LogConfig"] = {**settings["LogConfig"], "Path": None}
+        settings["Binds"] = sorted(settings.get("Binds") or ())
+        settings["Annotations"] = {
+            key: value
+            for key, value in (settings.get("Annotations") or {}).items()
+            if key not in _NOTES
+        }
+        settings |= {key: known.get(key) for key in _COMPARED}
+        settings["Mounts"] = sorted(known.get("Mounts") or (), key=itemgetter("Destination"))
+        return {k: v or None for k, v in settings.items() if k not in _NOT_COMPARED}
+
+    async def _image_id(self, image: str) -> str:
+        """Return what no other image is called: the socket takes short names for Docker Hub's."""
+        if image not in self._image_ids:
+            path = f"{_LIBPOD}/images/{quote(image, safe='')}/json"
+            known = json.loads(await self._api.call("image inspect", "GET", path))
+            self._image_ids[image] = str(known["Id"])
+        return self._image_ids[image]
 
     async def put(self, name: str, archive: bytes) -> None:
         """Unpack a gzipped tar in a container, with the owners that it names."""
@@ -488,6 +613,7 @@ class PodmanApiCalls(ApiCalls):
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
+        await asyncio.to_thread(end_exec_monitors, name)
 
     async def change(
         self, name: str, *, own: Iterable[str], max_mb: int
@@ -520,6 +646,11 @@ class PodmanApiCalls(ApiCalls):
         answer = await self._api.call("inspect", "GET", f"{_LIBPOD}/containers/{name}/json")
         host = json.loads(answer)["HostConfig"]
         return bool(host.get("IDMappings")) or host.get("UsernsMode", "") not in ("", "host")
+
+
+def _remaps_users(info: Mapping[str, Any]) -> bool:
+    """Whether docker gives files out with the user numbers of the host, which an export does not."""
+    return "name=userns" in (info.get("SecurityOptions") or ())
 
 
 class _UnixConnection(HTTPConnection):

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from bakeoff._lib.process import ProcessResult, run_to_completion
 from bakeoff.core.errors import SandboxError
-from bakeoff.core.sandbox import BoxSpec, Command, CommandResult, Mount
+from bakeoff.core.sandbox import BoxSpec, Command, CommandResult
 from bakeoff.sandboxes.containers import change as container_change
-from bakeoff.sandboxes.containers import relay
-from bakeoff.sandboxes.containers.calls import EngineCalls, Exec, run_in
+from bakeoff.sandboxes.containers.calls import EngineCalls, Exec, NewContainer, run_in
+from bakeoff.sandboxes.containers.ending import BackgroundRemoval, kill_first_process
 from bakeoff.sandboxes.containers.engine import HOME, no_folder_marker, preamble, wrap_command
-from bakeoff.sandboxes.containers.relay import Relay
+from bakeoff.sandboxes.containers.relay import FIND, Relay, choose
+from bakeoff.sandboxes.containers.relay import PORT as GATEWAY_PORT
 from bakeoff.sandboxes.egress.proxy import PORT as PROXY_PORT
 from bakeoff.sandboxes.egress.proxy import EgressProxy, proxy_environment
 from bakeoff.sandboxes.host.disk_watch import DiskWatch, Watch
@@ -25,8 +26,9 @@ from bakeoff.sandboxes.host.shell_limits import StartMarker
 from bakeoff.sandboxes.host.supervision import Supervision, not_started, unstartable
 
 _CHECK_S = 2.0
-_DEATH_S, _DEATH_LOOK_S = 60.0, 0.5
-_STILL_DYING = "did not die within timeout"  # podman, of a fork bomb on a busy machine
+_DEATH_S, _DEATH_LOOK_S, _DEATH_POLL_S = 60.0, 0.5, 0.02
+# podman, of a fork bomb on a busy machine, and of a container that it sees end at this moment
+_STILL_DYING = re.compile("did not die within timeout|container state improper")
 _PAUSE_FACTOR = 20  # asking takes podman a quarter of a second
 
 
@@ -115,13 +117,14 @@ _MAX_SHOWN = 2000
 _CALL_S = 120.0
 _OOM_FILES = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+_DIFF_AGAIN_S = (0.2, 1.0, 0.0)
 # a line of `diff` that reports a change in the folders of the shell and its libraries
 _PROGRAMS_CHANGED = re.compile(r"^[CD] /(?:usr/(?:local/)?)?(?:s?bin|lib\w*)/", re.MULTILINE)
 
 
 def sockets(spec: BoxSpec, proxy: EgressProxy | None) -> dict[int, str]:
     """Return the ports of a box that are relayed to a socket of the host, and the socket."""
-    gateway = {} if spec.gateway is None else {relay.PORT: spec.gateway.socket}
+    gateway = {} if spec.gateway is None else {GATEWAY_PORT: spec.gateway.socket}
     return gateway if proxy is None else {**gateway, PROXY_PORT: str(proxy.socket)}
 
 
@@ -131,41 +134,44 @@ class ContainerBox:
     def __init__(
         self,
         calls: EngineCalls,
-        spec: BoxSpec,
+        container: NewContainer,
         *,
-        name: str,
-        mounts: tuple[Mount, ...],
         user: str | None,
         most_change_mb: int,
         proxy: EgressProxy | None,
+        relay: Relay | None,
+        removals: BackgroundRemoval,
     ) -> None:
-        self.name = name
+        self.name = container.name
+        self.relay = relay
         self._calls = calls
-        self._spec = spec
-        self._mounts = mounts
+        self._spec = container.spec
+        self._mounts = container.mounts
+        self._removals = removals
         self._user = user
         self._most_change_mb = most_change_mb
         self._proxy = proxy
-        self._relay: Relay | None = None
         self._oom_kills = 0
         self._restarts = 0
         self._stopped = False
+        self._ended = False
+        self._is_closed = False
         self._started_in: set[str] = set()
-        self._supervision = Supervision(spec.limits, cgroup=None, disk=None)
+        self._supervision = Supervision(self._spec.limits, cgroup=None, disk=None)
 
     async def ready(self) -> None:
         """Apply the change of the spec, choose a relay, start watching the disk."""
         disk = await disk_watch_for(self._calls, self.name, self._spec)
         self._supervision = Supervision(self._spec.limits, cgroup=None, disk=disk)
         await self._apply()
-        if sockets(self._spec, self._proxy):
-            result = await self._exec(Command(argv=relay.FIND, cwd="/", time_s=60))
-            self._relay = relay.choose(result.output, image=self._spec.image)
+        if sockets(self._spec, self._proxy) and self.relay is None:
+            result = await self._exec(Command(argv=FIND, cwd="/", time_s=60))
+            self.relay = choose(result.output, image=self._spec.image)
 
     @property
     def gateway_url(self) -> str | None:
         """The URL of the gateway for commands in the box."""
-        return None if self._spec.gateway is None else f"http://127.0.0.1:{relay.PORT}"
+        return None if self._spec.gateway is None else f"http://127.0.0.1:{GATEWAY_PORT}"
 
     @property
     def refused_traffic(self) -> tuple[str, ...]:
@@ -176,17 +182,33 @@ class ContainerBox:
         """Run *command*; stopping it early ends every process of the box."""
         if (ran := unstartable(command)) is not None:
             return ran
-        if self._relay is not None:
-            ports = sockets(self._spec, self._proxy)
-            command = replace(command, argv=self._relay.wrap(command.argv, ports))
+        if ports := sockets(self._spec, self._proxy):
+            assert self.relay is not None  # noqa: S101 -- chosen before the first command
+            command = replace(command, argv=self.relay.wrap(command.argv, ports))
         return await self._exec(command)
 
     async def stop(self) -> None:
         """End every process; the container stays, stopped."""
         self._stopped = True
         await self._supervision.stop()
-        if await self._is_running():
-            await self._calls.kill(self.name)
+        if not self._ended:
+            await self._kill()
+            self._ended = True
+
+    async def _kill(self) -> None:
+        state = await self._calls.state(self.name)
+        if not state.running:
+            return
+        # an engine that is to read the container's own layer afterwards must know of the end
+        if self._spec.folder is not None and await kill_first_process(state):
+            return
+        await self._calls.kill(self.name)
+        clock = asyncio.get_running_loop().time
+        until = clock() + _DEATH_S
+        while (await self._calls.state(self.name)).running:
+            if clock() > until:
+                raise SandboxError(f"the processes of container {self.name} do not end")
+            await asyncio.sleep(_DEATH_POLL_S)
 
     async def change(self) -> tuple[bytes, tuple[str, ...]]:
         """Return how the stopped container differs from its image: an archive, and deleted paths."""
@@ -194,14 +216,23 @@ class ContainerBox:
         return await self._calls.change(self.name, own=own, max_mb=self._most_change_mb)
 
     async def close(self) -> None:
-        """Remove the container, running or not."""
+        """End every process, and leave the container to be removed in the background."""
         self._stopped = True
-        await self._supervision.stop()
         try:
-            await run_to_completion(self._remove())
+            await run_to_completion(self._end())
         finally:
             if self._proxy is not None:
                 await run_to_completion(self._proxy.close())
+
+    async def _end(self) -> None:
+        try:
+            await self.stop()
+        except SandboxError:
+            await self._remove()  # which kills too, or says why it cannot
+        else:
+            if not self._is_closed:
+                await self._removals.add(self._remove())
+        self._is_closed = True
 
     async def _remove(self) -> None:
         await _until_dead(self._calls.remove, self.name)
@@ -256,11 +287,15 @@ class ContainerBox:
         return bool(self._started_in) and await self._has_changed_programs()
 
     async def _has_changed_programs(self) -> bool:
-        try:
-            changed = await self._calls.changed_paths(self.name)
-        except SandboxError:
-            return False  # not known; whoever asks has an error of its own to tell
-        return _PROGRAMS_CHANGED.search(changed) is not None
+        # a container that has just failed to start may not be readable yet
+        for pause_s in _DIFF_AGAIN_S:
+            try:
+                changed = await self._calls.changed_paths(self.name)
+            except SandboxError:
+                await asyncio.sleep(pause_s)
+            else:
+                return _PROGRAMS_CHANGED.search(changed) is not None
+        return False  # not known; whoever asks has an error of its own to tell
 
     def _start_of(self, command: Command) -> str:
         return posixpath.join(self._spec.root, command.cwd or self._spec.workdir)
@@ -327,7 +362,7 @@ async def _until_dead(call: Callable[[str], Awaitable[None]], name: str) -> None
         try:
             await call(name)
         except SandboxError as error:
-            if _STILL_DYING not in str(error) or clock() > until:
+            if not _STILL_DYING.search(str(error)) or clock() > until:
                 raise
             await asyncio.sleep(_DEATH_LOOK_S)
         else:

@@ -1,7 +1,7 @@
 """What a box asks of its container engine, and how the command-line client is asked for it."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,11 +13,19 @@ from bakeoff.sandboxes.containers import change as container_change
 from bakeoff.sandboxes.containers.engine import Engine, run_arguments
 from bakeoff.sandboxes.host.supervision import RunningCommand
 
-_STATE_FORMAT = "state={{.State.Running}}\npid={{.State.Pid}}\nlayer={{with .GraphDriver}}{{.Data.UpperDir}}{{end}}"
+_STATE_FORMAT = (
+    "id={{.Id}}\nstate={{.State.Running}}\npid={{.State.Pid}}\n"
+    "layer={{with .GraphDriver}}{{.Data.UpperDir}}{{end}}"
+)
 _SIZE_FORMAT = "size={{.SizeRw}}"
 _EXPORT_S = 600.0
 _TOO_LONG = "file name too long"
 _MAX_DIFF = 1 << 28
+# seen with runc under load: 'exec: "sh": executable file not found' in a box that has one
+_RUNTIME_FAILED = "OCI runtime create failed"
+_START_AGAIN_S = (0.2, 0.6)
+# seen with docker under load: an export without a single file, right after the container was killed
+_EXPORT_AGAIN_S = (0.2, 1.0)
 
 
 @value_object
@@ -33,8 +41,12 @@ class NewContainer:
 
 @value_object
 class ContainerState:
-    """Whether a container runs, its first process, and its layer on the disk; empty if unknown."""
+    """Whether a container runs, its number and first process, and its layer on the disk.
 
+    What is not known is empty.
+    """
+
+    id: str
     running: bool
     pid: str
     layer: str
@@ -104,7 +116,13 @@ class ClientCalls:
         labels = [word for label in container.labels for word in ("--label", label)]
         arguments = ("-d", "--name", container.name, *labels, *self._engine.dialect.run)
         more = run_arguments(container.spec, container.mounts, container.image)
-        await self._engine.call("run", *arguments, *more)
+        try:
+            await self._engine.call("run", *arguments, *more)
+        except SandboxError as error:
+            if _RUNTIME_FAILED not in str(error):
+                raise
+            # the container is there, only not started
+            await retry_start(lambda: self._engine.call("start", container.name))
 
     async def state(self, name: str) -> ContainerState:
         """Return the state of a container."""
@@ -113,6 +131,7 @@ class ClientCalls:
         )
         fields = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         return ContainerState(
+            id=fields.get("id", ""),
             running=fields.get("state") == "true",
             pid=fields.get("pid", ""),
             layer=fields.get("layer", ""),
@@ -145,7 +164,7 @@ class ClientCalls:
 
     async def restart(self, name: str) -> None:
         """Kill every process of a container and start it again."""
-        await self._engine.call("restart", "-t", "0", name)
+        await retry_start(lambda: self._engine.call("restart", "-t", "0", name))
 
     async def remove(self, name: str) -> None:
         """Remove a container, running or not, with its volumes; nothing where there is none."""
@@ -176,6 +195,16 @@ class ClientCalls:
         self, name: str, differences: container_change.Differences, *, max_mb: int
     ) -> tuple[bytes, tuple[str, ...]]:
         """Return what *differences* name out of an export of the whole container."""
+        for pause_s in _EXPORT_AGAIN_S:
+            try:
+                return await self._exported(name, differences, max_mb=max_mb)
+            except container_change.EmptyExportError:
+                await asyncio.sleep(pause_s)
+        return await self._exported(name, differences, max_mb=max_mb)
+
+    async def _exported(
+        self, name: str, differences: container_change.Differences, *, max_mb: int
+    ) -> tuple[bytes, tuple[str, ...]]:
         packed, present = await asyncio.to_thread(
             container_change.archive,
             (self._engine.name, "export", name),
@@ -187,6 +216,20 @@ class ClientCalls:
             time_s=_EXPORT_S,
         )
         return packed, tuple(sorted({*differences.gone, *differences.perhaps_gone} - present))
+
+
+async def retry_start(start: Callable[[], Awaitable[object]]) -> None:
+    """Start a container; a few times, because a busy docker fails now and then for no reason."""
+    for pause_s in _START_AGAIN_S:
+        try:
+            await start()
+        except SandboxError as error:
+            if _RUNTIME_FAILED not in str(error):
+                raise
+            await asyncio.sleep(pause_s)
+        else:
+            return
+    await start()
 
 
 class readable_paths:  # noqa: N801 -- reads as a word at its place: `with readable_paths()`

@@ -208,6 +208,10 @@ class IncompleteLayerError(Exception):
     """A file of a layer has its content in another layer."""
 
 
+class EmptyExportError(SandboxError):
+    """The engine exported not one file: the container was not mounted when it was read."""
+
+
 def read_files(root: Path, differences: Differences, *, max_mb: int) -> bytes:
     """Return what *differences* include as a gzipped tar, from the files of a container at *root*.
 
@@ -341,7 +345,7 @@ def _filtered(
     check_for: Container[str],
     max_bytes: int,
 ) -> tuple[bytes, frozenset[str]]:
-    buffer, present = _BoundedBuffer(max_bytes), set()
+    buffer, present, is_empty = _BoundedBuffer(max_bytes), set(), True
     with (
         tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as whole,
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as packed,
@@ -349,6 +353,7 @@ def _filtered(
     ):
         for member in whole:
             path = _diff_name(member.name)
+            is_empty = is_empty and path == "/"
             if path in check_for:
                 present.add(path)
             if path in included and _is_file_like(member):
@@ -356,6 +361,8 @@ def _filtered(
                     member.pax_headers = {**member.pax_headers, IN_IMAGE: "1"}
                 filtered.addfile(member, whole.extractfile(member) if member.isreg() else None)
             whole.members.clear()  # type: ignore[attr-defined] # else it keeps every member in memory
+    if is_empty:
+        raise EmptyExportError("the engine exported no file of the container", transient=True)
     return buffer.getvalue(), frozenset(present)
 
 

@@ -56,6 +56,13 @@ DIALECTS: Mapping[EngineName, EngineDialect] = {
 }
 
 
+# as in `run` of the dialects
+_LOGS: Mapping[EngineName, Json] = {
+    "docker": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+    "podman": {"Type": "k8s-file", "Config": {"max-size": "1mb"}},
+}
+
+
 class Engine:
     """Calls one engine's client, with a limit on concurrent calls."""
 
@@ -138,8 +145,9 @@ class Engine:
 HOME = "/home/agent"
 
 # A waiting shell also reaps the orphans of the container, so no init program is needed.
+_UMASK = "umask 0022"  # podman's API starts programs with none
 _WAIT = "while :; do sleep 3600; done"
-_WAIT_AT_HOME = f"mkdir -p -m 1777 /tmp {HOME}; {_WAIT}"
+_WAIT_AT_HOME = f"{_UMASK}; mkdir -p -m 1777 /tmp {HOME}; {_WAIT}"
 
 # Needed by package managers. A box with a mounted folder needs none: it has one user.
 _PACKAGING_CAPABILITIES = (
@@ -176,8 +184,10 @@ def run_arguments(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> list[
     return [*arguments, "--user", "0:0", "--entrypoint", "sh", image, "-c", _WAIT_AT_HOME]
 
 
-def container_settings(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> dict[str, Json]:
-    """Return what `run_arguments` says, and docker's arguments, as docker's API takes it.
+def container_settings(
+    spec: BoxSpec, mounts: tuple[Mount, ...], image: str, *, engine: EngineName
+) -> dict[str, Json]:
+    """Return what `run_arguments` and the engine's own arguments say, as docker's API takes it.
 
     `tests/component/test_container_api.py` compares the containers that come of both.
     """
@@ -186,7 +196,7 @@ def container_settings(spec: BoxSpec, mounts: tuple[Mount, ...], image: str) -> 
         "SecurityOpt": ["no-new-privileges", "label=disable"],
         "CapDrop": ["ALL"],
         "RestartPolicy": {"Name": "no"},
-        "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+        "LogConfig": _LOGS[engine],
         "Mounts": [
             {
                 "Type": "bind",
@@ -253,7 +263,7 @@ def preamble(
     environment: Mapping[str, str], *, cwd: str, disk_mb: int | None, marker: str
 ) -> bytes:
     """Return the input before the command's own; it prints the marker as the first line of output."""
-    lines = []
+    lines = [_UMASK]
     for name, value in environment.items():
         if not _VARIABLE.fullmatch(name):
             raise SandboxError(f"no shell can set the variable {name!r} in a container")

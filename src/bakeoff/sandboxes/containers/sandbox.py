@@ -20,15 +20,21 @@ from pathlib import Path
 from bakeoff._lib import process_identity, scratch
 from bakeoff._lib.digest import digest
 from bakeoff._lib.process import run_to_completion
-from bakeoff.core.errors import UsageError
+from bakeoff.core.errors import SandboxError, UsageError
 from bakeoff.core.sandbox import Box, BoxSpec, Mount
 from bakeoff.core.workspace import Image
-from bakeoff.sandboxes.containers import podman_service, relay
+from bakeoff.sandboxes.containers import relay
 from bakeoff.sandboxes.containers.api import ApiCalls, PodmanApiCalls
 from bakeoff.sandboxes.containers.box import ContainerBox, sockets
 from bakeoff.sandboxes.containers.calls import ClientCalls, EngineCalls, NewContainer
+from bakeoff.sandboxes.containers.ending import BackgroundRemoval, end_exec_monitors
 from bakeoff.sandboxes.containers.engine import Engine, EngineName
-from bakeoff.sandboxes.containers.engine_socket import docker_socket
+from bakeoff.sandboxes.containers.engine_socket import (
+    acquire_socket,
+    docker_socket,
+    has_died,
+    release_socket,
+)
 from bakeoff.sandboxes.egress.proxy import checked_private_hosts, open_proxy
 from bakeoff.sandboxes.host import cleanup
 
@@ -165,6 +171,8 @@ class Container:
         self._calls: EngineCalls | None = None
         self._images = Images(self._engine, default=self.default_image, build_s=self.build_s)
         self._user: str | None = None
+        self._removals = BackgroundRemoval()
+        self._relays: dict[str, relay.Relay] = {}  # by the image that has its interpreter
 
     def available(self) -> str | None:
         """Return why the engine cannot be used, and what to install; None where it works."""
@@ -183,30 +191,38 @@ class Container:
         relay_mounts = relay.mounts(sockets(spec, proxy))
         mounts = (*_folder(spec), *spec.mounts, *spec.pinned, *relay_mounts)
         name = f"bakeoff-{process_identity.current()}-{secrets.token_hex(6)}"
+        labels = (f"{_OWNER}={process_identity.current()}", f"bakeoff.label={spec.label}")
+        container = NewContainer(name=name, labels=labels, spec=spec, mounts=mounts, image=image)
         box = ContainerBox(
             calls,
-            spec,
-            name=name,
-            mounts=mounts,
+            container,
             user=user,
             most_change_mb=self.most_change_mb,
             proxy=proxy,
+            relay=self._relays.get(image) if spec.archive is None else None,
+            removals=self._removals,
         )
-        labels = (f"{_OWNER}={process_identity.current()}", f"bakeoff.label={spec.label}")
-        container = NewContainer(name=name, labels=labels, spec=spec, mounts=mounts, image=image)
         try:
             # not cancelled: an engine that was asked for a container creates it anyway
             await run_to_completion(calls.start(container))
             await box.ready()
         except BaseException:
-            await run_to_completion(self._remove(name))
+            await run_to_completion(self._remove_failed(calls, name))
             if proxy is not None:
                 await run_to_completion(proxy.close())
             raise
+        if box.relay is not None and spec.archive is None:
+            self._relays[image] = box.relay
         return box
 
+    async def _remove_failed(self, calls: EngineCalls, name: str) -> None:
+        try:
+            await calls.remove(name)
+        except SandboxError:
+            await self._remove(name)
+
     async def _engine_calls(self) -> EngineCalls:
-        if self._calls is None or (self.name == "podman" and podman_service.has_died(self._engine)):
+        if self._calls is None or (self.name == "podman" and has_died(self._engine)):
             self._calls = await self._choose_calls()
         return self._calls
 
@@ -216,7 +232,7 @@ class Container:
         if self.name == "docker":
             socket = await docker_socket(self._engine)
             return ClientCalls(self._engine) if socket is None else ApiCalls(self._engine, socket)
-        socket = await podman_service.acquire_socket(self._engine, user=self)
+        socket = await acquire_socket(self._engine, user=self)
         return ClientCalls(self._engine) if socket is None else PodmanApiCalls(self._engine, socket)
 
     async def _remove(self, name: str) -> None:
@@ -244,14 +260,22 @@ class Container:
             ):
                 name = word.removeprefix("name=")
                 await self._remove(name)
+                await asyncio.to_thread(end_exec_monitors, name)
                 lines.append(f"container {name}")
         return [*lines, *await asyncio.to_thread(cleanup.reap)]
 
     async def close(self) -> None:
-        """Give back the engine's socket."""
-        self._calls = None
-        if self.name == "podman":
-            await podman_service.release_socket(self._engine, user=self)
+        """Wait until closed boxes are removed, and give back the engine's socket."""
+        try:
+            await self.wait_removed()
+        finally:
+            self._calls = None
+            if self.name == "podman":
+                await release_socket(self._engine, user=self)
+
+    async def wait_removed(self) -> None:
+        """Wait until the containers of closed boxes are removed; raise the first error."""
+        await self._removals.wait()
 
 
 def _folder(spec: BoxSpec) -> tuple[Mount, ...]:

@@ -13,7 +13,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
 from bakeoff.core.record import Score
-from bakeoff.core.sandbox import Box, Command, CommandResult, GradingWorkspace
+from bakeoff.core.sandbox import Box, Command, CommandResult, GradingSpec, GradingWorkspace
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Workspace
@@ -138,17 +138,15 @@ class Tests:
         protected = tuple(path_from_root(workspace, path.split("::")[0]) for path in self.paths)
         mounts = await brought_mounts() if self.runner == "pytest" else ()
 
+        spec = GradingSpec(
+            protected=protected,
+            mounts=mounts,
+            environment=self.environment,
+            read_once=self.read_once(workspace),
+        )
+
         async def check(outcome: Outcome) -> Score:
-            opened = open_grading_workspace(
-                task,
-                outcome,
-                context,
-                scorer="tests",
-                protected=protected,
-                mounts=mounts,
-                environment=self.environment,
-                read_once=self.read_once(workspace),
-            )
+            opened = open_grading_workspace(task, outcome, context, scorer="tests", spec=spec)
             async with opened as grading:
                 return await self.score_in(grading, workspace)
 

@@ -1,0 +1,1 @@
+"""Data sets: rows of CSV, TSV, JSON Lines, JSON, Parquet and Hugging Face files as tasks."""

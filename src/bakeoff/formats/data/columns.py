@@ -1,0 +1,135 @@
+"""What the columns of a data set mean: as a person maps them, else by their usual names."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.value_object import value_object
+from bakeoff.core.errors import UsageError
+
+ROLES = ("id", "prompt", "expected", "category", "group", "tags", "file")
+PROMPTFOO_EXPECTED = "__expected"
+_USUAL: Mapping[str, Sequence[str]] = {  # the first that is there is taken
+    "id": ("id", "_id", "task_id", "test_id", "question_id", "sample_id", "uid", "uuid", "qid"),
+    "prompt": (
+        "prompt", "question", "instruction", "query", "problem", "input", "user_input", "goal",
+        "question_stem", "sentence", "text",
+    ),
+    "expected": (
+        "expected", PROMPTFOO_EXPECTED, "answer", "target", "label", "expected_answer",
+        "expected_output", "correct_answer", "best_answer", "reference", "reference_answer",
+        "ground_truth", "gold", "ideal", "output", "answers", "solution", "canonical_solution",
+    ),
+    "category": ("category", "subject", "topic", "domain", "subset", "task_type", "type"),
+    "group": ("group", "group_id", "cluster", "cluster_id", "passage_id", "document_id", "doc_id"),
+    "tags": ("tags", "tag"),
+    "file": ("image", "image_path", "image_file", "picture", "photo"),
+}  # fmt: skip
+
+
+@value_object
+class ColumnMap:
+    """The column of each role, an empty name for none, and variables that are named otherwise.
+
+    `prompt` may be a template over the columns instead of the name of one.
+    """
+
+    roles: Mapping[str, str]
+    variables: Mapping[str, str]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "ColumnMap":
+        """Return the map that a person wrote: roles by their names, anything else is a variable."""
+        return cls(
+            roles={name: column for name, column in given.items() if name in ROLES},
+            variables={name: column for name, column in given.items() if name not in ROLES},
+        )
+
+
+@value_object
+class DataOptions:
+    """What the caller says of a data set: columns by role, and what prompts need of each row.
+
+    With `variables`, tasks carry their columns; without `own_prompt`, no column is what is asked.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    variables: bool = False
+    own_prompt: bool = True
+
+    @classmethod
+    def for_prompts(cls, texts: Sequence[bool], columns: Mapping[str, str]) -> "DataOptions":
+        """Return the options for prompts of which each does or does not have a text of its own."""
+        return cls(columns=columns, variables=bool(texts), own_prompt=not texts or not all(texts))
+
+
+@value_object
+class Columns:
+    """Which column each role is read from, None where there is none; `guessed` lists those roles."""
+
+    roles: Mapping[str, str | None]
+    variables: Mapping[str, str]
+    guessed: tuple[str, ...] = ()
+
+    def column(self, role: str) -> str | None:
+        """Return the column of *role*."""
+        return self.roles.get(role)
+
+    def without_guess(self, role: str) -> "Columns":
+        """Return the columns with none for *role*, where that was a guess."""
+        if role not in self.guessed:
+            return self
+        return Columns(
+            roles={**self.roles, role: None},
+            variables=self.variables,
+            guessed=tuple(other for other in self.guessed if other != role),
+        )
+
+    def described(self) -> str | None:
+        """Return what was guessed, as a person writes it; None where nothing was."""
+        pairs = [f"{role} = {self.roles[role]}" for role in self.guessed]
+        return ", ".join(pairs) or None
+
+
+def resolve_columns(
+    given: ColumnMap, names: Sequence[str], *, where: str, needs_prompt: bool
+) -> Columns:
+    """Return what each of the columns *names* means; a mapped one that is not there is an error.
+
+    *where* is what the message begins with: the file, and the line of its header.
+    """
+    for role, column in (*given.roles.items(), *given.variables.items()):
+        if column and column not in names and not (role == "prompt" and "{" in column):
+            raise UsageError(
+                f"{where}: no column {column!r} for `{role}`; {did_you_mean(column, names)}"
+            )
+    roles: dict[str, str | None] = {
+        role: given.roles[role] or None for role in ROLES if role in given.roles
+    }
+    guessed = []
+    for role, column in _usual(names, taken=set(roles.values())):
+        if role not in roles and (needs_prompt or role != "prompt"):
+            roles[role] = column
+            guessed.append(role)
+    if needs_prompt and roles.get("prompt") is None:
+        raise UsageError(
+            f"{where}: which column is the prompt? There are: {', '.join(names)}. Name one with "
+            "--map prompt=COLUMN, or write a template: --prompt 'Answer: {{" + names[0] + "}}'"
+        )
+    order = {role: number for number, role in enumerate(ROLES)}
+    guessed.sort(key=order.__getitem__)
+    return Columns(roles=roles, variables=given.variables, guessed=tuple(guessed))
+
+
+def _usual(names: Sequence[str], taken: set[str | None]) -> Iterator[tuple[str, str]]:
+    """Yield the role and the column of every usual name; a column has one role."""
+    known = {_folded(name): name for name in reversed(names) if name not in taken}
+    for role, usual in _USUAL.items():
+        for word in usual:
+            if word in known:
+                yield role, known.pop(word)
+                break
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace(" ", "_").replace("-", "_")

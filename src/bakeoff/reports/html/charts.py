@@ -1,0 +1,509 @@
+"""Charts as Vega-Lite specifications: drawn as SVG in a report, interactive in the viewer.
+
+Colours are the variables of the style sheet, so a chart follows the page into the dark.
+"""
+
+import html
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from bakeoff._lib.sanitize import for_terminal, one_line
+from bakeoff._lib.value_object import value_object
+from bakeoff.reports.wording import decision, phrases
+from bakeoff.stats.between_runs import Contrast
+from bakeoff.stats.paired import Pair
+from bakeoff.stats.pareto import Offer, pareto_front
+from bakeoff.stats.summary import CandidateSummary, Group, Summary
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+Spec: TypeAlias = dict[str, Any]
+
+WIDTH = 340
+_ROW = 44
+_MOST_ROWS = 40
+_MOST_LINES = 8  # in one chart, each with a colour of its own
+_MOST_LABELS = 16
+_MOST_CELLS = 600
+_LONGEST_NAME = 60
+_LONGEST_SHORT_NAME = 22
+_LOGARITHMIC = 30  # times the least value: from there on, a linear axis shows a heap and a dot
+_COLOURS = [f"var(--c{number})" for number in range(1, _MOST_LINES + 1)]
+_CONFIG: Spec = {
+    "aria": False,  # the figure has one label; a label for each mark would be read aloud
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "var(--quiet)", "titleColor": "var(--quiet)", "titleFontWeight": "normal",
+        "gridColor": "var(--line)", "domain": False, "ticks": False, "labelFontSize": 12,
+        "titleFontSize": 12, "labelPadding": 6, "labelLimit": 120,
+    },
+    "legend": {"labelColor": "var(--text)", "labelFontSize": 12, "labelLimit": 180},
+    "text": {"fontSize": 13},
+}  # fmt: skip
+
+
+@value_object
+class Chart:
+    """A figure: its specification, what it shows in words, and explanations of its marks."""
+
+    title: str
+    note: str
+    spec: Spec
+    description: str
+    legend: tuple[str, ...] = ()
+
+    @property
+    def drawing(self) -> "Markup":
+        """The chart as SVG, for a page that has no script."""
+        from markupsafe import Markup
+
+        label = html.escape(f"{self.title}. {self.description}")
+        return Markup(for_terminal(_opened(svg(self.spec), label)))  # noqa: S704 -- drawn by Vega, which escapes
+
+
+def svg(spec: Spec) -> str:
+    """Return what *spec* draws; nothing is loaded for it."""
+    import vl_convert
+
+    drawn: str = vl_convert.vegalite_to_svg(clean(spec), allowed_base_urls=[], show_warnings=False)
+    return drawn
+
+
+# The renderer measures text as XML, and what XML cannot hold ends the whole process, not just the chart; where it
+# shortens a text it may cut a character beyond the first 65,536 in two.
+_UNDRAWABLE = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd]")
+
+
+def clean(value: Any) -> Any:
+    """Return a specification whose texts are harmless and whose numbers are finite."""
+    if isinstance(value, str):
+        return _UNDRAWABLE.sub("\ufffd", for_terminal(value))
+    if isinstance(value, dict):
+        return {key: clean(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_ROLES = re.compile(r' (?:role="graphics-[a-z]+"|aria-[a-z]+="[^"]*")')
+_HEAD = re.compile(r"<svg [^>]*?(width=[^>]*)>")
+
+
+def _opened(drawn: str, label: str) -> str:
+    """Return an SVG with one label, and without what it needs only in a file of its own."""
+    drawn = _ROLES.sub("", drawn)
+    return _HEAD.sub(lambda m: f'<svg role="img" aria-label="{label}" {m[1]}>', drawn, count=1)
+
+
+@value_object
+class Bar:
+    """One bar. `low` and `high` are its interval, `dots` the single values; `kind` is its colour."""
+
+    label: str
+    value: float | None
+    text: str
+    low: float | None = None
+    high: float | None = None
+    dots: tuple[float, ...] = ()
+    kind: str = "plain"
+
+
+def bar_chart(title: str, note: str, bars: Sequence[Bar], *, most: float | None = None) -> Chart:
+    """Return a chart with a bar for each of *bars*; *most* is the end of the axis."""
+    shown = bars[:_MOST_ROWS]
+    rows = [_bar_row(number, bar) for number, bar in enumerate(shown)]
+    dots = [{"n": n, "value": value} for n, bar in enumerate(shown) for value in bar.dots]
+    spec = _rows_spec(rows, [0, most or _end(shown)], [
+        _mark("track", "bar", {"x": {"datum": most or _end(shown)}}, height=12, color="var(--soft)"),
+        _mark("bar", "bar", {"x": _x("value"), "color": {
+            "field": "kind", "legend": None, "scale": {
+                "domain": ["plain", "success", "unsolved"],
+                "range": ["var(--bar)", "var(--bar-good)", "var(--bar-bad)"]}}}, height=12),
+        *_whisker(),
+        {"data": {"values": dots}, **_mark("dot", "point", {"x": _x("value")}, size=24, filled=True,
+         fill="var(--card)", stroke="var(--whisker)", strokeWidth=1, opacity=1)},
+    ])  # fmt: skip
+    description = "; ".join(f"{bar.label}: {bar.text}" for bar in shown)
+    return Chart(
+        title=title, note=note, spec=spec, description=description, legend=_more(bars, shown)
+    )
+
+
+def _bar_row(number: int, bar: Bar) -> Spec:
+    return {
+        "n": number, "label": one_line(bar.label, width=_LONGEST_NAME), "text": bar.text,
+        "value": bar.value, "low": bar.low, "high": bar.high, "kind": bar.kind,
+    }  # fmt: skip
+
+
+def _end(bars: Sequence[Bar]) -> float:
+    """Return the end of the axis: the largest value drawn."""
+    drawn = [value for bar in bars for value in (bar.value, bar.high, *bar.dots) if value]
+    return max(drawn, default=1.0)
+
+
+def _more(all_: Sequence[object], shown: Sequence[object]) -> tuple[str, ...]:
+    more = len(all_) - len(shown)
+    return (f"{more:,} more are in the table",) if more else ()
+
+
+def _rows_spec(rows: Sequence[Spec], domain: Sequence[float], layers: Sequence[Spec]) -> Spec:
+    """Return a chart of rows: each with its label and its figure above what the layers draw."""
+    words = [
+        _mark("label", "text", {"text": {"field": "label"}, "x": {"value": 0}},
+              align="left", dy=-16, color="var(--text)", limit=WIDTH - 84),
+        _mark("figure", "text", {"text": {"field": "text"}, "x": {"value": WIDTH}},
+              align="right", dy=-16, color="var(--quiet)", limit=80),
+    ]  # fmt: skip
+    x = {"type": "quantitative", "axis": None, "scale": {"domain": list(domain), "nice": False}}
+    return {
+        **_frame(WIDTH, _ROW * max(len(rows), 1)),
+        "data": {"values": list(rows)},
+        "encoding": {
+            "y": {"field": "n", "type": "ordinal", "axis": None, "scale": {"padding": 0}},
+            "x": x,
+        },
+        "layer": [*layers, *words],
+    }
+
+
+def _frame(width: int | Spec, height: int | Spec) -> Spec:
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json", "config": _CONFIG,
+        "background": None, "padding": 2, "width": width, "height": height,
+    }  # fmt: skip
+
+
+def _mark(name: str, kind: str, encoding: Spec, **settings: Any) -> Spec:
+    down = {"yOffset": 8} if kind in {"bar", "point", "rule", "tick"} else {}
+    return {
+        "name": name,
+        "mark": {"type": kind, "clip": False, **down, **settings},
+        "encoding": encoding,
+    }
+
+
+def _x(field: str) -> Spec:
+    return {"field": field, "type": "quantitative", "stack": None}
+
+
+def _whisker() -> Iterable[Spec]:
+    both = {"x": _x("low"), "x2": {"field": "high"}}
+    yield _mark("whisker", "rule", both, color="var(--whisker)", strokeWidth=1.5)
+    for end in ("low", "high"):
+        yield _mark(
+            f"{end}_end", "tick", {"x": _x(end)}, color="var(--whisker)", thickness=1.5, size=10
+        )
+
+
+# --- scores and differences -------------------------------------------------------------------
+
+
+def scores(candidates: Sequence[CandidateSummary]) -> Chart:
+    """Return the mean score of each candidate with its interval."""
+    bars = [_score_bar(candidate.candidate, candidate.total) for candidate in candidates]
+    return bar_chart("Score", "mean of tasks, 95 % interval", bars, most=1.0)
+
+
+def _score_bar(name: str, group: Group) -> Bar:
+    interval = group.score.interval
+    return Bar(
+        label=name,
+        value=group.score.mean,
+        text=phrases.score(group.score.mean),
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+    )
+
+
+def differences(pairs: Sequence[Pair], *, names: Sequence[str] | None = None) -> Chart:
+    """Return the difference of each pair with its interval, around zero."""
+    shown = pairs[:_MOST_ROWS]
+    labels = [f"{pair.first} − {pair.second}" for pair in shown] if names is None else names
+    rows = [
+        _pair_row(number, pair, label)
+        for number, (pair, label) in enumerate(zip(shown, labels, strict=False))
+    ]
+    most = max(
+        (abs(row[end] or 0.0) for row in rows for end in ("low", "high", "value")), default=0
+    )
+    most = most or 1.0
+    spec = _rows_spec(rows, [-most, most], [
+        _mark("axis", "rule", {"x": {"datum": -most}, "x2": {"datum": most}}, color="var(--line)"),
+        _mark("zero", "tick", {"x": {"datum": 0}}, color="var(--quiet)", thickness=1.5, size=22),
+        *_whisker(),
+        _mark("point", "point", {"x": _x("value"), "color": {
+            "field": "kind", "legend": None, "scale": {
+                "domain": ["decided", "open"], "range": ["var(--bar-good)", "var(--bar)"]}}},
+            filled=True, size=90, opacity=1),
+    ])  # fmt: skip
+    description = "; ".join(f"{row['label']}: {row['text']}" for row in rows)
+    legend = ("Green: decided. Right of the line the first of the two is better.",)
+    return Chart(
+        title="Difference",
+        note="of mean scores, 95 % interval",
+        spec=spec,
+        description=description,
+        legend=(*legend, *_more(pairs, shown)),
+    )
+
+
+def _pair_row(number: int, pair: Pair, label: str) -> Spec:
+    interval = pair.interval
+    return {
+        "n": number,
+        "label": one_line(label, width=2 * _LONGEST_NAME),
+        "text": phrases.difference(pair.difference),
+        "value": pair.difference,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "kind": "open" if pair.better is None else "decided",
+    }
+
+
+def contrasts(found: Sequence[Contrast]) -> Chart:
+    """Return what became of each candidate between two runs, around zero."""
+    return differences([contrast.pair for contrast in found], names=[_couple(c) for c in found])
+
+
+def _couple(contrast: Contrast) -> str:
+    same = contrast.before == contrast.after
+    return contrast.after if same else f"{contrast.after} − {contrast.before}"
+
+
+# --- what it costs ----------------------------------------------------------------------------
+
+
+def trade_offs(candidates: Sequence[CandidateSummary]) -> list[Chart]:
+    """Return score against cost and score against time, each with the Pareto front, where known."""
+    kinds: tuple[tuple[str, str, Callable[[Group], float | None], phrases.Formatter, str], ...] = (
+        ("cost", "US dollars", lambda g: g.tokens.cost_usd, phrases.dollars, "$~g"),
+        ("time", "median latency of a request, seconds", lambda g: g.latency.p50_s, phrases.seconds,
+         "~g"),
+    )  # fmt: skip
+    charts = []
+    for name, unit, price, formatter, axis in kinds:
+        offers = [
+            Offer(candidate=c.candidate, price=value, score=c.total.score.mean)
+            for c in candidates
+            if (value := price(c.total)) is not None and c.total.score.mean is not None
+        ]
+        if len(offers) > 1 and any(offer.price for offer in offers):
+            charts.append(_trade_off(name, unit, offers, formatter, axis))
+    return charts
+
+
+def _label(side: str, align: str, dx: int) -> Spec:
+    """Return the names of the points in one half of a chart, written towards the other half."""
+    mark = {
+        "type": "text",
+        "align": align,
+        "dx": dx,
+        "dy": -9,
+        "fontSize": 11,
+        "color": "var(--text)",
+    }
+    half = {"filter": f"datum.half == '{side}'"}
+    return {"name": f"label_{side}", "transform": [half], "mark": mark,
+            "encoding": {"text": {"field": "name"}}}  # fmt: skip
+
+
+def _trade_off(
+    name: str, unit: str, offers: Sequence[Offer], formatter: phrases.Formatter, axis: str
+) -> Chart:
+    front = {offer.candidate for offer in pareto_front(offers)}
+    named = front if len(offers) > _MOST_LABELS else {offer.candidate for offer in offers}
+    prices = [offer.price for offer in offers]
+    logarithmic = min(prices) > 0 and max(prices) / min(prices) > _LOGARITHMIC
+    middle = math.sqrt(min(prices) * max(prices)) if logarithmic else max(prices) / 2
+    rows = [
+        {
+            "price": offer.price, "score": offer.score, "front": offer.candidate in front,
+            "half": "left" if offer.price <= middle else "right",
+            "name": one_line(offer.candidate, width=_LONGEST_SHORT_NAME) if offer.candidate in named else "",
+        }
+        for offer in offers
+    ]  # fmt: skip
+    x = {
+        "field": "price", "type": "quantitative", "title": unit, "axis": {"format": axis, "tickCount": 5},
+        "scale": {"type": "log"} if logarithmic else {"zero": True, "nice": True},
+    }  # fmt: skip
+    y = {
+        "field": "score",
+        "type": "quantitative",
+        "title": "score",
+        "scale": {"zero": False, "padding": 14},
+    }
+    on_front = {"filter": "datum.front"}
+    spec = {
+        **_frame(WIDTH - 50, 230),
+        "data": {"values": rows},
+        "encoding": {"x": x, "y": y},
+        "layer": [
+            {"name": "front", "transform": [on_front],
+             "mark": {"type": "line", "interpolate": "step-after", "color": "var(--good)", "opacity": 0.6}},
+            {"name": "point", "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
+             "encoding": {"color": {"field": "front", "type": "nominal", "legend": None, "scale": {
+                 "domain": [True, False], "range": ["var(--bar-good)", "var(--bar-bad)"]}}}},
+            *(_label(side, align, dx) for side, align, dx in (("left", "left", 7), ("right", "right", -7))),
+        ],
+    }  # fmt: skip
+    description = "; ".join(
+        f"{offer.candidate}: {phrases.score(offer.score)} at {formatter(offer.price)}"
+        for offer in offers
+    )
+    return Chart(
+        title=f"Score against {name}",
+        note="up and to the left is better",
+        spec=spec,
+        description=description,
+        legend=("Green: the Pareto front; nothing scores as much for less.",),
+    )
+
+
+# --- rollouts and categories ------------------------------------------------------------------
+
+
+def passes(candidates: Sequence[CandidateSummary]) -> Chart | None:
+    """Return pass@k and pass^k over k; None where it cannot be drawn or has more lines than colours."""
+    if len(candidates) > _MOST_LINES:
+        return None
+    rows = [
+        {"candidate": one_line(c.candidate, width=_LONGEST_SHORT_NAME), "k": rate.k, "value": value, "kind": kind}
+        for c in candidates
+        for rate in c.total.passes
+        for kind, value in (("pass@k", rate.pass_at), ("pass^k", rate.pass_hat))
+        if value is not None
+    ]  # fmt: skip
+    if not rows:
+        return None
+    names = list(dict.fromkeys(row["candidate"] for row in rows))
+    spec = {
+        **_frame(WIDTH - 40, 220),
+        "data": {"values": rows},
+        "mark": {"type": "line", "point": {"size": 40}, "strokeWidth": 2},
+        "encoding": {
+            "x": {"field": "k", "type": "ordinal", "axis": {"labelAngle": 0, "grid": False}},
+            "y": {"field": "value", "type": "quantitative", "title": None, "scale": {"domain": [0, 1]}},
+            "color": {"field": "candidate", "type": "nominal", "sort": None,
+                      "scale": {"domain": names, "range": _COLOURS[: len(names)]},
+                      "legend": {"orient": "bottom", "columns": 2, "title": None}},
+            "strokeDash": {"field": "kind", "type": "nominal", "legend": None,
+                           "scale": {"domain": ["pass@k", "pass^k"], "range": [[1, 0], [5, 4]]}},
+        },
+    }  # fmt: skip
+    return Chart(
+        title="pass@k and pass^k",
+        note="solid: at least one of k passes; dashed: all of k do",
+        spec=spec,
+        description="the table below has the figures",
+    )
+
+
+def categories(candidates: Sequence[CandidateSummary]) -> Chart | None:
+    """Return the mean score of each candidate in each category as a heat map; None where it is too large."""
+    rows = [
+        {
+            "candidate": one_line(c.candidate, width=_LONGEST_SHORT_NAME),
+            "category": one_line(group.category or "none", width=_LONGEST_SHORT_NAME),
+            "text": f"{group.score.mean:.2f}",
+            "shade": shade(group.score.mean),
+        }
+        for c in candidates
+        for group in c.categories
+        if group.score.mean is not None
+    ]  # fmt: skip
+    names = len({row["category"] for row in rows})
+    if not rows or len(candidates) > 2 * _MOST_LINES or len(rows) > _MOST_CELLS or names < 2:
+        return None
+    shades: Mapping[str, tuple[str, str]] = {
+        "all": ("var(--good-soft)", "var(--good)"), "most": ("var(--accent-soft)", "var(--accent)"),
+        "some": ("var(--warn-soft)", "var(--warn)"), "zero": ("var(--bad-soft)", "var(--bad)"),
+    }  # fmt: skip
+    step = max(46, (WIDTH - 90) // len(candidates))
+    spec = {
+        **_frame({"step": step}, {"step": 28}),
+        "data": {"values": rows},
+        "encoding": {
+            "x": {"field": "candidate", "type": "nominal", "title": None, "sort": None,
+                  "axis": {"orient": "top", "labelAngle": 0 if len(candidates) < 4 else -40,
+                           "labelLimit": step if len(candidates) < 4 else 150}},
+            "y": {"field": "category", "type": "nominal", "title": None},
+        },
+        "layer": [
+            {"name": "cell", "mark": {"type": "rect", "stroke": "var(--card)", "strokeWidth": 3},
+             "encoding": {"color": _shades(shades, 0)}},
+            {"name": "score", "mark": {"type": "text", "fontSize": 12},
+             "encoding": {"text": {"field": "text"}, "color": _shades(shades, 1)}},
+        ],
+    }  # fmt: skip
+    spec["resolve"] = {"scale": {"color": "independent"}}
+    return Chart(
+        title="Score by category",
+        note="mean of tasks",
+        spec=spec,
+        description="the table below has the figures",
+    )
+
+
+def distribution(
+    title: str, note: str, width: float, counts: Mapping[str, Sequence[int]], order: Sequence[str]
+) -> Chart:
+    """Return how many trials of each candidate are in each bin of this *width*; the last bin is open."""
+    shown = [name for name in order if name in counts][:_MOST_LINES]
+    rows = [
+        {"candidate": one_line(name, width=_LONGEST_SHORT_NAME), "at": place * width, "share": many / sum(counts[name])}
+        for name in shown
+        for place, many in enumerate(counts[name])
+    ]  # fmt: skip
+    names = list(dict.fromkeys(row["candidate"] for row in rows))
+    spec = {
+        **_frame(WIDTH - 40, 160),
+        "data": {"values": rows},
+        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
+        "encoding": {
+            "x": {"field": "at", "type": "quantitative", "title": None, "axis": {"grid": False, "tickCount": 6}},
+            "y": {"field": "share", "type": "quantitative", "title": None,
+                  "axis": {"format": ".0%", "tickCount": 4}},
+            "color": {"field": "candidate", "type": "nominal", "sort": None,
+                      "scale": {"domain": names, "range": _COLOURS[: len(names)]},
+                      "legend": {"orient": "bottom", "columns": 2, "title": None}},
+        },
+    }  # fmt: skip
+    return Chart(
+        title=title,
+        note=note,
+        spec=spec,
+        description="share of trials in each bin; the table above has medians",
+        legend=_more(list(counts), shown),
+    )
+
+
+def _shades(shades: Mapping[str, tuple[str, str]], which: int) -> Spec:
+    scale = {"domain": list(shades), "range": [pair[which] for pair in shades.values()]}
+    return {"field": "shade", "type": "nominal", "legend": None, "scale": scale}
+
+
+def shade(mean: float) -> str:
+    """Return the style class of a score: all, most, some or zero."""
+    if mean >= 1:
+        return "all"
+    return "most" if mean >= 0.5 else "some" if mean > 0 else "zero"
+
+
+def of_run(summary: Summary, *, pairs: int) -> Mapping[str, Sequence[Chart]]:
+    """Return the charts of a run by section, those that its data allow; at most *pairs* differences."""
+    candidates = phrases.in_order(summary)
+    shown = decision.worth_showing(summary.pairwise, most=pairs) if summary.pairwise else []
+    several = any(len(candidate.total.passes) > 1 for candidate in candidates)
+    return {
+        "scores": [scores(candidates)],
+        "differences": [differences(shown)] if shown else [],
+        "trade_offs": trade_offs(candidates),
+        "passes": [chart for chart in [passes(candidates)] if chart and several],
+        "categories": [chart for chart in [categories(candidates)] if chart],
+    }

@@ -1,0 +1,306 @@
+"""What the viewer asks of a ledger: aggregates and pages of trials, by SQL on columns.
+
+Nothing here reads the body of an attempt, and nothing returns more rows than it was asked for. The layout of the
+ledger is known to `_COUNTED` alone.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bakeoff._lib.value_object import value_object
+from bakeoff.core.plan import trial_name
+from bakeoff.stores.ledger_reader import COUNTED_ATTEMPTS, SqliteLedger
+from bakeoff.stores.schema import STATUS_NAME
+
+# the attempt that counts of each planned trial
+_COUNTED = f"""(
+SELECT a.trial, a.rollout, a.task, a.candidate, t.id AS task_id, t.category AS category,
+  c.id AS candidate_id, {STATUS_NAME} AS status, a.score AS score, a.passed AS passed,
+  a.fault_boundary AS fault, a.number AS attempts, a.elapsed_s AS elapsed_s,
+  a.model_s AS model_s, a.first_token_s AS first_token_s, a.input_tokens AS input_tokens,
+  a.output_tokens AS output_tokens, a.cost_usd AS cost_usd
+{COUNTED_ATTEMPTS})"""
+_LINE = (
+    "task_id, category, candidate_id, rollout, status, score, passed, fault, attempts, elapsed_s,"
+    " input_tokens, output_tokens, cost_usd"
+)
+MEASURES = ("model_s", "first_token_s", "input_tokens", "output_tokens", "cost_usd")
+
+
+@value_object
+class CandidateProgress:
+    """How far one candidate has come; costs and tokens are those of the attempts that count."""
+
+    candidate: str
+    statuses: Mapping[str, int]
+    mean_score: float | None
+    passed: int
+    scored: int
+    cost_usd: float | None
+    tokens: int
+
+    @property
+    def ended(self) -> int:
+        """How many trials have a record."""
+        return sum(self.statuses.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEntry:
+    """A recorded trial without what was said in it."""
+
+    task_id: str
+    category: str | None
+    candidate_id: str
+    rollout: int
+    status: str
+    score: float | None
+    passed: bool | None
+    fault: str | None
+    attempts: int
+    elapsed_s: float
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+
+    @property
+    def name(self) -> str:
+        """How a person refers to the trial."""
+        return trial_name(self.task_id, self.candidate_id, self.rollout)
+
+
+@value_object
+class TrialQuery:
+    """Which trials: those that fit all that is given."""
+
+    candidate: str = ""
+    category: str = ""
+    status: str = ""
+    fault: str = ""
+    result: str = ""  # passed, failed, partial or unscored
+    task: str = ""  # a part of its id
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self == TrialQuery()
+
+
+@value_object
+class MatrixCell:
+    """What came of one task for one candidate."""
+
+    mean: float | None
+    scored: int
+    passed: int
+    faulted: int
+
+
+@value_object
+class MatrixRow:
+    """A task with its results by candidate; `spread` is how far the candidates are apart on it."""
+
+    task_id: str
+    spread: float
+    cells: Mapping[str, MatrixCell]
+
+
+_RESULTS = {
+    "passed": "passed = 1",
+    "failed": "passed = 0",
+    "partial": "score > 0 AND score < 1",
+    "unscored": "score IS NULL",
+}
+
+
+class LedgerQueries:
+    """Asks one ledger, which may be written meanwhile."""
+
+    def __init__(self, ledger: SqliteLedger) -> None:
+        self._ledger = ledger
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._ledger._reading_attempts() as db:  # noqa: SLF001 -- the reader's own connection
+            yield db
+
+    def progress(self) -> list[CandidateProgress]:
+        """Return how far each candidate has come, in the order of the plan."""
+        query = f"""
+        SELECT candidate_id, status, count(*), count(score), coalesce(sum(passed), 0),
+          sum(cost_usd), coalesce(sum(input_tokens), 0) + coalesce(sum(output_tokens), 0)
+        FROM {_COUNTED} GROUP BY candidate, status ORDER BY candidate"""  # noqa: S608
+        with self._reading() as db:
+            rows = db.execute(query).fetchall()
+        means = self._ledger.mean_scores()
+        by_candidate: dict[str, list[Sequence[Any]]] = {}
+        statuses: dict[str, dict[str, int]] = {}
+        for candidate, status, many, *figures in rows:
+            statuses.setdefault(candidate, {})[status] = many
+            by_candidate.setdefault(candidate, []).append(figures)
+        return [
+            _candidate_progress(name, statuses[name], figures, means.get(name))
+            for name, figures in by_candidate.items()
+        ]
+
+    def ended(self) -> int:
+        """Return how many planned trials have a record."""
+        with self._reading() as db:
+            (count,) = db.execute(f"SELECT count(*) FROM {_COUNTED}").fetchone()  # noqa: S608
+        return int(count)
+
+    def count(self, which: TrialQuery) -> int:
+        """Return how many trials there are of those that *which* asks for."""
+        where, values = _where(which)
+        with self._reading() as db:
+            query = f"SELECT count(*) FROM {_COUNTED} {where}"  # noqa: S608 -- values are bound
+            return int(db.execute(query, values).fetchone()[0])
+
+    def trials(self, which: TrialQuery, *, limit: int, skip: int = 0) -> list[TrialEntry]:
+        """Return a page of the trials that *which* asks for, in the order of the plan."""
+        where, values = _where(which)
+        query = f"SELECT {_LINE} FROM {_COUNTED} {where} ORDER BY trial LIMIT ? OFFSET ?"  # noqa: S608
+        with self._reading() as db:
+            return [_entry(row) for row in db.execute(query, (*values, limit, skip))]
+
+    def trials_of(self, task_id: str) -> list[TrialEntry]:
+        """Return the trials of one task, candidate by candidate."""
+        query = f"""SELECT {_LINE} FROM {_COUNTED} WHERE task_id = ?
+        ORDER BY candidate, rollout"""  # noqa: S608 -- values are bound
+        with self._reading() as db:
+            return [_entry(row) for row in db.execute(query, (task_id,))]
+
+    def beside(
+        self, which: TrialQuery, task_id: str, candidate: str, rollout: int
+    ) -> tuple[TrialEntry | None, TrialEntry | None]:
+        """Return the trials before and after one, among those that *which* asks for."""
+        where, values = _where(which)
+        place = (
+            f"SELECT trial FROM {_COUNTED}"  # noqa: S608 -- values are bound
+            " WHERE task_id = ? AND candidate_id = ? AND rollout = ?"
+        )
+        with self._reading() as db:
+            here = db.execute(place, (task_id, candidate, rollout)).fetchone()
+            if here is None:
+                return None, None
+            found = []
+            for sign, order in (("<", "trial DESC"), (">", "trial")):
+                near = f"{where or 'WHERE 1'} AND trial {sign} ? ORDER BY {order} LIMIT 1"
+                row = db.execute(
+                    f"SELECT {_LINE} FROM {_COUNTED} {near}",  # noqa: S608 -- values are bound
+                    (*values, *here),
+                ).fetchone()
+                found.append(None if row is None else _entry(row))
+        return found[0], found[1]
+
+    def faults(self) -> list[tuple[str, str, int]]:
+        """Return how many trials of each candidate broke at each boundary, the most first."""
+        query = f"""SELECT candidate_id, fault, count(*) FROM {_COUNTED} WHERE status = 'faulted'
+        GROUP BY candidate, fault ORDER BY 3 DESC LIMIT 200"""  # noqa: S608
+        with self._reading() as db:
+            return [(name, fault or "unknown", many) for name, fault, many in db.execute(query)]
+
+    def categories(self, *, limit: int = 500) -> list[str]:
+        """Return the categories of the tasks, by name."""
+        query = "SELECT DISTINCT category FROM task WHERE category IS NOT NULL ORDER BY 1 LIMIT ?"
+        with self._reading() as db:
+            return [name for (name,) in db.execute(query, (limit,))]
+
+    def matrix(
+        self, *, limit: int, skip: int = 0, only_differing: bool = False
+    ) -> tuple[list[MatrixRow], int]:
+        """Return a page of tasks with their results, those that tell candidates apart first, and how many there are."""
+        cells = f"""
+        SELECT task, task_id, candidate_id, avg(score) AS mean, count(score) AS scored,
+          coalesce(sum(passed), 0) AS passed, sum(status = 'faulted') AS faulted
+        FROM {_COUNTED} GROUP BY task, candidate"""  # noqa: S608
+        differing = "HAVING spread > 0" if only_differing else ""
+        tasks = f"""
+        SELECT task, coalesce(max(mean) - min(mean), 0) AS spread FROM cells
+        GROUP BY task {differing}"""  # noqa: S608
+        query = f"""
+        WITH cells AS MATERIALIZED ({cells}), tasks AS MATERIALIZED ({tasks}),
+        page AS (SELECT * FROM tasks ORDER BY spread DESC, task LIMIT ? OFFSET ?)
+        SELECT page.task, page.spread, (SELECT count(*) FROM tasks),
+          task_id, candidate_id, mean, scored, passed, faulted
+        FROM page JOIN cells ON cells.task = page.task
+        ORDER BY page.spread DESC, page.task"""  # noqa: S608
+        rows: dict[int, tuple[str, float, dict[str, MatrixCell]]] = {}
+        many = 0
+        with self._reading() as db:
+            for task, spread, many_, task_id, candidate, *figures in db.execute(
+                query, (limit, skip)
+            ):
+                many = many_
+                mean, scored, passed, faulted = figures
+                cell = MatrixCell(mean=mean, scored=scored, passed=passed, faulted=faulted)
+                rows.setdefault(task, (task_id, spread, {}))[2][candidate] = cell
+        return [MatrixRow(task_id=t, spread=s, cells=c) for t, s, c in rows.values()], many
+
+    def distribution(self, measure: str, *, bins: int = 30) -> tuple[float, dict[str, list[int]]]:
+        """Return the width of a bin, and by candidate how many trials are in each; the last bin is open.
+
+        The axis ends at four times the mean: what is beyond it is in the last bin.
+        """
+        if measure not in MEASURES:
+            raise ValueError(f"no measure {measure!r}; there are: {', '.join(MEASURES)}")
+        with self._reading() as db:
+            mean = db.execute(f"SELECT avg({measure}) FROM {_COUNTED}").fetchone()[0]  # noqa: S608
+            if not mean:
+                return 0.0, {}
+            width = 4 * mean / bins
+            query = f"""
+            SELECT candidate_id, min(CAST({measure} / ? AS INTEGER), ?) AS bin, count(*)
+            FROM {_COUNTED} WHERE {measure} IS NOT NULL
+            GROUP BY candidate, bin ORDER BY candidate"""  # noqa: S608 -- a measure of ours
+            counts: dict[str, list[int]] = {}
+            for candidate, place, many in db.execute(query, (width, bins - 1)):
+                counts.setdefault(candidate, [0] * bins)[max(place, 0)] += many
+        return width, counts
+
+
+def _candidate_progress(
+    name: str,
+    statuses: Mapping[str, int],
+    figures: Sequence[Sequence[Any]],
+    mean: float | None,
+) -> CandidateProgress:
+    costs = [row[2] for row in figures if row[2] is not None]
+    return CandidateProgress(
+        candidate=name,
+        statuses=statuses,
+        mean_score=mean,
+        scored=int(sum(row[0] for row in figures)),
+        passed=int(sum(row[1] for row in figures)),
+        cost_usd=sum(costs) if costs else None,
+        tokens=int(sum(row[3] for row in figures)),
+    )
+
+
+_PASSED = 6  # its place in a line
+
+
+def _entry(row: Sequence[Any]) -> TrialEntry:
+    values = list(row)
+    if values[_PASSED] is not None:
+        values[_PASSED] = bool(values[_PASSED])
+    return TrialEntry(*values)
+
+
+def _where(which: TrialQuery) -> tuple[str, tuple[str, ...]]:
+    """Return the condition for *which*, and the values that it binds."""
+    parts, values = [], []
+    for column, value in (
+        ("candidate_id = ?", which.candidate), ("category = ?", which.category),
+        ("status = ?", which.status), ("fault = ?", which.fault),
+        ("instr(lower(task_id), lower(?)) > 0", which.task),
+    ):  # fmt: skip
+        if value:
+            parts.append(column)
+            values.append(value)
+    if which.result in _RESULTS:
+        parts.append(_RESULTS[which.result])
+    return (f"WHERE {' AND '.join(parts)}" if parts else ""), tuple(values)

@@ -1,0 +1,122 @@
+"""The server of the viewer: routes, and its life from start to Ctrl-C."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from bakeoff.core.errors import UsageError
+from bakeoff.reports.html.templates import style_sheet
+from bakeoff.web import pages
+from bakeoff.web.access import Access, guarded
+from bakeoff.web.runs import Runs, ViewedRun
+
+_SHUTDOWN_S = 1.0  # a page that is being made has nobody to go to
+_STATIC = Path(__file__).parent / "static"
+_STATIC_FILES = {
+    "htmx.min.js": "text/javascript",
+    "viewer.js": "text/javascript",
+    "viewer.css": "text/css",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Viewer:
+    """A viewer that is being served; its `url` holds the token."""
+
+    url: str
+    access: Access
+
+
+@asynccontextmanager
+async def serving(
+    output: Path, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+) -> AsyncIterator[Viewer]:
+    """Serve the runs in *output* until the end of the block; port 0 is any free one."""
+    sock = _bound(host, port)
+    access = Access(token=token or secrets.token_urlsafe(24), host=host, port=sock.getsockname()[1])
+    runner = web.AppRunner(
+        application(Runs(output), access), access_log=None, shutdown_timeout=_SHUTDOWN_S
+    )
+    await runner.setup()
+    try:
+        await web.SockSite(runner, sock).start()
+        name = f"[{host}]" if ":" in host else host
+        yield Viewer(url=f"http://{name}:{access.port}/?token={access.token}", access=access)
+    finally:
+        await runner.cleanup()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise UsageError(
+            f"the viewer cannot listen at {host} port {port}: {error.strerror}; "
+            "choose another one with --port or --host"
+        ) from error
+    return sock
+
+
+def application(runs: Runs, access: Access) -> web.Application:
+    """Return the application; every page is made in a thread."""
+    app = web.Application(middlewares=[guarded(access)], client_max_size=1 << 16)
+
+    def page(path: str, make: Callable[[web.Request], str | None]) -> None:
+        async def answer(request: web.Request) -> web.Response:
+            try:
+                text = await asyncio.to_thread(make, request)
+            except UsageError as error:
+                text = pages.render("message.html", title="Not readable", text=str(error))
+                return web.Response(text=text, content_type="text/html", status=409)
+            if text is None:
+                raise web.HTTPNotFound(text="There is no such page or run here.")
+            return web.Response(text=text, content_type="text/html", headers=_link(request))
+
+        app.router.add_get(path, answer)
+
+    def of_run(path: str, make: Callable[[ViewedRun, web.Request], str | None]) -> None:
+        def found(request: web.Request) -> str | None:
+            run = runs.find(request.match_info["run"])
+            return None if run is None else make(run, request)
+
+        page(f"/run/{{run}}{path}", found)
+
+    page("/", lambda request: pages.runs_page(runs, request.query))
+    page("/compare", lambda request: pages.compare_page(runs, request.query.getall("run", [])))
+    of_run("", lambda run, _: pages.run_page(run))
+    of_run("/live", lambda run, _: pages.live_part(run))
+    of_run("/results", lambda run, _: pages.results_part(run))
+    of_run("/distributions", lambda run, _: pages.distributions_part(run))
+    of_run("/matrix", lambda run, request: pages.matrix_part(run, request.query))
+    of_run("/trials", lambda run, request: pages.trials_page(run, request.query))
+    of_run("/trial", lambda run, request: pages.trial_page(run, request.query))
+    app.router.add_get("/static/{name}", _static)
+    return app
+
+
+def _link(request: web.Request) -> dict[str, str]:
+    """Return the header by which a page that filters shows the address of what it shows."""
+    if request.query.get("part") != "rows":
+        return {}
+    shown = [(k, v) for k, v in request.query.items() if v and k != "part"]
+    return {"HX-Replace-Url": str(request.rel_url.with_query(shown))}
+
+
+async def _static(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    if name == "style.css":
+        return web.Response(text=style_sheet(), content_type="text/css")
+    if name not in _STATIC_FILES:
+        raise web.HTTPNotFound(text="There is no such file.")
+    text = await asyncio.to_thread((_STATIC / name).read_text, encoding="utf-8")
+    return web.Response(text=text, content_type=_STATIC_FILES[name])

@@ -1,0 +1,208 @@
+"""`bakeoff baseline` and `bakeoff gate`: as a pull request has them, with a real server between the runs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from support.cli import Ended, bakeoff
+from support.loopback import Asked, Loopback, Reply, chat
+
+TASKS = 60
+ACTION = Path(__file__).parents[2] / ".github/actions/gate/action.yml"
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    return write(tmp_path, "say {}")
+
+
+def write(folder: Path, prompt: str) -> Path:
+    tests = [
+        {"id": f"t{n:02}", "prompt": prompt.format(f"{n:02}"), "expected": f"{n:02}"}
+        for n in range(TASKS)
+    ]
+    path = folder / "suite.json"
+    path.write_text(json.dumps({"tests": tests}))
+    return path
+
+
+def knowing(wrong: int, *, fault: int = 0) -> Callable[[Asked], Reply]:
+    """Answers of which the first are *wrong* and the last end in a fault."""
+
+    def answer(asked: Asked) -> Reply:
+        number = int(asked.prompt.split()[-1])
+        if number >= TASKS - fault:
+            return Reply(status=400)
+        return chat("?" if number < wrong else f"{number:02}")
+
+    return answer
+
+
+def run(suite: Path, answer: Callable[[Asked], Reply], *words: str) -> Ended:
+    with Loopback(answer) as server:
+        return bakeoff(
+            "run", suite, "--model", "m", "--base-url", server.url, *words, folder=suite.parent
+        )
+
+
+def gate(folder: Path, *words: str, **env: str) -> Ended:
+    ended = bakeoff("gate", "latest", *words, folder=folder, env={**os.environ, **env})
+    assert "Traceback" not in ended.err
+    return ended
+
+
+def with_baseline(suite: Path, wrong: int) -> None:
+    assert run(suite, knowing(wrong)).code == 0
+    ended = bakeoff("baseline", "set", "main", "latest", folder=suite.parent)
+    assert ended.out.startswith("baseline main: ")
+
+
+def test_a_pull_request_that_makes_it_worse_fails_with_a_comment_that_says_so(
+    suite: Path, tmp_path: Path
+) -> None:
+    with_baseline(suite, 2)
+    write(tmp_path, "do say {}")  # the changed prompt
+    run(suite, knowing(20))
+    summary = tmp_path / "step-summary.md"
+    ended = gate(
+        tmp_path, "--baseline", "main", "--github",
+        "--junit", str(tmp_path / "gate.xml"), "--comment", str(tmp_path / "gate.md"),
+        GITHUB_STEP_SUMMARY=str(summary),
+    )  # fmt: skip
+    assert ended.code == 5, ended.err
+    found = "surely worse than the baseline: 0.967 → 0.667, a change of "
+    assert f"failed: m: {found}" in ended.out
+    assert "note: 60 of the tasks differ in messages" in ended.out
+    assert re.search(r"^::error title=m%3A baseline::surely worse", ended.out, re.MULTILINE)
+    comment = (tmp_path / "gate.md").read_text()
+    assert comment.startswith("<!-- bakeoff gate -->\n### gate failed: ")
+    assert f"| ❌ | m | baseline | {found}" in comment
+    assert summary.read_text() == comment
+    cases = ET.parse(tmp_path / "gate.xml").findall(".//testcase")
+    assert [(case.get("classname"), case.find("failure") is not None) for case in cases] == [
+        ("m", True)
+    ]
+
+
+def test_what_is_shown_not_to_be_worse_passes(suite: Path, tmp_path: Path) -> None:
+    with_baseline(suite, 20)
+    run(suite, knowing(10))
+    ended = gate(tmp_path, "--baseline", "main", "--strict")
+    assert ended.code == 0, ended.out
+    assert "passed: m: not worse than the baseline by 0.02 or more: 0.667 → 0.833" in ended.out
+
+
+def test_what_so_few_tasks_cannot_show_is_neither_and_says_how_many_would(
+    suite: Path, tmp_path: Path
+) -> None:
+    with_baseline(suite, 20)
+    run(suite, knowing(22))
+    ended = gate(tmp_path, "--baseline", "main")
+    assert ended.code == 0
+    assert "not shown: m: not shown to be within 0.02 of the baseline: 0.667 → 0.633" in ended.out
+    assert re.search(r"; about [\d,]+ tasks would show it", ended.out)
+    assert gate(tmp_path, "--baseline", "main", "--strict").code == 6
+    assert gate(tmp_path, "--baseline", "main", "--strict", "--margin", "0.3").code == 0
+
+
+def test_faults_cannot_carry_a_run_through_the_gate(suite: Path, tmp_path: Path) -> None:
+    with_baseline(suite, 0)
+    run(suite, knowing(0, fault=15))
+    ended = gate(tmp_path, "--baseline", "main", "--strict")
+    assert ended.code == 6, ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["--min-score", "0.6"], 0, "passed: m: score 0.667, at least 0.6 wanted"),
+        (["--min-score", "0.7"], 5, "failed: m: score 0.667, at least 0.7 wanted"),
+        (["--min-pass-rate", "0.5"], 5, "20 of 60 tasks pass in less than 50%: t00 0%, t01 0%"),
+        (["--max-cost", "1"], 5, "failed: m: cost unknown, at most 1 $ wanted"),
+        (["--max-latency", "60"], 0, "passed: m: latency p95 "),
+        (["--max-latency", "0.000001"], 5, "at most 1e-06 s wanted"),
+    ],
+)
+def test_bounds_need_no_baseline(
+    suite: Path, tmp_path: Path, words: list[str], code: int, text: str
+) -> None:
+    run(suite, knowing(20))
+    ended = gate(tmp_path, *words)
+    assert (ended.code, text in ended.out) == (code, True), ended.out
+
+
+def test_mistakes_are_said_with_what_to_do(suite: Path, tmp_path: Path) -> None:
+    run(suite, knowing(0))
+    assert "nothing to check: name a baseline" in gate(tmp_path).err
+    assert "'mian' is neither a baseline nor a run" in gate(tmp_path, "--baseline", "mian").err
+    bakeoff("baseline", "set", "main", folder=tmp_path)
+    assert "no baseline 'x'" in bakeoff("baseline", "remove", "x", folder=tmp_path).err
+    assert bakeoff("baseline", "list", folder=tmp_path).out.startswith("main: ")
+    assert bakeoff("baseline", "remove", "main", folder=tmp_path).code == 0
+    assert "no baselines in" in bakeoff("baseline", "list", folder=tmp_path).out
+
+
+def steps(inputs: dict[str, str], github: dict[str, str]) -> list[tuple[str, dict[str, str], str]]:
+    """The steps of the action: name, environment and script, with what its expressions come to."""
+    action: Any = yaml.safe_load(ACTION.read_text())
+    given = {name: str(value.get("default", "")) for name, value in action["inputs"].items()}
+    values = {f"inputs.{name}": value for name, value in {**given, **inputs}.items()}
+    values |= {f"github.{name}": value for name, value in github.items()}
+
+    def filled(text: str) -> str:
+        return re.sub(r"\$\{\{ (\S+) \}\}", lambda found: values[found[1]], text)
+
+    return [
+        (step["name"], {k: filled(str(v)) for k, v in step.get("env", {}).items()}, step["run"])
+        for step in action["runs"]["steps"]
+    ]
+
+
+def perform(folder: Path, **inputs: str) -> tuple[int, str]:
+    """Perform the steps of the action, but for the installation: the package is here already."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    (programs / "gh").write_text('#!/bin/sh\necho "$@" >> gh.log\n')  # in the place of GitHub
+    (programs / "gh").chmod(0o755)
+    path = f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    github = {"action_path": str(ACTION.parent), "event.pull_request.number": "7", "token": "t"}
+    printed = ""
+    for name, env, script in steps({"suite": "suite.json", **inputs}, github):
+        if name == "Install":
+            continue
+        ended = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+            cwd=folder, env={**os.environ, "PATH": path, **env},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        printed += ended.stdout + ended.stderr
+        if ended.returncode:
+            return ended.returncode, printed
+    return 0, printed
+
+
+def test_the_action_sets_a_baseline_and_stops_what_is_worse_with_a_comment(
+    suite: Path, tmp_path: Path
+) -> None:
+    def act(wrong: int, **inputs: str) -> tuple[int, str]:
+        with Loopback(knowing(wrong)) as server:
+            arguments = f"--model m --base-url {server.url}"
+            return perform(tmp_path, arguments=arguments, **inputs)
+
+    code, printed = act(2, **{"set-baseline": "true"})
+    assert (code, "baseline main: " in printed) == (0, True), printed
+    code, printed = act(30)
+    assert (code, "gate failed" in printed) == (5, True), printed
+    assert "pr comment 7 --body-file gate.md --edit-last" in (tmp_path / "gh.log").read_text()
+    code, printed = act(0)
+    assert code == 0, printed
+    assert "❌" not in (tmp_path / "gate.md").read_text()

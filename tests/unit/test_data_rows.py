@@ -1,0 +1,118 @@
+"""Files of rows: what is read from each format, and what is said of files that are broken."""
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bakeoff.core.errors import UsageError
+from bakeoff.formats.detect import open_data_set
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [dict(row.values) for row in open_data_set(path).rows()]
+
+
+def _lines(path: Path) -> list[int]:
+    return [row.line for row in open_data_set(path).rows()]
+
+
+def _file(tmp_path: Path, name: str, content: str | bytes) -> Path:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", 'q,a\r\n"Größe\nin m?",ß\r\n\r\n2,3\r\n'),
+        ("a.tsv", 'q\ta\n"Größe\nin m?"\tß\n2\t3'),
+        ("a.jsonl", '{"q": "Größe\\nin m?", "a": "ß"}\n\n\n{"q": 2, "a": 3}\n'),
+        ("a.json", '[{"q": "Größe\\nin m?", "a": "ß"},\n\n\n {"q": 2, "a": 3}]\n'),
+    ],
+)
+def test_rows_and_their_lines(tmp_path: Path, name: str, text: str, encoding: str) -> None:
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    path = _file(tmp_path, name, mark + text.encode(encoding))
+    assert _rows(path) == [{"q": "Größe\nin m?", "a": "ß"}, {"q": "2", "a": "3"}]
+    first = 2 if name.endswith("sv") else 1
+    assert _lines(path) == [first, {"a.csv": 5}.get(name, 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "", r"a\.csv is empty; its first line must name the columns"),
+        ("a.jsonl", "", r"a\.jsonl is empty; it must hold one JSON object per line"),
+        ("a.csv", "a,b\n1\n", r"a\.csv:2: 1 cell, and the header names 2 columns"),
+        ("a.csv", 'a,b\n"x\ny",2\n1,2,3\n', r"a\.csv:4: 3 cells, and the header names 2"),
+        ("a.csv", "a,b,a\n1,2,3\n", r"a\.csv:1: columns 1 and 3 are both named 'a'"),
+        ("a.csv", ",\n1,2\n", r"a\.csv:1: the header names no column"),
+        ("a.csv", 'a,b\n1,2\n"open,2\n3,4\n', r"a\.csv:3: a quote that is opened in this row"),
+        ("a.csv", 'a,b\n"x"y,2\n', r"a\.csv:2: not valid CSV: .* write a quote twice"),
+        ("a.csv", b"a,b\n1,caf\xe9\n", r"a\.csv:2: not UTF-8 text \(byte 9 is 0xe9\)"),
+        ("a.csv", b"a,b\n1,\x00\n", r"a\.csv:2: there is a NUL character"),
+        ("a.csv", "a,b\n1,2\n".encode("utf-16-le"), r"a\.csv:1: there is a NUL character.*UTF-16"),
+        ("a.csv", "a,b\n".encode("utf-32"), r"a\.csv:1: this is UTF-32"),
+        ("a.csv", "a,b\n".encode("utf-16") + b"x", r"not valid UTF-16"),
+        ("a.jsonl", '{"a": 1}\n{"a": }\n', r"a\.jsonl:2: not valid JSON: Expecting value"),
+        ("a.jsonl", '{"a": 1}\n[1]\n', r"a\.jsonl:2: a row must be an object.* not a list"),
+        ("a.jsonl", '{"a": 1}\n\n{"a": 1, "a": 2}\n', r"a\.jsonl:3: a key is repeated"),
+        ("a.jsonl", '{"a": NaN}\n', r"a\.jsonl:1: .*NaN"),
+        ("a.jsonl", b'{"a": "\xff"}\n', r"a\.jsonl:1: not UTF-8 text"),
+        ("a.json", '[{"a": 1},\n {"a": 2}\n {"a": 3}]', r"a\.json:3: .*a comma or the end"),
+        ("a.json", '[{"a": 1},\n {"a": 2', r"a\.json:2: not valid JSON"),
+        ("a.json", '[{"a": 1}] x', r"a\.json:1: .*something follows the end"),
+        ("a.json", '[{"a": 1}, 2]', r"a\.json:1: a row must be an object"),
+    ],
+)
+def test_a_broken_file_is_an_error_with_its_line(
+    tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        _rows(_file(tmp_path, name, content))
+
+
+def test_a_header_alone_has_no_rows(tmp_path: Path) -> None:
+    assert _rows(_file(tmp_path, "a.csv", "a,b\n")) == []
+    assert _rows(_file(tmp_path, "a.json", "[]")) == []
+
+
+def test_an_index_column_without_a_name_is_left_out(tmp_path: Path) -> None:
+    assert _rows(_file(tmp_path, "a.csv", ",q\n0,x\n")) == [{"q": "x"}]
+
+
+def test_semicolons_are_read_where_the_header_has_no_comma(tmp_path: Path) -> None:
+    assert _rows(_file(tmp_path, "a.csv", "q;a\nx;1,5\n")) == [{"q": "x", "a": "1,5"}]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_a_cell_of_ten_megabytes_is_read(tmp_path: Path, name: str) -> None:
+    cell = "0123456789\n" * 1_000_000
+    text = {
+        "a.csv": f'q,a\n"{cell}",1\n',
+        "a.jsonl": json.dumps({"q": cell, "a": "1"}),
+        "a.json": json.dumps([{"q": cell, "a": "1"}]),
+    }[name]
+    assert _rows(_file(tmp_path, name, text)) == [{"q": cell, "a": "1"}]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_reading_holds_no_more_than_a_batch_of_rows(tmp_path: Path, name: str) -> None:
+    cell = "x" * 200
+    text = {
+        "a.csv": "q\n" + f"{cell}\n" * 20_000,
+        "a.jsonl": f'{{"q": "{cell}"}}\n' * 20_000,
+        "a.json": "[" + ",\n".join([f'{{"q": "{cell}"}}'] * 20_000) + "]",
+    }[name]
+    path = _file(tmp_path, name, text)
+    tracemalloc.start()
+    count = sum(1 for _ in open_data_set(path).rows())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 20_000
+    assert peak < len(text) / 4

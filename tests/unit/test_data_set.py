@@ -1,0 +1,132 @@
+"""Rows become tasks: which columns mean what, ids, targets, and what is said about it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bakeoff.core.errors import UsageError
+from bakeoff.core.run_spec import RunSpec
+from bakeoff.core.task import Message
+from bakeoff.formats.data.columns import DataOptions
+from bakeoff.formats.detect import read_source
+
+
+def _spec(tmp_path: Path, text: str, *, templated: bool = False, **columns: str) -> RunSpec:
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+    return read_source(
+        path, None, DataOptions(columns=columns, variables=templated, own_prompt=not templated)
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "guessed"),
+    [
+        ("question,answer", "prompt = question, expected = answer"),
+        ("input,target", "prompt = input, expected = target"),  # Inspect
+        ("prompt,expected,id,category", "id = id, prompt = prompt, expected = expected, category = category"),
+        ("Question,Best Answer,Category", "prompt = Question, expected = Best Answer, category = Category"),
+        ("instruction,input,output", "prompt = instruction, expected = output"),
+        ("task_id,prompt,canonical_solution", "id = task_id, prompt = prompt, expected = canonical_solution"),
+        ("question,subject,choices,answer", "prompt = question, expected = answer, category = subject"),
+        ("text,label", "prompt = text, expected = label"),
+        ("question,__expected", "prompt = question, expected = __expected"),  # promptfoo
+        ("query,gold,group,tags", "prompt = query, expected = gold, group = group, tags = tags"),
+    ],
+)  # fmt: skip
+def test_usual_names_are_guessed_and_said(tmp_path: Path, header: str, guessed: str) -> None:
+    cells = ",".join("x" for _ in header.split(","))
+    (notice,) = _spec(tmp_path, f"{header}\n{cells}\n").notices
+    assert notice.endswith(f"rows.csv: columns guessed by their names: {guessed}")
+
+
+def test_a_row_becomes_a_task(tmp_path: Path) -> None:
+    text = 'id,question,answer,subject,group,tags,lang\nq1,What?,Paris,geo,g1,"a, b",en\n'
+    (task,) = _spec(tmp_path, text).tasks
+    assert (task.id, task.target, task.category, task.group) == ("q1", "Paris", "geo", "g1")
+    assert task.messages == (Message(role="user", content="What?"),)
+    assert task.metadata == {"answer": "Paris", "lang": "en", "tags": ["a", "b"]}
+    assert [scorer.name for scorer in task.scorers] == ["includes"]
+    assert not task.vars
+
+
+def test_a_templated_row_carries_its_columns_but_not_the_expected_answer(tmp_path: Path) -> None:
+    text = "id,question,answer,lang\nq1,What?,Paris,en\n"
+    (task,) = _spec(tmp_path, text, templated=True).tasks
+    assert task.messages == ()
+    assert task.vars == {"id": "q1", "question": "What?", "lang": "en"}
+    (task,) = _spec(tmp_path, text, templated=True, solution="answer").tasks
+    assert task.vars["solution"] == "Paris"
+
+
+@pytest.mark.parametrize(
+    ("cell", "target", "scorer"),
+    [
+        ("4", 4, "numeric"), ("-4.50", -4.5, "numeric"), ("1e3", 1000.0, "numeric"),
+        ("007", "007", "includes"), ("4 km", "4 km", "includes"), ("true", "true", "includes"),
+        ("1e999", "1e999", "includes"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_a_number_is_compared_as_one(
+    tmp_path: Path, cell: str, target: Any, scorer: str
+) -> None:
+    (task,) = _spec(tmp_path, f"question,answer\nq,{cell}\n").tasks
+    assert task.target == target
+    assert [spec.name for spec in task.scorers] == [scorer]
+
+
+def test_an_empty_answer_is_none(tmp_path: Path) -> None:
+    (task,) = _spec(tmp_path, "question,answer\nq,\n").tasks
+    assert (task.target, task.scorers) == (None, ())
+
+
+def test_rows_without_ids_are_named_by_their_content(tmp_path: Path) -> None:
+    first = [t.id for t in _spec(tmp_path, "question\nWho is it?\nWhat?\n").tasks]
+    later = [t.id for t in _spec(tmp_path, "question\nNew\nWhat?\nWho is it?\n").tasks]
+    assert first[0].startswith("who-is-it~")
+    assert set(first) < set(later)
+
+
+def test_equal_rows_are_asked_once_and_that_is_said(tmp_path: Path) -> None:
+    spec = _spec(tmp_path, "question\nWhat?\nWho?\nWhat?\nWhat?\n")
+    assert len(spec.tasks) == 2
+    assert any("rows.csv:4: 2 rows, this one first, are equal" in line for line in spec.notices)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        (
+            "id,question\na,x\na,y\n",
+            {},
+            r"rows\.csv:3: an earlier row has the id 'a' too.*--map id=",
+        ),
+        ("id,question\n,x\n", {}, r"rows\.csv:2: column 'id' is the id, and has none here"),
+        ("question\n \n", {}, r"rows\.csv:2: column 'question' is the prompt, and is empty"),
+        ("foo,bar\n1,2\n", {}, r"which column is the prompt\? There are: foo, bar"),
+        ("question\nx\n", {"expected": "answr"}, r"no column 'answr' for `expected`"),
+        ("question,answer\nx,y\n", {"expected": "answr"}, r"did you mean 'answer'"),
+        ("question\n", {}, r"there are no rows in it"),
+        ("question,__expected\nx,contains:y\n", {}, r"promptfoo's check 'contains'.*'includes'"),
+        ("question\nx\n", {"prompt": "Q: {{questin}}"}, r"rows\.csv:2: .*did you mean 'question'"),
+    ],
+)
+def test_what_cannot_be_a_task_is_an_error(
+    tmp_path: Path, text: str, columns: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        _spec(tmp_path, text, templated=False, **columns)
+
+
+def test_no_id_column_may_be_asked_for(tmp_path: Path) -> None:
+    spec = _spec(tmp_path, "id,question\na,x\na,y\n", id="")
+    assert len({task.id for task in spec.tasks}) == 2
+
+
+def test_columns_are_refused_where_there_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "suite.json"
+    path.write_text(json.dumps({"tests": [{"id": "a", "prompt": "b"}]}))
+    with pytest.raises(UsageError, match="name columns of a data set, and this is none"):
+        read_source(path, None, DataOptions(columns={"expected": "a"}))
