@@ -15,7 +15,7 @@ demo: setup-demo
 	$(RUN) bakeoff run examples/quick/suite.json --model embedded
 
 test: setup system lint
-	$(RUN) pytest -m "not soak" -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder
+	$(RUN) sh tests/run_all.sh $(TESTS_AT_ONCE)
 
 lint: setup
 	$(RUN) ruff check .
