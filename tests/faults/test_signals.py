@@ -127,6 +127,21 @@ def test_a_hail_of_ctrl_c_does_not_damage_the_ledger(scene: Scene) -> None:
             scene.finish(ended, server)
 
 
+def test_ctrl_c_while_the_results_are_told_ends_with_130_and_no_traceback(scene: Scene) -> None:
+    with scene.server() as server:
+        scene.gate.set()
+        for late_s in (0.0, 0.002, 0.005, 0.01, 0.02, 0.04):
+            with started([*BAKEOFF, *scene.words(server)], folder=scene.folder) as running:
+                until(lambda: f"{COUNT} trials in" in running.err)
+                time.sleep(late_s)
+                while running.process.poll() is None:
+                    running.send(signal.SIGINT)
+                    time.sleep(0.005)
+                ended = running.wait(10)
+            assert ended.code in {0, 130}
+            assert "Traceback" not in ended.err
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_end_stops_at_once_with_the_resume_command(
     scene: Scene, number: signal.Signals

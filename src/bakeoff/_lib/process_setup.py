@@ -5,10 +5,13 @@ import errno
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TextIO
+
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 def run_as_process(main: Callable[[], int]) -> NoReturn:
@@ -22,6 +25,10 @@ def run_as_process(main: Callable[[], int]) -> NoReturn:
     sys.stdout, sys.stderr = output, errors
     sys.__stdout__, sys.__stderr__ = output, errors  # type: ignore[misc]  # nobody has the old ones
     code = _code_of(main)
+    try:
+        ignore_interrupts()
+    except KeyboardInterrupt:
+        ignore_interrupts()  # the code stands
     output.flush()
     if output.failure is not None:
         code = code or 1
@@ -36,10 +43,17 @@ def _code_of(main: Callable[[], int]) -> int:
     """Return the exit code of *main*; a parser of a command line leaves in its own way."""
     try:
         return main()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except SystemExit as leaving:
         if not isinstance(leaving.code, int | None):
             raise  # a message, which Python prints
         return leaving.code or 0
+
+
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C from now on; one that was pressed a moment ago is still raised, by this call."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def open_closed_descriptors() -> None:

@@ -20,6 +20,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from bakeoff._lib import files
+from bakeoff._lib.process_setup import ignore_interrupts
 from bakeoff._lib.redact import public_word
 from bakeoff._lib.sanitize import for_terminal, well_formed
 from bakeoff.app.options import RunOptions
@@ -215,8 +216,12 @@ def _interruptible(
     async def main() -> T | None:
         return await _heeding(work, stop, say)
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(main())
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(main())
+    finally:
+        if not stop.requested:  # else the last words are to be read
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 async def _heeding(
@@ -251,10 +256,12 @@ async def _heeding(
         if not stop.requested:
             raise
         return None
-    finally:
-        if stop.requested:  # nothing is left to be stopped, and the last words are to be read
-            loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    finally:  # nothing is left to be stopped, and the loop is closed in peace
+        loop.remove_signal_handler(signal.SIGINT)
+        try:
+            ignore_interrupts()
+        except KeyboardInterrupt:
+            ignore_interrupts()
 
 
 # --- command lines, scripts and files --------------------------------------------------------------
