@@ -225,7 +225,7 @@ def _load_own(reference: str, folders: Iterable[Path]) -> object:
 
 
 def _is_of_python(part: object) -> bool:
-    """Whether *part* is a function or a class of the standard library, whoever imported it."""
+    """Whether *part* is a function or a class of the standard library."""
     if not isinstance(part, type | FunctionType | BuiltinFunctionType):
         return False
     return (part.__module__ or "").partition(".")[0] in sys.stdlib_module_names

@@ -123,7 +123,9 @@ def main() -> None:
     call = None if begin.agent is None else _call(begin, begin.agent, folders)
     graders = _Graders(folders)
     for scorer in begin.scorers:
-        registry.find("scorers", scorer, folders=folders)  # imported now, not in somebody's time
+        registry.find(
+            "scorers", scorer, folders=folders
+        )  # imported now, not within a trial's time limit
     connection.send(Ready())
     while True:
         order = connection.orders.get()
@@ -142,10 +144,10 @@ class _Graders:
         self._runner = asyncio.Runner()
 
     def graded(self, order: Grade, connection: _RunConnection) -> Graded | Broke:
-        """Grade as *order* says; whatever is raised is told to the run."""
+        """Grade as *order* says; an exception is sent to the run."""
         try:
             return Graded(self._score(order, connection))
-        except Exception as error:  # noqa: BLE001 -- the run is told
+        except Exception as error:  # noqa: BLE001 -- sent to the run
             if isinstance(error, ScorerError):  # it says what is wrong in full
                 return Broke(message=str(error))
             return _broke(error)
@@ -200,7 +202,7 @@ def _solved(call: Call, order: Solve, connection: _RunConnection) -> Left | Brok
     try:
         answer = call(order.task, context)
         return Left(to_outcome(asyncio.run(_awaited(answer)) if isawaitable(answer) else answer))
-    except Exception as error:  # noqa: BLE001 -- the run is told
+    except Exception as error:  # noqa: BLE001 -- sent to the run
         traceback.print_exc()
         return _broke(error)
 

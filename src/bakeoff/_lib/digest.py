@@ -29,7 +29,7 @@ def digest_of_parts(parts: Iterable[str]) -> str:
     return whole.hexdigest()
 
 
-# made by whoever runs the files or keeps them in git; no part of them
+# made by running the files or keeping them in git; no part of the content
 LEFT_OUT = frozenset({"__pycache__", ".pytest_cache", ".git"})
 
 

@@ -55,7 +55,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def remove_partial_files(path: Path) -> None:
-    """Remove what a process that was killed while it wrote *path* left beside it.
+    """Remove the temporary files of a process that was killed while it wrote *path*.
 
     Only where no other process is writing it now.
     """

@@ -54,7 +54,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def near_file(path: Path) -> Path | None:
-    """Return what lies beside *path* under nearly the same name."""
+    """Return the file next to *path* whose name is nearly the same."""
     folder = path.parent
     names = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
     meant = near(path.name, (name for name in names if not name.startswith(".")), least=0.75)

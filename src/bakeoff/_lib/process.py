@@ -257,7 +257,7 @@ class Child:
             return
         try:
             self._program.on_output(piece)
-        except Exception as error:  # noqa: BLE001 -- whoever waits for the end shall get it
+        except Exception as error:  # noqa: BLE001 -- raised again in the waiting coroutine
             self._listener_error = error
             self._stop_reading()
             self.kill("its output could not be heard")
@@ -285,7 +285,7 @@ async def run_to_completion(work: Coroutine[object, object, None]) -> None:
 
 
 def _input(data: bytes) -> IO[bytes]:
-    """Return an open file with *data*: no pipe to be fed, which nobody may ever read."""
+    """Return an open file with *data*: a pipe would block if the child never reads it."""
     if not data:
         return Path(os.devnull).open("rb")
     opened: IO[bytes]

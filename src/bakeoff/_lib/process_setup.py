@@ -23,7 +23,7 @@ def run_as_process(main: Callable[[], int]) -> NoReturn:
     open_closed_descriptors()
     output, errors = _Forgiving.instead_of(sys.stdout), _Forgiving.instead_of(sys.stderr)
     sys.stdout, sys.stderr = output, errors
-    sys.__stdout__, sys.__stderr__ = output, errors  # type: ignore[misc]  # nobody has the old ones
+    sys.__stdout__, sys.__stderr__ = output, errors  # type: ignore[misc]  # nothing else holds the old ones
     code = _code_of(main)
     try:
         ignore_interrupts()
@@ -32,7 +32,7 @@ def run_as_process(main: Callable[[], int]) -> NoReturn:
     output.flush()
     if output.failure is not None:
         code = code or 1
-        if output.failure.errno != errno.EPIPE:  # a reader that has gone knows that it has
+        if output.failure.errno != errno.EPIPE:  # a closed pipe needs no message
             why = output.failure.strerror
             errors.write(f"bakeoff: error: standard output could not be written: {why}\n")
     errors.flush()
@@ -135,7 +135,7 @@ def rare_collections() -> Iterator[None]:
     """Collect cycles fifteen times less often within the block, and skip what is there already."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _YOUNG) if before[0] else 0, *before[1:])
-    froze_here = gc.get_freeze_count() == 0  # somebody else's frozen objects are not ours to thaw
+    froze_here = gc.get_freeze_count() == 0  # objects that others froze stay frozen
     if froze_here:
         gc.freeze()
     try:

@@ -41,7 +41,7 @@ def base() -> Path:
     path = Path(tempfile.gettempdir()) / f"bakeoff-{os.getuid()}"
     path.mkdir(mode=_PRIVATE, exist_ok=True)
     status = path.lstat()
-    # in a temp folder that all users share, somebody else may have put it there first
+    # in a temp folder that all users share, another user may have made it first
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise PermissionError(f"{path} is not a folder of this user; remove it, or set TMPDIR")
     if stat.S_IMODE(status.st_mode) != _PRIVATE:
@@ -123,7 +123,7 @@ class _Remover:
     def add(self, path: Path, *, is_orphan: bool) -> bool:
         """Take *path* over; False where too many are waiting, or after a fork, which has no thread.
 
-        What a dead process left and cannot be removed fails nobody: the next process finds it again.
+        A leftover that cannot be removed is not an error: the next process tries again.
         """
         with self._changed:
             if self._owner != os.getpid() or len(self._waiting) >= _MAX_WAITING:
@@ -203,7 +203,7 @@ def _empty(folder: int, *, into: int) -> list[str]:
             os.unlink(name, dir_fd=folder)
         elif not _removed(name, folder):
             os.close(_open_folder(name, folder))  # a folder moves only where it may be written to
-            moved.append(secrets.token_hex(16))  # nobody can have taken this name before
+            moved.append(secrets.token_hex(16))  # no other process can have taken this name
             os.rename(name, moved[-1], src_dir_fd=folder, dst_dir_fd=into)
     return moved
 

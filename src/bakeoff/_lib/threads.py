@@ -22,7 +22,7 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     context = contextvars.copy_context()
 
     def tell(how: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop has gone: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: nothing awaits the result
             loop.call_soon_threadsafe(lambda: None if future.done() else how())
 
     def work() -> None:
@@ -31,7 +31,7 @@ async def run_in_thread(function: Callable[[], T]) -> T:
         except StopIteration as error:  # no future can carry it
             wrong = RuntimeError(f"StopIteration: {error}")
             tell(lambda: future.set_exception(wrong))
-        except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
+        except BaseException as error:  # noqa: BLE001 -- raised again in the waiting coroutine
             raised = error
             tell(lambda: future.set_exception(raised))
         else:

@@ -2,7 +2,7 @@
 
 A program in a box may be broken, or mean harm: it may send without end, ask all at once, or never
 read what it is answered. Whatever is held for it is counted here, and what would be too much is
-refused with a word that tells it apart from a fault of the model.
+refused with an error code of its own, so that it is not taken for a fault of the model.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class TrialUsage:
             claim.drop()
 
     def knows(self, transport: asyncio.BaseTransport | None) -> bool:
-        """Whether somebody with the token of this trial asked over *transport*."""
+        """Whether a request with this trial's token came over *transport*."""
         return transport in self._transports
 
     def _connected(self, transport: asyncio.BaseTransport) -> None:
@@ -233,7 +233,7 @@ class ConversationRecorder:
 
 
 def _fingerprint(message: Message) -> int:
-    """Return what tells a message from others; reasoning and outer spaces do not come back."""
+    """Return the identity of a message; reasoning and outer spaces do not come back."""
     text = message.content.strip()
     shown = tuple(attachment.digest for attachment in message.attachments)
     return hash((message.role, text, message.tool_calls, message.tool_call_id, shown))
@@ -372,7 +372,7 @@ class TrialModelAccess:
     def _ended(self, task: "asyncio.Task[Completion]") -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: where the program has gone, nobody else asks for it
+            task.exception()  # retrieved: the program that asked has disconnected
 
     async def _ask(self, model_request: ModelRequest) -> Completion:
         if self._refusal.done():

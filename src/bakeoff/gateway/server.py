@@ -98,7 +98,7 @@ _KEEP_OPEN_S = 3600.0  # a program may run a tool for long and come back on the 
 _CLOSING_S = 2.0
 _EVENTS = "text/event-stream"
 _STREAM_HEADERS = {"Content-Type": _EVENTS, "Cache-Control": "no-cache"}
-_NO_RETRY = {"x-should-retry": "false"}  # the SDKs of OpenAI and Anthropic heed it
+_NO_RETRY = {"x-should-retry": "false"}  # the SDKs of OpenAI and Anthropic obey it
 _RETRY = {"Retry-After": "1"}
 _TOO_LARGE, _TOO_MANY = 413, 429
 
@@ -250,7 +250,7 @@ class GatewayServer:
                 answer = dialect.answer(model_request, next(self._numbers))
                 task = access.start(model_request, claim)
                 response = await self._ask(request, model_request, answer, access, task)
-                # one that nobody reads takes up its room until somebody does
+                # an answer that is not read keeps its slot until it is
                 return await _sent(request, response)
         except UnansweredError as error:
             return _error(dialect, error.problem)
@@ -295,7 +295,7 @@ class GatewayServer:
             if not task.done():
                 return await self._stream(request, access, answer, task)
         finally:
-            task.cancel()  # the program has gone; where there is an answer this does nothing
+            task.cancel()  # the program disconnected; a finished task is not affected
         completion = _completion(task, access)
         if model_request.stream:
             events = answer.opening() + answer.events(completion)
@@ -339,7 +339,7 @@ async def _body(request: web.Request, claim: Claim, bounds: RequestBounds) -> by
 
 async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Send *response*, and return when it is written."""
-    with suppress(ConnectionError):  # nobody is there any more who would want it
+    with suppress(ConnectionError):  # the program has disconnected
         await response.prepare(request)
         await response.write_eof()
     return response
@@ -351,7 +351,7 @@ def _completion(task: "asyncio.Task[Completion]", access: TrialModelAccess) -> C
     except BakeoffError as error:
         raise UnansweredError(access.problem(error)) from error
     except asyncio.CancelledError:
-        raise UnansweredError(OVER) from None  # the access was closed; nobody cancelled us
+        raise UnansweredError(OVER) from None  # the access was closed; this task was not cancelled
 
 
 def _tokens(request: web.Request) -> Iterator[str]:

@@ -26,7 +26,7 @@ class ListeningSockets:
     """Two sockets that listen; `url` and `path` say where.
 
     Nobody else reaches the socket through its folder. A box is shown the socket alone, and may
-    connect to it whoever it runs as; the token is what lets it in.
+    connect to it as any user; access is checked by token.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,7 +88,7 @@ _FULL = (
 
 
 class Connections:
-    """Gives each new connection somebody who speaks with it.
+    """Gives each new connection its protocol.
 
     Where there are too many, the oldest one that never showed a token makes way; where each of them
     did, the new one is turned away.
@@ -102,7 +102,7 @@ class Connections:
         self._is_known = is_known
 
     def protocol_for(self, server: web.Server | None) -> asyncio.Protocol:
-        """Return who speaks with the next connection; without a *server*, nobody does any more."""
+        """Return the protocol of the next connection; without a *server*, one that closes it."""
         if server is None:
             return _ConnectionRefused()
         handlers = [handler for handler in server.connections if handler.transport is not None]

@@ -30,7 +30,7 @@ class Provider:
 
     @property
     def local(self) -> bool:
-        """Whether it runs on somebody's own machine."""
+        """Whether it runs on the user's own machine."""
         return self.key is None
 
 

@@ -21,7 +21,7 @@ def _call(evaluate: object, truth: str, prediction: str) -> dict[str, object]:
 
 
 def _load(path: str) -> object:
-    sys.path.insert(0, os.path.dirname(path))  # noqa: PTH120 -- what lies beside it may be imported
+    sys.path.insert(0, os.path.dirname(path))  # noqa: PTH120 -- it may import its neighbours
     spec = spec_from_file_location("evaluation_metrics", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")

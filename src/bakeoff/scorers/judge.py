@@ -44,7 +44,7 @@ class _Verdict:
 class Judge:
     """The grade a judge model gives by `rubric`, from 1 to `scale`, as (grade - 1) / (scale - 1).
 
-    The model is the run's role `judge`. It is told the task, the answer, the patch where files were
+    The model is the run's role `judge`. It gets the task, the answer, the patch where files were
     changed and, with `include_target`, the task's target where there is one; with `include_files` it
     is shown the pictures and files that the candidate was shown. A reply that is no
     verdict is asked for once more; a second one is a fault, never a 0.

@@ -179,7 +179,7 @@ def _longest_in_order(fits: Sequence[Sequence[bool]]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Trajectory:
-    """1 where the tool calls of the whole transcript, whoever made them, keep to every rule.
+    """1 where all tool calls of the transcript, of any agent, keep to every rule.
 
     `before` are pairs of tools: the second is never called before the first. `required` tools are
     called at least once, `forbidden` ones never, and with `only` no tool outside that list. At most

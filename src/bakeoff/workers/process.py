@@ -177,7 +177,7 @@ class WorkerProcess:
 
     @classmethod
     def start(cls, program: Sequence[str], fault: type[TrialError]) -> "WorkerProcess":
-        """Start *program*, which is told where its end of the line is."""
+        """Start *program* with the descriptor of its end of the socket."""
         parent_end, child_end = socket.socketpair()
         parent_end.settimeout(0)
         process: WorkerProcess | None = None
@@ -267,7 +267,7 @@ class WorkerProcess:
             completion = await model.complete(ask.request())
         except (LimitReached, NotRun):
             raise
-        except Exception as error:  # noqa: BLE001 -- the worker is told, and may go on without
+        except Exception as error:  # noqa: BLE001 -- sent to the worker, which may go on
             self.refusals[ask.number] = error
             await self.send(
                 RequestRefused(
@@ -301,19 +301,19 @@ class WorkerProcess:
 
     async def end(self) -> None:
         """Kill it, with all it started."""
-        self._child.kill("nobody needs it any more")
+        self._child.kill("it is no longer needed")
         await asyncio.wait([self._ended])
         self._line.close()
 
 
 async def _left_alone(waiting: set[asyncio.Future[Any]]) -> None:
-    """Cancel what nobody waits for any more, and see its end."""
+    """Cancel a task that is no longer needed, and await its end."""
     for future in waiting:
         future.cancel()
     await asyncio.wait(waiting)
     for future in waiting:
         if not future.cancelled():
-            future.exception()  # seen, so that nobody is warned of it
+            future.exception()  # retrieved, so that asyncio does not warn
 
 
 def _how(ended: ProcessResult) -> str:

@@ -244,7 +244,7 @@ def _protection(task: Task, spec: GradingSpec) -> Protection:
 
 
 def _python_path(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[bytes]:
-    """Yield the folders of the workspace that Python is told to import from."""
+    """Yield the folders of the workspace on Python's import path."""
     python_path = {**workspace.environment, **environment}.get("PYTHONPATH", "")
     for entry in filter(None, python_path.split(":")):
         folder = posixpath.normpath(posixpath.join(workspace.start, entry))

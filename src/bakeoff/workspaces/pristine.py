@@ -340,7 +340,7 @@ T = TypeVar("T")
 
 
 class RefCache(Generic[T]):
-    """Creates a value on first use and shares it; keeps at most *max_idle* values that nobody uses."""
+    """Creates a value on first use and shares it; keeps at most *max_idle* unused values."""
 
     def __init__(self, *, max_idle: int, discard: Callable[[T], Awaitable[None]]) -> None:
         self._max_idle = max_idle

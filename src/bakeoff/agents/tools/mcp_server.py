@@ -132,7 +132,7 @@ class McpTool:
         )
 
     async def answer(self, arguments: Mapping[str, Json]) -> ToolReply:
-        """Call the tool; what the server says against the arguments is told to the model."""
+        """Call the tool; the server's objection to the arguments is its answer to the model."""
         from mcp import MCPError
 
         try:
@@ -159,7 +159,7 @@ _INVALID_PARAMS = -32602  # JSON-RPC
 
 
 def _text(result: "CallToolResult") -> str:
-    """Return the result as text; parts that are no text are told of by their kind."""
+    """Return the result as text; other parts are named by their kind."""
     parts = [
         part.text if part.type == "text" else f"[{part.type} that is not shown]"
         for part in result.content

@@ -23,7 +23,7 @@ Functions = Mapping[str, Callable[..., object]]
 
 @value_object
 class ToolReply:
-    """What the model is told about a call; with `error`, that it could not be answered."""
+    """The answer to a call; with `error`, that it could not be answered."""
 
     text: str
     error: bool = False

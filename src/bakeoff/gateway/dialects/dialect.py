@@ -61,7 +61,7 @@ def user_message(role: str, parts: Iterable[str | AttachedBytes]) -> Message:
 class ModelRequest:
     """A parsed request; `notes` say which parts of it are not forwarded.
 
-    `model` is what the program calls the model, and is told again. `system` are the prompts that
+    `model` is the program's name for the model, which the answer repeats. `system` are the prompts that
     stand before the conversation. `free_form` names tools whose argument is one plain text.
     """
 

@@ -107,7 +107,7 @@ class LlamaServer:
         if self._loading is None:
             self._loading = _in_thread(self._open)
         await asyncio.shield(self._loading)
-        if self._closed:  # meanwhile: whoever closed it has not seen the caller running
+        if self._closed:  # meanwhile, while this call was not yet counted as running
             raise ProviderError("the embedded model was closed during the request")
 
     def _open(self) -> None:
@@ -126,7 +126,7 @@ class LlamaServer:
         params.cache_prompt = False  # an answer must not depend on the request before it
         params.cache_ram_mib = 0
         params.warmup = params.fit_params = False  # the constructor holds the interpreter
-        params.chat_template = "chatml"  # the model's own adds a system prompt nobody asked for
+        params.chat_template = "chatml"  # the model's own adds a system prompt
         params.n_threads_http, params.ui, params.endpoint_slots = 1, False, False
         params.endpoint_metrics = True
         params.offline = True
@@ -150,11 +150,11 @@ class LlamaServer:
         self._server.handle_chat_completions(request, generation.take)  # type: ignore[union-attr]
 
     def _ended(self, done: asyncio.Future[None]) -> None:
-        # a slot is free when its thread is done, not when its caller has gone
+        # a slot is free when its thread is done, not when its caller stops waiting
         self._running.pop(done, None)
         self._free.release()
         if not done.cancelled():
-            done.exception()  # seen; whoever waits for it gets it
+            done.exception()  # retrieved; a waiting caller gets it all the same
 
 
 def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:

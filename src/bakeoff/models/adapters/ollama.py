@@ -268,7 +268,7 @@ _PATIENCE_S = 5.0  # the server is at work when it is asked
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _WORD = re.compile(r"\S*\w\S*")
-_SMALLEST = 256  # nobody runs a model with less
+_SMALLEST = 256  # no model is run with less
 _ASSUMED = (((0, 6, 7), 2048), ((0, 15, 5), 4096))  # later ones choose by memory, and say so
 
 
@@ -283,7 +283,7 @@ class Window:
         """Whether a prompt of at least *least* tokens was cut when *read* were counted."""
         tokens = self.tokens
         if tokens is not None and read is not None and read > tokens:
-            tokens = None  # there is more room than we were told
+            tokens = None  # the context is larger than reported
         if tokens is not None and (read == tokens or least > tokens):
             return True
         return self.counts_cached and read is not None and least > read

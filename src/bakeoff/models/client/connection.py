@@ -24,7 +24,7 @@ from bakeoff.core.errors import ProviderError
 from bakeoff.models.client.retry import Overload, RetryableError, UnreachableError
 
 _LARGEST_FRAMING = 64 * 1024  # of headers, or of what is between two pieces of a body
-_HIGH_WATER = 1024 * 1024  # of a body that nobody reads
+_HIGH_WATER = 1024 * 1024  # of a body that is not read
 _KEEP_ALIVE_S = 30.0
 _ADDRESSES_S = 10.0
 _NEXT_ADDRESS_S = 0.25
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._asked = self._has_head = self._complete = self._keep_alive = self._paused = False
         self._failure: ProviderError | None = None
 
-    # --- what its user does
+    # --- called by its user
 
     async def exchange(self, request: bytes) -> None:
         """Send *request* and wait for the head of its response."""
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         parts, self._parts, self._buffered = self._parts, [], 0
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    # --- what the event loop tells it
+    # --- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; the pool keeps it until it is closed."""
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse *data*, and wake the reader if there is what it waits for."""
-        if not self._asked:  # nobody asked for that
+        if not self._asked:  # data without a request
             self.abort()
             return
         if self._failure is not None:
@@ -238,10 +238,10 @@ class Connection(asyncio.Protocol):
             self._paused = True
             self._transport.pause_reading()
 
-    # --- what the parser tells it
+    # --- called by the parser
 
     def on_message_begin(self) -> None:
-        """Note that another response begins, which nobody asked for."""
+        """Note that an unrequested response begins."""
         if self._complete:
             self._keep_alive = False
 
@@ -352,7 +352,7 @@ class ConnectionPool:
                 server_hostname=origin.host if tls else None,
             )
         except BaseException:
-            # uvloop tells a connection that was made, but not waited for, nothing of its end
+            # uvloop does not report the end of a connection that was made but not awaited
             self.connections.discard(connection)
             sock.close()
             raise

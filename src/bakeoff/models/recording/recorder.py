@@ -72,7 +72,7 @@ class RecordedRefusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer: whoever asked stopped waiting, and `trouble` says why it took so long."""
+    """No answer: the caller stopped waiting, and `trouble` says why it took so long."""
 
     after_s: float
     trouble: str | None = None
@@ -141,7 +141,7 @@ def exchange_in(line: bytes) -> Exchange:
     try:
         return _decoder.decode(line)
     except msgspec.DecodeError:
-        # somebody's own model may have said NaN, which only the lenient reader takes
+        # a user's own model may return NaN, which only the lenient reader takes
         return msgspec.convert(json.loads(line), Exchange)
 
 
@@ -157,7 +157,7 @@ def without_defaults(value_object: object) -> dict[str, Json]:
     """Return a dataclass as data, without the fields that say nothing beyond their default."""
     return {
         each.name: getattr(value_object, each.name)
-        for each in fields(value_object)  # type: ignore[arg-type]  # whoever calls knows it is one
+        for each in fields(value_object)  # type: ignore[arg-type]  # callers pass dataclasses only
         if each.compare and getattr(value_object, each.name) != _default(each)
     }
 
@@ -229,7 +229,7 @@ class Recorder:
 
 
 def _new_session(folder: Path) -> tuple[Path, int]:
-    """Return a file that nobody else writes, the last in the order of names."""
+    """Return a new file that sorts after all others."""
     number = max((int(p.stem) for p in folder.glob(SESSIONS) if p.stem.isdecimal()), default=0)
     while True:
         number += 1

@@ -147,7 +147,7 @@ class Recording:
             self._index(number)
 
     def find(self, key: str, requester: Requester, nth: int) -> Exchange | None:
-        """Return what *requester* got then, else what somebody else got for the same question."""
+        """Return the recorded answer to *requester*, else another requester's answer to the same question."""
         place = self._of_asker.get(_number(key, requester.trial, requester.role, nth))
         if place is None:
             place = self._of_anybody.get(_number(key, nth))

@@ -295,7 +295,7 @@ class ContainerBox:
                 await asyncio.sleep(pause_s)
             else:
                 return _PROGRAMS_CHANGED.search(changed) is not None
-        return False  # not known; whoever asks has an error of its own to tell
+        return False  # unknown; the caller reports its own error
 
     def _start_of(self, command: Command) -> str:
         return posixpath.join(self._spec.root, command.cwd or self._spec.workdir)

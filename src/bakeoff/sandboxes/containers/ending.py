@@ -65,7 +65,7 @@ async def _ends(pidfd: int) -> bool:
 def end_exec_monitors(container: str) -> None:
     """End the processes with which podman watched the commands of a removed container.
 
-    Each would wait five minutes for somebody to ask how its command ended, and then start podman.
+    Each would wait five minutes for a question about how its command ended, and then start podman.
     """
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():

@@ -1,7 +1,7 @@
 """Starts the uplink of one network namespace: `python3 uplink_process.py PID ROUTES -- argv...`.
 
 It makes every network in ROUTES, separated by commas, unreachable in the namespace of process PID,
-where nobody may change that, and then execs *argv*, in which {netns} and {userns} are replaced by
+where that cannot be changed, and then execs *argv*, in which {netns} and {userns} are replaced by
 the paths of the two namespaces. It is run by path, with the standard library only.
 """
 

@@ -247,7 +247,7 @@ def _link(member: tarfile.TarInfo, folder: Path) -> None:
         path.hardlink_to(_path_in(member.linkname, folder))
 
 
-_ARCHIVE = "/tmp/.bakeoff.tar"  # noqa: S108 -- in the box, which is nobody else's
+_ARCHIVE = "/tmp/.bakeoff.tar"  # noqa: S108 -- in the box, which has one user
 _HOME = "/root"
 _TRANSFER_S = 600.0
 _KILL_S = 60.0

@@ -245,7 +245,7 @@ class TestFiles:
         self._decoys = decoys
         self._metrics = metrics
         for file, text in self._sources.items():
-            with contextlib.suppress(SyntaxError, ValueError):  # whoever parses it will say so
+            with contextlib.suppress(SyntaxError, ValueError):  # the parser reports it
                 lines = util.decode_source(text).splitlines(keepends=True)
                 linecache.cache[file] = (len(text), None, lines, file)  # for tracebacks
 
