@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         compare,
         gate,
         load_run,
+        merge,
         power,
         report,
         rescore,
@@ -179,6 +180,7 @@ __all__ = [
     "get_task_score",
     "load_benchmark",
     "load_run",
+    "merge",
     "power",
     "report",
     "rescore",
@@ -189,7 +191,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "bakeoff.app": "Gate Run compare gate load_run power report rescore set_baseline summarize",
+    "bakeoff.app": "Gate Run compare gate load_run merge power report rescore set_baseline summarize",
     "bakeoff.app.run": "run run_async",
     "bakeoff.app.benchmarks": "get_task_score load_benchmark",
     "bakeoff.frontends.test_runner.runner": "APIConfiguration ExecutionProgress TestResult TestRunner",

@@ -105,6 +105,7 @@ DOCUMENTED = [
     "get_task_score",
     "load_benchmark",
     "load_run",
+    "merge",
     "power",
     "report",
     "rescore",

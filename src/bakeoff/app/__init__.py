@@ -12,6 +12,7 @@ from bakeoff.formats.detect import read_source as read
 if TYPE_CHECKING:
     from bakeoff.app.comparing import compare
     from bakeoff.app.gating import Gate, gate, set_baseline
+    from bakeoff.app.merging import merge
     from bakeoff.app.power_planning import power
     from bakeoff.app.reporting import report
     from bakeoff.app.rescoring import rescore, rescore_async
@@ -25,6 +26,7 @@ __all__ = [
     "compare",
     "gate",
     "load_run",
+    "merge",
     "plan",
     "power",
     "read",
@@ -42,6 +44,7 @@ _HOMES = {
     "Gate": "bakeoff.app.gating",
     "gate": "bakeoff.app.gating",
     "set_baseline": "bakeoff.app.gating",
+    "merge": "bakeoff.app.merging",
     "power": "bakeoff.app.power_planning",
     "report": "bakeoff.app.reporting",
     "rescore": "bakeoff.app.rescoring",

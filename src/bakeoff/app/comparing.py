@@ -78,7 +78,7 @@ def compare(
         tasks=len(tasks_before & tasks_after),
         only_before=len(tasks_before - tasks_after),
         only_after=len(tasks_after - tasks_before),
-        notes=(*_changed(*plans), *_served_otherwise(old.manifest, new.manifest)),
+        notes=(*_changed(*plans), *served_otherwise(old.manifest, new.manifest)),
     )
 
 
@@ -118,7 +118,7 @@ def _changed(before: Plan, after: Plan) -> Iterator[str]:
     yield from _changed_tasks(before, after)
 
 
-def _served_otherwise(before: Manifest, after: Manifest) -> Iterator[str]:
+def served_otherwise(before: Manifest, after: Manifest) -> Iterator[str]:
     """Yield which models were another one under the same name, and which run chose its own end."""
     for name, served in before.served.items():
         if name in after.served and after.served[name] != served:

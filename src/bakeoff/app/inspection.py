@@ -66,6 +66,9 @@ def _run_line(entry: RunEntry) -> RunListing:
 
 def _state(folder: Path, manifest: Manifest, ledger: SqliteLedger, done: int) -> str:
     """Return where a run stands, in a few words."""
+    if manifest.shard is not None:
+        whole = replace(manifest, shard=None)
+        return f"shard {manifest.shard.name}, {_state(folder, whole, ledger, done)}"
     if being_written(folder):
         return "running"
     if done >= manifest.planned:

@@ -22,6 +22,7 @@ from bakeoff.formats.detect import HUB, RunSource
 from bakeoff.formats.text.env import Environment, environment
 from bakeoff.models.recording.replay import RecordingFolders
 from bakeoff.planning.selection import Selection
+from bakeoff.planning.shards import read_shard
 from bakeoff.stores.folders import check_run_name
 
 DEFAULT_OUTPUT = Path("runs")
@@ -62,6 +63,9 @@ class RunOptions:
     precision: float | None = None
     scorers: Sequence[str | ScorerSpec | Scorer | OwnFunction] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
+
+    # one of several runs that share the plan: `0/3` to `2/3`, to be merged
+    shard: str | None = None
 
     # columns of a data set, by what they are: id, prompt, expected, category, group, tags
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +116,8 @@ class RunOptions:
             )
         if self.name is not None:
             check_run_name(self.name)
+        if self.shard is not None:
+            read_shard(self.shard)
         for name, value in (("max_cost", self.max_cost), ("max_tokens", self.max_tokens)):
             if value is not None and not value > 0:
                 raise UsageError(f"{name} is {value}; give more than 0")

@@ -34,7 +34,7 @@ from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.ports import Agent, Model, Scorer
-from bakeoff.core.run_spec import Adaptive, RunSpec
+from bakeoff.core.run_spec import Adaptive, RunSpec, Shard
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.tools import TaskTools
 from bakeoff.formats.detect import RunSource, read_source
@@ -44,6 +44,7 @@ from bakeoff.formats.text.problems import Problems
 from bakeoff.models.limits.settings import check_endpoints
 from bakeoff.planning.expand import expand, ordered, select_part
 from bakeoff.planning.selection import Selection, select
+from bakeoff.planning.shards import Places
 
 _REFUSED = (
     "the {} {!r} is Python that would run on this machine, with your rights; a suite may not "
@@ -175,12 +176,23 @@ _NO_MODEL_NAMED = (
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRun:
-    """A plan, ready to run, with the live objects it was given and where it came from."""
+    """A plan, ready to run, with the live objects it was given and where it came from.
+
+    `shard` is which part of a larger plan it is; `places` say where its tasks stand in that; its
+    ledger knows them where there are none.
+    """
 
     spec: RunSpec
     plan: Plan
     own: Mapping[str, object]
     folders: tuple[Path, ...]
+    shard: Shard | None = None
+    places: Places | None = None
+
+    @property
+    def shares(self) -> int:
+        """How many runs share the limits of an endpoint."""
+        return 1 if self.shard is None else self.shard.count
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -401,7 +413,7 @@ def read_stored_plan(options: RunOptions) -> PreparedRun:
         parallel=options.parallel,
         conditions=plan.conditions,
         sources=manifest.sources,
-        cap=manifest.cap,
+        cap=manifest.cap if manifest.shard is None else manifest.shard.cap,
         prices=manifest.prices,
         sandbox=manifest.sandbox,
         endpoints=manifest.endpoints,
@@ -412,7 +424,8 @@ def read_stored_plan(options: RunOptions) -> PreparedRun:
     spec = apply_limits(spec, options)
     _check_adaptive(spec, part)
     part = part if spec.adaptive is None else ordered(part, spec.adaptive)
-    return PreparedRun(spec=spec, plan=part, own={}, folders=folders_of(manifest))
+    shard = manifest.shard and replace(manifest.shard, cap=spec.cap)
+    return PreparedRun(spec=spec, plan=part, own={}, folders=folders_of(manifest), shard=shard)
 
 
 def _part(plan: Plan, options: RunOptions) -> Plan:

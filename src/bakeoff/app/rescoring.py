@@ -75,7 +75,9 @@ def _prepared(folder: Path, source: RunSpec | None, options: RunOptions) -> Prep
         sandbox=named(manifest.sandbox, options.sandbox),
         endpoints={**manifest.endpoints, **(source.endpoints if source else {})},
     )
-    return PreparedRun(spec=spec, plan=plan, own={}, folders=folders_of(manifest))
+    return PreparedRun(
+        spec=spec, plan=plan, own={}, folders=folders_of(manifest), shard=manifest.shard
+    )
 
 
 async def _rescore(

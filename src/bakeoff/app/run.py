@@ -35,6 +35,7 @@ from bakeoff.app.run_folder import (
     without_finished_tasks,
 )
 from bakeoff.app.run_results import Run, summarized
+from bakeoff.app.sharding import take_shard
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
 from bakeoff.app.workspaces import open_workspace_services
 from bakeoff.core.events import Notice, RunEnded, RunStarted
@@ -76,13 +77,13 @@ def prepare_run(options: RunOptions) -> PreparedRun:
     """Return what a run with *options* would run; nothing is started, and no folder is made."""
     options.check()
     if options.source is None:
-        return read_stored_plan(options)
+        return take_shard(read_stored_plan(options), options)
     source = read_source(options.source, options.overrides, options.data)
     chosen = choose_tasks_and_candidates(source, options)
     trusted = check_trust(chosen, options)
     resolved = resolve_models(trusted, options, aliases=models_of(source))
     limited = apply_limits(resolved, options)
-    return expand_plan(limited, options)
+    return take_shard(expand_plan(limited, options), options)
 
 
 async def execute_run(options: RunOptions) -> Run:
@@ -143,7 +144,7 @@ async def build_parts(
             folders=prepared.folders,
             recording=recording,
             prices=prices_of(spec),
-            limiters=Limiters(spec.endpoints, patience=spec.patience),
+            limiters=Limiters(spec.endpoints, patience=spec.patience, shares=prepared.shares),
         )
         async with open_workspace_services(
             prepared.plan,

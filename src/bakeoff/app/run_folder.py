@@ -12,6 +12,7 @@ from bakeoff._lib.clock import now
 from bakeoff._lib.redact import Redactor
 from bakeoff.app.options import RunOptions
 from bakeoff.app.prepare import PreparedRun
+from bakeoff.app.run_results import earlier_manifest
 from bakeoff.app.trial_parts import SharedTrialParts
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import UsageError
@@ -23,7 +24,7 @@ from bakeoff.planning.resume import differences, merged, missing_from, remaining
 from bakeoff.reports.artifacts import write_artifacts
 from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.stores.checkpoints import FileCheckpoints
-from bakeoff.stores.folders import find_run, make_folder, new_folder, read_manifest, write_manifest
+from bakeoff.stores.folders import find_run, make_folder, new_folder, write_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
 
@@ -65,6 +66,8 @@ async def open_run_folder(
         if parts.has_attachments:
             _keep_attachments(prepared.plan, parts.attachments)
         store.freeze(whole_plan)
+        if prepared.places is not None:
+            store.keep_places(prepared.places)
         manifest = await _manifest(prepared, options, path, whole_plan, parts)
         write_manifest(path, manifest, redactor)
         store.keep_manifest(manifest)
@@ -189,8 +192,10 @@ async def _manifest(
         run_name=options.name,
         patience=spec.patience,
         served=served,
+        shard=prepared.shard,
+        recording=_recording(options),
     )
-    before = _earlier_manifest(path) if options.resume else None
+    before = earlier_manifest(path) if options.resume else None
     if before is None:
         return manifest
     _tell_other_sandbox(before.sandbox.name, parts.sandbox, options.listener)
@@ -200,7 +205,15 @@ async def _manifest(
         created_at=before.created_at,
         run_name=options.name or before.run_name,
         served={**before.served, **served},
+        shard=before.shard if options.only else manifest.shard,
+        merged=before.merged,
+        recording=manifest.recording or before.recording,
     )
+
+
+def _recording(options: RunOptions) -> str | None:
+    """Return the folder that the run is recorded in; None where it is not."""
+    return None if options.record is None else str(Path(options.record).resolve())
 
 
 def _selection(options: RunOptions, parent: str) -> dict[str, Json]:
@@ -212,14 +225,6 @@ def _selection(options: RunOptions, parent: str) -> dict[str, Json]:
     if options.changed_in is not None:
         selection["changed_in"] = [find_run(name, output).name for name in options.changed_in]
     return {**selection, "parent": parent} if selection else {}
-
-
-def _earlier_manifest(folder: Path) -> Manifest | None:
-    """Return what the run that is resumed promised; None where it was killed before it could."""
-    try:
-        return read_manifest(folder)
-    except UsageError:
-        return None
 
 
 def _tell_other_sandbox(before: str | None, current: str | None, listener: Listener) -> None:

@@ -159,10 +159,8 @@ class Run:
 
     def _adaptive(self) -> Adaptive | None:
         """Return whether the run was to end when it was sure, and how sure."""
-        try:
-            return self.manifest.adaptive
-        except UsageError:
-            return None  # killed before its manifest was written: nothing had run
+        manifest = earlier_manifest(self.folder)
+        return None if manifest is None else manifest.adaptive
 
     def _of_the_roles(self, plan: Plan) -> list[str]:
         """Return what a person should know of the roles of dialogues, if there were any."""
@@ -206,6 +204,14 @@ def summarize(
     """
     found = run if isinstance(run, Run) else load_run(run, output=output)
     return found.summary(interval=interval, margin=margin)
+
+
+def earlier_manifest(folder: Path) -> Manifest | None:
+    """Return what the run that is resumed promised; None where it was killed before it could."""
+    try:
+        return read_manifest(folder)
+    except UsageError:
+        return None
 
 
 def failed_tasks(run: Run) -> set[str]:

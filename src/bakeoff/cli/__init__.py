@@ -24,6 +24,7 @@ COMMANDS = {
     "view": "look at runs in the browser, live, side by side",
     "power": "say how many tasks it takes to see a difference",
     "check": "check that nothing of a run is damaged",
+    "merge": "put the shards of a run together as one run",
     "eval": "score the stored answers of a run again",
     "init": "write a run file, a suite and a scorer to start from",
     "validate": "check a run file or a suite without running it; prove coding tasks",

@@ -127,6 +127,18 @@ def column(text: str) -> tuple[str, str]:
     return role, name
 
 
+def shard(text: str) -> str:
+    """Read I/N, the number of a shard and how many there are."""
+    from bakeoff.core.errors import UsageError
+    from bakeoff.planning.shards import read_shard
+
+    try:
+        read_shard(text)
+    except UsageError as error:
+        raise ArgumentTypeError(str(error)) from error
+    return text
+
+
 def setting(text: str) -> tuple[str, str]:
     """Read KEY=VALUE."""
     key, sign, value = text.partition("=")

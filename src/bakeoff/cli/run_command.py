@@ -16,6 +16,7 @@ from bakeoff.cli.options import (
     dollars,
     new_parser,
     setting,
+    shard,
     source_path,
     two_runs,
 )
@@ -29,6 +30,7 @@ _EXAMPLES = """\
   bakeoff run questions.csv --prompt short.txt --prompt 'Think first. {{question}}' --model ollama/qwen3:8b
   bakeoff run questions.csv --expected answer --model ollama/qwen3:8b --where "lang == 'de'"
   bakeoff run tasks/ --agent shell --agent codex --model ollama/qwen3:8b
+  bakeoff run suite.json --model openai/gpt-4.1-mini --shard 0/8
   bakeoff run --resume latest"""
 _CHANGE_THE_PLAN = {
     "prompts": "--prompt",
@@ -141,6 +143,9 @@ def _add_how(p: ArgumentGroup) -> None:
         metavar="N",
         help="trials at once (default: 8; prompts: as many as the endpoint can take, up to 64)",
     )
+    p.add_argument("--shard", type=shard, metavar="I/N",
+                   help="run one of N equal parts of the plan, counted from 0: 0/3, 1/3, 2/3; each on its "
+                   "own machine, with its part of the budget and of the rate limits; then: bakeoff merge")  # fmt: skip
     p.add_argument("--sandbox", metavar="NAME",
                    help="where commands run: bubblewrap, docker, podman, local, modal "
                    "(default: the best isolating one that works here)")  # fmt: skip

@@ -1,10 +1,11 @@
 """`bakeoff run` and `bakeoff eval` with a person in front of them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from bakeoff._lib.sanitize import for_terminal
-from bakeoff.app.options import RunOptions
+from bakeoff.app.options import DEFAULT_OUTPUT, RunOptions
 from bakeoff.app.run import prepare_run
 from bakeoff.app.run_results import Run
 from bakeoff.cli import print_json
@@ -14,6 +15,7 @@ from bakeoff.cli.views.tables import print_summary, print_verdict
 from bakeoff.cli.views.terminal import LiveView, PlainLines
 from bakeoff.core.budget import Cap
 from bakeoff.core.errors import UsageError
+from bakeoff.core.events import Event, Notice
 from bakeoff.frontends.session import (
     ExitCode,
     View,
@@ -23,6 +25,7 @@ from bakeoff.frontends.session import (
     run_session,
 )
 from bakeoff.reports.files import as_json as summary_as_json
+from bakeoff.reports.wording.phrases import counted
 
 
 def print_plan(options: RunOptions, *, as_json: bool) -> int:
@@ -41,7 +44,7 @@ def run(options: RunOptions, *, as_json: bool, debug: bool = False) -> int:
     result = run_session(options, _view(RunProgress(), debug=debug))
     words = _without("--resume", sys.argv[1:])
     resume = ["--resume", result.run_id or ""]
-    cap = result.run.manifest.cap if result.run is not None else Cap()
+    cap = _whole_cap(result.run)
     steps = result.next_steps(
         command_line("bakeoff", *words, *resume),
         larger_budget=command_line("bakeoff", *_with_twice(cap, words), *resume),
@@ -49,8 +52,37 @@ def run(options: RunOptions, *, as_json: bool, debug: bool = False) -> int:
     if result.run is None or result.exit_code is ExitCode.INTERRUPTED:
         _print_steps(steps)
     else:
-        _print_result(result.run, steps, as_json=as_json)
+        _print_result(result.run, [*steps, *_after_shard(result.run)], as_json=as_json)
     return result.exit_code
+
+
+def _after_shard(run: Run) -> Iterator[str]:
+    """Yield what to do once every shard of the plan has run, where *run* is one."""
+    if (shard := run.manifest.shard) is not None and shard.count > 1:
+        yield f"this is shard {shard.name}; once all have run: bakeoff merge RUN RUN ..."
+
+
+def merge(runs: Sequence[str], *, output: Path, name: str | None, as_json: bool) -> int:
+    """Put the runs of all shards together and print the results; return the exit code."""
+    from bakeoff.app.merging import merge as merge_shards
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Notice):
+            _print_steps([f"note: {event.text}"])
+
+    command = tuple(sys.argv[1:])
+    run = merge_shards(runs, output=output, name=name, listener=listen, command=command)
+    print(
+        for_terminal(f"merged {len(run.manifest.merged)} runs into {run.folder}"), file=sys.stderr
+    )
+    buckets = run.summary().buckets
+    steps = []
+    if due := buckets.not_run + buckets.cancelled + buckets.faults:
+        where = [] if output == DEFAULT_OUTPUT else ["--output", str(output)]
+        resume = command_line("bakeoff", "run", "--resume", run.id, *where)
+        steps = [f"{counted(due, 'trial')} not run or faulted; run the rest with: {resume}"]
+    _print_result(run, steps, as_json=as_json)
+    return ExitCode.OK
 
 
 def score_again(run: str, options: RunOptions, *, as_json: bool, debug: bool = False) -> int:
@@ -87,6 +119,14 @@ def _print_result(run: Run, steps: Sequence[str], *, as_json: bool) -> None:
 def _print_steps(steps: Sequence[str]) -> None:
     for line in steps:
         print(for_terminal(line), file=sys.stderr, flush=True)
+
+
+def _whole_cap(run: Run | None) -> Cap:
+    """Return the budget as it was typed: that of a shard is a part of it."""
+    if run is None:
+        return Cap()
+    manifest = run.manifest
+    return manifest.cap if manifest.shard is None else manifest.shard.cap
 
 
 def _with_twice(cap: Cap, words: Sequence[str]) -> list[str]:

@@ -64,6 +64,13 @@ class Cap:
     def __bool__(self) -> bool:
         return self.cost_usd is not None or self.tokens is not None
 
+    def divided(self, count: int) -> "Cap":
+        """Return what each of *count* runs may spend, so that all together stay within it."""
+        return Cap(
+            cost_usd=None if self.cost_usd is None else self.cost_usd / count,
+            tokens=None if self.tokens is None else self.tokens // count,
+        )
+
     def share(self, bill: Bill) -> float | None:
         """Return how much of it *bill* is, by the side that is nearer to its end."""
         sides = ((bill.most_usd, self.cost_usd), (bill.most_tokens, self.tokens))

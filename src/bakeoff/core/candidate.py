@@ -247,6 +247,19 @@ class EndpointLimits:
             adaptive=self.adaptive and other.adaptive,
         )
 
+    def divided(self, count: int) -> "EndpointLimits":
+        """Return what each of *count* runs may send, so that all together stay within it.
+
+        At least one request at a time is left to each.
+        """
+        at_once = self.max_concurrency
+        return EndpointLimits(
+            max_concurrency=None if at_once is None else max(at_once // count, 1),
+            rpm=None if self.rpm is None else self.rpm / count,
+            tpm=None if self.tpm is None else self.tpm / count,
+            adaptive=self.adaptive,
+        )
+
 
 @value_object
 class Patience:

@@ -32,6 +32,28 @@ class Adaptive:
 
 
 @value_object
+class Shard:
+    """Which part of a plan a run is: number `index` of `count`, from 0.
+
+    `plan`, `tasks` and `trials` are the digest and the size of the whole plan, `part` is the digest
+    of this part as it was cut. `cap` is the budget of all shards together.
+    """
+
+    index: int
+    count: int
+    plan: str
+    part: str
+    tasks: int
+    trials: int
+    cap: Cap = NO_CAP
+
+    @property
+    def name(self) -> str:
+        """The shard as it is written: `0/3`."""
+        return f"{self.index}/{self.count}"
+
+
+@value_object
 class Source:
     """A file that was read, and what was in it."""
 
@@ -87,7 +109,9 @@ class RunSpec:
 class Manifest:
     """Everything about a run that was known before it started; secrets by name, never by value.
 
-    `name` is that of the suite or run file, `run_name` what a person called this run.
+    `name` is that of the suite or run file, `run_name` what a person called this run. `shard` is which
+    part of a plan this is, `merged` the runs that this one was made from. `recording` is the folder
+    that its exchanges with models were recorded in.
     """
 
     run: str
@@ -112,3 +136,6 @@ class Manifest:
     adaptive: Adaptive | None = None
     run_name: str | None = None
     patience: Patience = field(default_factory=Patience)
+    shard: Shard | None = None
+    merged: tuple[str, ...] = ()
+    recording: str | None = None

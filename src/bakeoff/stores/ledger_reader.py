@@ -38,7 +38,7 @@ from bakeoff.stores.damage import (
 from bakeoff.stores.ledger_writer import BLOBS, LEDGER
 from bakeoff.stores.packing import unpack
 from bakeoff.stores.plan_blocks import Runs, read_blocks, rows_of
-from bakeoff.stores.schema import CODES, MANIFEST_COPY, STATUS_NAME, VERSION, key_sql
+from bakeoff.stores.schema import CODES, MANIFEST_COPY, PLACES, STATUS_NAME, VERSION, key_sql
 from bakeoff.stores.writing import being_written
 
 T = TypeVar("T")
@@ -258,6 +258,12 @@ class SqliteLedger:
         with self._reading() as db:
             row = db.execute("SELECT value FROM meta WHERE key = ?", (MANIFEST_COPY,)).fetchone()
             return kept_manifest(row[0]) if row else None
+
+    def knows_places(self) -> bool:
+        """Whether it is known where the tasks of this shard stand in the whole plan."""
+        with self._reading() as db:
+            query = "SELECT 1 FROM meta WHERE key = ?"
+            return db.execute(query, (PLACES,)).fetchone() is not None
 
     def started_at(self) -> str | None:
         """Return when the first session of the run began."""

@@ -23,6 +23,7 @@ from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt
 from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
+from bakeoff.planning.shards import Places
 from bakeoff.stores.attempt_rows import INSERT, KEEP_EARLIER, rest_of, row_of
 from bakeoff.stores.damage import NO_DAMAGE, damaged_blob, manifest_copy, mend
 from bakeoff.stores.packing import pack, pack_record
@@ -33,6 +34,7 @@ from bakeoff.stores.plan_blocks import (
     read_blocks,
     runs_of,
     write_blocks,
+    write_places,
 )
 from bakeoff.stores.schema import (
     ATTEMPT,
@@ -159,6 +161,11 @@ class SqliteStore:
         data = self._redactor.data(msgspec.json.encode(manifest))
         with writing_to(self._path), _writing(self._db) as db:
             self._put_meta(db, MANIFEST_COPY, manifest_copy(data))
+
+    def keep_places(self, places: Places) -> None:
+        """Keep where the tasks of a shard stand in the whole plan, for when shards are merged."""
+        with writing_to(self._path), _writing(self._db) as db:
+            write_places(db, places)
 
     def next_attempts(self, trials: Sequence[Trial]) -> Sequence[int | None]:
         """Return for each trial the number of its next attempt, None where it is finished."""

@@ -1,11 +1,15 @@
 """The blocks of a plan as the ledger keeps them."""
 
 import sqlite3
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
-from bakeoff.stores.schema import MOST, row_crc
+import msgspec
+
+from bakeoff.planning.shards import Places
+from bakeoff.stores.schema import MOST, PLACES, row_crc
 
 Run = tuple[int, int, int]  # tasks in a row: the place of the first in its block, its row, how many
 Runs = list[Run]
@@ -94,3 +98,20 @@ def plan_crc(db: sqlite3.Connection) -> int:
         for table in tables
     )
     return row_crc(*chain.from_iterable(rows))
+
+
+def write_places(db: sqlite3.Connection, places: Places) -> None:
+    """Keep where the tasks of a shard stand in the whole plan: each place as the steps from the last."""
+    steps = [
+        (block, [after - before for before, after in pairwise((0, *of_block))])
+        for block, of_block in places
+    ]
+    text = msgspec.json.encode(steps).decode()
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (PLACES, text))
+
+
+def read_places(db: sqlite3.Connection) -> Places:
+    """Return where the tasks of a shard stand in the whole plan; nothing where that is not known."""
+    found = db.execute("SELECT value FROM meta WHERE key = ?", (PLACES,)).fetchone()
+    steps = msgspec.json.decode(found[0], type=list[tuple[int, list[int]]]) if found else []
+    return [(block, array("q", accumulate(of_block))) for block, of_block in steps]

@@ -13,7 +13,8 @@ from bakeoff.core.record import Status
 
 VERSION = 2
 PAGE = 4096  # bytes
-PLAN_CRC, SCHEMA_CRC, MANIFEST_COPY = "plan_crc", "schema_crc", "manifest"  # keys of `meta`
+# keys of `meta`; `places` are those of the tasks of a shard in the whole plan
+PLAN_CRC, SCHEMA_CRC, MANIFEST_COPY, PLACES = "plan_crc", "schema_crc", "manifest", "places"
 
 STATUSES = (Status.COMPLETED, Status.LIMITED, Status.FAULTED, Status.CANCELLED)  # as numbers
 CODES = {status: code for code, status in enumerate(STATUSES)}

@@ -38,7 +38,8 @@ class Limiters:
 
     *limits* apply to whole endpoints, by URL or by provider name, which stands for each of its
     addresses; those in a model's settings are the model's own. Of two limits the stricter holds.
-    *patience* says how long an endpoint that is down is waited for.
+    *patience* says how long an endpoint that is down is waited for. Where the run is one of several
+    *shares* of another, each has an equal part of every limit.
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class Limiters:
         limits: Mapping[str, EndpointLimits] | None = None,
         *,
         patience: Patience | None = None,
+        shares: int = 1,
     ) -> None:
         self._patience = patience
+        self._shares = shares
         self.given_up: dict[str, str] = {}  # why, by the endpoint's name
         self.on_given_up: Callable[[], None] | None = None
         self._limits = {_key(name): limit for name, limit in (limits or {}).items()}
@@ -64,12 +67,12 @@ class Limiters:
             self._endpoints[endpoint] = limiter
         for key in {endpoint, spec.provider} & self._limits.keys():
             self._idle.pop(key, None)
-            self._endpoints[endpoint].restrict(self._limits[key])
+            self._endpoints[endpoint].restrict(self._limits[key].divided(self._shares))
         model = (endpoint, spec.name)
         if model not in self._models:
             name = f"{_shown(spec, endpoint)} ({spec.name})"
             self._models[model] = ModelLimiter(self._endpoints[endpoint], name)
-        self._models[model].restrict(limits_of(spec))
+        self._models[model].restrict(limits_of(spec).divided(self._shares))
         return self._models[model]
 
     def stop(self) -> None:

@@ -159,6 +159,9 @@ def shared_settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Platform", manifest.platform
     yield "Sources", ", ".join(source.path for source in manifest.sources)
     yield "Command", shlex.join(["bakeoff", *manifest.command]) if manifest.command else ""
+    if manifest.shard is not None:
+        yield "Shard", f"{manifest.shard.name} of plan {manifest.shard.plan}"
+    yield "Merged from", ", ".join(manifest.merged)
     yield "Selection", _plain(manifest.selection)
     yield "Sandbox", manifest.sandbox.name or ""
     yield "Limits", _limits(manifest.conditions.limits)
