@@ -78,11 +78,12 @@ def test_pages_of_trials_are_those_that_are_asked_for_in_the_order_of_the_plan(
     ):  # fmt: skip
         found = queries.trials(which, limit=100)
         assert len(found) == queries.count(which)
-        paged = [queries.trials(which, limit=1, skip=n) for n in range(len(found))]
-        assert [one.name for (one,) in paged] == [one.name for one in found]
+        keys = [None, *(one.key for one in found)]
+        paged = [queries.trials(which, limit=1, after=key) for key in keys]
+        assert [one.name for page in paged for one in page] == [one.name for one in found]
         names = [one.name for one in found]
         for place, one in enumerate(found):
-            before, after = queries.beside(which, one.task_id, one.candidate_id, one.rollout)
+            before, after = queries.beside(which, one.key)
             assert (before.name if before else None) == (names[place - 1] if place else None)
             assert (after.name if after else None) == (
                 names[place + 1] if place + 1 < len(names) else None

@@ -1,5 +1,6 @@
 """`bakeoff view`: its pages in a real browser, over real ledgers, deaf to what models wrote."""
 
+import html
 import re
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from bakeoff.core.candidate import PromptSpec
+from bakeoff.core.plan import Trial
+from bakeoff.core.record import Attempt, Score
 from bakeoff.stores.writing import FolderLock
 from support.browser import Page, opened
 from support.cli import BAKEOFF, bakeoff, started, until
@@ -99,7 +102,8 @@ def test_the_runs_can_be_searched_and_two_of_them_compared(served: Served) -> No
             page.click(
                 f"input[value={run}]", until=f"document.querySelector('input[value={run}]').checked"
             )
-        page.click("#compare button", until="location.pathname == '/compare'")
+        page.click("button[form=compare]", until="location.pathname == '/compare'")
+        page.settled()
         text = words(page)
         quiet(page, served)
     assert "r1 → r2" in text
@@ -126,13 +130,53 @@ def test_a_text_is_found_in_what_was_asked_and_answered(served: Served) -> None:
         assert page.evaluate("document.querySelector('mark').innerText") == "answer of bad"
         page.click("tbody a", until="location.pathname == '/run/r1/trial'")
         assert "an answer of bad" in words(page)
+        page.press("ArrowRight", until="document.querySelector('h1')?.innerText == 't001'")
+        assert "text=Answer" in page.evaluate("location.search"), (
+            "it leads on within what was found"
+        )
         page.visit(link)
-        assert page.evaluate("document.querySelectorAll('mark').length") == 22
+        page.wait("document.querySelectorAll('mark').length == 22")
         quiet(page, served)
-    assert "2 trials with this text" in served.get("/run/r1/trials?text=queue+is+full")[2]
-    assert "4 trials with this text" in served.get("/run/r1/trials?text=ask+t007")[2]
-    assert "1 trial with this text" in served.get("/run/r3/trials?text=%3Cscript%3E")[2]
+    assert rows_of(served, "/run/r1/trials?text=queue+is+full") == 2
+    assert rows_of(served, "/run/r1/trials?text=ask+t007") == 4
+    assert rows_of(served, "/run/r3/trials?text=%3Cscript%3E") == 1
     assert "<script>doc" not in served.get("/run/r3/trials?text=%3Cscript%3E")[2]
+
+
+def rows_of(served: Served, path: str) -> int:
+    """How many trials a view has, all its parts together, as a page goes on for more."""
+    many = 0
+    while path:
+        _, _, text = served.get(path)
+        many += text.count('data-name="Rollout"')
+        more = re.search(r'hx-get="([^"]*part=more[^"]*)"', text)
+        path = html.unescape(more[1]) if more else ""
+    return many
+
+
+def test_trials_are_found_by_tag_score_and_the_scorer_that_marked_them_down(tmp_path: Path) -> None:
+    def graded(trial: Trial) -> Attempt:
+        number = int(trial.task.id[1:])
+        scores = tuple(
+            Score(scorer=name, value=value)
+            for name, value in (("exact", number / 11), ("polite", float(number % 4 > 0)))
+        )
+        return replace(attempt(score=number / 11), scores=scores)
+
+    tagged = [
+        replace(one, metadata={"tags": ["hard"] if number > 8 else ["easy"]})
+        for number, one in enumerate(squares().tasks)
+    ]
+    given = plan(*tagged, candidates=[candidate("m")], rollouts=1)
+    write_run(tmp_path / "r1", given, graded)
+    with viewing(tmp_path) as viewer:
+        assert rows_of(viewer, "/run/r1/trials") == 12
+        assert rows_of(viewer, "/run/r1/trials?tag=hard") == 3
+        assert rows_of(viewer, "/run/r1/trials?tag=nothing") == 0
+        assert rows_of(viewer, "/run/r1/trials?least=0.5&most=0.75") == 3
+        assert rows_of(viewer, "/run/r1/trials?scorer=polite") == 3
+        assert rows_of(viewer, "/run/r1/trials?scorer=polite&tag=easy&text=ask+t004") == 1
+        assert rows_of(viewer, "/run/r1/trials?least=nonsense") == 12
 
 
 def test_the_keyboard_leads_from_trial_to_trial_within_what_was_filtered(served: Served) -> None:
@@ -178,7 +222,7 @@ def test_what_a_model_wrote_is_text_on_every_page(served: Served) -> None:
             )
             tags = set(page.evaluate("[...document.querySelectorAll('*')].map(e => e.localName)"))
             hrefs = page.evaluate("[...document.links].map(e => e.getAttribute('href'))")
-            assert scripts == ["/static/htmx.min.js", "/static/viewer.js"], path
+            assert all(re.fullmatch(r"/static/[a-z.-]+\.js", script) for script in scripts), path
             assert not tags & {"img", "iframe", "object", "embed", "style"}, path
             assert all(re.match("[/#]", href) for href in hrefs), path
             assert page.evaluate("document.title") != "owned"

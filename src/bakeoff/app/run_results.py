@@ -92,7 +92,7 @@ class Run:
         which = which or TrialFilter()
         self._refuse_unknown_names(which)
         text = (search or "").casefold()
-        asked = {task.id for task in self.plan.tasks if text in _question(task)} if text else ()
+        asked = {task.id for task in self.plan.tasks if text in question(task)} if text else ()
         for line in self._ledger.lines(which):
             if (
                 line.task_id in asked
@@ -180,8 +180,8 @@ class Run:
         return self._ledger.billed()
 
 
-def _question(task: Task) -> str:
-    """Return what a task asks, for a search."""
+def question(task: Task) -> str:
+    """Return what a task asks in lower case, for a search."""
     objective = task.dialogue.objective if task.dialogue else ""
     return "\n".join([objective, *(message.content for message in task.messages)]).casefold()
 

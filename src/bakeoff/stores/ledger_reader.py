@@ -243,6 +243,13 @@ class SqliteLedger:
         tasks = dict(zip(different, self._read_tasks(different), strict=True))
         return lambda block: tuple(tasks[row] for row in rows[block])
 
+    def task(self, task_id: str) -> Task | None:
+        """Return the newest task with this id; None where there is none, or it is damaged."""
+        with self._reading() as db, self._decoding():
+            lost = {row for (row,) in db.execute("SELECT row FROM lost_task")}
+            rows = [row for row in _rows_named(db, [task_id]) if row not in lost]
+        return self._read_tasks([max(rows)])[0] if rows else None
+
     def _read_tasks(self, rows: Sequence[int]) -> list[Task]:
         with self._reading() as db, self._decoding():
             read = version_1.read_tasks if _is_old(db) else task_chunks.read_tasks

@@ -1,15 +1,21 @@
 """What the viewer asks of a ledger: aggregates and pages of trials, by SQL on columns.
 
-Nothing here reads the body of an attempt, and nothing returns more rows than it was asked for. The layout of the
-ledger is known to `_COUNTED` alone.
+Only a search looks into the records of attempts, for as long as it is told to; nothing returns more rows than it was
+asked for. The layout of the ledger is known to `_COUNTED` alone.
 """
 
+import json
+import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from bakeoff._lib.clock import monotonic
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.plan import trial_name
 from bakeoff.stores.ledger_reader import COUNTED_ATTEMPTS, SqliteLedger
@@ -21,10 +27,10 @@ SELECT a.trial, a.rollout, a.task, a.candidate, t.id AS task_id, t.category AS c
   c.id AS candidate_id, {STATUS_NAME} AS status, a.score AS score, a.passed AS passed,
   a.fault_boundary AS fault, a.number AS attempts, a.elapsed_s AS elapsed_s,
   a.model_s AS model_s, a.first_token_s AS first_token_s, a.input_tokens AS input_tokens,
-  a.output_tokens AS output_tokens, a.cost_usd AS cost_usd
+  a.output_tokens AS output_tokens, a.cost_usd AS cost_usd, a.blob AS blob, a.rest AS rest
 {COUNTED_ATTEMPTS})"""
 _LINE = (
-    "task_id, category, candidate_id, rollout, status, score, passed, fault, attempts, elapsed_s,"
+    "trial, task_id, category, candidate_id, rollout, status, score, passed, fault, attempts, elapsed_s,"
     " input_tokens, output_tokens, cost_usd"
 )
 MEASURES = ("model_s", "first_token_s", "input_tokens", "output_tokens", "cost_usd")
@@ -50,8 +56,9 @@ class CandidateProgress:
 
 @dataclass(frozen=True, slots=True)
 class TrialEntry:
-    """A recorded trial without what was said in it."""
+    """A recorded trial without what was said in it; `key` is its place in the order of the plan."""
 
+    key: int
     task_id: str
     category: str | None
     candidate_id: str
@@ -82,11 +89,51 @@ class TrialQuery:
     fault: str = ""
     result: str = ""  # passed, failed, partial or unscored
     task: str = ""  # a part of its id
+    least: float | None = None  # score
+    most: float | None = None  # score
+    tasks: Sequence[str] | None = None  # only those with these ids
+
+
+@value_object
+class Scanned:
+    """Trials that were found by what is in their records; `after` is where to go on, None at the end."""
+
+    entries: Sequence[TrialEntry]
+    texts: Sequence[str]
+    looked_at: int
+    after: int | None
+
+
+class _Scored(msgspec.Struct):
+    scorer: str
+    value: float = 0.0
+
+
+class _Answer(msgspec.Struct):
+    answer: str = ""
+
+
+class _Message(msgspec.Struct):
+    message: str = ""
+
+
+class Said(msgspec.Struct):
+    """What a search looks at in the record of a trial; its transcript is not decoded."""
+
+    outcome: _Answer | None = None
+    fault: _Message | None = None
+    scores: tuple[_Scored, ...] = ()
 
     @property
-    def is_everything(self) -> bool:
-        """Whether nothing is left out."""
-        return self == TrialQuery()
+    def text(self) -> str:
+        """The fault, or the answer."""
+        if self.fault is not None:
+            return self.fault.message
+        return self.outcome.answer if self.outcome else ""
+
+    def is_marked_down_by(self, scorer: str) -> bool:
+        """Whether this scorer gave less than full marks."""
+        return any(score.scorer == scorer and score.value < 1 for score in self.scores)
 
 
 @value_object
@@ -152,6 +199,29 @@ class LedgerQueries:
             (count,) = db.execute(f"SELECT count(*) FROM {_COUNTED}").fetchone()  # noqa: S608
         return int(count)
 
+    def time_s(self, now: float | None = None) -> float | None:
+        """Return how long the run was at work, all sessions together; *now* is when one that goes on is looked at."""
+        with self._reading() as db:
+            sessions = db.execute(
+                "SELECT started_at, ended_at FROM session ORDER BY row"
+            ).fetchall()
+            if not sessions:
+                return None
+            began = [datetime.fromisoformat(started).timestamp() for started, _ in sessions]
+            total = 0.0
+            for number, (_, ended) in enumerate(sessions):
+                is_last = number == len(sessions) - 1
+                if ended is not None:
+                    end = datetime.fromisoformat(ended).timestamp()
+                elif is_last and now is not None:
+                    end = now
+                else:  # it was killed: its last trial is when it was seen alive
+                    before = math.inf if is_last else began[number + 1]
+                    query = "SELECT max(started_at + elapsed_s) FROM attempt WHERE started_at < ?"
+                    end = db.execute(query, (before,)).fetchone()[0] or began[number]
+                total += max(end - began[number], 0.0)
+        return total
+
     def count(self, which: TrialQuery) -> int:
         """Return how many trials there are of those that *which* asks for."""
         where, values = _where(which)
@@ -159,12 +229,48 @@ class LedgerQueries:
             query = f"SELECT count(*) FROM {_COUNTED} {where}"  # noqa: S608 -- values are bound
             return int(db.execute(query, values).fetchone()[0])
 
-    def trials(self, which: TrialQuery, *, limit: int, skip: int = 0) -> list[TrialEntry]:
-        """Return a page of the trials that *which* asks for, in the order of the plan."""
-        where, values = _where(which)
-        query = f"SELECT {_LINE} FROM {_COUNTED} {where} ORDER BY trial LIMIT ? OFFSET ?"  # noqa: S608
+    def trials(
+        self, which: TrialQuery, *, limit: int, after: int | None = None
+    ) -> list[TrialEntry]:
+        """Return a page of the trials that *which* asks for: in the order of the plan, *after* one of them."""
+        where, values = _where(which, after)
+        query = f"SELECT {_LINE} FROM {_COUNTED} {where} ORDER BY trial LIMIT ?"  # noqa: S608 -- values are bound
         with self._reading() as db:
-            return [_entry(row) for row in db.execute(query, (*values, limit, skip))]
+            return [_entry(row) for row in db.execute(query, (*values, limit))]
+
+    def scan(
+        self,
+        which: TrialQuery,
+        is_wanted: Callable[[TrialEntry, Said], bool],
+        *,
+        limit: int,
+        within_s: float,
+        after: int | None = None,
+        before: int | None = None,
+    ) -> Scanned:
+        """Look into the records of the trials that *which* asks for, for so long or until *limit* are found.
+
+        It begins *after* a trial and goes on, or *before* one and goes back.
+        """
+        where, values = _where(which, after, before)
+        order = "trial" if before is None else "trial DESC"
+        query = f"SELECT {_LINE}, blob, rest FROM {_COUNTED} {where} ORDER BY {order}"  # noqa: S608 -- values are bound
+        entries: list[TrialEntry] = []
+        texts: list[str] = []
+        looked_at, until = 0, monotonic() + within_s
+        with self._reading() as db:
+            for *row, blob, rest in db.execute(query, values):
+                looked_at += 1
+                entry = _entry(row)
+                said = self._ledger._decoded((*_names(entry), blob, rest), Said)  # noqa: SLF001
+                if said is not None and is_wanted(entry, said):
+                    entries.append(entry)
+                    texts.append(said.text)
+                if len(entries) == limit or monotonic() > until:
+                    return Scanned(
+                        entries=entries, texts=texts, looked_at=looked_at, after=entry.key
+                    )
+        return Scanned(entries=entries, texts=texts, looked_at=looked_at, after=None)
 
     def trials_of(self, task_id: str) -> list[TrialEntry]:
         """Return the trials of one task, candidate by candidate."""
@@ -173,25 +279,16 @@ class LedgerQueries:
         with self._reading() as db:
             return [_entry(row) for row in db.execute(query, (task_id,))]
 
-    def beside(
-        self, which: TrialQuery, task_id: str, candidate: str, rollout: int
-    ) -> tuple[TrialEntry | None, TrialEntry | None]:
-        """Return the trials before and after one, among those that *which* asks for."""
+    def beside(self, which: TrialQuery, key: int) -> tuple[TrialEntry | None, TrialEntry | None]:
+        """Return the trials before and after the one with this *key*, among those that *which* asks for."""
         where, values = _where(which)
-        place = (
-            f"SELECT trial FROM {_COUNTED}"  # noqa: S608 -- values are bound
-            " WHERE task_id = ? AND candidate_id = ? AND rollout = ?"
-        )
+        found: list[TrialEntry | None] = []
         with self._reading() as db:
-            here = db.execute(place, (task_id, candidate, rollout)).fetchone()
-            if here is None:
-                return None, None
-            found = []
             for sign, order in (("<", "trial DESC"), (">", "trial")):
                 near = f"{where or 'WHERE 1'} AND trial {sign} ? ORDER BY {order} LIMIT 1"
                 row = db.execute(
                     f"SELECT {_LINE} FROM {_COUNTED} {near}",  # noqa: S608 -- values are bound
-                    (*values, *here),
+                    (*values, key),
                 ).fetchone()
                 found.append(None if row is None else _entry(row))
         return found[0], found[1]
@@ -208,6 +305,19 @@ class LedgerQueries:
         query = "SELECT DISTINCT category FROM task WHERE category IS NOT NULL ORDER BY 1 LIMIT ?"
         with self._reading() as db:
             return [name for (name,) in db.execute(query, (limit,))]
+
+    def means(self) -> dict[str, dict[str, MatrixCell]]:
+        """Return what came of each task, by candidate."""
+        query = f"""
+        SELECT task_id, candidate_id, avg(score), count(score), coalesce(sum(passed), 0),
+          sum(status = 'faulted')
+        FROM {_COUNTED} GROUP BY task, candidate ORDER BY task, candidate"""  # noqa: S608
+        by_candidate: dict[str, dict[str, MatrixCell]] = {}
+        with self._reading() as db:
+            for task, candidate, mean, scored, passed, faulted in db.execute(query):
+                cell = MatrixCell(mean=mean, scored=scored, passed=passed, faulted=faulted)
+                by_candidate.setdefault(candidate, {})[task] = cell
+        return by_candidate
 
     def matrix(
         self, *, limit: int, skip: int = 0, only_differing: bool = False
@@ -280,7 +390,7 @@ def _candidate_progress(
     )
 
 
-_PASSED = 6  # its place in a line
+_PASSED = 7  # its place in a line
 
 
 def _entry(row: Sequence[Any]) -> TrialEntry:
@@ -290,15 +400,25 @@ def _entry(row: Sequence[Any]) -> TrialEntry:
     return TrialEntry(*values)
 
 
-def _where(which: TrialQuery) -> tuple[str, tuple[str, ...]]:
-    """Return the condition for *which*, and the values that it binds."""
-    parts, values = [], []
+def _names(entry: TrialEntry) -> tuple[str, str | None, str, int]:
+    return entry.task_id, entry.category, entry.candidate_id, entry.rollout
+
+
+def _where(
+    which: TrialQuery, after: int | None = None, before: int | None = None
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the condition for *which*, of trials *after* or *before* one, and the values that it binds."""
+    tasks = None if which.tasks is None else json.dumps(list(which.tasks))
+    parts: list[str] = []
+    values: list[Any] = []
     for column, value in (
-        ("candidate_id = ?", which.candidate), ("category = ?", which.category),
-        ("status = ?", which.status), ("fault = ?", which.fault),
-        ("instr(lower(task_id), lower(?)) > 0", which.task),
+        ("trial > ?", after), ("trial < ?", before), ("candidate_id = ?", which.candidate or None),
+        ("category = ?", which.category or None), ("status = ?", which.status or None),
+        ("fault = ?", which.fault or None), ("score >= ?", which.least), ("score <= ?", which.most),
+        ("instr(lower(task_id), lower(?)) > 0", which.task or None),
+        ("task_id IN (SELECT value FROM json_each(?))", tasks),
     ):  # fmt: skip
-        if value:
+        if value is not None:
             parts.append(column)
             values.append(value)
     if which.result in _RESULTS:

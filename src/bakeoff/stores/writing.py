@@ -73,6 +73,16 @@ def being_written(folder: Path) -> bool:
     return False
 
 
+def writer_of(folder: Path) -> int | None:
+    """Return the id of the process on this machine that holds the lock of *folder*; None if there is none."""
+    try:
+        owner = json.loads((folder / LOCK).read_bytes())
+        is_here = owner["host"] == socket.gethostname() and being_written(folder)
+        return int(owner["pid"]) if is_here else None
+    except (ValueError, KeyError, TypeError, OSError):
+        return None
+
+
 def _may_be_alive(told: bytes) -> bool:
     try:
         owner = json.loads(told)

@@ -1,6 +1,7 @@
 """The runs that a viewer shows, with what was computed of them and still holds."""
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -10,26 +11,33 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bakeoff._lib.clock import monotonic
+from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.value_object import value_object
 from bakeoff.app.reporting import clean, redactor_of
-from bakeoff.app.run_results import Run
+from bakeoff.app.run_results import Run, question
+from bakeoff.core.budget import Bill
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Attempt, TrialRecord
 from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
 from bakeoff.formats.prompts import asked_by
+from bakeoff.planning.selection import tags_of
 from bakeoff.reports.files import SUMMARY
-from bakeoff.stats.summary import Summary
+from bakeoff.reports.wording import phrases
+from bakeoff.stats.summary import Buckets, Summary
 from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.stores.folders import MANIFEST, RunEntry, list_runs, read_manifest, stays_inside
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import LEDGER
-from bakeoff.stores.queries import CandidateProgress, LedgerQueries
+from bakeoff.stores.queries import CandidateProgress, LedgerQueries, MatrixCell, TrialQuery
 from bakeoff.stores.writing import being_written
 
 _REST = 19  # of the time that statistics of a run that goes on take: they get a twentieth of a core
 _RATE_S = 10.0  # over which the rate of a run is measured
+
+_MOST_KEPT = 200  # values of a run: each view of its trials has a count
+_MOST_TAGGED = 50_000  # tasks that are read for their tags
 
 State = tuple[int, ...]
 T = TypeVar("T")
@@ -51,13 +59,43 @@ class _Kept:
         return bool(self.state) and (self.state == state or age_s < _REST * self.took_s)
 
 
+@value_object
+class RunHead:
+    """A run in a line of the list: what came of it, and what it took."""
+
+    done: int
+    verdict: str
+    decided: bool
+    cost_usd: float | None
+    time_s: float | None
+
+
+class _Headline(msgspec.Struct):
+    text: str = ""
+    decided: bool = False
+
+
+class _SummaryHead(msgspec.Struct):
+    """The part of a written summary that the list of runs shows."""
+
+    buckets: Buckets
+    billed: Bill
+    headline: _Headline = msgspec.field(default_factory=_Headline)
+
+
 @dataclass
 class ViewedRun:
-    """One run; what was computed of it is kept until its ledger changes."""
+    """One run; what was computed of it is kept until its ledger changes.
+
+    `resumed` is the process that a button of the page started, `stopping` how often one was pressed to stop it.
+    """
 
     folder: Path
+    stopping: int = 0
+    resumed: "subprocess.Popen[bytes] | None" = None
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _counts: list[tuple[float, int]] = field(default_factory=list)
+    _asked: tuple[str, frozenset[str]] = ("", frozenset())
 
     @cached_property
     def ledger(self) -> SqliteLedger:
@@ -113,6 +151,8 @@ class ViewedRun:
 
     def kept(self, name: str, make: Callable[[], T]) -> T:
         """Return what *make* computes; of a run that goes on, what it did a while ago if that was dear."""
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.clear()
         kept = self._kept.setdefault(name, _Kept())
         with kept.lock:
             state = self.state
@@ -126,16 +166,44 @@ class ViewedRun:
 
     def summary(self) -> Summary:
         """Return the statistics: those that the run itself wrote at its end, if they are of its ledger."""
-        return self.kept("summary", lambda: self._written() or self.run.summary_of(self.plan))
+        return self.kept(
+            "summary", lambda: self._written(Summary) or self.run.summary_of(self.plan)
+        )
 
-    def _written(self) -> Summary | None:
+    def head(self) -> RunHead:
+        """Return what the list of runs says of it."""
+        return self.kept("head", self._head)
+
+    def _head(self) -> RunHead:
+        running_s = timestamp() if self.is_running else None
+        time_s = self.queries.time_s(running_s)
+        if written := self._written(_SummaryHead):
+            return RunHead(
+                done=written.buckets.ran,
+                verdict=written.headline.text,
+                decided=written.headline.decided,
+                cost_usd=written.billed.cost_usd,
+                time_s=time_s,
+            )
+        means = [(p.mean_score, p.candidate) for p in self.progress() if p.mean_score is not None]
+        best = max(means, default=None)
+        return RunHead(
+            done=self.queries.ended(),
+            verdict="" if best is None else f"So far: {best[1]} {phrases.score(best[0])}",
+            decided=False,
+            cost_usd=self.ledger.billed().cost_usd,
+            time_s=time_s,
+        )
+
+    def _written(self, kind: type[T]) -> T | None:
+        """Return the summary that the run itself wrote, or a part of it, if it is of its ledger."""
         path = self.folder / SUMMARY
         try:
             if path.stat().st_mtime_ns < max(self.state[0], self.state[2]):
                 return None
             if read_manifest(self.folder).bakeoff != version("bakeoff"):
                 return None  # another version may count otherwise
-            return msgspec.json.decode(path.read_bytes(), type=Summary)
+            return msgspec.json.decode(path.read_bytes(), type=kind)
         except (OSError, msgspec.MsgspecError):
             return None
 
@@ -164,13 +232,54 @@ class ViewedRun:
         return replace(safe, outcome=AttachmentStore(self.folder).outcome(safe.outcome))
 
     def asked(self, task_id: str, candidate_id: str) -> Task | None:
-        """Return a task as a candidate was asked it; None where the plan has it no more."""
-        task = next((task for task in self.plan.tasks if task.id == task_id), None)
+        """Return a task as a candidate was asked it; None where the ledger has it no more."""
+        task = self.ledger.task(task_id)
         candidate = next((c for c in self.plan.candidates if c.id == candidate_id), None)
         if task is None or candidate is None:
             return None
         safe = clean(asked_by(candidate.prompt, task), self.redactor)
-        return AttachmentStore(self.folder).task(safe)
+        return AttachmentStore(self.folder).task(replace(safe, id=task.id))
+
+    @cached_property
+    def tags(self) -> Mapping[str, Sequence[str]]:
+        """The tasks of each tag; nothing where there are too many tasks to look at."""
+        tagged: dict[str, list[str]] = {}
+        if self.plan.task_count <= _MOST_TAGGED:
+            for task in self.plan.tasks:
+                for tag in tags_of(task):
+                    tagged.setdefault(tag, []).append(task.id)
+        return tagged
+
+    @cached_property
+    def scorers(self) -> Sequence[str]:
+        """The scorers of the tasks; nothing where there are too many tasks to look at."""
+        if self.plan.task_count > _MOST_TAGGED:
+            return ()
+        return sorted({scorer.name for task in self.plan.tasks for scorer in task.scorers})
+
+    def count(self, which: TrialQuery) -> int:
+        """Return how many trials a view has."""
+        return self.kept(f"count {which}", lambda: self.queries.count(which))
+
+    def faults(self) -> list[tuple[str, str, int]]:
+        """Return how many trials of each candidate broke, and where."""
+        return self.kept("faults", self.queries.faults)
+
+    def means(self) -> Mapping[str, Mapping[str, MatrixCell]]:
+        """Return what came of each task, by candidate."""
+        return self.kept("means", self.queries.means)
+
+    def distribution(self, measure: str) -> tuple[float, dict[str, list[int]]]:
+        """Return how many trials of each candidate are in which bin of a measure."""
+        return self.kept(measure, lambda: self.queries.distribution(measure))
+
+    def asking(self, text: str) -> frozenset[str]:
+        """Return the tasks whose question has this text in it."""
+        if self._asked[0] != text:
+            wanted = text.casefold()
+            found = frozenset(t.id for t in self.plan.tasks if wanted in question(t))
+            self._asked = (text, found)
+        return self._asked[1]
 
 
 class Runs:

@@ -3,23 +3,29 @@
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
 from bakeoff.core.errors import UsageError
 from bakeoff.reports.html.templates import style_sheet
-from bakeoff.web import pages
+from bakeoff.web import actions, run_list, run_page, trial_pages
 from bakeoff.web.access import Access, guarded
+from bakeoff.web.compare_page import compare_page
+from bakeoff.web.rendering import message
 from bakeoff.web.runs import Runs, ViewedRun
 
 _SHUTDOWN_S = 1.0  # a page that is being made has nobody to go to
 _STATIC = Path(__file__).parent / "static"
 _STATIC_FILES = {
     "htmx.min.js": "text/javascript",
+    "vega.min.js": "text/javascript",
+    "vega-interpreter.min.js": "text/javascript",
+    "vega-lite.min.js": "text/javascript",
     "viewer.js": "text/javascript",
     "viewer.css": "text/css",
 }
@@ -70,38 +76,79 @@ def _bound(host: str, port: int) -> socket.socket:
 def application(runs: Runs, access: Access) -> web.Application:
     """Return the application; every page is made in a thread."""
     app = web.Application(middlewares=[guarded(access)], client_max_size=1 << 16)
+    add = partial(_add_page, app.router)
+    of_run = partial(_add_page_of_run, app.router, runs)
 
-    def page(path: str, make: Callable[[web.Request], str | None]) -> None:
-        async def answer(request: web.Request) -> web.Response:
-            try:
-                text = await asyncio.to_thread(make, request)
-            except UsageError as error:
-                text = pages.render("message.html", title="Not readable", text=str(error))
-                return web.Response(text=text, content_type="text/html", status=409)
-            if text is None:
-                raise web.HTTPNotFound(text="There is no such page or run here.")
-            return web.Response(text=text, content_type="text/html", headers=_link(request))
-
-        app.router.add_get(path, answer)
-
-    def of_run(path: str, make: Callable[[ViewedRun, web.Request], str | None]) -> None:
-        def found(request: web.Request) -> str | None:
-            run = runs.find(request.match_info["run"])
-            return None if run is None else make(run, request)
-
-        page(f"/run/{{run}}{path}", found)
-
-    page("/", lambda request: pages.runs_page(runs, request.query))
-    page("/compare", lambda request: pages.compare_page(runs, request.query.getall("run", [])))
-    of_run("", lambda run, _: pages.run_page(run))
-    of_run("/live", lambda run, _: pages.live_part(run))
-    of_run("/results", lambda run, _: pages.results_part(run))
-    of_run("/distributions", lambda run, _: pages.distributions_part(run))
-    of_run("/matrix", lambda run, request: pages.matrix_part(run, request.query))
-    of_run("/trials", lambda run, request: pages.trials_page(run, request.query))
-    of_run("/trial", lambda run, request: pages.trial_page(run, request.query))
+    add("/", lambda request: run_list.runs_page(runs, request.query))
+    add("/compare", lambda request: compare_page(runs, request.query))
+    of_run("", lambda run, _: run_page.run_page(run))
+    of_run("/state", lambda run, _: run_list.state_part(run))
+    of_run("/live", lambda run, _: run_page.live_part(run))
+    of_run("/results", lambda run, _: run_page.results_part(run))
+    of_run("/distributions", lambda run, _: run_page.distributions_part(run))
+    of_run("/matrix", lambda run, request: run_page.matrix_part(run, request.query))
+    of_run("/trials", lambda run, request: trial_pages.trials_page(run, request.query))
+    of_run("/trial", lambda run, request: trial_pages.trial_page(run, request.query))
+    for name, action in (
+        ("notes", actions.keep_notes),
+        ("stop", actions.stop),
+        ("resume", actions.resume),
+    ):
+        _add_action(app.router, runs, name, action)
     app.router.add_get("/static/{name}", _static)
     return app
+
+
+def _add_page(
+    router: web.UrlDispatcher, path: str, make: Callable[[web.Request], str | None]
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return await _made(make, request)
+
+    router.add_get(path, answer)
+
+
+def _add_page_of_run(
+    router: web.UrlDispatcher,
+    runs: Runs,
+    path: str,
+    make: Callable[[ViewedRun, web.Request], str | None],
+) -> None:
+    def of_run(request: web.Request) -> str | None:
+        run = runs.find(request.match_info["run"])
+        return None if run is None else make(run, request)
+
+    _add_page(router, f"/run/{{run}}{path}", of_run)
+
+
+def _add_action(
+    router: web.UrlDispatcher,
+    runs: Runs,
+    name: str,
+    act: Callable[[ViewedRun, Mapping[str, str]], str],
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        posted = await request.post()
+        form = {key: value for key, value in posted.items() if isinstance(value, str)}
+
+        def acted(request: web.Request) -> str | None:
+            run = runs.find(request.match_info["run"])
+            return None if run is None else act(run, form)
+
+        return await _made(acted, request)
+
+    router.add_post(f"/run/{{run}}/{name}", answer)
+
+
+async def _made(make: Callable[[web.Request], str | None], request: web.Request) -> web.Response:
+    try:
+        text = await asyncio.to_thread(make, request)
+    except UsageError as error:
+        text = message("Not readable", str(error))
+        return web.Response(text=text, content_type="text/html", status=409)
+    if text is None:
+        raise web.HTTPNotFound(text="There is no such page or run here.")
+    return web.Response(text=text, content_type="text/html", headers=_link(request))
 
 
 def _link(request: web.Request) -> dict[str, str]:

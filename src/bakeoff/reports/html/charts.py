@@ -1,9 +1,11 @@
 """Charts as Vega-Lite specifications: drawn as SVG in a report, interactive in the viewer.
 
-Colours are the variables of the style sheet, so a chart follows the page into the dark.
+Colours are the variables of the style sheet, so a chart follows the page into the dark. A row of data has
+its explanation as `tip`; where it is about trials, `candidate` and `category` say whose.
 """
 
 import html
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 Spec: TypeAlias = dict[str, Any]
+
+_TIP: Spec = {"field": "tip", "type": "nominal"}
 
 WIDTH = 340
 _ROW = 44
@@ -57,12 +61,21 @@ class Chart:
     legend: tuple[str, ...] = ()
 
     @property
+    def label(self) -> str:
+        """What the chart shows, for whoever cannot see it."""
+        return f"{self.title}. {self.description}"
+
+    @property
+    def as_json(self) -> str:
+        """The specification, for a page that draws it itself."""
+        return json.dumps(clean(self.spec), separators=(",", ":"))
+
+    @property
     def drawing(self) -> "Markup":
         """The chart as SVG, for a page that has no script."""
         from markupsafe import Markup
 
-        label = html.escape(f"{self.title}. {self.description}")
-        return Markup(for_terminal(_opened(svg(self.spec), label)))  # noqa: S704 -- drawn by Vega, which escapes
+        return Markup(for_terminal(_opened(svg(self.spec), html.escape(self.label))))  # noqa: S704 -- drawn by Vega, which escapes
 
 
 def svg(spec: Spec) -> str:
@@ -101,7 +114,10 @@ def _opened(drawn: str, label: str) -> str:
 
 @value_object
 class Bar:
-    """One bar. `low` and `high` are its interval, `dots` the single values; `kind` is its colour."""
+    """One bar. `low` and `high` are its interval, `dots` the single values; `kind` is its colour.
+
+    `tip` explains it, and `candidate` is whose trials it stands for.
+    """
 
     label: str
     value: float | None
@@ -110,6 +126,8 @@ class Bar:
     high: float | None = None
     dots: tuple[float, ...] = ()
     kind: str = "plain"
+    tip: str = ""
+    candidate: str | None = None
 
 
 def bar_chart(title: str, note: str, bars: Sequence[Bar], *, most: float | None = None) -> Chart:
@@ -137,6 +155,7 @@ def _bar_row(number: int, bar: Bar) -> Spec:
     return {
         "n": number, "label": one_line(bar.label, width=_LONGEST_NAME), "text": bar.text,
         "value": bar.value, "low": bar.low, "high": bar.high, "kind": bar.kind,
+        "tip": bar.tip or f"{bar.label}: {bar.text}", "candidate": bar.candidate,
     }  # fmt: skip
 
 
@@ -164,6 +183,7 @@ def _rows_spec(rows: Sequence[Spec], domain: Sequence[float], layers: Sequence[S
         **_frame(WIDTH, _ROW * max(len(rows), 1)),
         "data": {"values": list(rows)},
         "encoding": {
+            "tooltip": _TIP,
             "y": {"field": "n", "type": "ordinal", "axis": None, "scale": {"padding": 0}},
             "x": x,
         },
@@ -217,7 +237,17 @@ def _score_bar(name: str, group: Group) -> Bar:
         text=phrases.score(group.score.mean),
         low=interval.low if interval else None,
         high=interval.high if interval else None,
+        tip=_score_in_words(name, group),
+        candidate=name,
     )
+
+
+def _score_in_words(name: str, group: Group) -> str:
+    """Return a score with its interval and what it stands on."""
+    score = group.score
+    between = f", 95 % interval {phrases.interval(score.interval)}" if score.interval else ""
+    passed = f"; {group.passed:,} of {score.trials:,} trials passed" if score.trials else ""
+    return f"{name}: {phrases.score(score.mean)}{between}{passed}"
 
 
 def differences(pairs: Sequence[Pair], *, names: Sequence[str] | None = None) -> Chart:
@@ -254,10 +284,14 @@ def differences(pairs: Sequence[Pair], *, names: Sequence[str] | None = None) ->
 
 def _pair_row(number: int, pair: Pair, label: str) -> Spec:
     interval = pair.interval
+    between = (
+        f", 95 % interval {phrases.interval(interval, phrases.difference)}" if interval else ""
+    )
     return {
         "n": number,
         "label": one_line(label, width=2 * _LONGEST_NAME),
         "text": phrases.difference(pair.difference),
+        "tip": f"{label}: {phrases.difference(pair.difference)}{between}; {pair.verdict}",
         "value": pair.difference,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
@@ -297,19 +331,29 @@ def trade_offs(candidates: Sequence[CandidateSummary]) -> list[Chart]:
     return charts
 
 
-def _label(side: str, align: str, dx: int) -> Spec:
-    """Return the names of the points in one half of a chart, written towards the other half."""
-    mark = {
-        "type": "text",
-        "align": align,
-        "dx": dx,
-        "dy": -9,
-        "fontSize": 11,
-        "color": "var(--text)",
-    }
-    half = {"filter": f"datum.half == '{side}'"}
-    return {"name": f"label_{side}", "transform": [half], "mark": mark,
-            "encoding": {"text": {"field": "name"}}}  # fmt: skip
+def _labels() -> Iterable[Spec]:
+    """Yield the names of points: written towards the other half of the chart, above the point or below it."""
+    for side, align, dx in (("left", "left", 7), ("right", "right", -7)):
+        for place, dy in (("above", -9), ("below", 12)):
+            mark = {
+                "type": "text", "align": align, "dx": dx, "dy": dy, "fontSize": 11, "color": "var(--text)",
+            }  # fmt: skip
+            here = {"filter": f"datum.half == '{side}' && datum.place == '{place}'"}
+            yield {"name": f"label_{side}_{place}", "transform": [here], "mark": mark,
+                   "encoding": {"text": {"field": "name"}}}  # fmt: skip
+
+
+def _below(offers: Sequence[Offer]) -> set[str]:
+    """Return the candidates whose names would be on that of another one if they stood above their points."""
+    apart = (max(o.score for o in offers) - min(o.score for o in offers)) / 12
+    below: set[str] = set()
+    above: list[float] = []
+    for offer in sorted(offers, key=lambda o: -o.score):
+        if any(score - offer.score < apart for score in above):
+            below.add(offer.candidate)
+        else:
+            above.append(offer.score)
+    return below
 
 
 def _trade_off(
@@ -320,11 +364,14 @@ def _trade_off(
     prices = [offer.price for offer in offers]
     logarithmic = min(prices) > 0 and max(prices) / min(prices) > _LOGARITHMIC
     middle = math.sqrt(min(prices) * max(prices)) if logarithmic else max(prices) / 2
+    below = _below([offer for offer in offers if offer.candidate in named])
     rows = [
         {
             "price": offer.price, "score": offer.score, "front": offer.candidate in front,
             "half": "left" if offer.price <= middle else "right",
+            "place": "below" if offer.candidate in below else "above",
             "name": one_line(offer.candidate, width=_LONGEST_SHORT_NAME) if offer.candidate in named else "",
+            "tip": _offer_in_words(offer, formatter), "candidate": offer.candidate,
         }
         for offer in offers
     ]  # fmt: skip
@@ -342,20 +389,17 @@ def _trade_off(
     spec = {
         **_frame(WIDTH - 50, 230),
         "data": {"values": rows},
-        "encoding": {"x": x, "y": y},
+        "encoding": {"x": x, "y": y, "tooltip": _TIP},
         "layer": [
             {"name": "front", "transform": [on_front],
              "mark": {"type": "line", "interpolate": "step-after", "color": "var(--good)", "opacity": 0.6}},
             {"name": "point", "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
              "encoding": {"color": {"field": "front", "type": "nominal", "legend": None, "scale": {
                  "domain": [True, False], "range": ["var(--bar-good)", "var(--bar-bad)"]}}}},
-            *(_label(side, align, dx) for side, align, dx in (("left", "left", 7), ("right", "right", -7))),
+            *_labels(),
         ],
     }  # fmt: skip
-    description = "; ".join(
-        f"{offer.candidate}: {phrases.score(offer.score)} at {formatter(offer.price)}"
-        for offer in offers
-    )
+    description = "; ".join(_offer_in_words(offer, formatter) for offer in offers)
     return Chart(
         title=f"Score against {name}",
         note="up and to the left is better",
@@ -365,7 +409,30 @@ def _trade_off(
     )
 
 
+def _offer_in_words(offer: Offer, formatter: phrases.Formatter) -> str:
+    return f"{offer.candidate}: {phrases.score(offer.score)} at {formatter(offer.price)}"
+
+
 # --- rollouts and categories ------------------------------------------------------------------
+
+
+# a click on a name in the legend leaves only its line
+_CHOSEN: Spec = {
+    "name": "chosen",
+    "select": {"type": "point", "fields": ["name"]},
+    "bind": "legend",
+}
+
+
+def _by_name(names: Iterable[str]) -> Spec:
+    """Return the encodings of a chart with a line for each name: its colour, and whether it is chosen."""
+    shown = list(dict.fromkeys(names))
+    return {
+        "color": {"field": "name", "type": "nominal", "sort": None,
+                  "scale": {"domain": shown, "range": _COLOURS[: len(shown)]},
+                  "legend": {"orient": "bottom", "columns": 2, "title": None}},
+        "opacity": {"condition": {"param": "chosen", "value": 1}, "value": 0.1},
+    }  # fmt: skip
 
 
 def passes(candidates: Sequence[CandidateSummary]) -> Chart | None:
@@ -373,7 +440,8 @@ def passes(candidates: Sequence[CandidateSummary]) -> Chart | None:
     if len(candidates) > _MOST_LINES:
         return None
     rows = [
-        {"candidate": one_line(c.candidate, width=_LONGEST_SHORT_NAME), "k": rate.k, "value": value, "kind": kind}
+        {"name": one_line(c.candidate, width=_LONGEST_SHORT_NAME), "k": rate.k, "value": value, "kind": kind,
+         "tip": f"{c.candidate}: {kind.replace('k', str(rate.k))} {phrases.score(value)}", "candidate": c.candidate}
         for c in candidates
         for rate in c.total.passes
         for kind, value in (("pass@k", rate.pass_at), ("pass^k", rate.pass_hat))
@@ -381,17 +449,15 @@ def passes(candidates: Sequence[CandidateSummary]) -> Chart | None:
     ]  # fmt: skip
     if not rows:
         return None
-    names = list(dict.fromkeys(row["candidate"] for row in rows))
     spec = {
         **_frame(WIDTH - 40, 220),
         "data": {"values": rows},
+        "params": [_CHOSEN],
         "mark": {"type": "line", "point": {"size": 40}, "strokeWidth": 2},
         "encoding": {
+            **_by_name(str(row["name"]) for row in rows), "tooltip": _TIP,
             "x": {"field": "k", "type": "ordinal", "axis": {"labelAngle": 0, "grid": False}},
             "y": {"field": "value", "type": "quantitative", "title": None, "scale": {"domain": [0, 1]}},
-            "color": {"field": "candidate", "type": "nominal", "sort": None,
-                      "scale": {"domain": names, "range": _COLOURS[: len(names)]},
-                      "legend": {"orient": "bottom", "columns": 2, "title": None}},
             "strokeDash": {"field": "kind", "type": "nominal", "legend": None,
                            "scale": {"domain": ["pass@k", "pass^k"], "range": [[1, 0], [5, 4]]}},
         },
@@ -408,16 +474,19 @@ def categories(candidates: Sequence[CandidateSummary]) -> Chart | None:
     """Return the mean score of each candidate in each category as a heat map; None where it is too large."""
     rows = [
         {
-            "candidate": one_line(c.candidate, width=_LONGEST_SHORT_NAME),
-            "category": one_line(group.category or "none", width=_LONGEST_SHORT_NAME),
+            "column": one_line(c.candidate, width=_LONGEST_SHORT_NAME),
+            "row": one_line(group.category or "none", width=_LONGEST_SHORT_NAME),
             "text": f"{group.score.mean:.2f}",
             "shade": shade(group.score.mean),
+            "tip": f"{group.category or 'none'}, {_score_in_words(c.candidate, group)}",
+            "candidate": c.candidate,
+            "category": group.category,
         }
         for c in candidates
         for group in c.categories
         if group.score.mean is not None
     ]  # fmt: skip
-    names = len({row["category"] for row in rows})
+    names = len({row["row"] for row in rows})
     if not rows or len(candidates) > 2 * _MOST_LINES or len(rows) > _MOST_CELLS or names < 2:
         return None
     shades: Mapping[str, tuple[str, str]] = {
@@ -429,10 +498,11 @@ def categories(candidates: Sequence[CandidateSummary]) -> Chart | None:
         **_frame({"step": step}, {"step": 28}),
         "data": {"values": rows},
         "encoding": {
-            "x": {"field": "candidate", "type": "nominal", "title": None, "sort": None,
+            "tooltip": _TIP,
+            "x": {"field": "column", "type": "nominal", "title": None, "sort": None,
                   "axis": {"orient": "top", "labelAngle": 0 if len(candidates) < 4 else -40,
                            "labelLimit": step if len(candidates) < 4 else 150}},
-            "y": {"field": "category", "type": "nominal", "title": None},
+            "y": {"field": "row", "type": "nominal", "title": None},
         },
         "layer": [
             {"name": "cell", "mark": {"type": "rect", "stroke": "var(--card)", "strokeWidth": 3},
@@ -456,22 +526,21 @@ def distribution(
     """Return how many trials of each candidate are in each bin of this *width*; the last bin is open."""
     shown = [name for name in order if name in counts][:_MOST_LINES]
     rows = [
-        {"candidate": one_line(name, width=_LONGEST_SHORT_NAME), "at": place * width, "share": many / sum(counts[name])}
+        {"name": one_line(name, width=_LONGEST_SHORT_NAME), "at": place * width, "share": many / sum(counts[name]),
+         "tip": f"{name}: {phrases.counted(many, 'trial')} from {place * width:.3g} on", "candidate": name}
         for name in shown
         for place, many in enumerate(counts[name])
     ]  # fmt: skip
-    names = list(dict.fromkeys(row["candidate"] for row in rows))
     spec = {
         **_frame(WIDTH - 40, 160),
         "data": {"values": rows},
+        "params": [_CHOSEN],
         "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
         "encoding": {
+            **_by_name(str(row["name"]) for row in rows), "tooltip": _TIP,
             "x": {"field": "at", "type": "quantitative", "title": None, "axis": {"grid": False, "tickCount": 6}},
             "y": {"field": "share", "type": "quantitative", "title": None,
                   "axis": {"format": ".0%", "tickCount": 4}},
-            "color": {"field": "candidate", "type": "nominal", "sort": None,
-                      "scale": {"domain": names, "range": _COLOURS[: len(names)]},
-                      "legend": {"orient": "bottom", "columns": 2, "title": None}},
         },
     }  # fmt: skip
     return Chart(

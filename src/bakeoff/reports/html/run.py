@@ -123,7 +123,7 @@ def _reasons(summary: Summary) -> Iterator[str]:
     yield from map(phrases.sentence, phrases.order(summary))
     yield from reasons[:_MOST_REMARKS]
     if (more := len(reasons) - _MOST_REMARKS) > 0:
-        yield f"{more:,} more lines: bakeoff summarize"
+        yield f"{counted(more, 'more line')}: bakeoff summarize"
 
 
 def tiles(summary: Summary) -> Iterator[Tile]:

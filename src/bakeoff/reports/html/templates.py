@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bakeoff._lib.sanitize import for_terminal, one_line
+from bakeoff.reports import comparison
 from bakeoff.reports.html import text
 from bakeoff.reports.wording import decision, phrases
 
@@ -35,7 +36,7 @@ def environment(*folders: Path) -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.globals.update(phrases=phrases, decision=decision, text=text)
+    env.globals.update(phrases=phrases, decision=decision, text=text, comparison=comparison)
     env.filters["named"] = named
     env.filters["sentence"] = phrases.sentence
     return env

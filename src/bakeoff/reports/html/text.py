@@ -2,13 +2,14 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.attachment import Attachment, media_type_of
 from bakeoff.core.errors import UsageError
 from bakeoff.core.task import Message, ToolCall
 from bakeoff.core.tools import TaskTools
+from bakeoff.core.values import Json
 from bakeoff.stats.head_to_head import RolloutFigures, shared_verdict
 
 _MOST_PATCH_LINES = 3_000
@@ -157,6 +158,11 @@ def _arguments(call: ToolCall) -> str:
         return call.arguments  # a model may write what it likes
     values = list(given.values()) if isinstance(given, dict) else []
     return values[0] if len(values) == 1 and isinstance(values[0], str) else call.arguments
+
+
+def without(values: Mapping[str, Json], name: str) -> dict[str, Json]:
+    """Return *values* without one of them, and without what is empty."""
+    return {k: v for k, v in values.items() if k != name and v not in (None, "", [], {})}
 
 
 def as_json(value: object) -> str:

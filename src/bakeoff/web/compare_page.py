@@ -1,0 +1,180 @@
+"""Runs, or candidates of one run, beside each other: what moved on top, then differences, then task by task."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from multidict import MultiMapping
+
+from bakeoff._lib.value_object import value_object
+from bakeoff.app.comparing import compare
+from bakeoff.core.errors import UsageError
+from bakeoff.reports.html.charts import shade
+from bakeoff.reports.html.compared import MOST_MOVED, ComparedRun, Step, settings_apart
+from bakeoff.stats.between_runs import Contrast, contrasts, run_scores
+from bakeoff.stats.paired import Pair
+from bakeoff.stores.queries import MatrixCell
+from bakeoff.web.rendering import address, message, render, whole
+from bakeoff.web.runs import Runs, ViewedRun
+
+_PAGE = 50
+_MOST_RUNS = 8
+_MOST_COLUMNS = 24
+
+
+@value_object
+class Column:
+    """A candidate of a run, as a column of the table of tasks."""
+
+    run: ViewedRun
+    candidate: str
+
+    @property
+    def cells(self) -> Mapping[str, MatrixCell]:
+        """What came of each task."""
+        return self.run.means().get(self.candidate, {})
+
+
+@value_object
+class TaskRow:
+    """A task with what came of it in each column; None where it was not run there."""
+
+    task: str
+    cells: Sequence[MatrixCell | None]
+
+    @property
+    def spread(self) -> float:
+        """How far apart the columns are."""
+        means = [cell.mean for cell in self.cells if cell is not None and cell.mean is not None]
+        return max(means) - min(means) if means else 0.0
+
+
+def compare_page(runs: Runs, query: MultiMapping[str]) -> str:
+    """Return the runs of an address beside each other, or the candidates `by` of one run."""
+    names = list(dict.fromkeys(query.getall("run", [])))
+    found = [run for name in names[:_MOST_RUNS] if (run := runs.find(name)) is not None]
+    found.sort(key=lambda run: (run.manifest.created_at, run.id))
+    candidates = list(dict.fromkeys(query.getall("by", [])))
+    try:
+        if len(found) == 1 and len(candidates) > 1:
+            steps = _candidate_steps(found[0], candidates)
+        elif len(found) > 1:
+            steps = _run_steps(found)
+        else:
+            return message(
+                "Compare",
+                "Tick two or more runs in the list of runs, or candidates on the page of a run.",
+            )
+    except UsageError as error:
+        return message("Compare", str(error))
+    columns = _columns(found, candidates)
+    rows = _task_rows(columns, only_differing=bool(query.get("differing")))
+    skip = whole(query.get("skip"))
+    values = {
+        "columns": columns,
+        "rows": rows[skip : skip + _PAGE],
+        "many": len(rows),
+        "skip": skip,
+        "step_size": _PAGE,
+        "differing": bool(query.get("differing")),
+        "shade": shade,
+        "several_runs": len(found) > 1,
+        "here": lambda **more: address("compare", run=[r.id for r in found], by=candidates, **more),
+    }
+    if query.get("part"):
+        return render("compare_tasks.html", **values)
+    compared = [ComparedRun(id=run.id, manifest=run.manifest) for run in found]
+    return render(
+        "compare.html",
+        **values,
+        runs=compared,
+        steps=steps,
+        apart=settings_apart(compared) if len(found) > 1 else None,
+        link=_links(found),
+        most=MOST_MOVED,
+        tasks=max(step.tasks for step in steps),
+    )
+
+
+def _run_steps(found: Sequence[ViewedRun]) -> list[Step]:
+    """Compare the earliest run with each later one."""
+    first, *later = found
+    results = [compare(first.run, run.run) for run in later]
+    return [
+        Step(
+            before=result.before,
+            after=result.after,
+            contrasts=result.contrasts,
+            tasks=result.tasks,
+            notes=result.notes,
+            only_before=result.only_before,
+            only_after=result.only_after,
+        )
+        for result in results
+    ]
+
+
+def _candidate_steps(run: ViewedRun, candidates: Sequence[str]) -> list[Step]:
+    """Compare the first of the *candidates* with each other one, as the run itself does."""
+    known = {candidate.id for candidate in run.plan.candidates}
+    if unknown := [name for name in candidates if name not in known]:
+        raise UsageError(f"{run.id} has no candidate {unknown[0]!r}")
+    scores = run_scores(run.run.rows())
+    first, *others = candidates
+    moved = contrasts(scores, scores, [(first, other) for other in others])
+    tested = run.summary().pairwise
+    pairs = tested.pairs if tested else ()
+    return [
+        Step(
+            before=first,
+            after=contrast.after,
+            contrasts=[_as_in_the_run(contrast, pairs)],
+            tasks=contrast.pair.tasks,
+        )
+        for contrast in moved
+    ]
+
+
+def _as_in_the_run(contrast: Contrast, pairs: Sequence[Pair]) -> Contrast:
+    """Return the contrast with the pair that the run tested among all of its pairs, where it is the same way round."""
+    names = contrast.after, contrast.before
+    same = [pair for pair in pairs if (pair.first, pair.second) == names]
+    return replace(contrast, pair=same[0]) if same else contrast
+
+
+def _columns(found: Sequence[ViewedRun], candidates: Sequence[str]) -> list[Column]:
+    """Return a column for each candidate, those of the same name in several runs side by side."""
+    if len(found) == 1:
+        return [Column(run=found[0], candidate=name) for name in candidates][:_MOST_COLUMNS]
+    names = dict.fromkeys(c.id for run in found for c in run.plan.candidates)
+    columns = [
+        Column(run=run, candidate=name)
+        for name in names
+        for run in found
+        if any(candidate.id == name for candidate in run.plan.candidates)
+    ]
+    return columns[:_MOST_COLUMNS]
+
+
+def _task_rows(columns: Sequence[Column], *, only_differing: bool) -> list[TaskRow]:
+    """Return the tasks that at least two columns share, those on which they are furthest apart first."""
+    cells = [column.cells for column in columns]
+    names = dict.fromkeys(task for column in cells for task in column)
+    rows = [TaskRow(task=name, cells=[column.get(name) for column in cells]) for name in names]
+    shared = [row for row in rows if sum(cell is not None for cell in row.cells) > 1]
+    shown = [row for row in shared if row.spread > 0] if only_differing else shared
+    return sorted(shown, key=lambda row: -row.spread)
+
+
+def _links(found: Sequence[ViewedRun]) -> Callable[[Step], Callable[[Contrast, str, str], str]]:
+    """Return what gives, for a step, the address of a trial of one side of it."""
+    only = found[0].id if len(found) == 1 else ""
+
+    def of_step(step: Step) -> Callable[[Contrast, str, str], str]:
+        def link(contrast: Contrast, task: str, side: str) -> str:
+            run = step.before if side == "before" else step.after
+            candidate = contrast.before if side == "before" else contrast.after
+            return address("run", only or run, "trial", of=task, by=candidate)
+
+        return link
+
+    return of_step

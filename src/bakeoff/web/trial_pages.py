@@ -1,0 +1,255 @@
+"""The trials of a run, filtered and searched, and the page of one trial."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bakeoff._lib.value_object import value_object
+from bakeoff.core.record import TrialRecord
+from bakeoff.core.task import Task
+from bakeoff.reports.wording.findings import evidence_of
+from bakeoff.stats.head_to_head import figures
+from bakeoff.stores.queries import Said, Scanned, TrialEntry, TrialQuery
+from bakeoff.web.rendering import Query, address, entry_address, render, whole
+from bakeoff.web.runs import ViewedRun
+
+PAGE = 100
+_LOOK_S = 0.12  # into records for one page, which then goes on where it was
+_MOST_SIDES = 4
+_AROUND = 80  # characters before what was found
+_RESULTS = ("passed", "failed", "partial", "unscored")
+_STATUSES = ("completed", "limited", "faulted", "cancelled")
+_BOUNDARIES = ("provider", "agent", "sandbox", "scorer")
+
+
+@value_object
+class View:
+    """Which trials a page shows: what its address says, and no more."""
+
+    candidate: str = ""
+    category: str = ""
+    tag: str = ""
+    status: str = ""
+    result: str = ""
+    fault: str = ""
+    scorer: str = ""
+    least: str = ""
+    most: str = ""
+    task: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(cls, query: Query) -> "View":
+        """Return what an address asks for."""
+        return cls(**{name: query.get(name, "") for name in _NAMES})
+
+    @property
+    def as_query(self) -> Mapping[str, str]:
+        """The part of an address that asks for it."""
+        return {name: value for name in _NAMES if (value := getattr(self, name))}
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether the records of trials have to be read for it."""
+        return bool(self.text or self.scorer)
+
+    def columns(self, run: ViewedRun) -> TrialQuery:
+        """Return the part of it that the columns of the ledger answer."""
+        return TrialQuery(
+            candidate=self.candidate,
+            category=self.category,
+            status=self.status,
+            fault=self.fault,
+            result=self.result,
+            task=self.task,
+            least=_score(self.least),
+            most=_score(self.most),
+            tasks=run.tags.get(self.tag, ()) if self.tag else None,
+        )
+
+
+_NAMES = tuple(View.__dataclass_fields__)
+
+
+def _score(text: str) -> float | None:
+    """Return a score that was typed; None for anything else."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@value_object
+class Row:
+    """A trial in the list; of one that was searched for, what stands around the text."""
+
+    entry: TrialEntry
+    before: str = ""
+    found: str = ""
+    after: str = ""
+
+
+@value_object
+class Rows:
+    """A part of the list of trials, and where it goes on."""
+
+    rows: Sequence[Row]
+    after: int | None
+    looked_at: int = 0
+
+
+def trials_page(run: ViewedRun, query: Query) -> str:
+    """Return the trials that are asked for, a page of them."""
+    view, after, part = View.of(query), whole(query.get("after")) or None, query.get("part")
+    found = _found(run, view, after)
+    more = address("run", run.id, "trials", part="more", after=found.after, **view.as_query)
+    values: dict[str, Any] = {
+        "run": run,
+        "view": view,
+        "rows": found.rows,
+        "looked_at": found.looked_at,
+        "more": more if found.after is not None else "",
+    }
+    if part == "more":
+        return render("trials_more.html", **values)
+    many = None if view.looks_inside else run.count(view.columns(run))
+    if part:
+        return render("trials_rows.html", **values, many=many)
+    return render(
+        "trials.html",
+        **values,
+        many=many,
+        candidates=[candidate.id for candidate in run.plan.candidates],
+        categories=run.queries.categories(),
+        tags=sorted(run.tags),
+        scorers=run.scorers,
+        results=_RESULTS,
+        statuses=_STATUSES,
+        boundaries=_BOUNDARIES,
+    )
+
+
+def _found(run: ViewedRun, view: View, after: int | None) -> Rows:
+    which = view.columns(run)
+    if not view.looks_inside:
+        entries = run.queries.trials(which, limit=PAGE + 1, after=after)
+        place = entries[PAGE - 1].key if len(entries) > PAGE else None
+        return Rows(rows=[Row(entry=entry) for entry in entries[:PAGE]], after=place)
+    found = run.queries.scan(which, _wanted(run, view), limit=PAGE, within_s=_LOOK_S, after=after)
+    return Rows(rows=_excerpts(run, view, found), after=found.after, looked_at=found.looked_at)
+
+
+def _wanted(run: ViewedRun, view: View) -> Callable[[TrialEntry, Said], bool]:
+    """Return what tells whether a trial has the text that was searched for, and was marked down by the scorer."""
+    text = view.text.casefold()
+    asking = run.asking(view.text) if text else frozenset()
+
+    def is_wanted(entry: TrialEntry, said: Said) -> bool:
+        if view.scorer and not said.is_marked_down_by(view.scorer):
+            return False
+        return not text or entry.task_id in asking or text in said.text.casefold()
+
+    return is_wanted
+
+
+def _excerpts(run: ViewedRun, view: View, found: Scanned) -> list[Row]:
+    texts = map(run.redactor.text, found.texts)
+    return [_row(entry, text, view.text) for entry, text in zip(found.entries, texts, strict=True)]
+
+
+def _row(entry: TrialEntry, said: str, text: str) -> Row:
+    at = said.casefold().find(text.casefold()) if text else -1
+    start, end = (at, at + len(text)) if at >= 0 else (0, 0)
+    return Row(
+        entry=entry,
+        before=said[max(start - _AROUND, 0) : start],
+        found=said[start:end],
+        after=said[end : end + 2 * _AROUND],
+    )
+
+
+# --- one trial --------------------------------------------------------------------------------
+
+
+@value_object
+class Side:
+    """One trial on the page of a trial, with all its attempts; the last one counts."""
+
+    candidate: str
+    rollout: int
+    attempts: Sequence[TrialRecord]
+    task: Task | None
+
+    @property
+    def last(self) -> TrialRecord:
+        """The attempt that counts."""
+        return self.attempts[-1]
+
+
+def trial_page(run: ViewedRun, query: Query) -> str | None:
+    """Return one trial, beside those of other candidates if that is asked for; None if it is not there."""
+    task_id, candidate, view = query.get("of", ""), query.get("by", ""), View.of(query)
+    entries = run.queries.trials_of(task_id)
+    first = min((e.rollout for e in entries if e.candidate_id == candidate), default=0)
+    rollout = whole(query["rollout"]) if "rollout" in query else first
+    sides = [_side(run, task_id, candidate, rollout)]
+    others = [
+        entry for entry in entries if entry.candidate_id != candidate and entry.rollout == rollout
+    ]
+    beside = query.get("beside", "")
+    if beside:
+        chosen = [e for e in others if beside in {"all", e.candidate_id}][: _MOST_SIDES - 1]
+        sides += [_side(run, task_id, entry.candidate_id, rollout) for entry in chosen]
+    whole_sides = [side for side in sides if side is not None]
+    if sides[0] is None:
+        return None
+    before, after = _beside(run, view, entries, sides[0].last)
+    going = {**view.as_query, "beside": beside}
+    task = sides[0].task
+    here = {"of": task_id, "by": candidate, "rollout": rollout, **view.as_query}
+    return render(
+        "trial_page.html",
+        is_asked_alike=all(side.task == task for side in whole_sides),
+        run=run,
+        task_id=task_id,
+        task=task,
+        sides=whole_sides,
+        others=others,
+        same=[entry for entry in entries if entry.candidate_id == candidate],
+        before=entry_address(run.id, before, going) if before else "",
+        after=entry_address(run.id, after, going) if after else "",
+        back=address("run", run.id, "trials", **view.as_query),
+        beside=beside,
+        here=lambda **changed: address("run", run.id, "trial", **{**here, **changed}),
+        view=view,
+        evidence_of=evidence_of,
+        figures=figures,
+    )
+
+
+def _beside(
+    run: ViewedRun, view: View, entries: Sequence[TrialEntry], record: TrialRecord
+) -> tuple[TrialEntry | None, TrialEntry | None]:
+    """Return the trials before and after one in the view that a person came from."""
+    where = (record.task_id, record.candidate_id, record.rollout)
+    key = next((e.key for e in entries if (e.task_id, e.candidate_id, e.rollout) == where), None)
+    if key is None:
+        return None, None  # the plan of today has it no more
+    which = view.columns(run)
+    if not view.looks_inside:
+        return run.queries.beside(which, key)
+    wanted = _wanted(run, view)
+    after = run.queries.scan(which, wanted, limit=1, within_s=_LOOK_S, after=key)
+    before = run.queries.scan(which, wanted, limit=1, within_s=_LOOK_S, before=key)
+    return next(iter(before.entries), None), next(iter(after.entries), None)
+
+
+def _side(run: ViewedRun, task_id: str, candidate: str, rollout: int) -> Side | None:
+    records = [
+        record
+        for record in run.records(f"{task_id}@{candidate}#{rollout}")
+        if (record.task_id, record.candidate_id, record.rollout) == (task_id, candidate, rollout)
+    ]
+    if not records:
+        return None
+    task = run.asked(task_id, candidate)
+    return Side(candidate=candidate, rollout=rollout, attempts=records, task=task)
