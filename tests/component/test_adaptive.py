@@ -14,7 +14,7 @@ from bakeoff.core.record import Status
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.core.stop import Stop
 from bakeoff.engine.adaptive import AdaptiveSelection
-from bakeoff.engine.run import StopConditions, run_plan
+from bakeoff.engine.run import LocalRunner, StopConditions, run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.planning.expand import ordered
 from bakeoff.stores.memory import MemoryStore
@@ -79,7 +79,7 @@ def carry_out(
         run_plan(
             given,
             store=store,
-            parts_source=rigs,
+            runner=LocalRunner(rigs),
             executor=LocalExecutor(parallel),
             listener=tell,
             until=StopConditions(stop=stop, selection=until),

@@ -21,7 +21,7 @@ from bakeoff.core.ports import Agent, Context, Model, Scorer
 from bakeoff.core.record import Attempt, Score, Status
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
-from bakeoff.engine.run import StopConditions, run_plan
+from bakeoff.engine.run import LocalRunner, StopConditions, run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.models.adapters.scripted import build as build_scripted
 from bakeoff.stores.memory import MemoryStore
@@ -49,7 +49,7 @@ def carry_out(
     work = run_plan(
         given,
         store=store,
-        parts_source=rigs,
+        runner=LocalRunner(rigs),
         executor=LocalExecutor(parallel),
         listener=tell,
         until=StopConditions(stop=stop or Stop()),
@@ -459,7 +459,7 @@ class TestRuns:
             given = plan(*tasks(10), rollouts=rollouts)
             store = Forgetful()
             work = run_plan(
-                given, store=store, parts_source=workshop(), executor=LocalExecutor(4),
+                given, store=store, runner=LocalRunner(workshop()), executor=LocalExecutor(4),
                 listener=also, until=StopConditions(),
             )  # fmt: skip
             asyncio.run(work)

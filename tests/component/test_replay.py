@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -210,16 +210,23 @@ def test_a_crash_of_somebodys_own_model_is_replayed_as_the_fault_it_became(tmp_p
 
 async def _hang(request: Request) -> str:
     if request.on_retry and request.on_lost:
-        request.on_lost()
+        await request.on_lost()
         request.on_retry("HTTP 503")
     await asyncio.sleep(60)
     return ""
 
 
+def _noting(heard: list[str]) -> Callable[[], Awaitable[None]]:
+    async def on_lost() -> None:
+        heard.append("lost")
+
+    return on_lost
+
+
 def _cut(folder: Path, stop: Stop) -> None:
     async def main(tapes: RecordingModes) -> None:
         heard: list[str] = []
-        request = ask("a", on_retry=heard.append, on_lost=lambda: heard.append("lost"))
+        request = ask("a", on_retry=heard.append, on_lost=_noting(heard))
         async with asyncio.timeout(0.05):
             await tapes.model(FunctionModel(_hang), ASKER).complete(request)
 
@@ -231,7 +238,7 @@ def _cut(folder: Path, stop: Stop) -> None:
 def test_a_request_that_a_limit_cut_is_a_limit_again_without_the_wait(tmp_path: Path) -> None:
     _cut(tmp_path, Stop())
     heard: list[str] = []
-    request = ask("a", on_retry=heard.append, on_lost=lambda: heard.append("lost"))
+    request = ask("a", on_retry=heard.append, on_lost=_noting(heard))
     with pytest.raises(LimitReached, match=r"as recorded, the request was cut after 0\.\d s"):
         replayed(tmp_path, [(ASKER, request)])
     assert heard == ["lost", "HTTP 503"]

@@ -85,6 +85,9 @@ class RunOptions:
 
     # execution
     parallel: int | None = None
+    executor: str | None = None  # "local", or "processes"
+    workers: int | None = None
+    worker_lease: float = 30.0  # seconds
     sandbox: str | None = None
     give_up_after: float | None = None  # seconds
     keep_going: bool = False
@@ -118,7 +121,8 @@ class RunOptions:
             check_run_name(self.name)
         if self.shard is not None:
             read_shard(self.shard)
-        for name, value in (("max_cost", self.max_cost), ("max_tokens", self.max_tokens)):
+        for name in ("max_cost", "max_tokens", "workers", "worker_lease"):
+            value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError(f"{name} is {value}; give more than 0")
         if self.give_up_after is not None and not self.give_up_after >= 0:

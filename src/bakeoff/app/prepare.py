@@ -216,7 +216,13 @@ def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
         tasks = tuple(t if t.trouble else replace(t, scorers=scorers) for t in tasks)
     models = tuple(map(_model_spec, options.models)) or spec.models
     agents = tuple(map(_agent_spec, options.agents)) or spec.agents
-    spec = replace(spec, tasks=tasks, parallel=options.parallel or spec.parallel)
+    spec = replace(
+        spec,
+        tasks=tasks,
+        parallel=options.parallel or spec.parallel,
+        executor=options.executor or spec.executor,
+        workers=options.workers or spec.workers,
+    )
     spec = _with_prompts(spec, options)
     if spec.pairings:
         default_agent = default_agent_notice(spec.pairings) if not options.agents else None
@@ -411,6 +417,8 @@ def read_stored_plan(options: RunOptions) -> PreparedRun:
         name=manifest.name,
         tasks=(),
         parallel=options.parallel,
+        executor=options.executor or "local",
+        workers=options.workers,
         conditions=plan.conditions,
         sources=manifest.sources,
         cap=manifest.cap if manifest.shard is None else manifest.shard.cap,

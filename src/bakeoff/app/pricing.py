@@ -103,7 +103,12 @@ def read_prices(path: Path) -> PriceTable:
 
 def prices_of(run_spec: RunSpec) -> Prices:
     """Return the prices in force: those of the person's file, then those of the package."""
-    return Prices(read_prices(Path(run_spec.prices))) if run_spec.prices else Prices()
+    return prices_in(run_spec.prices)
+
+
+def prices_in(file: str | None) -> Prices:
+    """Return the prices in *file*, then those of the package."""
+    return Prices(read_prices(Path(file))) if file else Prices()
 
 
 def prices_file(named: str | None, before: str | None) -> str | None:

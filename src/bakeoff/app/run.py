@@ -35,6 +35,7 @@ from bakeoff.app.run_folder import (
     without_finished_tasks,
 )
 from bakeoff.app.run_results import Run, summarized
+from bakeoff.app.runner import LOCAL, check_executor, open_runner
 from bakeoff.app.sharding import take_shard
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
 from bakeoff.app.workspaces import open_workspace_services
@@ -93,6 +94,7 @@ async def execute_run(options: RunOptions) -> Run:
     whole_plan = check_earlier_plan(prepared, options)
     environ = read_environment(options)
     redactor = learn_secrets(prepared, whole_plan, environ)
+    check_executor(prepared, redactor)
     options = replace(options, listener=redacting(options.listener, redactor))
     with redacted_errors(redactor):
         needed = without_finished_tasks(prepared, options)
@@ -163,7 +165,8 @@ async def build_parts(
             )
             try:
                 await parts.check_roles(only_scorers=only_score)
-                await parts.start_scorers()
+                if only_score or spec.executor == LOCAL:
+                    await parts.start_scorers()
                 yield parts
             finally:
                 await parts.close()
@@ -208,12 +211,15 @@ async def run_engine(
     publisher = LivePublisher(folder.path, redactor)
     watch = EndpointWatch(parts.limiters, options.listener, redactor, publisher=publisher)
     if folder.done < len(plan):
-        async with watch.watching(options.stop, parts.nothing_left):
+        async with (
+            watch.watching(options.stop, parts.nothing_left),
+            open_runner(prepared, options, folder, parts) as runner,
+        ):
             with rare_collections():
                 await run_plan(
                     plan,
                     store=folder.store,
-                    parts_source=parts,
+                    runner=runner,
                     executor=LocalExecutor(
                         spec.parallel or parts.default_parallel(plan), pause_s=spec.pause_s
                     ),

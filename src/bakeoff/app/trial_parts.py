@@ -39,6 +39,7 @@ from bakeoff.core.ports import (
 from bakeoff.core.task import ScorerSpec, Task, scored_task
 from bakeoff.core.tools import ToolSpec
 from bakeoff.core.values import Json
+from bakeoff.executors.wire import Closed
 from bakeoff.formats.prompts import asked_by
 from bakeoff.formats.text.entries import check_call
 from bakeoff.formats.text.locate import about, about_scorer, about_task
@@ -300,6 +301,7 @@ class SharedTrialParts:
     _asked_by_scorers: frozenset[str] = frozenset()
     attachments: AttachmentStore | None = None
     has_attachments = False
+    _words: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -313,7 +315,7 @@ class SharedTrialParts:
         self._parts = parts
         self.limiters = parts.limiters
         self._workspace_access: dict[str, WorkspaceAccess] = {}
-        self.sandbox = workspace_services.sandbox.name if workspace_services else None
+        self._sandbox = workspace_services.sandbox if workspace_services else None
         self.checkpoints: Checkpoints | None = None
         self._models: dict[str, Model] = {}
         self._scorers: dict[str, Scorer] = {}
@@ -353,6 +355,16 @@ class SharedTrialParts:
                 self._check(task, roles)
         problems.raise_any()
 
+    @property
+    def sandbox(self) -> str | None:
+        """The name of the sandbox in use, where a task has files."""
+        return None if self._sandbox is None else self._sandbox.name
+
+    async def clean_up(self) -> None:
+        """Take away what a worker that was lost left in the sandbox."""
+        if self._sandbox is not None:
+            await self._sandbox.reap()
+
     def default_parallel(self, plan: Plan) -> int:
         """Return how many trials run at once by default: for prompts their limiters decide."""
         prompts = self.sandbox is None and all(
@@ -388,10 +400,14 @@ class SharedTrialParts:
         models = [(c.model, self._seats[c.digest][1]) for c in plan.candidates]
         await warm_up(models, listener)
 
-    def parts_for(self, trial: Trial) -> TrialParts:
-        """Return the parts of *trial*; NotRun where an endpoint that it needs was given up."""
+    def refuse_given_up(self, trial: Trial) -> None:
+        """Raise NotRun where an endpoint that *trial* needs was given up."""
         if self.limiters.given_up and (why := self._given_up(trial.candidate.digest)):
             raise NotRun(why)
+
+    def parts_for(self, trial: Trial) -> TrialParts:
+        """Return the parts of *trial*; NotRun where an endpoint that it needs was given up."""
+        self.refuse_given_up(trial)
         agent, model = self._seats[trial.candidate.digest]
         if trial.task.dialogue is not None:
             from bakeoff.agents.dialogue.agent import InDialogue
@@ -455,8 +471,19 @@ class SharedTrialParts:
 
     def closing_notes(self) -> list[str]:
         """Return what a person should know of how models were asked, of recording and cache."""
-        notes = [note for model in self._models.values() for note in getattr(model, "notes", ())]
-        return [*dict.fromkeys(notes), *self._parts.recording.words()]
+        return [*dict.fromkeys([*self._words, *self._notes()]), *self._parts.recording.words()]
+
+    def _notes(self) -> list[str]:
+        return [note for model in self._models.values() for note in getattr(model, "notes", ())]
+
+    def closing_words(self) -> Closed:
+        """Return what `closing_notes` says in a worker, for the run to put together."""
+        return Closed(tuple(self._notes()), self._parts.recording.tallies())
+
+    def add_closing_words(self, words: Closed) -> None:
+        """Add what a worker says at its end."""
+        self._words += words.notes
+        self._parts.recording.add(words.tallies)
 
     async def close(self) -> None:
         """End every process, and close every model."""
@@ -495,7 +522,11 @@ class SharedTrialParts:
     def _scorers_of(self, task: Task) -> tuple[Scorer, ...]:
         """Return the scorers of *task*; those without settings are known by their names."""
         scorers = self._of_task.get(task.digest)
-        return scorers or tuple(self._scorers[spec.name] for spec in task.scorers)
+        if scorers is None:
+            scorers = tuple(map(self._scorer, task.scorers))
+            if any(spec.settings for spec in task.scorers):  # in a worker, which checks no plan
+                self._of_task[task.digest] = scorers
+        return scorers
 
     def _fitting(self, spec: ScorerSpec, task: Task, roles: Collection[str]) -> Scorer:
         with about_scorer(spec, task):

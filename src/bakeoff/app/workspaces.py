@@ -86,20 +86,29 @@ async def open_workspace_services(
     if not specs:
         yield None
         return
-    from bakeoff.gateway.server import open_gateway
-    from bakeoff.workspaces.host import HostWorkspaces
-
     images = any(workspace.image is not None for workspace in specs)
     sandbox = choose(spec, environ=environ, images=images, folders=folders)
     _check_networks(sandbox, specs)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(sandbox.close)
+    async with opened_services(sandbox, environ=environ, run=run) as services:
         for line in await reap(sandbox):
             listener(Notice(line))
         if not sandbox.isolates:
             listener(
                 Notice(f"sandbox {sandbox.name!r} does not isolate: commands run with your rights")
             )
+        yield services
+
+
+@asynccontextmanager
+async def opened_services(
+    sandbox: Sandbox, *, environ: Mapping[str, str], run: str
+) -> AsyncIterator[WorkspaceServices]:
+    """Open what trials in boxes of *sandbox* share, and close it and the sandbox at the end."""
+    from bakeoff.gateway.server import open_gateway
+    from bakeoff.workspaces.host import HostWorkspaces
+
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(sandbox.close)
         folder = scratch.new_folder("gateway")
         stack.callback(scratch.remove, folder)
         gateway = await open_gateway(folder)

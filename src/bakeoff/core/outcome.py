@@ -1,6 +1,6 @@
 """What was asked of a model, what came back, what an agent left, and its journal meanwhile."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 
@@ -58,6 +58,18 @@ class Tool:
     parameters: Mapping[str, Json] = field(default_factory=dict)
 
 
+_ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_CHARACTERS_PER_TOKEN = 4
+_OF_A_PICTURE = 1_000.0  # tokens
+
+
+def _about_tokens(message: Message) -> float:
+    attached = sum(
+        _OF_A_PICTURE if a.is_image else a.size / _CHARACTERS_PER_TOKEN for a in message.attachments
+    )
+    return len(message.content) / _CHARACTERS_PER_TOKEN + attached
+
+
 class Wait(StrEnum):
     """What a trial waits for while it works on nothing."""
 
@@ -86,15 +98,31 @@ class Request:
     rollout: int = 0
     prompt: str | None = None
     on_retry: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
-    on_lost: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    on_lost: Callable[[], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
     on_outage: Callable[[bool], None] | None = field(default=None, repr=False, compare=False)
     on_wait: Callable[[Wait | None], None] | None = field(default=None, repr=False, compare=False)
     begun: bool = field(default=False, repr=False, compare=False)
 
+    @property
+    def question(self) -> object:
+        """What is asked: equal for equal questions."""
+        return self.messages
+
+    @property
+    def prompt_tokens(self) -> float:
+        """About how many tokens it is to read."""
+        return sum(map(_about_tokens, self.messages))
+
+    @property
+    def answer_limit(self) -> float | None:
+        """How many tokens its answer may have; None where it does not say."""
+        limits = (self.parameters.get(name) for name in _ANSWER_LIMITS)
+        return next((float(n) for n in limits if isinstance(n, int) and n > 0), None)
+
     def observed_by(
         self,
         on_retry: Callable[[str], None],
-        on_lost: Callable[[], None],
+        on_lost: Callable[[], Awaitable[None]],
         *,
         on_outage: Callable[[bool], None] | None = None,
         on_wait: Callable[[Wait | None], None] | None = None,

@@ -90,6 +90,8 @@ class RunSpec:
     prompts: tuple[PromptSpec, ...] = ()
     rollouts: int = 1
     parallel: int | None = None
+    executor: str = "local"
+    workers: int | None = None
     pause_s: float = 0.0
     warm_up: bool = False
     conditions: Conditions = field(default_factory=Conditions)

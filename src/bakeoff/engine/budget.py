@@ -13,12 +13,33 @@ for them; one that can never fit ends its trial, and the run starts no more.
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from bakeoff.core.budget import NO_BILL, NO_CAP, Bill, Bound, Cap, Tariff
 from bakeoff.core.errors import BudgetReached, NotRun, UsageError
 from bakeoff.core.outcome import Request, Usage
 
 _ROUNDING = 1e-9  # of a cap: sums of many small costs must still reach it
+
+
+class BudgetAccount(Protocol):
+    """Where the requests of an attempt reserve and book: the budget itself, or a way to it."""
+
+    @property
+    def capped(self) -> bool:
+        """Whether requests have to reserve."""
+
+    async def hold(self, bound: Bound) -> None:
+        """Reserve *bound* for a request; wait for others if it may still fit."""
+
+    async def hold_now(self, bound: Bound) -> None:
+        """Reserve *bound* for a request that cannot wait."""
+
+    def settle(self, bound: Bound, bill: Bill) -> None:
+        """Release the reservation of a request and book its cost."""
+
+    def book(self, bill: Bill) -> None:
+        """Book what was spent before, without a reservation."""
 
 
 class Budget:
@@ -40,7 +61,7 @@ class Budget:
             await self._freed.wait()
         self._hold(bound)
 
-    def hold_now(self, bound: Bound) -> None:
+    async def hold_now(self, bound: Bound) -> None:
         """Reserve *bound* for a request that cannot wait."""
         if reason := self.reason_to_wait(bound):
             raise self._refusal(reason)
@@ -52,6 +73,10 @@ class Budget:
         self._held_tokens -= bound.tokens or 0
         self.spent += bill
         self._freed.set()
+
+    def book(self, bill: Bill) -> None:
+        """Book what was spent before, without a reservation."""
+        self.spent += bill
 
     def reason_to_wait(self, bound: Bound) -> str | None:
         """Return why a request cannot be sent now; raise if it can never be sent."""
@@ -90,11 +115,15 @@ class AttemptBill:
 
     __slots__ = ("begun", "budget", "refused", "total")
 
-    def __init__(self, budget: Budget | None = None) -> None:
-        self.budget = budget or Budget()
+    def __init__(self, budget: BudgetAccount | None = None) -> None:
+        self.budget: BudgetAccount = budget or Budget()
         self.total = NO_BILL
         self.begun = False  # whether any of its requests was answered
         self.refused: NotRun | None = None  # a part may swallow the error; the attempt must not
+
+    def add(self, bill: Bill) -> None:
+        """Add what one try of a request cost."""
+        self.total = bill if self.total is NO_BILL else self.total + bill
 
     @property
     def not_run(self) -> bool:
@@ -124,13 +153,13 @@ class Reservation:
             await self._attempt_bill.budget.hold(self._most)
         self._open = self._held = True
 
-    def lost(self) -> None:
+    async def lost(self) -> None:
         """Book a try that may be billed and returned nothing; the next one reserves again."""
         held = self._held
         self._close(self._unsure())
         if held:
             with self._refusals():
-                self._attempt_bill.budget.hold_now(self._most)
+                await self._attempt_bill.budget.hold_now(self._most)
             self._held = True
         self._open = True
 
@@ -174,7 +203,7 @@ class Reservation:
         self._open = False
         self.bill = bill if self.bill is NO_BILL else self.bill + bill
         attempt_bill = self._attempt_bill
-        attempt_bill.total = bill if attempt_bill.total is NO_BILL else attempt_bill.total + bill
+        attempt_bill.add(bill)
         if self._held:
             attempt_bill.budget.settle(self._most, bill)
             self._held = False

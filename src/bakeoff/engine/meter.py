@@ -188,8 +188,8 @@ class AttemptProgress:
                 meter.restore(last.accounts[name].spent, last.accounts[name].bill)
         # an attempt that ended was booked then; one that was killed is booked with this one
         if last.number == self._number and last.tab != NO_BILL:
-            self._attempt_bill.total += last.tab
-            self._attempt_bill.budget.spent += last.tab
+            self._attempt_bill.add(last.tab)
+            self._attempt_bill.budget.book(last.tab)
 
     def recorded(self) -> Sequence[Entry]:
         """Return the steps that were saved before."""

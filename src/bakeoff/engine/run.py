@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
 
 from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff.core.candidate import Candidate
@@ -15,7 +17,7 @@ from bakeoff.core.record import Attempt, Status, TrialRecord
 from bakeoff.core.stop import Stop
 from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.engine.budget import AttemptBill, Budget
-from bakeoff.engine.trial import OnWait, rescore_attempt, run_attempt
+from bakeoff.engine.trial import OnWait, rescore_attempt, run_or_rescore
 from bakeoff.planning.resume import remaining
 
 
@@ -32,11 +34,47 @@ class StopConditions:
     selection: AdaptiveSelection | None = None
 
 
+class RunAttempt(Protocol):
+    """What runs the attempts of one trial."""
+
+    def __call__(
+        self,
+        before: Attempt | None,
+        *,
+        number: int,
+        attempt_bill: AttemptBill,
+        listener: Listener,
+        on_wait: OnWait | None,
+    ) -> Awaitable[Attempt]:
+        """Run an attempt, or only its scoring where only that failed in the one *before*.
+
+        What *attempt_bill* has is right also where this is cancelled.
+        """
+
+
+class TrialRunner(Protocol):
+    """Where attempts are run: in this process, or in others."""
+
+    def runs(self, trial: Trial) -> RunAttempt:
+        """Return what runs the attempts of *trial*; NotRun where an endpoint that it needs was given up."""
+
+
+class LocalRunner:
+    """Runs attempts in this event loop."""
+
+    def __init__(self, parts_source: TrialPartsSource) -> None:
+        self._parts_source = parts_source
+
+    def runs(self, trial: Trial) -> RunAttempt:
+        """Return what runs the attempts of *trial* here; NotRun where its endpoint was given up."""
+        return partial(run_or_rescore, trial, self._parts_source.parts_for(trial))
+
+
 async def run_plan(
     plan: Plan,
     *,
     store: Store,
-    parts_source: TrialPartsSource,
+    runner: TrialRunner,
     executor: Executor,
     listener: Listener,
     until: StopConditions,
@@ -54,25 +92,19 @@ async def run_plan(
         # a box is held while its trial waits: only plain prompts let others run meanwhile
         on_wait = job.on_wait if trial.task.workspace is None else None
         try:
-            parts = parts_source.parts_for(trial)
+            attempt_of_trial = runner.runs(trial)
         except NotRun:
             return
         listener(TrialStarted(trial))
         for number in range(job.attempt, job.attempt + trial.conditions.attempts):
             attempt_bill = AttemptBill(budget)
-            if before is not None and before.scorable:  # only scoring failed
-                trying = rescore_attempt(
-                    trial, parts, before, number=number, attempt_bill=attempt_bill
-                )
-            else:
-                trying = run_attempt(
-                    trial,
-                    parts,
-                    number=number,
-                    attempt_bill=attempt_bill,
-                    listener=listener,
-                    on_wait=on_wait,
-                )
+            trying = attempt_of_trial(
+                before,
+                number=number,
+                attempt_bill=attempt_bill,
+                listener=listener,
+                on_wait=on_wait,
+            )
             attempt = await _recorded_if_cancelled(trying, trial, number, store, attempt_bill)
             if attempt_bill.not_run:
                 listener(TrialNotRun(trial, str(attempt_bill.refused)))

@@ -1,7 +1,7 @@
 """One attempt at a trial, from solving to scoring, top to bottom."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bakeoff._lib.clock import monotonic, timestamp, until, within
@@ -151,6 +151,24 @@ async def rescore_attempt(
     again = _close(trial.task, state, number, old.started_at, old.elapsed_s)
     bill = again.bill + (old.bill if number == old.number else NO_BILL)
     return replace(again, spent=old.spent, roles=again.roles or old.roles, bill=bill)
+
+
+def run_or_rescore(
+    trial: Trial,
+    parts: TrialParts,
+    before: Attempt | None,
+    *,
+    number: int,
+    attempt_bill: AttemptBill,
+    listener: Listener,
+    on_wait: OnWait | None,
+) -> Awaitable[Attempt]:
+    """Run an attempt of *trial*; only its scoring where only that failed in the attempt *before*."""
+    if before is not None and before.scorable:
+        return rescore_attempt(trial, parts, before, number=number, attempt_bill=attempt_bill)
+    return run_attempt(
+        trial, parts, number=number, attempt_bill=attempt_bill, listener=listener, on_wait=on_wait
+    )
 
 
 def _status_before_scoring(attempt: Attempt) -> Status:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -157,6 +157,8 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     prompts: list[PromptTable] = []
     rollouts: Count = 1
     parallel: Count | None = None
+    executor: Literal["local", "processes"] = "local"
+    workers: Count | None = None
     pause_s: Annotated[float, Meta(ge=0)] | None = None
     warm_up: bool = False
     parameters: dict[str, Json] = {}
@@ -417,6 +419,8 @@ def _under(run: RunFile, run_spec: RunSpec) -> RunSpec:
         agents=tuple(agent_spec(a) for a in run.agents) or run_spec.agents,
         rollouts=run.rollouts,
         parallel=run.parallel or run_spec.parallel,
+        executor=run.executor,
+        workers=run.workers,
         pause_s=run_spec.pause_s if run.pause_s is None else run.pause_s,
         warm_up=run.warm_up,
         conditions=conditions_of(run.limits, run.roles),

@@ -152,7 +152,7 @@ async def with_retries(
     send: Callable[[Try[T]], Awaitable[T]] | None = None,
     sleep: Sleep = asyncio.sleep,
     on_retry: RetryListener | None = None,
-    on_lost: Callable[[], None] | None = None,
+    on_lost: Callable[[], Awaitable[None]] | None = None,
     jitter: Callable[[], float] = random.random,
 ) -> tuple[T, int]:
     """Return what *once* returns and how many retries it took.
@@ -181,7 +181,7 @@ async def with_retries(
         if not last.outage:
             await tries.pause(last, policy.backoff_delay(retries, last, jitter()), sleep, on_retry)
         if on_lost and last.billable:
-            on_lost()
+            await on_lost()
         retries += 1
     times = f" ({policy.max_retries + 1} times)" if policy.max_retries else ""
     raise ProviderError(

@@ -3,19 +3,20 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 from bakeoff._lib.clock import monotonic
 from bakeoff.core.candidate import EndpointLimits, EndpointState, EndpointWait, Patience
 from bakeoff.core.errors import NotRun, ProviderError
-from bakeoff.core.outcome import Completion, Request, Wait
+from bakeoff.core.outcome import Completion, Wait
 from bakeoff.models.client.retry import RetryableError
 from bakeoff.models.limits.concurrency import AdaptiveConcurrency
 from bakeoff.models.limits.outage import CircuitBreaker
+from bakeoff.models.limits.queued import QueuedRequest
 from bakeoff.models.limits.rate import RateLimit, RequestSpacing, TokenEstimate
-from bakeoff.models.limits.rate_limit_headers import parse_rate_limit_headers
+from bakeoff.models.limits.rate_limit_headers import RateLimitHeaders, parse_rate_limit_headers
 from bakeoff.models.limits.refusals import Refusals, SentRequest, Traffic
 
 WAITING = "a wait for its turn at the endpoint"
@@ -32,11 +33,11 @@ Slot = asyncio.Future[tuple[int, float]]  # the number of a request, and when it
 class Limiter(Protocol):
     """Sends one try of a request when its turn comes, and adapts to how it went."""
 
-    async def send(self, once: Try, request: Request) -> Completion:
+    async def send(self, once: Try, request: QueuedRequest) -> Completion:
         """Wait for a slot, then send."""
         ...
 
-    async def wait_before_retry(self, seconds: float, request: Request) -> None:
+    async def wait_before_retry(self, seconds: float, request: QueuedRequest) -> None:
         """Wait before another try of a request; NotRun if it must not be sent any more."""
 
     def on_headers(self, headers: Mapping[str, str]) -> None:
@@ -53,12 +54,12 @@ class NoLimiter:
     async def send(
         self,
         once: Try,
-        request: Request,  # noqa: ARG002 -- nothing about it matters here
+        request: QueuedRequest,  # noqa: ARG002 -- nothing about it matters here
     ) -> Completion:
         """Send."""
         return await once()
 
-    async def wait_before_retry(self, seconds: float, request: Request) -> None:  # noqa: ARG002 -- as above
+    async def wait_before_retry(self, seconds: float, request: QueuedRequest) -> None:  # noqa: ARG002 -- as above
         """Wait."""
         await asyncio.sleep(seconds)
 
@@ -107,7 +108,7 @@ class EndpointLimiter:
         self._estimate = TokenEstimate()
         self._in_flight = 0
         self._first_in_flight: set[int] = set()  # until something was answered
-        self._queue: deque[tuple[Slot, float, Request]] = deque()
+        self._queue: deque[tuple[Slot, float, QueuedRequest]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._rate_limit = RateLimit()
@@ -143,7 +144,13 @@ class EndpointLimiter:
         """Requests per second learned from refusals; None before the first."""
         return self._rate_limit.rate
 
-    async def send(self, once: Try, request: Request) -> Completion:
+    @property
+    def spaced(self) -> bool:
+        """Whether requests are sent at a rate now."""
+        fixed, learned = self._requests is not None, self._rate_limit.rate is not None
+        return fixed or learned or self._tokens.limited
+
+    async def send(self, once: Try, request: QueuedRequest) -> Completion:
         """Wait for a slot, send, and adapt to the result."""
         if self._closed:
             self._check_open(begun=request.begun)
@@ -183,7 +190,7 @@ class EndpointLimiter:
                 self._admit_waiting()
         return completion
 
-    async def wait_before_retry(self, seconds: float, request: Request) -> None:
+    async def wait_before_retry(self, seconds: float, request: QueuedRequest) -> None:
         """Wait before another try of *request*; NotRun if it must not be sent any more."""
         if self._closed:
             self._check_open(begun=request.begun)
@@ -203,12 +210,16 @@ class EndpointLimiter:
             self._backing_off.discard(entry)
 
     def on_headers(self, headers: Mapping[str, str]) -> None:
-        """Slow down to the refill rate when the headers say that little is left.
+        """Slow down to the refill rate when the headers say that little is left."""
+        self.on_limits(parse_rate_limit_headers(headers))
+
+    def on_limits(self, limits: Iterable[RateLimitHeaders]) -> None:
+        """Slow down to the refill rate when *limits*, told with a response, say that little is left.
 
         Twice as many as now may be in flight a moment later.
         """
         self._breaker.reached = True
-        for limit in parse_rate_limit_headers(headers):
+        for limit in limits:
             size = 1.0 if limit.unit == "requests" else self._estimate.mean
             if not limit.low and limit.remaining > 2 * self._in_flight * size:
                 continue
@@ -244,7 +255,7 @@ class EndpointLimiter:
             self._adaptive.spacing.take(now)
         return self._number, now
 
-    async def _wait_for_slot(self, request: Request, tokens: float) -> tuple[int, float]:
+    async def _wait_for_slot(self, request: QueuedRequest, tokens: float) -> tuple[int, float]:
         """Wait in the queue until there is a slot, and take it."""
         slot: Slot = asyncio.get_running_loop().create_future()
         self._queue.append((slot, tokens, request))
@@ -289,7 +300,7 @@ class EndpointLimiter:
             self._queue.popleft()
             slot.set_result(self._acquire_semaphore(now, tokens))
 
-    def _notify_outage(self, slot: Slot, request: Request) -> None:
+    def _notify_outage(self, slot: Slot, request: QueuedRequest) -> None:
         """Notify a request that it waits for an endpoint that is down, and when that ends."""
         if (tell := request.on_outage) is not None and not slot.done():
             tell(True)  # noqa: FBT003 -- a callback
@@ -450,20 +461,29 @@ class ModelLimiter:
             self._own = self._own or EndpointLimiter(name=self._name, adapts=False)
             self._own.restrict(own)
 
-    def send(self, once: Try, request: Request) -> Coroutine[Any, Any, Completion]:
+    def send(self, once: Try, request: QueuedRequest) -> Coroutine[Any, Any, Completion]:
         """Wait for a slot at both, then send."""
         endpoint = self._endpoint
         if self._own is None:
             return endpoint.send(once, request)
         return self._own.send(lambda: endpoint.send(once, request), request)
 
-    async def wait_before_retry(self, seconds: float, request: Request) -> None:
+    async def wait_before_retry(self, seconds: float, request: QueuedRequest) -> None:
         """Wait before another try."""
         await self._endpoint.wait_before_retry(seconds, request)
 
     def on_headers(self, headers: Mapping[str, str]) -> None:
         """Pass the headers to the endpoint's limiter: the model's own does not adapt."""
         self._endpoint.on_headers(headers)
+
+    def on_limits(self, limits: Iterable[RateLimitHeaders]) -> None:
+        """Pass on what headers said, as `on_headers` does."""
+        self._endpoint.on_limits(limits)
+
+    @property
+    def spaced(self) -> bool:
+        """Whether requests are sent at a rate now."""
+        return self._endpoint.spaced or (self._own is not None and self._own.spaced)
 
     @property
     def given_up(self) -> str | None:

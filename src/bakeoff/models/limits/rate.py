@@ -9,8 +9,8 @@ import math
 from collections import deque
 from itertools import takewhile
 
-from bakeoff.core.outcome import Request, Usage
-from bakeoff.core.task import Message
+from bakeoff.core.outcome import Usage
+from bakeoff.models.limits.queued import QueuedRequest
 
 _SLACK_S = 0.01  # how late a timer may be without costing pace
 _KEPT = 2048
@@ -295,11 +295,8 @@ def _close(a: float, b: float) -> bool:
     return abs(a - b) < 0.1 * b
 
 
-_CHARACTERS_PER_TOKEN = 4
 _UNKNOWN_OUTPUT = 256.0
-_OF_A_PICTURE = 1_000.0
 _NEW = 0.1  # the weight of the latest answer in the mean
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class TokenEstimate:
@@ -309,11 +306,9 @@ class TokenEstimate:
         self._output: float | None = None
         self.mean = _UNKNOWN_OUTPUT
 
-    def of(self, request: Request) -> float:
+    def of(self, request: QueuedRequest) -> float:
         """Return the tokens that *request* will take, in and out."""
-        letters = sum(len(message.content) for message in request.messages)
-        attached = sum(map(_attached, request.messages))
-        return letters / _CHARACTERS_PER_TOKEN + attached + (self._output or _allowed(request))
+        return request.prompt_tokens + (self._output or request.answer_limit or _UNKNOWN_OUTPUT)
 
     def learn(self, usage: Usage) -> float | None:
         """Return what a request took, and remember it; None where that is unknown."""
@@ -326,17 +321,5 @@ class TokenEstimate:
         return total
 
 
-def _attached(message: Message) -> float:
-    """Return about how many tokens the pictures and files of *message* are."""
-    return sum(
-        _OF_A_PICTURE if a.is_image else a.size / _CHARACTERS_PER_TOKEN for a in message.attachments
-    )
-
-
 def _towards(mean: float | None, value: float) -> float:
     return value if mean is None else mean + _NEW * (value - mean)
-
-
-def _allowed(request: Request) -> float:
-    limits = (request.parameters.get(name) for name in _LIMITS)
-    return next((float(n) for n in limits if isinstance(n, int) and n > 0), _UNKNOWN_OUTPUT)

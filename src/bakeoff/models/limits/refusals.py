@@ -14,10 +14,10 @@ tried, and forgotten if it does not help.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bakeoff.core.outcome import Request
 from bakeoff.models.client.retry import Overload, RetryableError, UnreachableError
 from bakeoff.models.limits.concurrency import AdaptiveConcurrency
 from bakeoff.models.limits.outage import LONG_S, CircuitBreaker, Failure
+from bakeoff.models.limits.queued import QueuedRequest
 from bakeoff.models.limits.rate import RateLimit
 
 _NEW = 0.02  # the weight of the latest answer or refusal in their share
@@ -41,7 +41,7 @@ class SentRequest(NamedTuple):
     number: int
     admitted: int
     at: float
-    request: Request
+    request: QueuedRequest
 
 
 class Traffic(NamedTuple):
@@ -177,7 +177,7 @@ class Refusals:
             return
         was_down, on_probation = breaker.down, breaker.on_probation
         needed = self._needed() if is_refusal else None
-        failure = Failure(error, sent.number, sent.request.messages, traffic.sent, needed)
+        failure = Failure(error, sent.number, sent.request.question, traffic.sent, needed)
         breaker.failed(failure, now)
         error.outage, error.probe = breaker.down, breaker.probe == sent.number
         if is_refusal and not was_down:

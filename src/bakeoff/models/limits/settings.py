@@ -60,7 +60,7 @@ class Limiters:
 
     def of(self, spec: ModelSpec) -> Limiter:
         """Return the limiter for the requests of *spec*."""
-        endpoint = endpoint_of(spec.base_url or spec.provider)
+        endpoint, _ = model = limiter_of(spec)
         if endpoint not in self._endpoints:
             limiter = EndpointLimiter(name=_shown(spec, endpoint), patience=self._patience)
             limiter.on_given_up = lambda why: self._give_up(endpoint, why)
@@ -68,12 +68,15 @@ class Limiters:
         for key in {endpoint, spec.provider} & self._limits.keys():
             self._idle.pop(key, None)
             self._endpoints[endpoint].restrict(self._limits[key].divided(self._shares))
-        model = (endpoint, spec.name)
         if model not in self._models:
             name = f"{_shown(spec, endpoint)} ({spec.name})"
             self._models[model] = ModelLimiter(self._endpoints[endpoint], name)
         self._models[model].restrict(limits_of(spec).divided(self._shares))
         return self._models[model]
+
+    def known(self) -> Mapping[tuple[str, str], ModelLimiter]:
+        """Return every limiter that was asked for, by what `limiter_of` says of its models."""
+        return self._models
 
     def stop(self) -> None:
         """Send nothing new anywhere; requests in flight are finished."""
@@ -103,6 +106,11 @@ class Limiters:
     def idle(self) -> Iterator[str]:
         """Yield the endpoints with limits at which no model has been asked for, as named."""
         yield from self._idle.values()
+
+
+def limiter_of(spec: ModelSpec) -> tuple[str, str]:
+    """Return what all specs that share a limiter have in common: the endpoint, and the model there."""
+    return endpoint_of(spec.base_url or spec.provider), spec.name
 
 
 def limits_of(spec: ModelSpec) -> EndpointLimits:

@@ -180,15 +180,16 @@ _decoder = msgspec.json.Decoder(Exchange)
 
 
 SESSIONS = "*.jsonl"
+_LOST = "lost"
 
 
 class Recorder:
-    """One session of a recording; memory does not grow with it."""
+    """One session of a recording; memory does not grow with it. `tally` is what it counted."""
 
     def __init__(self, folder: Path, redactor: Redactor, stop: Stop | None = None) -> None:
         self.redactor = redactor
         self._stop = stop or Stop()
-        self._lost = 0
+        self.tally: Counter[str] = Counter()
         self._reason = ""
         self._torn = False
         try:
@@ -209,16 +210,16 @@ class Recorder:
             line = b"\n" + line
         try:
             self._torn = os.write(self._file, line) != len(line)
-            self._lost += self._torn
+            self.tally[_LOST] += self._torn
         except OSError as error:
-            self._lost += 1
+            self.tally[_LOST] += 1
             self._reason = f" ({error.strerror})"
 
     def words(self) -> list[str]:
         """Return what a person should know at the end."""
-        if not self._lost:
+        if not (lost := self.tally[_LOST]):
             return []
-        return [f"exchanges that could not be recorded{self._reason}: {self._lost}"]
+        return [f"exchanges that could not be recorded{self._reason}: {lost}"]
 
     def close(self) -> None:
         """End the session; one in which nothing was said leaves no file."""
@@ -256,10 +257,10 @@ class _RequestObserver:
         if self._request.on_retry:
             self._request.on_retry(why)
 
-    def on_lost(self) -> None:
+    async def on_lost(self) -> None:
         self.lost += 1
         if self._request.on_lost:
-            self._request.on_lost()
+            await self._request.on_lost()
 
     def cut(self) -> Cut:
         return Cut(after_s=monotonic() - self._began, trouble=self._trouble)

@@ -122,19 +122,20 @@ def _mapping(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
 
 
+_DIVERGED, _ASKED, _REUSED, _FAILED = "diverged", "asked", "reused", "failed"  # what is counted
 _COMPARED = 50  # exchanges that are looked at to find the nearest one
 
 
 class Recording:
     """Every exchange in a folder, by where it stands; bodies stay on the disk.
 
-    Where several sessions hold the same exchange, the newest counts.
+    Where several sessions hold the same exchange, the newest counts. `tally` is what it counted.
     """
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self.redactor = redactor
         self.folder = folder
-        self.diverged = 0
+        self.tally: Counter[str] = Counter()
         self._damaged = 0
         self._of_asker: dict[int, int] = {}
         self._of_anybody: dict[int, int] = {}
@@ -155,7 +156,7 @@ class Recording:
 
     def explain(self, question: Question, requester: Requester) -> str:
         """Return where *question* differs from the recording."""
-        self.diverged += 1
+        self.tally[_DIVERGED] += 1
         who = f" for the role {requester.role!r}" if requester.role else ""
         start = f"replay: diverged: no recorded answer of {requester.model.full_name}{who}"
         near = [self._read(place) for place in self._near(requester)]
@@ -178,10 +179,9 @@ class Recording:
                 f"{self.folder}: damaged lines, cut by a crash perhaps, were left out: "
                 f"{self._damaged}"
             )
-        if self.diverged:
+        if diverged := self.tally[_DIVERGED]:
             lines.append(
-                f"replay: requests that diverged from {self.folder}, and are faults: "
-                f"{self.diverged}"
+                f"replay: requests that diverged from {self.folder}, and are faults: {diverged}"
             )
         return lines
 
@@ -268,7 +268,7 @@ class ReplayedModel:
             raise ProviderError(self._recording.explain(question, self._requester), billable=False)
         for _ in range(exchange.lost):
             if request.on_lost:
-                request.on_lost()
+                await request.on_lost()
         if exchange.completion is not None:
             return exchange.completion
         if exchange.refusal is not None:
@@ -299,12 +299,15 @@ CREATE TABLE IF NOT EXISTS answer (
 
 
 class Cache:
-    """The answers in one folder; a failure of the cache costs a request, never an answer."""
+    """The answers in one folder; a failure of the cache costs a request, never an answer.
+
+    `tally` is what it counted.
+    """
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self._redactor = redactor
         self._path = folder / _FILE
-        self._asked = self._reused = self._failed = 0
+        self.tally: Counter[str] = Counter()
         try:
             files.make_folder(folder)
             files.make_file(self._path)
@@ -327,7 +330,7 @@ class Cache:
 
     def get(self, key: str) -> Completion | None:
         """Return the answer cached under *key*."""
-        self._asked += 1
+        self.tally[_ASKED] += 1
         try:
             with closing(
                 self._db.execute("SELECT completion FROM answer WHERE key = ?", (key,))
@@ -335,11 +338,11 @@ class Cache:
                 row = found.fetchone()
             completion = row and msgspec.json.decode(row[0], type=Completion)
         except (sqlite3.Error, msgspec.DecodeError):
-            self._failed += 1
+            self.tally[_FAILED] += 1
             return None
         if completion is None:
             return None
-        self._reused += 1
+        self.tally[_REUSED] += 1
         return replace(completion, flags=(*completion.flags, CACHED))
 
     def put(self, key: str, model: str, completion: Completion) -> None:
@@ -351,13 +354,14 @@ class Cache:
                 (key, model, now().isoformat(), body),
             )
         except sqlite3.Error:
-            self._failed += 1
+            self.tally[_FAILED] += 1
 
     def words(self) -> list[str]:
         """Return the notes to print at the end."""
-        lines = [f"cache: {self._reused} of {self._asked} answers came from {self._path.parent}"]
-        if self._failed:
-            lines.append(f"cache: {self._failed} times it could not be read or written")
+        reused, asked = self.tally[_REUSED], self.tally[_ASKED]
+        lines = [f"cache: {reused} of {asked} answers came from {self._path.parent}"]
+        if failed := self.tally[_FAILED]:
+            lines.append(f"cache: {failed} times it could not be read or written")
         return lines
 
     def close(self) -> None:
@@ -445,6 +449,15 @@ class RecordingModes:
     def words(self) -> list[str]:
         """Return the notes to print at the end."""
         return [line for source in self._open() for line in source.words()]
+
+    def tallies(self) -> tuple[dict[str, int], ...]:
+        """Return what each of them counted."""
+        return tuple(dict(source.tally) for source in self._open())
+
+    def add(self, tallies: Sequence[Mapping[str, int]]) -> None:
+        """Add what the same of another process counted."""
+        for source, tally in zip(self._open(), tallies, strict=True):
+            source.tally.update(tally)
 
     def close(self) -> None:
         """Close them all."""
