@@ -128,7 +128,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "rollouts": "independent repetitions of each task",
         "parallel": "trials at once; default: 8, or for plain prompts as many as the endpoint can take, up to 64",
         "executor": "where trials run: in the `local` process, or in worker `processes` ([scale](../guides/scale.md))",
-        "workers": "with `executor = \"processes\"`: how many; default: as many as there are cores",
+        "workers": 'with `executor = "processes"`: how many; default: as many as there are cores',
         "pause_s": "seconds each worker waits between two trials; default: what a suite says, else 0",
         "warm_up": "ask each local model for one token before the first trial, so that it is loaded",
         "parameters": "sent with every request; those of a task win, and those of a model win over both",
