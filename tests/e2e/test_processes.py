@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_a_resume_may_run_the_rest_in_one_process(tmp_path: Path) -> None:
 
     suite = write_suite(tmp_path / "suite.json", 10)
     with Loopback(answer) as server:
-        options: Mapping[str, object] = {
+        options: dict[str, Any] = {
             "models": ["m"],
             "base_url": server.url,
             "output": tmp_path,
@@ -71,7 +71,7 @@ def test_a_resume_may_run_the_rest_in_one_process(tmp_path: Path) -> None:
 
 
 class TestRefusedAtTheStart:
-    def refused(self, folder: Path, **options: object) -> str:
+    def refused(self, folder: Path, **options: Any) -> str:
         with pytest.raises(UsageError) as raised:
             bakeoff.run(write_suite(folder / "suite.json", 1), output=folder / "runs", **options)
         assert not (folder / "runs").exists()
