@@ -25,7 +25,8 @@ def summary(words: list[str | Path], folder: Path) -> str:
 
 
 def test_the_summary_is_the_same_to_the_byte_as_of_one_process(tmp_path: Path) -> None:
-    words = [write_suite(tmp_path / "suite.json", 40), "--model", "scripted", "--rollouts", "3"]
+    suite = write_suite(tmp_path / "suite.json", 40)
+    words: list[str | Path] = [suite, "--model", "scripted", "--rollouts", "3"]
     here = summary(words, tmp_path)
     there = summary([*words, "--executor", "processes", "--workers", "2"], tmp_path)
     assert there == here
