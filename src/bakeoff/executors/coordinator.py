@@ -34,7 +34,7 @@ from bakeoff.engine.budget import AttemptBill
 from bakeoff.engine.run import RunAttempt
 from bakeoff.engine.trial import OnWait
 from bakeoff.executors.link import Carrier, Launch, Link, RecentTasks
-from bakeoff.executors.turns import Reservations, TurnGiver
+from bakeoff.executors.turns import Reservations, RunLimiters, TurnGiver
 from bakeoff.executors.wire import (
     VERSION,
     Alive,
@@ -136,19 +136,21 @@ class Coordinator:
         self._launch = launch
         self.settings = settings
         self.parts = parts
+        self.limiters = RunLimiters(parts.limiters)
         self._rules = rules
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._on_killed = on_killed
         self._candidates = {c.digest: number for number, c in enumerate(settings.candidates)}
         self._workers: list[_Worker] = []
+        self._lost: list[_Worker] = []  # some of their requests may still be under way
         self._free = asyncio.Condition()
         self._suspects = asyncio.Lock()
         self._futile = 0
         self._failure: BaseException | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._jobs = 0
-        self._closing = False
+        self.closing = False
 
     async def start(self) -> None:
         """Start all workers; a mistake that one of them finds is raised here."""
@@ -162,13 +164,15 @@ class Coordinator:
 
     async def close(self) -> None:
         """Let every worker say its last word and end; one that has not started is killed."""
-        self._closing = True
+        self.closing = True
         for task in self._tasks:
             task.cancel()
         workers, self._workers = self._workers, []
         async with asyncio.TaskGroup() as group:
             for worker in workers:
                 group.create_task(worker.end(_GRACE_S if worker.ready else 0.0))
+        for worker in self._lost:
+            worker.turns.close()
 
     async def add_worker(self) -> None:
         """Start one more worker, also while the run goes on; return when it takes work."""
@@ -254,7 +258,7 @@ class Coordinator:
 
     def on_gone(self, worker: "_Worker") -> None:
         """Replace *worker*, which ended by itself."""
-        if worker in self._workers and not self._closing:
+        if worker in self._workers and not self.closing:
             self._background(self._replace(worker, "ended"))
 
     def _background(self, work: Coroutine[object, object, None]) -> None:
@@ -265,6 +269,7 @@ class Coordinator:
     async def _replace(self, worker: "_Worker", why: str) -> None:
         """Kill *worker*, give back what it had, and start another."""
         self._workers.remove(worker)
+        self._lost.append(worker)
         open_attempts = len(worker.leased)
         how = await worker.end(0.0)
         if self._on_killed is not None:
@@ -347,9 +352,9 @@ class _Worker:
         self.heard_at = self._loop.time()
         self._link = Link(messages_from_worker, {})
         self.post = self._link.post
-        self._turns = TurnGiver(coordinator.parts.limiters, self.post)
+        self.turns = TurnGiver(coordinator.limiters, self.post)
         self._reservations = Reservations(self.post)
-        self._link.handlers |= self._turns.handlers
+        self._link.handlers |= self.turns.handlers
         self._link.handlers |= {
             Hello: self._on_hello,
             Ready: self._on_ready,
@@ -422,7 +427,10 @@ class _Worker:
             await asyncio.wait([self._said_all], timeout=grace_s)
         how = "" if self._carrier is None else await self._carrier.end(grace_s and 5.0)
         self._link.close()
-        await self._turns.close()
+        if self._coordinator.closing:
+            self.turns.close()
+        else:
+            self.turns.worker_is_gone()
         jobs = dict(self.leased)
         for job, bill in self._reservations.close():
             if job in jobs:
@@ -462,7 +470,7 @@ class _Worker:
             self._started.set_exception(error)
 
     def _on_dropped(self, dropped: Dropped) -> None:
-        self._turns.dropped(dropped)
+        self.turns.dropped(dropped)
         self._reservations.dropped(dropped.call)
 
     def _on_hold(self, hold: Hold) -> None:

@@ -66,6 +66,8 @@ class Link(Generic[M]):
 
     def post(self, message: object) -> None:
         """Send *message* with all others of this turn of the loop."""
+        if self.closed:
+            return
         self._outgoing.append(message)
         if len(self._outgoing) == 1 and self._send is not None:
             self._loop.call_soon(self._flush)

@@ -130,7 +130,8 @@ def launcher(module: str) -> Launch:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220 -- it takes a millisecond
-                (sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())),
+                # -P: no file of the folder we are in takes the place of one of Python's modules
+                (sys.executable, "-P", "-m", module, str(theirs.fileno()), str(os.getpid())),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # Ctrl-C is for the run, which tells its workers

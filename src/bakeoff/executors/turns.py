@@ -41,6 +41,7 @@ from bakeoff.models.limits.queued import QueuedRequest
 from bakeoff.models.limits.rate_limit_headers import parse_rate_limit_headers
 from bakeoff.models.limits.settings import Limiters, limiter_of
 
+_UNKNOWN_S, _LONGEST_S = 1.0, 60.0  # how long an endpoint may be at what nobody waits for
 _STALE_S = 0.5  # a turn that was heard of so much later than others is taken anew
 _FAULT, _TIMEOUT, _UNREACHABLE, _RETRYABLE = "fault", "timeout", "unreachable", "retryable"
 
@@ -75,16 +76,53 @@ class _RemoteRequest:
             self._post(Queued(self._call, "", outage=True))
 
 
+class RunLimiters:
+    """The limiters of a run by their names on the wire, and how long answers have taken at most."""
+
+    def __init__(self, limiters: Limiters) -> None:
+        self._limiters = limiters
+        self._by_key: dict[str, ModelLimiter] = {}
+        self._longest_s: dict[str, float] = {}
+
+    def find(self, key: str) -> ModelLimiter | None:
+        """Return the limiter called *key*."""
+        if key not in self._by_key:
+            self._by_key = {limiter_key(k): each for k, each in self._limiters.known().items()}
+        return self._by_key.get(key)
+
+    def answered(self, key: str, took_s: float) -> None:
+        """Note how long an answer took."""
+        if took_s > self._longest_s.get(key, 0.0):
+            self._longest_s[key] = took_s
+
+    def longest_s(self, key: str) -> float:
+        """Return how long the endpoint may be at a request whose worker is gone."""
+        return min(self._longest_s.get(key, _UNKNOWN_S), _LONGEST_S)
+
+
+class _SentRequest:
+    """A request that had its turn and is not answered yet."""
+
+    __slots__ = ("answer", "at", "limiter", "request")
+
+    def __init__(
+        self, answer: "asyncio.Future[Completion]", limiter: str, request: _RemoteRequest
+    ) -> None:
+        self.answer = answer
+        self.limiter = limiter
+        self.request = request
+        self.at = monotonic()
+
+
 class TurnGiver:
     """Waits in the run's limiters for the requests of one worker."""
 
-    def __init__(self, limiters: Limiters, post: Post) -> None:
+    def __init__(self, limiters: RunLimiters, post: Post) -> None:
         self._limiters = limiters
-        self._by_key: dict[str, ModelLimiter] = {}
         self._post = post
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._sent: dict[int, tuple[asyncio.Future[Completion], _RemoteRequest]] = {}
+        self._sent: dict[int, _SentRequest] = {}
 
     @property
     def handlers(self) -> dict[type, Callable[..., None]]:
@@ -111,13 +149,14 @@ class TurnGiver:
                 reasoning_tokens=None,
                 cached_tokens=None,
             )
-            sent[0].set_result(Completion(text="", usage=usage))
+            sent.answer.set_result(Completion(text="", usage=usage))
+            self._limiters.answered(sent.limiter, monotonic() - sent.at)
 
     def failed(self, message: Failed) -> None:
         """Let the limiter learn that a request failed."""
         if (sent := self._sent.pop(message.call, None)) is not None:
-            sent[1].question = message.question
-            sent[0].set_exception(_error_of(message))
+            sent.request.question = message.question
+            sent.answer.set_exception(_error_of(message))
 
     def dropped(self, message: Dropped) -> None:
         """Give the turn, or the place in the queue, to another."""
@@ -130,39 +169,40 @@ class TurnGiver:
 
     def on_headers(self, message: Headers) -> None:
         """Let the limiter learn from what an endpoint said beside an answer."""
-        if (limiter := self._limiter(message.limiter)) is not None:
+        if (limiter := self._limiters.find(message.limiter)) is not None:
             limiter.on_limits(message.limits)
 
-    async def close(self) -> None:
-        """Give up all turns: whoever had them is gone."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
+    def worker_is_gone(self) -> None:
+        """Give back all turns; what was sent keeps its own for as long as its endpoint may be at it."""
+        for call, task in self._tasks.items():
+            if (sent := self._sent.get(call)) is None:
+                task.cancel()
+            else:
+                left_s = sent.at + self._limiters.longest_s(sent.limiter) - monotonic()
+                self._loop.call_later(max(left_s, 0.0), task.cancel)
+
+    def close(self) -> None:
+        """Give back all turns."""
+        for task in self._tasks.values():
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
 
     def _start(self, call: int, work: Coroutine[object, object, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks[call] = task
         task.add_done_callback(lambda _: self._tasks.pop(call, None))
 
-    def _limiter(self, key: str) -> ModelLimiter | None:
-        if key not in self._by_key:
-            self._by_key = {limiter_key(k): each for k, each in self._limiters.known().items()}
-        return self._by_key.get(key)
-
     async def _give(self, ask: Ask) -> None:
-        call, limiter = ask.call, self._limiter(ask.limiter)
+        call, limiter = ask.call, self._limiters.find(ask.limiter)
         if limiter is None:
             self._post(Refused(call, "the run has no limiter for this endpoint", "usage"))
             return
         request = _RemoteRequest(ask, self._post)
 
         async def once() -> Completion:
-            sent: asyncio.Future[Completion] = self._loop.create_future()
-            self._sent[call] = sent, request
-            self._post(Granted(call, monotonic(), limiter.spaced))
-            return await sent
+            answer: asyncio.Future[Completion] = self._loop.create_future()
+            self._sent[call] = sent = _SentRequest(answer, ask.limiter, request)
+            self._post(Granted(call, sent.at, limiter.spaced))
+            return await answer
 
         try:
             await limiter.send(once, request)
@@ -175,7 +215,7 @@ class TurnGiver:
             self._sent.pop(call, None)
 
     async def _wait(self, message: BackOff) -> None:
-        limiter = self._limiter(message.limiter)
+        limiter = self._limiters.find(message.limiter)
         request = Request(messages=(), begun=message.begun)
         try:
             if limiter is not None:
