@@ -167,6 +167,8 @@ def test_what_cannot_be_compared_is_said(suite: Path, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     for words, told in (
         ((old, old), "old would be compared with itself"),
+        ((old, "--candidates", "m"), "there is one candidate, and nothing to compare it with"),
+        ((old, new, "--candidates", "x"), "no candidate 'x' in what is compared"),
         ((old, tmp_path / "none"), "none is not the folder of a run: it is not there"),
         ((old, new, "--pair", "m"), "'m' is not a pair: write the names of two candidates"),
         ((old, new, "--pair", "m,x"), "'x' is not in the run after; there are: m"),
@@ -176,3 +178,91 @@ def test_what_cannot_be_compared_is_said(suite: Path, tmp_path: Path) -> None:
         assert ended.code in {1, 2}, words
         assert told in ended.err
         assert "Traceback" not in ended.err
+
+
+def test_any_number_of_runs_are_compared_two_by_two_with_p_for_all_of_them(
+    suite: Path, tmp_path: Path
+) -> None:
+    for name, share in (("old", (0, 1, 2, 3)), ("new", (0, 1)), ("third", (0,))):
+        run(suite, name, knowing(*share))
+    ended = compare(tmp_path, str(tmp_path / "third"))
+    assert ended.code == 0, ended.err
+    assert "old, new, third: 24 shared tasks" in ended.out
+    assert "verdict: m, old → new: worse than before, by 0.500" in ended.out
+    assert "verdict: m, old → third: worse than before, by 0.750" in ended.out
+    assert "verdict: m, new → third: no decision" in ended.out or "new → third: worse" in ended.out
+    found = package.compare(tmp_path / "old", tmp_path / "new", tmp_path / "third")
+    assert found.runs == ("old", "new", "third")
+    assert [(c.run_before, c.run_after) for c in found.contrasts] == [
+        ("old", "new"), ("old", "third"), ("new", "third"),
+    ]  # fmt: skip
+    assert all((c.pair.p_holm or 0) >= (c.pair.p or 0) for c in found.contrasts)
+
+
+def test_the_candidates_of_one_run_are_compared_where_it_is_the_latest_or_they_are_named(
+    suite: Path, tmp_path: Path
+) -> None:
+    run(suite, "runs/one", knowing(0), models="a b c")
+    for words in (("latest",), ("one", "--candidates", "all")):
+        told = bakeoff("compare", *words, cwd=tmp_path).out
+        assert "one: its candidates on 24 tasks" in told
+        assert "verdict: a → b: no decision (no difference was seen)" in told
+        assert told.count("verdict: ") == 3
+    told = bakeoff("compare", "latest", "--candidates", "a,c", cwd=tmp_path).out
+    assert told.count("verdict: ") == 1
+
+
+def test_tasks_are_matched_by_what_they_ask_not_by_what_they_are_called(
+    suite: Path, tmp_path: Path
+) -> None:
+    run(suite, "old", knowing(0, 1, 2, 3))
+    tests = json.loads(suite.read_text())["tests"]
+    for number, test in enumerate(tests):
+        test["id"] = f"renamed {number}"
+    tests[0]["expected"] = "something else"
+    suite.write_text(json.dumps({"tests": tests}))
+    run(suite, "new", knowing(0, 1, 2, 3))
+    ended = compare(tmp_path)
+    assert "old → new: 23 shared tasks" in ended.out
+    assert "note: 23 of the tasks have another id and the same content: 'renamed 1'" in ended.out
+    assert "the same score on each of 23 tasks" in ended.out
+    found = package.compare(tmp_path / "old", tmp_path / "new")
+    assert found.only == {"old": ("t00",), "new": ("renamed 0",)}
+
+
+def test_a_test_that_was_changed_is_left_out_by_name_unless_forced(
+    suite: Path, tmp_path: Path
+) -> None:
+    run(suite, "old", knowing(0, 1, 2, 3))
+    tests = json.loads(suite.read_text())["tests"]
+    for test in tests[:4]:
+        test["expected"] = "something else"
+    suite.write_text(json.dumps({"tests": tests}))
+    run(suite, "new", knowing(0, 1, 2, 3))
+    told = compare(tmp_path).out
+    assert "old → new: 20 shared tasks" in told
+    assert (
+        "note: 4 of the tasks differ in target, and are left out: they are other tests: 't00'"
+        in told
+    )
+    assert "the same score on each of 20 tasks" in told
+    assert "m: worse on 4 tasks" in compare(tmp_path, "--force").out
+
+
+def test_there_is_no_verdict_on_what_was_not_asked_alike_unless_it_is_forced(
+    suite: Path, tmp_path: Path
+) -> None:
+    run(suite, "old", knowing(0, 1, 2, 3))
+    (tmp_path / "run.toml").write_text(f'suites = ["{suite.name}"]\n[limits]\ntime_s = 77\n')
+    run(tmp_path / "run.toml", "new", knowing(0))
+    ended = compare(tmp_path, "--fail-if-worse")
+    assert ended.code == 0
+    assert (
+        "verdict: m: no decision (not asked alike: limits.time_s is not set and 77)" in ended.out
+    ), ended.out
+    assert "--force compares what was not asked alike all the same" in ended.out
+    assert "after - before" in ended.out, "the figures are shown"
+    forced = compare(tmp_path, "--fail-if-worse", "--force")
+    assert forced.code == 5
+    assert "worse than before, by 0.750" in forced.out
+    assert "although not asked alike: limits.time_s is not set and 77" in forced.out

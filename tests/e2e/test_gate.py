@@ -50,19 +50,19 @@ def knowing(wrong: int, *, fault: int = 0) -> Callable[[Asked], Reply]:
 def run(suite: Path, answer: Callable[[Asked], Reply], *words: str) -> Ended:
     with Loopback(answer) as server:
         return bakeoff(
-            "run", suite, "--model", "m", "--base-url", server.url, *words, folder=suite.parent
+            "run", suite, "--model", "m", "--base-url", server.url, *words, cwd=suite.parent
         )
 
 
 def gate(folder: Path, *words: str, **env: str) -> Ended:
-    ended = bakeoff("gate", "latest", *words, folder=folder, env={**os.environ, **env})
+    ended = bakeoff("gate", "latest", *words, cwd=folder, env={**os.environ, **env})
     assert "Traceback" not in ended.err
     return ended
 
 
 def with_baseline(suite: Path, wrong: int) -> None:
     assert run(suite, knowing(wrong)).code == 0
-    ended = bakeoff("baseline", "set", "main", "latest", folder=suite.parent)
+    ended = bakeoff("baseline", "set", "main", "latest", cwd=suite.parent)
     assert ended.out.startswith("baseline main: ")
 
 
@@ -144,11 +144,11 @@ def test_mistakes_are_said_with_what_to_do(suite: Path, tmp_path: Path) -> None:
     run(suite, knowing(0))
     assert "nothing to check: name a baseline" in gate(tmp_path).err
     assert "'mian' is neither a baseline nor a run" in gate(tmp_path, "--baseline", "mian").err
-    bakeoff("baseline", "set", "main", folder=tmp_path)
-    assert "no baseline 'x'" in bakeoff("baseline", "remove", "x", folder=tmp_path).err
-    assert bakeoff("baseline", "list", folder=tmp_path).out.startswith("main: ")
-    assert bakeoff("baseline", "remove", "main", folder=tmp_path).code == 0
-    assert "no baselines in" in bakeoff("baseline", "list", folder=tmp_path).out
+    bakeoff("baseline", "set", "main", cwd=tmp_path)
+    assert "no baseline 'x'" in bakeoff("baseline", "remove", "x", cwd=tmp_path).err
+    assert bakeoff("baseline", "list", cwd=tmp_path).out.startswith("main: ")
+    assert bakeoff("baseline", "remove", "main", cwd=tmp_path).code == 0
+    assert "no baselines in" in bakeoff("baseline", "list", cwd=tmp_path).out
 
 
 def steps(inputs: dict[str, str], github: dict[str, str]) -> list[tuple[str, dict[str, str], str]]:

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
+from bakeoff.core.candidate import AgentSpec, Candidate, Conditions, Limits, ModelSpec
 from bakeoff.core.values import Json
+from bakeoff.stats.fairness import asked_in, unequal, unequal_settings
 from bakeoff.stats.summarize import summarize
-from bakeoff.stats.summary import unequal_settings
 from support.plans import plan, task
+from support.rows import row
 
 
 def asked(name: str, id: str | None = None, **parameters: Json) -> Candidate:  # noqa: A002
@@ -79,3 +80,48 @@ def test_a_summary_has_it_among_its_notes() -> None:
     assert [note for note in summarize(given, []).notes if "same conditions" in note] == [
         "not run under the same conditions: top_p is 0.9 (a), not set (b); a difference may come from that"
     ]
+
+
+def pair(
+    first: Candidate, second: Candidate, conditions: Conditions | None = None
+) -> tuple[str, ...]:
+    one, other = (asked_in(plan(task(), candidates=[c]))[c.id] for c in (first, second))
+    return unequal(one, replace(other, conditions=conditions or other.conditions))
+
+
+def test_between_two_what_differs_beside_the_model_is_named() -> None:
+    assert pair(asked("a", temperature=0), asked("b", temperature=1)) == ("temperature is 0 and 1",)
+    assert pair(asked("a", reasoning_effort="high", seed=1), asked("b", seed=1)) == (
+        "the reasoning effort is high and not set",
+    )
+    assert pair(asked("a", max_tokens=5), asked("b", num_predict=5)) == ()
+
+
+def test_between_two_the_setting_that_is_all_that_differs_is_the_question() -> None:
+    assert pair(asked("a", temperature=0), asked("a", temperature=1)) == ()
+
+
+def test_limits_and_roles_are_never_the_question() -> None:
+    judge = ModelSpec(provider="openai", name="judge", base_url="http://one")
+    other = Conditions(limits=Limits(time_s=5), roles={"judge": judge})
+    assert pair(asked("a"), asked("a"), other) == (
+        "limits.time_s is not set and 5",
+        "the judge is nobody and openai/judge",
+    )
+
+
+def test_a_summary_has_no_verdict_on_two_that_were_not_asked_alike_unless_it_is_forced() -> None:
+    tasks = [task(f"t{n}") for n in range(40)]
+    given = plan(*tasks, candidates=[asked("a", temperature=0), asked("b", temperature=1)])
+    rows = [row(t.id, float(name == "a"), candidate_id=name) for t in tasks for name in "ab"]
+    summary = summarize(given, rows)
+    assert summary.pairwise is not None
+    (found,) = summary.pairwise.pairs
+    assert found.difference == 1.0
+    assert (found.better, found.verdict) == (
+        None, "no decision (not asked alike: temperature is 0 and 1)",
+    )  # fmt: skip
+    assert {(r.best, r.worst) for r in summary.pairwise.ranks} == {(1, 2)}
+    forced = summarize(given, rows, force=True).pairwise
+    assert forced is not None
+    assert forced.pairs[0].better == "a"

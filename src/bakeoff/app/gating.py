@@ -109,8 +109,12 @@ def gate(
     margin: float = 0.02,
     bounds: GateBounds | None = None,
     output: str | Path = DEFAULT_OUTPUT,
+    force: bool = False,
 ) -> Gate:
-    """Check whether *run* may pass: not worse than its *baseline*, and within its *bounds*."""
+    """Check whether *run* may pass: not worse than its *baseline*, and within its *bounds*.
+
+    What was not asked alike is not shown either way, unless *force* insists on an answer.
+    """
     bounds = bounds or GateBounds()
     if baseline is None and not bounds.any:
         raise UsageError(
@@ -121,7 +125,7 @@ def gate(
     checks: list[GateCheck] = []
     notes: tuple[str, ...] = ()
     if baseline is not None:
-        compared = compare(baseline_run(baseline, output=output), found)
+        compared = compare(baseline_run(baseline, output=output), found, force=force)
         checks += [against_baseline(each, margin=margin) for each in compared.contrasts]
         notes = compared.notes
     if bounds.any:

@@ -1,6 +1,6 @@
 """Runs on the disk: found by id, name or path, and read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,15 @@ from bakeoff.core.budget import Bill
 from bakeoff.core.dialogue import INSTRUCTOR
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
-from bakeoff.core.record import Status, TrialFilter, TrialLine, TrialRecord, TrialRow
+from bakeoff.core.record import (
+    Status,
+    TaskTotals,
+    TrialFailure,
+    TrialFilter,
+    TrialLine,
+    TrialRecord,
+    TrialRow,
+)
 from bakeoff.core.run_spec import Adaptive, Manifest
 from bakeoff.core.task import Task
 from bakeoff.formats.prompts import asked_by
@@ -27,6 +35,7 @@ from bakeoff.stores.folders import find_run, read_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
 
 if TYPE_CHECKING:
+    from bakeoff.app.explaining import Explanation
     from bakeoff.app.trial_table import TrialTable
 
 
@@ -82,6 +91,20 @@ class Run:
         """Yield each recorded trial without its body: what statistics need."""
         return self._ledger.rows()
 
+    def totals(self) -> Iterator[TaskTotals]:
+        """Yield the trials of each candidate and task, added up by the ledger."""
+        return self._ledger.totals()
+
+    def failures(self, candidates: Collection[str]) -> Iterator[TrialFailure]:
+        """Yield each trial of *candidates* that did not pass, with why."""
+        return self._ledger.failures(candidates)
+
+    def explain(self, first: str | None = None, second: str | None = None) -> "Explanation":
+        """Return why two candidates differ: the tasks, categories and failures that carry the gap."""
+        from bakeoff.app.explaining import explain  # a run needs none of it
+
+        return explain(self, first, second)
+
     def lines(
         self, which: TrialFilter | None = None, *, search: str | None = None
     ) -> Iterator[TrialLine]:
@@ -127,21 +150,33 @@ class Run:
         candidate = next(c for c in plan.candidates if c.id == record.candidate_id)
         return asked_by(candidate.prompt, task)
 
-    def summary(self, *, interval: IntervalMethod = "auto", margin: float | None = None) -> Summary:
+    def summary(
+        self,
+        *,
+        interval: IntervalMethod = "auto",
+        margin: float | None = None,
+        force: bool = False,
+    ) -> Summary:
         """Return the statistics of what is recorded so far, with the *interval* of scores asked for.
 
-        With a *margin*, it is said which candidates are equivalent within it.
+        With a *margin*, it is said which candidates are equivalent within it. Candidates that were not asked
+        alike are compared without a verdict, unless *force* insists on one.
         """
-        if self._ended_with is not None and interval == "auto" and margin is None:
+        if self._ended_with is not None and interval == "auto" and margin is None and not force:
             return self._ended_with
-        return self.summary_of(self.plan, interval=interval, margin=margin)
+        return self.summary_of(self.plan, interval=interval, margin=margin, force=force)
 
     def headline(self, *, margin: float | None = None) -> Headline:
         """Return the result in one sentence, as every report begins."""
         return answer(self.summary(margin=margin))
 
     def summary_of(
-        self, plan: Plan, *, interval: IntervalMethod = "auto", margin: float | None = None
+        self,
+        plan: Plan,
+        *,
+        interval: IntervalMethod = "auto",
+        margin: float | None = None,
+        force: bool = False,
     ) -> Summary:
         """Return the statistics of what is recorded of *plan*, which is that of the run."""
         rows, adaptive = self._ledger.rows(), self._adaptive()
@@ -153,6 +188,7 @@ class Run:
             interval=interval,
             records=self._ledger.records,
             margin=margin,
+            force=force,
         )
         notes = (*summary.notes, *self._of_the_roles(plan), *self.damage().lines)
         return replace(summary, billed=self.billed(), notes=notes)
@@ -197,13 +233,15 @@ def summarize(
     output: str | Path = DEFAULT_OUTPUT,
     interval: IntervalMethod = "auto",
     margin: float | None = None,
+    force: bool = False,
 ) -> Summary:
     """Return the statistics of a run, with the *interval* of scores that is asked for.
 
-    With a *margin*, it is said which candidates are equivalent within it.
+    With a *margin*, it is said which candidates are equivalent within it. With *force*, there is a verdict
+    on candidates that were not asked alike, too.
     """
     found = run if isinstance(run, Run) else load_run(run, output=output)
-    return found.summary(interval=interval, margin=margin)
+    return found.summary(interval=interval, margin=margin, force=force)
 
 
 def earlier_manifest(folder: Path) -> Manifest | None:

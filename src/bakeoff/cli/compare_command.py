@@ -9,44 +9,63 @@ from rich.text import Text
 from bakeoff._lib.sanitize import one_line
 from bakeoff.app.comparing import RunComparison
 from bakeoff.cli import print_json
-from bakeoff.cli.options import add_json, add_output, new_parser, two
+from bakeoff.cli.options import add_json, add_output, names, new_parser, two
 from bakeoff.cli.views.tables import console, cost, figures, named_table, print_table, seconds
-from bakeoff.reports.comparison import comparison_notes, moved, verdict
+from bakeoff.reports.comparison import comparison_notes, moved, verdict, who
 from bakeoff.reports.wording.phrases import UNKNOWN, counted
 from bakeoff.stats.between_runs import Contrast
 from bakeoff.stats.summary import CandidateSummary
+
+_MOST_TOLD = 4  # couples whose tasks are named
 
 
 def print_comparison(comparison: RunComparison) -> None:
     """Print what became better, what became worse, and what is open."""
     out = console()
-    title = f"{comparison.before} → {comparison.after}: {counted(comparison.tasks, 'shared task')}"
-    out.print(Text(one_line(title, width=500), style="bold"))
-    print_table(_scores(comparison.contrasts), out)
+    several = len(comparison.runs) > 2
+    out.print(Text(one_line(_title(comparison), width=500), style="bold"))
+    print_table(_scores(comparison.contrasts, with_runs=several), out)
     for line in comparison_notes(
-        comparison.contrasts, only_before=comparison.only_before, only_after=comparison.only_after
+        comparison.contrasts,
+        only_before=comparison.only_before,
+        only_after=comparison.only_after,
+        only=comparison.only,
     ):
         out.print(Text(line, style="dim"))
     out.print()
-    print_table(_speed(comparison), out)
+    if several:
+        print_table(_speed_by_run(comparison), out)
+    else:
+        print_table(_speed(comparison), out)
     for contrast in comparison.contrasts:
-        for line in moved(contrast):
+        for line in moved(
+            contrast,
+            with_runs=several or len(comparison.runs) == 1,
+            with_tasks=len(comparison.contrasts) <= _MOST_TOLD,
+        ):
             out.print(Text(line))
     for note in comparison.notes:
         out.print(Text(f"note: {one_line(note, width=500)}", style="yellow"))
     out.print()
     for contrast in comparison.contrasts:
-        out.print(
-            Text(f"verdict: {' → '.join(_names(contrast))}: {verdict(contrast)}", style="bold")
-        )
+        name = who(contrast, with_runs=several)
+        out.print(Text(f"verdict: {name}: {verdict(contrast)}", style="bold"))
+        if contrast.unequal and contrast.pair.better is not None:
+            out.print(Text(f"  although not asked alike: {', '.join(contrast.unequal)}"))
+    if any(contrast.unequal and contrast.pair.better is None for contrast in comparison.contrasts):
+        out.print(Text("--force compares what was not asked alike all the same"))
 
 
-def _names(contrast: Contrast) -> list[str]:
-    """Return the name of the candidate, or both names where they are two."""
-    return list(dict.fromkeys((one_line(contrast.before), one_line(contrast.after))))
+def _title(comparison: RunComparison) -> str:
+    tasks = counted(comparison.tasks, "shared task")
+    if len(comparison.runs) == 1:
+        return f"{comparison.before}: its candidates on {counted(comparison.tasks, 'task')}"
+    if len(comparison.runs) > 2:
+        return f"{', '.join(comparison.runs)}: {tasks}"
+    return f"{comparison.before} → {comparison.after}: {tasks}"
 
 
-def _scores(contrasts: Sequence[Contrast]) -> Table:
+def _scores(contrasts: Sequence[Contrast], *, with_runs: bool) -> Table:
     planned = any(contrast.pair.detectable is not None for contrast in contrasts)
     heads = [
         "before\nafter",
@@ -56,11 +75,18 @@ def _scores(contrasts: Sequence[Contrast]) -> Table:
     table = named_table("scores on these tasks", ["candidate"], heads)
     for contrast in contrasts:
         table.add_row(
-            Text("\n".join(_names(contrast))),
+            Text("\n".join(_sides(contrast, with_runs=with_runs))),
             f"{_mean(contrast.mean_before)}\n{_mean(contrast.mean_after)}",
             *figures(contrast.pair, planned=planned),
         )
     return table
+
+
+def _sides(contrast: Contrast, *, with_runs: bool) -> list[str]:
+    """Return the name of the candidate, or both names where they are two."""
+    sides = (contrast.before, contrast.run_before), (contrast.after, contrast.run_after)
+    names = [f"{name} ({run})" if with_runs else name for name, run in sides]
+    return [one_line(name) for name in dict.fromkeys(names)]
 
 
 def _mean(value: float | None) -> str:
@@ -76,9 +102,26 @@ def _speed(comparison: RunComparison) -> Table:
     for contrast in comparison.contrasts:
         old, new = _speed_figures(before[contrast.before]), _speed_figures(after[contrast.after])
         table.add_row(
-            Text("\n".join(_names(contrast))),
+            Text("\n".join(_sides(contrast, with_runs=False))),
             *(f"{was} → {now}" for was, now in zip(old, new, strict=True)),
         )
+    return table
+
+
+def _speed_by_run(comparison: RunComparison) -> Table:
+    """Return what answers took in each run."""
+    heads = ["tokens out", "latency p50", "cost"]
+    table = named_table("speed and cost", ["candidate", "run"], heads)
+    compared = dict.fromkeys(
+        place
+        for c in comparison.contrasts
+        for place in ((c.run_before, c.before), (c.run_after, c.after))
+    )
+    for run, candidates in comparison.candidates.items():
+        for summary in candidates:
+            if (run, summary.candidate) in compared:
+                name = one_line(summary.candidate)
+                table.add_row(Text(name), Text(one_line(run)), *_speed_figures(summary))
     return table
 
 
@@ -92,6 +135,8 @@ EXIT_WORSE = 5
 
 _EXAMPLES = """\
   bakeoff compare 20261115-0930 latest
+  bakeoff compare monday tuesday wednesday         # any number of runs
+  bakeoff compare latest                           # the candidates of one run
   bakeoff compare runs/old runs/new --pair ollama/qwen3:8b,ollama/qwen3:14b
   bakeoff compare main latest --fail-if-worse      # in a pipeline"""
 
@@ -100,17 +145,20 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser(
         "compare",
-        "Compare two runs task by task. Each candidate that is in both is compared with itself; where\n"
-        "none is, each with each. Tasks are matched by id.",
+        "Compare runs task by task, or the candidates of one run. Each candidate that is in several runs is\n"
+        "compared with itself; where none is, each with each. Tasks are matched by content. Where two were\n"
+        "not asked alike (sampling, limits, judge ...), that is said, and there is no verdict.",
         examples=_EXAMPLES,
     )
-    p.add_argument(
-        "before", metavar="BEFORE", help="a run: an id, the start of one, a name, or a folder"
-    )
-    p.add_argument("after", nargs="?", default="latest", metavar="AFTER",
-                   help="the run to compare it with (default: latest)")  # fmt: skip
+    p.add_argument("runs", nargs="+", metavar="RUN",
+                   help="an id, the start of one, a name, or a folder; one alone is compared with the latest, "
+                   "the latest alone by its candidates")  # fmt: skip
+    p.add_argument("--candidates", type=names, metavar="NAMES",
+                   help="compare only these with each other, A,B,C, or `all`; with one run, within it")  # fmt: skip
     p.add_argument("--pair", type=two, metavar="A,B",
-                   help="only these two: A of the run before, B of the run after")  # fmt: skip
+                   help="only these two: A of the first run, B of the last")  # fmt: skip
+    p.add_argument("--force", action="store_true",
+                   help="give a verdict on what was not asked alike too, and match tasks by id alone")  # fmt: skip
     p.add_argument("--fail-if-worse", action="store_true",
                    help=f"exit with {EXIT_WORSE} where a candidate is surely worse than before")  # fmt: skip
     add_output(p)
@@ -123,7 +171,13 @@ def main(args: Namespace) -> int:
     from bakeoff import app
     from bakeoff.reports.comparison import run_comparison_json
 
-    comparison = app.compare(args.before, args.after, pair=args.pair, output=args.output)
+    comparison = app.compare(
+        *args.runs,
+        pair=args.pair,
+        candidates=args.candidates,
+        output=args.output,
+        force=args.force,
+    )
     if args.as_json:
         print_json(run_comparison_json(comparison))
     else:

@@ -32,6 +32,8 @@ def parser() -> ArgumentParser:
                    help="a loss too small to matter (default: 0.02)")  # fmt: skip
     p.add_argument("--strict", action="store_true",
                    help=f"exit with {EXIT_NOT_SHOWN} where it is not shown either way")  # fmt: skip
+    p.add_argument("--force", action="store_true",
+                   help="compare with a baseline that was not asked alike (limits, judge ...) too")  # fmt: skip
     p.add_argument("--min-score", type=difference, metavar="S",
                    help="the least mean score of each candidate")  # fmt: skip
     p.add_argument("--min-pass-rate", type=difference, metavar="R",
@@ -63,7 +65,12 @@ def main(args: Namespace) -> int:
         max_latency_s=args.max_latency,
     )
     found = gate(
-        args.run, baseline=args.baseline, margin=args.margin, bounds=bounds, output=args.output
+        args.run,
+        baseline=args.baseline,
+        margin=args.margin,
+        bounds=bounds,
+        output=args.output,
+        force=args.force,
     )
     for path, text in ((args.junit, junit), (args.comment, markdown)):
         if path is not None:

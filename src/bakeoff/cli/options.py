@@ -106,6 +106,14 @@ def two(text: str) -> tuple[str, str]:
     return first, second
 
 
+def names(text: str) -> list[str]:
+    """Read names with commas between them."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    if not found:
+        raise ArgumentTypeError(f"{text!r} holds no name: write names with commas between, A,B")
+    return found
+
+
 def two_runs(text: str) -> tuple[str, str]:
     """Read the names of two runs, A,B."""
     first, _, second = (part.strip() for part in text.partition(","))

@@ -16,6 +16,8 @@ def parser() -> ArgumentParser:
                    help="how the intervals of scores are computed (default: auto, the one that fits)")  # fmt: skip
     p.add_argument("--margin", type=difference, metavar="M",
                    help="a difference too small to matter, such as 0.02: say who is equivalent within it")  # fmt: skip
+    p.add_argument("--force", action="store_true",
+                   help="rank candidates that were not asked alike (sampling, time limit ...) too")  # fmt: skip
     add_output(p)
     add_json(p)
     return p
@@ -28,7 +30,7 @@ def main(args: Namespace) -> int:
     from bakeoff.reports.files import as_json
 
     run = app.load_run(args.run, output=args.output)
-    summary = run.summary(interval=args.interval, margin=args.margin)
+    summary = run.summary(interval=args.interval, margin=args.margin, force=args.force)
     if args.as_json:
         print_json(as_json(summary))
     else:

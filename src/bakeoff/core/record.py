@@ -177,6 +177,43 @@ class TrialRow(NamedTuple):
     flags: str | None = None
 
 
+class TaskTotals(NamedTuple):
+    """The trials of one task and candidate, added up: what comparing runs needs.
+
+    `n` of them have a score, of which `passed` are a pass; `low` and `high` are None where none has.
+    """
+
+    task_id: str
+    category: str | None
+    candidate_id: str
+    n: int
+    total: float
+    low: float | None
+    high: float | None
+    binary: bool
+    passed: int
+    faults: int
+
+
+@value_object
+class TrialFailure:
+    """A trial that did not pass, and why: its fault, what stopped it, or the scorers that it did not meet."""
+
+    task_id: str
+    candidate_id: str
+    rollout: int
+    status: str
+    boundary: str | None = None
+    message: str | None = None
+    stopped_by: str | None = None
+    unmet: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How a person refers to the trial."""
+        return trial_name(self.task_id, self.candidate_id, self.rollout)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialFilter:
     """Which trials: those that failed or faulted, of some candidates, of some categories; empty is all."""

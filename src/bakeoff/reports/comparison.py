@@ -12,7 +12,7 @@ from bakeoff.reports.wording import phrases
 from bakeoff.reports.wording.decision import chance_in_words, methods
 from bakeoff.reports.wording.findings import Evidence
 from bakeoff.reports.wording.phrases import amount, counted
-from bakeoff.stats.between_runs import ChangedTask, Contrast
+from bakeoff.stats.between_runs import AFTER, BEFORE, ChangedTask, Contrast
 from bakeoff.stats.head_to_head import Contender, HeadToHead, Mean, RolloutFigures
 from bakeoff.stats.one_task import ROLLOUT
 from bakeoff.stats.rankings import Ranking
@@ -233,9 +233,13 @@ def run_comparison_json(comparison: object) -> Json:
 
 
 def comparison_notes(
-    contrasts: Sequence[Contrast], *, only_before: int, only_after: int
+    contrasts: Sequence[Contrast],
+    *,
+    only_before: int = 0,
+    only_after: int = 0,
+    only: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[str]:
-    """Yield the methods of the comparison and what it excludes."""
+    """Yield the methods of the comparison and what it excludes; of three runs and more, *only* says it."""
     tested = [contrast.pair for contrast in contrasts if contrast.pair.p is not None]
     if tested:
         yield methods(tested)
@@ -244,15 +248,33 @@ def comparison_notes(
         yield "a verdict must hold with every faulted trial counted against the leader"
     if left_out := max((contrast.pair.left_out for contrast in contrasts), default=0):
         yield f"excluded, because only one of the two has a score: {counted(left_out, 'task')}"
-    if only_before or only_after:
+    if only is not None and len(only) > 2:
+        alone = [f"{run} {counted(len(tasks), 'task')}" for run, tasks in only.items() if tasks]
+        if alone:
+            yield f"in no other run: {', '.join(alone)}"
+    elif only_before or only_after:
         yield f"tasks only in the run before: {only_before}; only in the run after: {only_after}"
 
 
-def moved(contrast: Contrast) -> Iterator[str]:
+def who(contrast: Contrast, *, with_runs: bool = False) -> str:
+    """Return who is compared: a candidate before and after, or two candidates."""
+    before, after = one_line(contrast.before), one_line(contrast.after)
+    if not with_runs or contrast.run_before == contrast.run_after:
+        return before if before == after else f"{before} → {after}"
+    runs = one_line(contrast.run_before), one_line(contrast.run_after)
+    if before == after:
+        return f"{before}, {runs[0]} → {runs[1]}"
+    return f"{before} of {runs[0]} → {after} of {runs[1]}"
+
+
+def moved(contrast: Contrast, *, with_runs: bool = False, with_tasks: bool = True) -> Iterator[str]:
     """Yield the tasks on which a candidate did worse, then those on which it did better."""
-    name = one_line(contrast.after)
+    name = who(contrast, with_runs=True) if with_runs else one_line(contrast.after)
     worse = [task for task in contrast.moved if task.after < task.before]
     better = [task for task in reversed(contrast.moved) if task.after > task.before]
+    if contrast.moved and not with_tasks:
+        yield f"{name}: worse on {counted(len(worse), 'task')}, better on {len(better)}"
+        return
     for word, tasks in (("worse", worse), ("better", better)):
         if tasks:
             yield f"{name}: {word} on {counted(len(tasks), 'task')}: {_named(tasks)}"
@@ -267,10 +289,17 @@ def _named(tasks: Sequence[ChangedTask]) -> str:
 
 
 def verdict(contrast: Contrast) -> str:
-    """Return whether a candidate became better or worse."""
+    """Return whether a candidate became better or worse, or which of two in one run is better."""
     pair = contrast.pair
+    in_one_run = contrast.run_before == contrast.run_after != ""
     if pair.better is None:
-        return pair.verdict
+        ahead = contrast.after if (pair.difference or 0.0) > 0 else contrast.before
+        side = AFTER if ahead == contrast.after else BEFORE
+        named = f"({one_line(ahead)} is better unless" if in_one_run else ""
+        return pair.verdict.replace(f"({side} is better unless", named) if named else pair.verdict
     by = amount(pair.difference or 0.0)
     where = " on this task" if pair.unit == ROLLOUT else ""
+    if in_one_run:
+        name = contrast.after if pair.better == AFTER else contrast.before
+        return f"{one_line(name)} is better{where}, by {by}"
     return f"{'worse' if contrast.worse else 'better'} than before{where}, by {by}"

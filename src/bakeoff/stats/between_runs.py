@@ -1,16 +1,17 @@
-"""Compares two runs on their shared tasks: one candidate before and after, or two candidates.
+"""Compares runs on their shared tasks: one candidate before and after, or any two candidates.
 
-Tasks are the same where their names are. Each difference is that of task means, after - before, and
-is tested as two candidates of one run are.
+Each difference is that of task means, after - before, and is tested as two candidates of one run are;
+p and intervals are adjusted for the number of couples. Which tasks are the same is for the caller to say.
 """
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bakeoff._lib.value_object import value_object
-from bakeoff.core.record import Status, TrialRow
+from bakeoff.core.record import Status, TaskTotals, TrialRow
 from bakeoff.stats.estimate import bounds
+from bakeoff.stats.fairness import not_alike
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 
@@ -57,6 +58,26 @@ def run_scores(
     return scores
 
 
+def scores_of_totals(totals: Iterable[TaskTotals], *, unchecked: Collection[str] = ()) -> RunScores:
+    """Return the same from trials that were added up by task."""
+    scores: dict[str, dict[str, _Cell]] = {}
+    for task in totals:
+        faults = 0 if task.task_id in unchecked else task.faults
+        if task.n or faults:
+            cell = _Cell(n=task.n, total=task.total, faults=faults)
+            scores.setdefault(task.candidate_id, {})[task.task_id] = cell
+    return scores
+
+
+@value_object
+class ScoredSide:
+    """A candidate of a run with its scores by task, under names that all runs share."""
+
+    run: str
+    candidate: str
+    scores: Mapping[str, _Cell]
+
+
 @value_object
 class ChangedTask:
     """A task whose mean score changed."""
@@ -76,7 +97,8 @@ class Contrast:
     """A candidate of the earlier run compared with one of the later run, usually the same.
 
     The means are those over the tasks that both have a score on. The first of `pair` is the one
-    after. `moved` are the tasks that changed, the worst losses first.
+    after. `moved` are the tasks that changed, the worst losses first. `unequal` is what was not the same
+    for the two, and stands in the way of a verdict.
     """
 
     before: str
@@ -85,6 +107,9 @@ class Contrast:
     mean_after: float | None
     pair: Pair
     moved: tuple[ChangedTask, ...]
+    run_before: str = ""
+    run_after: str = ""
+    unequal: tuple[str, ...] = ()
 
     @property
     def worse(self) -> bool:
@@ -105,17 +130,39 @@ def contrasts(
     *groups* are those of the tasks that have one: tasks of a group are not independent of each other.
     """
     nothing: Mapping[str, _Cell] = {}
-    columns = [(before.get(old, nothing), after.get(new, nothing)) for old, new in couples]
+    sides = [
+        (
+            ScoredSide(run="", candidate=old, scores=before.get(old, nothing)),
+            ScoredSide(run="", candidate=new, scores=after.get(new, nothing)),
+        )
+        for old, new in couples
+    ]
+    return compare_sides(sides, groups=groups, level=level)
+
+
+def compare_sides(
+    couples: Sequence[tuple[ScoredSide, ScoredSide]],
+    *,
+    groups: Mapping[str, str] | None = None,
+    level: float = 0.95,
+) -> tuple[Contrast, ...]:
+    """Compare each couple, before and after, adjusted for multiple comparisons."""
+    columns = [(old.scores, new.scores) for old, new in couples]
     alone = [_rollouts(*both) for both in columns]
     pairs = (
         compare_rollouts([both for both in alone if both is not None], level=level)
         if alone and None not in alone
         else _over_tasks(columns, groups or {}, level=level)
     )
-    return tuple(
-        _contrast(couple, both, pair)
-        for couple, both, pair in zip(couples, columns, pairs, strict=True)
-    )
+    return tuple(_contrast(*couple, pair) for couple, pair in zip(couples, pairs, strict=True))
+
+
+def unless_unequal(contrast: Contrast, unequal: Sequence[str], *, force: bool) -> Contrast:
+    """Return *contrast* with what was *unequal* for the two; without a verdict, unless that is forced."""
+    if not unequal:
+        return contrast
+    pair = contrast.pair if force else not_alike(contrast.pair, unequal)
+    return replace(contrast, unequal=tuple(unequal), pair=pair)
 
 
 def _over_tasks(
@@ -142,18 +189,18 @@ def _rollouts(
     return (kept[0], kept[1]) if len(kept) == 2 else None
 
 
-def _contrast(
-    couple: tuple[str, str], both: tuple[Mapping[str, _Cell], Mapping[str, _Cell]], pair: Pair
-) -> Contrast:
-    old, new = both
+def _contrast(before: ScoredSide, after: ScoredSide, pair: Pair) -> Contrast:
+    old, new = before.scores, after.scores
     shared = sorted(task for task in old.keys() & new.keys() if old[task].n and new[task].n)
     return Contrast(
-        before=couple[0],
-        after=couple[1],
+        before=before.candidate,
+        after=after.candidate,
         mean_before=_mean([old[task].mean for task in shared]),
         mean_after=_mean([new[task].mean for task in shared]),
         pair=pair,
         moved=_moved(old, new, shared),
+        run_before=before.run,
+        run_after=after.run,
     )
 
 

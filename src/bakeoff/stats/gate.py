@@ -71,6 +71,8 @@ def against_baseline(contrast: Contrast, *, margin: float) -> GateCheck:
             candidate=name, check="baseline", state=state, text=text, tasks_needed=tasks
         )
 
+    if contrast.unequal and pair.better is None:
+        return found(GateState.NOT_SHOWN, f"cannot be told: {pair.undecided}")
     if contrast.worse:
         return found(GateState.FAILED, f"surely worse than the baseline: {change}")
     if low is not None and low > -margin:

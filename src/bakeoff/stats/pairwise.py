@@ -15,6 +15,7 @@ from typing import Protocol
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.stats.estimate import MissingBounds, bounds, ratio_of_totals
+from bakeoff.stats.fairness import FairnessCheck, not_alike
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.rankings import RankedCandidate, rank_ranges
@@ -80,10 +81,12 @@ def pairwise(
     level: float = 0.95,
     drawn: TaskOrder | None = None,
     margin: float | None = None,
+    apart: FairnessCheck | None = None,
 ) -> Pairwise | None:
     """Compare all pairs of *candidates*, in their order; None if there are fewer than two.
 
-    With a *margin*, it is also said which are equivalent within it.
+    With a *margin*, it is also said which are equivalent within it. There is no verdict on a pair of which
+    *apart* says that it was not asked alike.
 
     With *drawn*, the run was adaptive, and is compared with anytime-valid tests.
     """
@@ -98,6 +101,11 @@ def pairwise(
         pairs = _drawn(table.columns, drawn, level)
     costs = {candidate.candidate: candidate.costs for candidate in candidates}
     pairs = tuple(_with_costs(pair, costs, table.groups) for pair in pairs)
+    if apart is not None:
+        reasons = [apart(pair.first, pair.second) for pair in pairs]
+        pairs = tuple(
+            not_alike(p, why) if why else p for p, why in zip(pairs, reasons, strict=True)
+        )
     tested = any(pair.p is not None for pair in pairs)
     return Pairwise(
         level=level,

@@ -29,6 +29,7 @@ from bakeoff.stats.estimate import (
     ratio_of_totals,
     weighted_average,
 )
+from bakeoff.stats.fairness import fairness_check
 from bakeoff.stats.main_effects import main_effects
 from bakeoff.stats.pairwise import CandidateScores, pairwise
 from bakeoff.stats.sequential import estimate_drawn
@@ -172,13 +173,15 @@ def summarize(
     interval: IntervalMethod = "auto",
     records: Callable[[], Iterable[TrialRecord]] | None = None,
     margin: float | None = None,
+    force: bool = False,
 ) -> Summary:
     """Return what *rows* say about *plan*; the unit of every estimate is the task.
 
     An *adaptive* run has been looked at all along, and its numbers allow for that: the *interval*
     of scores that was asked for is that of other runs. With a *margin*, candidates may be equivalent.
     of scores that was asked for is that of other runs. *records* are read only where labels were
-    scored: how candidates classify is not in the rows.
+    scored: how candidates classify is not in the rows. Candidates that were not asked alike are compared
+    without a verdict, unless *force* insists on one.
     """
     tallies, rules, gives_labels = _planned(plan)
     tasks = plan.task_count
@@ -190,7 +193,8 @@ def summarize(
         tallies[row.candidate_id][row.category or ""].add(row)
     drawn = _drawn(plan, adaptive, tallies)
     scores = _scores_by_candidate(plan, tallies)
-    compared = pairwise(list(scores.values()), drawn=drawn, margin=margin)
+    apart = None if force else fairness_check(plan)
+    compared = pairwise(list(scores.values()), drawn=drawn, margin=margin, apart=apart)
     if drawn is not None and compared is not None:
         for name in compared.settled:
             for tally in tallies[name].values():

@@ -1,15 +1,14 @@
 """The summary of a run, of a candidate and of a category."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import NO_BILL, Bill
-from bakeoff.core.candidate import Candidate
 from bakeoff.core.plan import Plan
-from bakeoff.core.values import Json
 from bakeoff.stats.classification import Classification
 from bakeoff.stats.estimate import Estimate, Interval, Ratio
+from bakeoff.stats.fairness import unequal_settings
 from bakeoff.stats.main_effects import MainEffect
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.variance import VarianceSplit
@@ -151,15 +150,6 @@ class Summary:
 # --- notes ----------------------------------------------------------------------------------------
 
 
-_SETTINGS = {  # what people set for some models and forget for others, by all the names it has
-    "temperature": ("temperature",),
-    "top_p": ("top_p",),
-    "the limit of tokens": (
-        "max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict",
-    ),
-}  # fmt: skip
-_MOST_NAMES_PER_VALUE = 3
-_UNSET = "not set"
 _MANY_FAULTS = 0.02
 _MOST_NAMES = 5
 _FLAGS = {
@@ -170,67 +160,6 @@ _FLAGS = {
     "usage_unreadable": "with token counts that are not numbers: their usage is unknown",
 }
 _DOUBTFUL = frozenset({"truncated"})
-
-
-@dataclass(slots=True)
-class _SettingValues:
-    """The values of one setting by candidate."""
-
-    by_value: dict[str, list[str]] = field(default_factory=dict)
-    by_kind: dict[tuple[str | None, ...], set[str]] = field(default_factory=dict)
-
-    def add(self, candidate: Candidate, values: Iterable[str]) -> None:
-        text = " or ".join(sorted(values))
-        self.by_value.setdefault(text, []).append(candidate.id)
-        model = candidate.model
-        kind = model.full_name, model.base_url, candidate.agent.name, candidate.agent.version
-        self.by_kind.setdefault(kind, set()).add(text)
-
-    @property
-    def unequal(self) -> bool:
-        return len({frozenset(texts) for texts in self.by_kind.values()}) > 1
-
-
-def unequal_settings(plan: Plan) -> Iterator[str]:
-    """Yield a sentence for each setting that differs between candidates of *plan*."""
-    asked = [c for c in plan.candidates if not c.scripted]
-    for setting, names in _SETTINGS.items():
-        own = [_first(candidate.model.parameters, names) for candidate in asked]
-        if all(value is None for value in own):
-            continue
-        of_tasks = {_as_text(_first(task.parameters, names)) for task in plan.tasks}
-        given = _SettingValues()
-        for candidate, value in zip(asked, own, strict=True):
-            given.add(candidate, of_tasks if value is None else {_as_text(value)})
-        yield from _sentence(setting, given)
-    times = _SettingValues()
-    for candidate in asked:
-        times.add(
-            candidate,
-            {_UNSET if candidate.agent.time_s is None else f"{candidate.agent.time_s:g} s"},
-        )
-    yield from _sentence("the time limit", times)
-
-
-def _sentence(setting: str, given: _SettingValues) -> Iterator[str]:
-    if given.unequal:
-        values = ", ".join(f"{value} ({_few(names)})" for value, names in given.by_value.items())
-        yield f"not run under the same conditions: {setting} is {values}; a difference may come from that"
-
-
-def _few(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES_PER_VALUE
-    return ", ".join(names[:_MOST_NAMES_PER_VALUE]) + (f" and {more} more" if more > 0 else "")
-
-
-def _first(parameters: Mapping[str, Json], names: Iterable[str]) -> Json:
-    return next((parameters[name] for name in names if parameters.get(name) is not None), None)
-
-
-def _as_text(value: Json) -> str:
-    if value is None:
-        return _UNSET
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 @value_object

@@ -21,7 +21,15 @@ from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
 from bakeoff.core.lazy_tasks import LazyTasks
 from bakeoff.core.plan import Block, Plan, trial_name
-from bakeoff.core.record import Status, TrialFilter, TrialLine, TrialRecord, TrialRow
+from bakeoff.core.record import (
+    Status,
+    TaskTotals,
+    TrialFailure,
+    TrialFilter,
+    TrialLine,
+    TrialRecord,
+    TrialRow,
+)
 from bakeoff.core.run_spec import Manifest
 from bakeoff.core.task import Task
 from bakeoff.stores import task_chunks, version_1
@@ -83,6 +91,11 @@ _ROW = (
     " a.fault_transient, a.number, a.elapsed_s, a.model_s, a.first_token_s, a.requests,"
     f" a.input_tokens, a.output_tokens, a.cost_usd, a.load_s, a.flags, a.blob {COUNTED_ATTEMPTS}"
 )
+_TOTALS = f"""
+SELECT t.id, t.category, c.id, count(a.score), total(a.score), min(a.score), max(a.score),
+  coalesce(min(a.score IN (0, 1)), 1), coalesce(sum(a.passed), 0), sum(a.status = {CODES[Status.FAULTED]})
+{COUNTED_ATTEMPTS} GROUP BY a.candidate, a.task
+"""
 # every attempt ever made here, whatever counts today: what was billed stays billed
 _OF_A_BILL = "billed_usd, billed_tokens, unsure_usd, unsure_tokens, unpriced"
 _BILLED = f"""
@@ -98,6 +111,7 @@ SELECT m.block, t.body FROM block_candidate m JOIN candidate t ON t.row = m.cand
 WHERE length(t.body) > 0 ORDER BY m.block, m.position
 """
 _AT_ONCE = 500  # values that are bound to a query
+_ROUNDING = 1e-9
 _MOST_HELD = 10_000  # tasks that a plan keeps in memory; those of a larger one are read as needed
 
 # the trials of some tasks, one by one: faster than looking at all where there are many
@@ -119,6 +133,14 @@ AND (NOT :failed AND NOT :faulted OR :failed AND a.passed = 0
      OR :faulted AND a.status = {CODES[Status.FAULTED]})
 """  # noqa: S608
 _LINE = f"{_REST}, {STATUS_NAME}, a.score, a.elapsed_s {COUNTED_ATTEMPTS} {_FILTER}"
+_FAILED = f"""
+{_REST}, {STATUS_NAME}, a.fault_boundary {COUNTED_ATTEMPTS}
+AND c.id IN (SELECT value FROM json_each(:candidates))
+AND (a.status = {CODES[Status.FAULTED]} OR coalesce(a.passed, 0) = 0
+     AND (a.score IS NOT NULL OR a.status = {CODES[Status.LIMITED]}))
+"""  # noqa: S608 -- no user text
+_ANSWERED = f"{_REST} {COUNTED_ATTEMPTS} AND a.candidate = ? AND a.requests > 0"
+_ANSWERS_LOOKED_AT = 3  # at each end of a run
 _NAMED = """
 SELECT row FROM task WHERE id = :name OR instr(:name, id || '@') = 1
 """
@@ -151,6 +173,37 @@ class _TextOnly(msgspec.Struct):
         if self.fault is not None:
             return self.fault.message
         return self.outcome.answer if self.outcome else ""
+
+
+class _ScoreOnly(msgspec.Struct):
+    scorer: str
+    value: float
+    weight: float = 1.0
+    explanation: str | None = None
+    passed: bool | None = None
+    turn: int | None = None
+
+
+class _StopOnly(msgspec.Struct):
+    stop_reason: str | None = None
+
+
+class _WhyOnly(msgspec.Struct):
+    """Why an attempt did not pass."""
+
+    scores: list[_ScoreOnly] = []
+    fault: _MessageOnly | None = None
+    outcome: _StopOnly | None = None
+
+
+class _NameOnly(msgspec.Struct):
+    model: str | None = None
+
+
+class _ModelOnly(msgspec.Struct):
+    """Which model an attempt was answered by."""
+
+    outcome: _NameOnly | None = None
 
 
 class _OutcomeMark(msgspec.Struct):
@@ -323,6 +376,40 @@ class SqliteLedger:
             for candidate, _, mean in db.execute(query):
                 means.setdefault(candidate, []).append(mean)
         return {candidate: fmean(values) for candidate, values in means.items()}
+
+    def totals(self) -> Iterator[TaskTotals]:
+        """Yield the trials of each candidate and task, added up."""
+        with self._reading_attempts() as db:
+            for task, category, candidate, n, total, low, high, binary, *counts in db.execute(
+                _TOTALS
+            ):
+                passed, faults = counts
+                yield TaskTotals(
+                    task, category, candidate, n, total, low, high, bool(binary), passed, faults
+                )
+
+    def failures(self, candidates: Collection[str]) -> Iterator[TrialFailure]:
+        """Yield each trial of *candidates* that did not pass, with why; no transcript is decoded."""
+        with self._reading_attempts() as db:
+            chosen = {"candidates": json.dumps(list(candidates))}
+            for *row, status, boundary in db.execute(f"{_FAILED} {_order(db)}", chosen):
+                found = self._decoded(row, _WhyOnly)
+                if found is not None:
+                    yield _failure(row, status, boundary, found)
+
+    def answering_models(self) -> dict[str, list[str]]:
+        """Return by candidate which models its first and last answers say that they are from."""
+        names: dict[str, dict[str, None]] = {}
+        with self._reading_attempts() as db:
+            rows = db.execute("SELECT row FROM candidate WHERE length(body) > 0").fetchall()
+            for (candidate,) in rows:
+                for order in ("", "DESC"):
+                    query = f"{_ANSWERED} ORDER BY a.trial {order} LIMIT ?"
+                    for row in db.execute(query, (candidate, _ANSWERS_LOOKED_AT)):
+                        found = self._decoded(row, _ModelOnly)
+                        if found is not None and found.outcome is not None:
+                            names.setdefault(row[2], {})[found.outcome.model or ""] = None
+        return {name: sorted(filter(None, models)) for name, models in names.items()}
 
     def answered(self) -> int:
         """Return how many recorded trials have an outcome that could be scored again."""
@@ -518,6 +605,26 @@ class SqliteLedger:
                 f"{self._path} is in ledger format {found}; this version of bakeoff reads 1 to {VERSION}"
             )
         return db
+
+
+def _failure(
+    names: Sequence[Any], status: str, boundary: str | None, why: _WhyOnly
+) -> TrialFailure:
+    unmet = [
+        (s.scorer if s.turn is None else f"turn {s.turn}: {s.scorer}", s.explanation)
+        for s in why.scores
+        if s.weight > 0 and not (s.value >= 1 - _ROUNDING if s.passed is None else s.passed)
+    ]
+    return TrialFailure(
+        task_id=names[0],
+        candidate_id=names[2],
+        rollout=names[3],
+        status=status,
+        boundary=boundary,
+        message=why.fault.message if why.fault else None,
+        stopped_by=why.outcome.stop_reason if why.outcome else None,
+        unmet=tuple(unmet),
+    )
 
 
 def _look_up_the_plan(db: sqlite3.Connection) -> None:
