@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlencode
 
 from bakeoff.web.access import Access
 from bakeoff.web.server import serving
@@ -28,6 +29,20 @@ class Served:
         """The address of a page, with the token."""
         return f"{self.origin}{path}{'&' if '?' in path else '?'}token={self.access.token}"
 
+    def post(
+        self,
+        path: str,
+        form: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+        *,
+        known: bool = True,
+    ) -> tuple[int, dict[str, str], str]:
+        """Send a form as a program would."""
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        return self.get(
+            path, {**kind, **(headers or {})}, method="POST", known=known, body=urlencode(form)
+        )
+
     def get(
         self,
         path: str,
@@ -35,6 +50,7 @@ class Served:
         *,
         method: str = "GET",
         known: bool = True,
+        body: str = "",
     ) -> tuple[int, dict[str, str], str]:
         """Ask as a program would, sending the path as it is; a *known* one has the cookie."""
         connection = http.client.HTTPConnection("127.0.0.1", self.access.port, timeout=60)
@@ -43,7 +59,9 @@ class Served:
             connection.putrequest(method, path, skip_host="Host" in (headers or {}))
             for name, value in {**cookie, **(headers or {})}.items():
                 connection.putheader(name, value)
-            connection.endheaders()
+            if method == "POST":
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body.encode() or None)
             answer = connection.getresponse()
             return answer.status, dict(answer.getheaders()), answer.read().decode()
         finally:

@@ -15,6 +15,7 @@ from bakeoff._lib.files import replacing
 from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.sanitize import well_formed
+from bakeoff.app.comparing import compare
 from bakeoff.app.known_secrets import learn_plan
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.app.run_results import Run, load_run
@@ -27,7 +28,7 @@ from bakeoff.formats.prompts import asked_by
 from bakeoff.formats.text.env import environment
 from bakeoff.reports import markdown as markdown_report
 from bakeoff.reports.data_files import render_csv, render_json, render_junit
-from bakeoff.reports.html import run
+from bakeoff.reports.html import compared, run
 from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.by_task import by_task
 from bakeoff.stores.attachments import AttachmentStore
@@ -38,8 +39,11 @@ from bakeoff.stores.writing import being_written
 T = TypeVar("T")
 
 
+COMPARISON = "comparison.html"
+
+
 def report(
-    run: Run | str | Path = "latest",
+    run: Run | str | Path | Sequence[Run | str | Path] = "latest",
     *,
     output: str | Path = DEFAULT_OUTPUT,
     to: str | Path | None = None,
@@ -51,14 +55,62 @@ def report(
     They go into the run's own folder, or to another one. Of a run that is not over, the report
     tells what is there, and that it is not all. Without *text*, no form holds what was asked,
     expected and answered.
+
+    Of several runs it is one page, `comparison.html` in the folder of the latest: the earliest of them
+    compared with each later one.
     """
     chosen = check_formats([formats] if isinstance(formats, str) else formats)
+    if isinstance(run, Sequence) and not isinstance(run, str):
+        runs = [r if isinstance(r, Run) else load_run(r, output=output) for r in run]
+        if len(runs) > 1:
+            return [_report_comparison(runs, None if to is None else Path(to), chosen)]
+        run = runs[0] if runs else "latest"
     loaded = run if isinstance(run, Run) else load_run(run, output=output)
     folder = loaded.folder if to is None else Path(to)
     ledger = SqliteLedger(loaded.folder)
     with ledger.at_one_moment():
         findings = replace(_findings(loaded.folder, ledger), with_text=text)
         return write_report(findings, folder, chosen)
+
+
+def _report_comparison(runs: Sequence[Run], folder: Path | None, formats: Sequence[str]) -> Path:
+    """Write the page of several runs compared, and return its path."""
+    if formats != ("html",):
+        raise UsageError(
+            "several runs are compared on an HTML page; for a program there is: bakeoff compare --json"
+        )
+    ordered = in_time(runs)
+    path = (folder or ordered[-1].folder) / COMPARISON
+    steps = compared_steps(ordered)
+    shown = [
+        compared.ComparedRun(id=run.id, manifest=clean(run.manifest, redactor_of(run.plan)))
+        for run in ordered
+    ]
+    _write(path, compared.render(shown, steps, made_at=now().isoformat(timespec="seconds")))
+    return path
+
+
+def in_time(runs: Iterable[Run]) -> list[Run]:
+    """Return runs with the earliest first."""
+    return sorted(runs, key=lambda run: (run.manifest.created_at, run.id))
+
+
+def compared_steps(runs: Sequence[Run]) -> list[compared.Step]:
+    """Return the first run compared with each other one."""
+    first, *others = runs
+    results = [compare(first, other) for other in others]
+    return [
+        compared.Step(
+            before=result.before,
+            after=result.after,
+            contrasts=result.contrasts,
+            tasks=result.tasks,
+            notes=result.notes,
+            only_before=result.only_before,
+            only_after=result.only_after,
+        )
+        for result in results
+    ]
 
 
 def _findings(folder: Path, ledger: SqliteLedger) -> Findings:
@@ -196,15 +248,18 @@ def write_report(findings: Findings, folder: Path, formats: Sequence[str]) -> li
     written = []
     for name in formats:
         file_name, render = _FORMS[name]
-        try:
-            files.make_folder(folder)
-            with replacing(folder / file_name, durable=False) as file:
-                for part in render(findings):
-                    file.write(well_formed(part).encode())
-        except OSError as error:
-            raise UsageError(
-                f"{folder / file_name} cannot be written: {error.strerror}; "
-                "choose another folder with --to"
-            ) from error
+        _write(folder / file_name, render(findings))
         written.append(folder / file_name)
     return written
+
+
+def _write(path: Path, parts: Iterable[str]) -> None:
+    try:
+        files.make_folder(path.parent)
+        with replacing(path, durable=False) as file:
+            for part in parts:
+                file.write(well_formed(part).encode())
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}; choose another folder with --to"
+        ) from error

@@ -3,10 +3,11 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bakeoff.cli.options import add_output, add_run, new_parser
+from bakeoff.cli.options import add_output, new_parser
 
 _EXAMPLES = """\
   bakeoff report
+  bakeoff report main latest
   bakeoff report latest --format html,csv --to reports/today
   bakeoff report latest --format junit --to build"""
 
@@ -15,11 +16,13 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser(
         "report",
-        "Write a report of a run: one HTML file that needs nothing else, or other forms.\n"
-        "It prints the path of each file. An unfinished run is reported as far as it got.",
+        "Write a report of a run: one HTML file that needs nothing else, or other forms; of several\n"
+        "runs, one page that compares the earliest with each later one. It prints the path of each\n"
+        "file. An unfinished run is reported as far as it got.",
         examples=_EXAMPLES,
     )
-    add_run(p)
+    p.add_argument("runs", nargs="*", default=["latest"], metavar="RUN",
+                   help="an id, the start of one, a name, a folder, or `latest` (the default)")  # fmt: skip
     p.add_argument("--format", type=_names, default=["html"], metavar="NAMES", dest="formats",
                    help="html, csv (a line for each trial), json, junit, md; several with commas "
                    "(default: html)")  # fmt: skip
@@ -41,7 +44,7 @@ def main(args: Namespace) -> int:
     from bakeoff._lib.sanitize import for_terminal
 
     written = app.report(
-        args.run, output=args.output, to=args.to, formats=args.formats, text=args.text
+        args.runs, output=args.output, to=args.to, formats=args.formats, text=args.text
     )
     for path in written:
         print(for_terminal(str(path)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from multidict import MultiMapping
 
 from bakeoff._lib.value_object import value_object
-from bakeoff.app.comparing import compare
+from bakeoff.app.reporting import compared_steps
 from bakeoff.core.errors import UsageError
 from bakeoff.reports.html.charts import shade
 from bakeoff.reports.html.compared import MOST_MOVED, ComparedRun, Step, settings_apart
@@ -40,12 +40,7 @@ class TaskRow:
 
     task: str
     cells: Sequence[MatrixCell | None]
-
-    @property
-    def spread(self) -> float:
-        """How far apart the columns are."""
-        means = [cell.mean for cell in self.cells if cell is not None and cell.mean is not None]
-        return max(means) - min(means) if means else 0.0
+    spread: float
 
 
 def compare_page(runs: Runs, query: MultiMapping[str]) -> str:
@@ -58,7 +53,7 @@ def compare_page(runs: Runs, query: MultiMapping[str]) -> str:
         if len(found) == 1 and len(candidates) > 1:
             steps = _candidate_steps(found[0], candidates)
         elif len(found) > 1:
-            steps = _run_steps(found)
+            steps = compared_steps([run.run for run in found])
         else:
             return message(
                 "Compare",
@@ -93,24 +88,6 @@ def compare_page(runs: Runs, query: MultiMapping[str]) -> str:
         most=MOST_MOVED,
         tasks=max(step.tasks for step in steps),
     )
-
-
-def _run_steps(found: Sequence[ViewedRun]) -> list[Step]:
-    """Compare the earliest run with each later one."""
-    first, *later = found
-    results = [compare(first.run, run.run) for run in later]
-    return [
-        Step(
-            before=result.before,
-            after=result.after,
-            contrasts=result.contrasts,
-            tasks=result.tasks,
-            notes=result.notes,
-            only_before=result.only_before,
-            only_after=result.only_after,
-        )
-        for result in results
-    ]
 
 
 def _candidate_steps(run: ViewedRun, candidates: Sequence[str]) -> list[Step]:
@@ -156,13 +133,29 @@ def _columns(found: Sequence[ViewedRun], candidates: Sequence[str]) -> list[Colu
 
 
 def _task_rows(columns: Sequence[Column], *, only_differing: bool) -> list[TaskRow]:
-    """Return the tasks that at least two columns share, those on which they are furthest apart first."""
+    """Return the tasks that at least two columns share, those on which they are furthest apart first.
+
+    Of several runs, it is each candidate that is compared with itself.
+    """
     cells = [column.cells for column in columns]
-    names = dict.fromkeys(task for column in cells for task in column)
-    rows = [TaskRow(task=name, cells=[column.get(name) for column in cells]) for name in names]
-    shared = [row for row in rows if sum(cell is not None for cell in row.cells) > 1]
-    shown = [row for row in shared if row.spread > 0] if only_differing else shared
+    numbers: dict[str, list[int]] = {}
+    for number, column in enumerate(columns):
+        numbers.setdefault(column.candidate, []).append(number)
+    groups = [group for group in numbers.values() if len(group) > 1] or [list(range(len(columns)))]
+    rows = []
+    for task in dict.fromkeys(task for column in cells for task in column):
+        row = [column.get(task) for column in cells]
+        if sum(cell is not None for cell in row) > 1:
+            spread = max(_spread([row[number] for number in group]) for group in groups)
+            rows.append(TaskRow(task=task, cells=row, spread=spread))
+    shown = [row for row in rows if row.spread > 0] if only_differing else rows
     return sorted(shown, key=lambda row: -row.spread)
+
+
+def _spread(cells: Sequence[MatrixCell | None]) -> float:
+    """Return how far apart the means of some cells are."""
+    means = [cell.mean for cell in cells if cell is not None and cell.mean is not None]
+    return max(means) - min(means) if means else 0.0
 
 
 def _links(found: Sequence[ViewedRun]) -> Callable[[Step], Callable[[Contrast, str, str], str]]:

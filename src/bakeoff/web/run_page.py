@@ -33,6 +33,7 @@ def run_page(run: ViewedRun) -> str:
         live=_live(run, manifest),
         notes=read_notes(run.folder),
         trouble="",
+        is_part=False,
         settings=tuple(shared_settings(manifest)),
         candidates=tuple(described(manifest)),
     )
@@ -45,14 +46,15 @@ def notes_part(run: ViewedRun, trouble: str = "") -> str:
 
 def live_part(run: ViewedRun, trouble: str = "") -> str:
     """Return how far the run has come, and the buttons for what can be done about it."""
-    return render("run_live.html", run=run, live=_live(run, run.manifest, trouble))
+    return render("run_live.html", run=run, live=_live(run, run.manifest, trouble), is_part=True)
 
 
 @value_object
 class Live:
-    """How far a run has come."""
+    """How far a run has come; `is_starting` says that a process was started to resume it."""
 
     is_running: bool
+    is_starting: bool
     ended: int
     planned: int
     candidates: Sequence[CandidateProgress]
@@ -79,6 +81,7 @@ def _live(run: ViewedRun, manifest: Manifest, trouble: str = "") -> Live:
     rate = run.rate(ended) if is_running else None
     return Live(
         is_running=is_running,
+        is_starting=not is_running and run.resumed is not None and run.resumed.poll() is None,
         ended=ended,
         planned=manifest.planned,
         candidates=progress,

@@ -174,9 +174,9 @@ def _rows_spec(rows: Sequence[Spec], domain: Sequence[float], layers: Sequence[S
     """Return a chart of rows: each with its label and its figure above what the layers draw."""
     words = [
         _mark("label", "text", {"text": {"field": "label"}, "x": {"value": 0}},
-              align="left", dy=-16, color="var(--text)", limit=WIDTH - 84),
+              align="left", dy=-11, color="var(--text)", limit=WIDTH - 84),
         _mark("figure", "text", {"text": {"field": "text"}, "x": {"value": WIDTH}},
-              align="right", dy=-16, color="var(--quiet)", limit=80),
+              align="right", dy=-11, color="var(--quiet)", limit=80),
     ]  # fmt: skip
     x = {"type": "quantitative", "axis": None, "scale": {"domain": list(domain), "nice": False}}
     return {
