@@ -157,6 +157,8 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
     run_file.AdaptiveTable: {
         "precision": "or when the difference of two is known to within so much",
         "seed": "of the order in which tasks are drawn",
+        "goal": "`pairs`: who of every two is better; `best`: which one is the best, losers are dropped on the way",
+        "looks": "how often it is looked at, such as 10; default: after every task",
     },
     entries.EndpointTable: {
         "max_concurrency": "requests at once, of all models there together",

@@ -17,11 +17,12 @@ from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.engine.run import LocalRunner, StopConditions, run_plan
 from bakeoff.executors.local import LocalExecutor
 from bakeoff.planning.expand import ordered
+from bakeoff.stats.summarize import summarize
 from bakeoff.stores.memory import MemoryStore
 from support.plans import Workshop, candidate, plan, scored_by, tasks, workshop
 
 RULE = Adaptive()
-CHANCES = {"strong": 0.9, "weak": 0.3, "twin": 0.3}
+CHANCES = {"strong": 0.9, "weak": 0.2, "twin": 0.2, "fair": 0.6}
 
 
 class Chances:
@@ -125,6 +126,34 @@ def test_stopped_and_resumed_it_decides_as_if_never_stopped(parallel: int) -> No
     assert len(rigs.asked) == len(set(rigs.asked)), "nothing is asked twice"
     late = parallel - 1  # trials that were under way when it was decided
     assert counts(whole)["strong"] <= counts(store)["strong"] <= counts(whole)["strong"] + late
+
+
+def test_for_the_best_alone_each_loser_is_dropped() -> None:
+    rule = Adaptive(goal="best")
+    given = bench("strong", "weak", "twin", "fair", rule=rule)
+    ran = counts(carry_out(given, Chances(), rule=rule))
+    assert max(ran["weak"], ran["twin"]) < ran["fair"] <= ran["strong"] < 150
+
+
+@pytest.mark.parametrize("rule", [Adaptive(goal="best"), Adaptive(goal="best", looks=15)])
+def test_the_best_is_found_at_the_same_task_whatever_runs_at_once_and_after_a_stop(
+    rule: Adaptive,
+) -> None:
+    def found(parallel: int, stop_after: int | None = None) -> tuple[object, ...]:
+        given = bench("strong", "weak", "twin", "fair", rule=rule)
+        store = carry_out(given, Chances(), rule=rule, stop_after=stop_after, parallel=parallel)
+        if stop_after is not None:
+            assert len(list(store.rows())) < 100
+            carry_out(given, Chances(), rule=rule, store=store, parallel=parallel)
+        summary = summarize(given, store.rows(), adaptive=rule)
+        assert summary.pairwise is not None
+        assert summary.buckets.not_run == 0
+        assert summary.pairwise.ranks[0].worst == 1
+        return summary.pairwise.pairs
+
+    one_by_one = found(1)
+    assert found(16) == one_by_one
+    assert found(4, stop_after=50) == one_by_one
 
 
 def test_what_is_decided_needs_nothing_more_on_resume() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,9 @@ def suite(tmp_path: Path) -> Path:
 
 
 def answer(asked: Asked) -> Reply:
-    """`good` and `twin` know all, `bad` knows every third answer."""
+    """`good` and `twin` know all, `fair` knows two of three answers, `bad` one of six."""
     number = int(asked.prompt.split()[-1])
-    knows = asked.body["model"] != "bad" or number % 3 == 0
+    knows = {"fair": number % 3 > 0, "bad": number % 6 == 0}.get(asked.body["model"], True)
     return chat(f"{number:03}" if knows else "I do not know")
 
 
@@ -47,8 +48,8 @@ def test_it_ends_when_it_is_sure_and_says_what_was_not_needed(suite: Path, tmp_p
         assert asked < TASKS
         assert f"240 planned = {asked} scored + {240 - asked} not needed" in ended.out
         assert re.search(r"verdict: good solves \d+(\.\d)? of 100 tasks more than bad", ended.out)
-        assert "mixture of bets after every task, exact at the end" in ended.out
-        assert "MDE" not in ended.out
+        assert "sign test after every task, exact" in ended.out
+        assert not re.search(r"\bMDE\b|Holm", ended.out)
 
         again = run(suite, server, "--adaptive", "--resume", "latest")
         assert again.code == 0, again.err
@@ -105,6 +106,30 @@ def test_interrupted_and_resumed_it_decides_as_if_it_had_not_been(
     assert f"{whole} scored + {2 * TASKS - whole} not needed" in ended.out
 
 
+def test_for_the_best_alone_losers_are_dropped_and_the_source_may_follow(
+    suite: Path, tmp_path: Path
+) -> None:
+    with Loopback(answer) as server:
+        named = [word for model in ("good", "bad", "fair") for word in ("--model", model)]
+        ended = bakeoff(
+            "run", *named, "--base-url", server.url, "--output", tmp_path / "runs",
+            "--adaptive", "best", suite, folder=tmp_path,
+        )  # fmt: skip
+        assert ended.code == 0, ended.err
+        assert "it ends when the best candidate is known; 360 trials at most" in ended.err
+        asked = Counter(each.body["model"] for each in server.requests)
+        assert asked["bad"] < asked["fair"] < TASKS
+        assert "verdict: good is the best of 3" in ended.out
+        assert "not needed" in ended.out
+        # what `--adaptive` could take for its value is the source: only its own words are
+        again = bakeoff(
+            "run", *named, "--base-url", server.url, "--output", tmp_path / "pairs",
+            "--adaptive", suite, "--looks", "10", folder=tmp_path,
+        )  # fmt: skip
+        assert "are separated, looked at 10 times; 360 trials at most" in again.err
+        assert "sign test at 10 looks, exact" in again.out
+
+
 def test_a_plan_says_that_it_may_end_early(suite: Path) -> None:
     words: list[str | Path] = [
         "run",
@@ -123,7 +148,7 @@ def test_a_plan_says_that_it_may_end_early(suite: Path) -> None:
         "240 trials at most" in ended.out
     )
     told = json.loads(bakeoff(*words, "--adaptive", "--dry-run", "--json", folder=suite.parent).out)
-    assert told["adaptive"] == {"precision": None, "seed": 0}
+    assert told["adaptive"] == {"precision": None, "seed": 0, "goal": "pairs", "looks": None}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +158,12 @@ def test_a_plan_says_that_it_may_end_early(suite: Path) -> None:
         (("--model", "n", "--precision", "5"), "must be between 0 and 1, such as 0.05, not 5"),
         (("--model", "n", "--precision", "few"), "'few' is not a number"),
         (("--model", "n", "--set", "adaptive.precision=2"), "adaptive.precision"),
-        (("--model", "n", "--set", "adaptive.sure=1"), "unknown key 'sure'; there are: precision"),
+        (
+            ("--model", "n", "--set", "adaptive.sure=1"),
+            "unknown key 'sure'; there are: goal, looks",
+        ),
+        (("--model", "n", "--set", "adaptive.goal=worst"), "adaptive.goal"),
+        (("--model", "n", "--looks", "0"), "--looks"),
     ],
 )
 def test_what_cannot_be_is_said(suite: Path, words: tuple[str, ...], told: str) -> None:

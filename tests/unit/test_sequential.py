@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
@@ -11,14 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bakeoff.stats.estimate import wilson
-from bakeoff.stats.paired import TaskMeans, compare, decide
 from bakeoff.stats.sequential import (
     DifferenceMixture,
     anytime_difference,
     anytime_interval,
     mixture_interval,
 )
-from bakeoff.stats.stopping_rule import StoppingRule, TaskOrder, compare_drawn, decide_drawn
 
 unit = st.floats(0, 1)
 values = st.lists(unit, min_size=1, max_size=60)
@@ -157,61 +154,3 @@ def test_what_is_there_is_found_the_sooner_the_larger_it_is() -> None:
     needed = [tasks_until(difference) for difference in (0.4, 0.2, 0.1)]
     assert needed == sorted(needed)
     assert needed[0] < 60
-
-
-# A whole adaptive run of two: early looks, and one exact look at the end
-
-
-def _settled(random: Random, gap: float, tasks: int) -> tuple[str | None, int, str | None]:
-    """Who is better by the rule, after how many tasks, and who by the whole suite tested once."""
-    marks: dict[str, list[float]] = {"a": [], "b": []}
-    rule, needed = StoppingRule(pairs=1), tasks
-    for number in range(1, tasks + 1):
-        hard = random.random() * (1 - gap)
-        for name, chance in (("a", hard + gap), ("b", hard)):
-            marks[name].append(float(random.random() < chance))
-        if number <= needed:
-            rule.see(marks["a"][-1] - marks["b"][-1])
-            needed = number if rule.settled else needed
-    columns = [TaskMeans(candidate=n, means=marks[n], binary=True) for n in "ab"]
-    upto = [TaskMeans(candidate=n, means=marks[n][:needed], binary=True) for n in "ab"]
-    drawn = TaskOrder(order=(), complete=frozenset("ab" if needed == tasks else ""))
-    adaptive = compare_drawn(upto[0], upto[1], pairs=1, drawn=drawn, level=0.95)
-    (found,) = decide_drawn([adaptive], precision=None, level=0.95)
-    (fixed,) = decide([compare(*columns)])
-    return found.better, needed, fixed.better
-
-
-@pytest.mark.parametrize("runs", [100, pytest.param(1_000, marks=pytest.mark.soak)])
-def test_equals_in_an_adaptive_run_are_rarely_told_apart(runs: int) -> None:
-    random = Random(21)
-    wrong = sum(_settled(random, 0.0, 200)[0] is not None for _ in range(runs))
-    assert wrong / runs <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / runs)
-
-
-@pytest.mark.parametrize("runs", [60, pytest.param(400, marks=pytest.mark.soak)])
-def test_a_gap_of_ten_points_is_found_nearly_as_often_with_far_fewer_tasks(runs: int) -> None:
-    random = Random(22)
-    found = [_settled(random, 0.1, 500) for _ in range(runs)]
-    adaptive, fixed = (sum(each[n] == "a" for each in found) for n in (0, 2))
-    assert adaptive >= 0.95 * fixed
-    assert sum(needed for _, needed, _ in found) / runs <= 0.75 * 500
-
-
-def test_the_last_look_decides_what_no_early_one_could() -> None:
-    marks = [1.0] * 16 + [0.0] * 4 + [1.0] * 40
-    columns = [
-        TaskMeans(candidate="a", means=marks, binary=True),
-        TaskMeans(
-            candidate="b", means=[0.0] * 4 + [1.0] * 12 + [0.0] * 4 + [1.0] * 40, binary=True
-        ),
-    ]
-    more = [replace(column, means=[*column.means, *extra]) for column, extra in
-            zip(columns, ([1.0] * 4, [0.0] * 4), strict=True)]  # fmt: skip
-    for complete, better in ((frozenset("a"), None), (frozenset("ab"), "a")):
-        drawn = TaskOrder(order=(), complete=complete)
-        pair = compare_drawn(more[0], more[1], pairs=1, drawn=drawn, level=0.95)
-        (found,) = decide_drawn([pair], precision=None, level=0.95)
-        assert (found.better, found.early) == (better, False)
-        assert found.interval is not None
-        assert (found.interval.low > 0) == (better == "a")

@@ -1,7 +1,9 @@
 """An argument parser that answers a mistake in one line."""
 
 import re
-from argparse import ArgumentParser, ArgumentTypeError, _ArgumentGroup
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, _ArgumentGroup
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 _UNKNOWN = "unrecognized arguments: "
@@ -12,6 +14,23 @@ _CHOICE = re.compile(r"argument (.+): invalid choice: ('[^']*') \(choose from (.
 
 class ReadableParser(ArgumentParser):
     """Says what is wrong, what was probably meant, and where to look."""
+
+    def parse_known_args(  # type: ignore[override]  # of all its overloads, the one that is called
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
+        """Parse *args*; an option whose value may be left out takes only one of its choices."""
+        words = sys.argv[1:] if args is None else args
+        return super().parse_known_args([*self._with_values(words)], namespace)
+
+    def _with_values(self, words: Sequence[str]) -> Iterator[str]:
+        """Yield *words*, with the value of an option that would take the next word for it."""
+        for number, word in enumerate(words):
+            action = self._option_string_actions.get(word)
+            if action is None or action.nargs != "?" or action.choices is None:
+                yield word
+            else:
+                has_value = set(words[number + 1 : number + 2]) & set(action.choices)
+                yield word if has_value else f"{word}={action.const}"
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit with 2."""

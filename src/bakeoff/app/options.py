@@ -13,7 +13,7 @@ from bakeoff.core.candidate import AgentSpec, ModelSpec, PromptSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
 from bakeoff.core.ports import Agent, Model, Scorer
-from bakeoff.core.run_spec import RunSpec
+from bakeoff.core.run_spec import AdaptiveGoal, RunSpec
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import ScorerSpec
 from bakeoff.core.values import Json
@@ -59,8 +59,9 @@ class RunOptions:
     seed: int = 0
     limit: int | None = None
     rollouts: int | None = None
-    adaptive: bool = False
+    adaptive: bool | AdaptiveGoal | None = None
     precision: float | None = None
+    looks: int | None = None
     scorers: Sequence[str | ScorerSpec | Scorer | OwnFunction] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
 

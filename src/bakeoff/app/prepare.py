@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from bakeoff import registry
 from bakeoff._lib.digest import digest
@@ -34,7 +35,7 @@ from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.ports import Agent, Model, Scorer
-from bakeoff.core.run_spec import Adaptive, RunSpec, Shard
+from bakeoff.core.run_spec import Adaptive, AdaptiveGoal, RunSpec, Shard
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.tools import TaskTools
 from bakeoff.formats.detect import RunSource, read_source
@@ -340,11 +341,19 @@ def apply_limits(spec: RunSpec, options: RunOptions) -> RunSpec:
 
 
 def _adaptive_rule(spec: RunSpec, options: RunOptions) -> Adaptive | None:
-    rule = spec.adaptive
-    if options.adaptive and rule is None:
+    rule, goal = spec.adaptive, options.adaptive
+    if goal and rule is None:
         rule = Adaptive()
+    if isinstance(goal, str):
+        if goal not in get_args(AdaptiveGoal):
+            raise UsageError(
+                f"adaptive is {goal!r}; there are: {', '.join(get_args(AdaptiveGoal))}"
+            )
+        rule = replace(rule or Adaptive(), goal=goal)
     if options.precision is not None:
         rule = replace(rule or Adaptive(), precision=options.precision)
+    if options.looks is not None:
+        rule = replace(rule or Adaptive(), looks=options.looks)
     return rule
 
 

@@ -253,8 +253,10 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 def ends_when(rule: Adaptive, trials: int) -> str:
     """Return in words when an adaptive run of at most so many *trials* ends."""
+    what = "the best candidate is known" if rule.goal == "best" else "the candidates are separated"
     known = f", or their difference known to within {rule.precision:g}" if rule.precision else ""
-    return f"it ends when the candidates are separated{known}; {trials:,} trials at most"
+    looks = "" if rule.looks is None else f", looked at {rule.looks} times"
+    return f"it ends when {what}{known}{looks}; {trials:,} trials at most"
 
 
 def _adaptive_selection(prepared: PreparedRun, folder: RunFolder) -> AdaptiveSelection | None:

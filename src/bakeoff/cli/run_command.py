@@ -94,8 +94,11 @@ def _add_who(p: ArgumentGroup) -> None:
 def _add_what(p: ArgumentGroup) -> None:
     p.add_argument("--rollouts", type=count, metavar="N",
                    help="independent repetitions of each task (default: 1)")  # fmt: skip
-    p.add_argument("--adaptive", action="store_true",
-                   help="stop as soon as it is certain which candidate is better")  # fmt: skip
+    p.add_argument("--adaptive", nargs="?", const="pairs", choices=("pairs", "best"), metavar="best",
+                   help="stop as soon as it is certain who of every two candidates is better; with `best`, "
+                   "only which one is the best: losers are dropped on the way")  # fmt: skip
+    p.add_argument("--looks", type=count, metavar="N",
+                   help="of an adaptive run: look N times instead of after every task, such as 10")  # fmt: skip
     p.add_argument("--precision", type=difference, metavar="D",
                    help="also stop when their difference is known to within D, such as 0.05")  # fmt: skip
     p.add_argument("--category", action="append", default=[], dest="categories", metavar="C",

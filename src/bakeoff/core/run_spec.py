@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import NO_CAP, Cap
@@ -18,17 +19,24 @@ from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 
+AdaptiveGoal: TypeAlias = Literal["pairs", "best"]
+"""What an adaptive run is to find out: who of every two is better, or only who is the best."""
+
 
 @value_object
 class Adaptive:
-    """Run until the candidates are separated.
+    """Run until the candidates are separated, or until the best of them is known.
 
     Two of them are compared task by task until it is sure who is better or, with a `precision`,
-    until their difference is known to within it. Tasks come in an order drawn from `seed`.
+    until their difference is known to within it. With the goal `best`, one that is surely worse than
+    another is not run any further. Tasks come in an order drawn from `seed`. There is a look after
+    every task, or as many `looks` as given.
     """
 
     precision: float | None = None
     seed: int = 0
+    goal: AdaptiveGoal = "pairs"
+    looks: int | None = None
 
 
 @value_object

@@ -1,11 +1,13 @@
 """Adaptive runs: which trials are still needed until the candidates can be told apart.
 
 For each pair of candidates the tasks are compared in plan order, each once both have finished it;
-trials that end out of order wait. So decisions depend on the scores alone, and a resumed run
-decides like one that was never stopped.
+trials that end out of order wait. Where only the best is wanted, all that are left look at a task
+together. So decisions depend on the scores alone, and a resumed run decides like one that was never
+stopped.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 
 from bakeoff.core.plan import Plan, Trial
@@ -13,7 +15,7 @@ from bakeoff.core.ports import Job
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.stats.estimate import bounds, is_checked
-from bakeoff.stats.stopping_rule import StoppingRule
+from bakeoff.stats.stopping_rule import Apart, Race, TaskOrder
 
 
 class _Cell:
@@ -31,15 +33,6 @@ class _Cell:
         return bool(self.scored or self.faults)
 
 
-class _Pair:
-    """Two candidates on the tasks that both are given."""
-
-    def __init__(self, first: str, second: str, rule: StoppingRule) -> None:
-        self.names = (first, second)
-        self.rule = rule
-        self.at = 0
-
-
 class AdaptiveSelection:
     """Decides from the scores so far which trials of *plan* are still needed."""
 
@@ -52,11 +45,7 @@ class AdaptiveSelection:
                 for task in block.tasks:
                     cells.setdefault(task.id, _Cell()).due += block.rollouts
         self._unchecked = {task.id for task in plan.tasks if not is_checked(task)}
-        couples = list(combinations(self._cells, 2))
-        self._open = [
-            _Pair(*names, StoppingRule(pairs=len(couples), precision=rule.precision))
-            for names in couples
-        ]
+        self._races = _races(list(self._cells), self._order, rule)
 
     def wanted_jobs(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of *jobs* that are still needed at their turn, until all pairs are decided."""
@@ -75,7 +64,7 @@ class AdaptiveSelection:
     @property
     def undecided(self) -> bool:
         """Whether any pair of candidates is still undecided."""
-        return bool(self._open)
+        return any(race.open for race in self._races)
 
     def record(
         self, candidate: str, task: str, score: float | None, *, faulted: bool = False
@@ -88,33 +77,42 @@ class AdaptiveSelection:
             cell.scored += 1
             cell.total += score
         if cell.due == 0:
-            for pair in [pair for pair in self._open if candidate in pair.names]:
-                self._advance(pair)
+            for race in self._races:
+                if candidate in race.running:
+                    self._advance(race)
 
     def _wants(self, trial: Trial) -> bool:
-        return any(trial.candidate.id in pair.names for pair in self._open)
+        return any(trial.candidate.id in race.running for race in self._races)
 
-    def _advance(self, pair: _Pair) -> None:
-        """Compare the tasks of *pair* that both have finished."""
-        first, second = (self._cells[name] for name in pair.names)
-        while pair.at < len(self._order) and not pair.rule.settled:
-            task = self._order[pair.at]
-            one, other = first.get(task), second.get(task)
-            if one is not None and other is not None:
-                if one.due or other.due:
-                    return
-                if one.ended and other.ended:
-                    _compare(pair.rule, one, other)
-            pair.at += 1
-        if pair.rule.settled:
-            self._open.remove(pair)
+    def _advance(self, race: Race) -> None:
+        """Compare the tasks of *race* that all who are in it have finished."""
+        while race.open and race.tasks < len(self._order):
+            task = self._order[race.tasks]
+            cells = {name: self._cells[name].get(task) for name in race.running}
+            if any(cell is not None and cell.due for cell in cells.values()):
+                return
+            race.see(partial(_apart, cells))
 
 
-def _compare(rule: StoppingRule, one: _Cell, other: _Cell) -> None:
-    """Feed *rule* with a task that both finished: the observed scores, and what faults may hide."""
+def _races(candidates: Sequence[str], order: Sequence[str], rule: Adaptive) -> list[Race]:
+    """Return one race of all pairs where only the best is wanted, else one for each pair."""
+    couples = list(combinations(candidates, 2))
+    best = rule.goal == "best"
+    drawn = TaskOrder(order=order, precision=rule.precision, looks=rule.looks)
+    rules = {names: drawn.rule(pairs=len(couples)) for names in couples}
+    if best:
+        return [Race(rules, best=True)]
+    return [Race({names: rules[names]}, best=False) for names in couples]
+
+
+def _apart(cells: Mapping[str, _Cell | None], one_name: str, other_name: str) -> Apart | None:
+    """Return how far two are apart on a task that both finished, and what faults may hide."""
+    one, other = cells[one_name], cells[other_name]
+    if one is None or other is None or not (one.ended and other.ended):
+        return None
     first, second = (
         bounds(scored=cell.scored, total=cell.total, faults=cell.faults) for cell in (one, other)
     )
     known = one.scored and other.scored
     seen = one.total / one.scored - other.total / other.scored if known else None
-    rule.see_between(first.low - second.high, first.high - second.low, seen=seen)
+    return first.low - second.high, first.high - second.low, seen

@@ -14,7 +14,7 @@ from bakeoff._lib.phrasing import near_file
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin, Patience
 from bakeoff.core.errors import UsageError
-from bakeoff.core.run_spec import Adaptive, RunSpec, Source
+from bakeoff.core.run_spec import Adaptive, AdaptiveGoal, RunSpec, Source
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
@@ -135,6 +135,8 @@ class AdaptiveTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     precision: Annotated[float, Meta(gt=0, lt=1)] | None = None
     seed: int = 0
+    goal: AdaptiveGoal = "pairs"
+    looks: Annotated[int, Meta(ge=1, le=100)] | None = None
 
 
 class SandboxTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -541,4 +543,6 @@ def conditions_of(limits: LimitsTable, roles: Mapping[str, str | ModelTable]) ->
 
 
 def _adaptive(table: AdaptiveTable | None) -> Adaptive | None:
-    return None if table is None else Adaptive(precision=table.precision, seed=table.seed)
+    if table is None:
+        return None
+    return Adaptive(precision=table.precision, seed=table.seed, goal=table.goal, looks=table.looks)

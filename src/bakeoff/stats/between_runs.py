@@ -171,8 +171,7 @@ def _over_tasks(
     *,
     level: float,
 ) -> tuple[Pair, ...]:
-    most = _MOST_SAMPLED // max(len(columns), 1)
-    pairs = [_compared(*both, groups, most_sampled=most) for both in columns]
+    pairs = [_compared(*both, groups, many=len(columns), level=level) for both in columns]
     return decide(pairs, level=level)
 
 
@@ -213,13 +212,15 @@ def _compared(
     new: Mapping[str, _Cell],
     groups: Mapping[str, str],
     *,
-    most_sampled: int,
+    many: int,
+    level: float,
 ) -> Pair:
     tasks = sorted({*old, *new})
     return compare(
         _means(AFTER, new, tasks, groups),
         _means(BEFORE, old, tasks, groups),
-        most_sampled=most_sampled,
+        most_sampled=_MOST_SAMPLED // many,
+        alpha=(1 - level) / many,
     )
 
 

@@ -293,8 +293,13 @@ class Pair:
     early: bool = False
 
 
-def compare(first: TaskMeans, second: TaskMeans, *, most_sampled: int = 10_000) -> Pair:
-    """Compare two candidates; what takes the other pairs to know is left to `decide`."""
+def compare(
+    first: TaskMeans, second: TaskMeans, *, most_sampled: int = 10_000, alpha: float = _ALPHA
+) -> Pair:
+    """Compare two candidates; what takes the other pairs to know is left to `decide`.
+
+    The tipping point is that of a test at *alpha*, the strictest of all pairs.
+    """
     differences = _Differences.of(
         zip(first.means, second.means, strict=True), first.groups or second.groups
     )
@@ -330,7 +335,7 @@ def compare(first: TaskMeans, second: TaskMeans, *, most_sampled: int = 10_000) 
         sign_flip=sign_flip(differences.totals, most_sampled=most_sampled),
         mcnemar=table,
     )
-    return _in_the_worst_case(tested, first, second)
+    return _in_the_worst_case(tested, first, second, alpha=alpha)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,7 +379,7 @@ class _Differences:
         return student_two_sided(self.mean / self.spread.se, self.spread.df)
 
 
-def _in_the_worst_case(pair: Pair, first: TaskMeans, second: TaskMeans) -> Pair:
+def _in_the_worst_case(pair: Pair, first: TaskMeans, second: TaskMeans, *, alpha: float) -> Pair:
     """Return *pair* with its result if all faults had gone against the leader."""
     pair = replace(pair, faults=shared_faults(first, second))
     if not pair.faults or not pair.difference:
@@ -383,15 +388,15 @@ def _in_the_worst_case(pair: Pair, first: TaskMeans, second: TaskMeans) -> Pair:
     worst = _Differences.of(worst_means(first, second, first_leads=ahead), first.groups)
     p = worst.p() if worst.mean * pair.difference > 0 else 1.0
     pair = replace(pair, worst_difference=worst.mean, worst_p=p)
-    return replace(pair, tipping=_tipping_point(pair, first, second))
+    return replace(pair, tipping=_tipping_point(pair, first, second, alpha=alpha))
 
 
-def _tipping_point(pair: Pair, first: TaskMeans, second: TaskMeans) -> int | None:
-    """Return how many faults may go against the leader before p is over 0.05; None if it is now.
+def _tipping_point(pair: Pair, first: TaskMeans, second: TaskMeans, *, alpha: float) -> int | None:
+    """Return how many faults may go against the leader before p is over *alpha*; None if it is now.
 
     Those that hurt most go first, the faults of one task together: fewer cannot undo it.
     """
-    if pair.p is None or pair.p >= _ALPHA:
+    if pair.p is None or pair.p >= alpha:
         return None
     ahead = (pair.difference or 0.0) > 0
     seen = list(zip(first.means, second.means, strict=True))
@@ -406,7 +411,7 @@ def _tipping_point(pair: Pair, first: TaskMeans, second: TaskMeans) -> int | Non
         lost = set(faulted[:many])
         means = (worst[n] if n in lost else pair for n, pair in enumerate(seen))
         left = _Differences.of(means, first.groups)
-        return left.mean * (pair.difference or 0.0) > 0 and left.p() < _ALPHA
+        return left.mean * (pair.difference or 0.0) > 0 and left.p() < alpha
 
     low, high = 0, len(faulted)  # it holds without any of them
     while low < high:

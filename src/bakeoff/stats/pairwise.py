@@ -19,7 +19,7 @@ from bakeoff.stats.fairness import FairnessCheck, not_alike
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.rankings import RankedCandidate, rank_ranges
-from bakeoff.stats.stopping_rule import TaskOrder, compare_drawn, decide_drawn
+from bakeoff.stats.stopping_rule import TaskOrder, compare_all_drawn
 
 BY_SCORE, BY_SURE_SCORE = "score", "score with faulted trials counted as 0"
 _MOST_SAMPLED = 10_000  # sizes of differences, over all pairs: about a second
@@ -98,7 +98,7 @@ def pairwise(
     elif drawn is None:
         pairs = _pairs(table.columns, level, margin)
     else:
-        pairs = _drawn(table.columns, drawn, level)
+        pairs = compare_all_drawn(table.columns, drawn, level=level)
     costs = {candidate.candidate: candidate.costs for candidate in candidates}
     pairs = tuple(_with_costs(pair, costs, table.groups) for pair in pairs)
     if apart is not None:
@@ -110,7 +110,7 @@ def pairwise(
     return Pairwise(
         level=level,
         pairs=pairs,
-        ranks=_ranks(table.columns, pairs, tested=tested),
+        ranks=_ranks(table.columns, pairs, tested=tested, implied=drawn is not None and drawn.best),
         tasks=table.tasks,
         passed_by_all=table.passed_by_all,
         passed_by_none=table.passed_by_none,
@@ -151,19 +151,10 @@ def _pairs(
 ) -> tuple[Pair, ...]:
     many = math.comb(len(columns), 2)
     pairs = [
-        compare(first, second, most_sampled=_MOST_SAMPLED // many)
+        compare(first, second, most_sampled=_MOST_SAMPLED // many, alpha=(1 - level) / many)
         for first, second in combinations(columns, 2)
     ]
     return decide(pairs, level=level, margin=margin)
-
-
-def _drawn(columns: Sequence[TaskMeans], drawn: TaskOrder, level: float) -> tuple[Pair, ...]:
-    many = math.comb(len(columns), 2)
-    pairs = [
-        compare_drawn(first, second, pairs=many, drawn=drawn, level=level)
-        for first, second in combinations(columns, 2)
-    ]
-    return decide_drawn(pairs, precision=drawn.precision, level=level)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +248,7 @@ def _rows_in(order: Sequence[str], candidates: Sequence[CandidateScores]) -> Ite
 
 
 def _ranks(
-    columns: Sequence[TaskMeans], pairs: Sequence[Pair], *, tested: bool
+    columns: Sequence[TaskMeans], pairs: Sequence[Pair], *, tested: bool, implied: bool
 ) -> tuple[RankedCandidate, ...]:
     means = {c.candidate: mean for c in columns if (mean := _mean(c.means)) is not None}
     sure = {c.candidate: _mean(c.at_least()) or 0.0 for c in columns if c.candidate in means}
@@ -266,8 +257,27 @@ def _ranks(
         for pair in pairs
         if pair.better is not None
     ]
+    if implied:
+        decided = _with_implied(decided)
     ordered = [(name, means[name]) for name in _in_order(sure, decided)]
     return rank_ranges(ordered, decided if tested else None)
+
+
+def _with_implied(decided: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return *decided* and what follows: who beats one that left also beats those it had beaten."""
+    beaten: dict[str, set[str]] = {}
+    for better, worse in decided:
+        beaten.setdefault(better, set()).add(worse)
+    implied = []
+    for better in beaten:
+        below: set[str] = set()
+        open_yet = [better]
+        while open_yet:
+            new = beaten.get(open_yet.pop(), set()) - below - {better}
+            below |= new
+            open_yet += new
+        implied += [(better, worse) for worse in sorted(below)]
+    return implied
 
 
 def _mean(values: Iterable[float]) -> float | None:

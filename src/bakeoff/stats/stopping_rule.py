@@ -1,16 +1,29 @@
 """The stopping rule of adaptive runs: two candidates, task by task in a fixed order.
 
 Of many pairs each is held to a stricter level, such that all decisions of a run are right together.
-A fifth of its error is for ending early, at any task: a mixture of bets that no look can mislead.
-What is left is for one exact test of the whole suite, where it was run to its end.
+
+    scores 0 or 1, one rollout of each task   signs after every task, exact (`alpha_spending`)
+    other scores                              a mixture of bets after every task, which no look can
+                                              mislead, for a part of the error; for what is left,
+                                              one exact test of the whole suite where it was run
+    a given number of looks                   signs at these looks, whatever the scores
+
+Signs of 0 and 1 are coins where the means are equal. Other differences may be lopsided: many small
+gains and a few large losses look like a win for a while, and only bets allow for that.
+
+In a `Race`, pairs look at each task together; where only the best candidate is wanted, one that is
+surely worse than another leaves it.
 """
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
 
+from bakeoff.stats.alpha_spending import Looks, SignWalk, spent_by
 from bakeoff.stats.estimate import Interval
 from bakeoff.stats.paired import (
     Pair,
@@ -26,9 +39,143 @@ from bakeoff.stats.paired import (
 from bakeoff.stats.paired_interval import as_tested
 from bakeoff.stats.sequential import DifferenceMixture, anytime_difference
 
-ADAPTIVE_TEST = "mixture of bets after every task, exact at the end"
-EARLY, LAST = 0.2, 0.8  # how the error is shared between all looks on the way and the last one
+EARLY, LAST = 0.2, 0.8  # how bets and the last look share the error
 _SHARE = 20  # from here on, precision is looked at after every twentieth of the tasks seen
+
+
+class _Signs:
+    """Evidence of signs at some looks: a walk for each side, each with half of the error.
+
+    Before the last look, only one that was enough has a p below `surely`.
+    """
+
+    def __init__(self, looks: Looks, *, alpha: float, surely: float) -> None:
+        self._looks, self._alpha, self._surely = looks, alpha, surely
+        self._above, self._below = SignWalk(), SignWalk()
+        self._seen = 0
+        self._looked = 0.0
+
+    def see(self, difference: float) -> None:
+        """Take a step on both sides, and look where it is time to."""
+        self._seen += 1
+        self._above.add(difference)
+        self._below.add(-difference)
+        if self._looks.due_after(self._seen):
+            self.look(self.share)
+
+    def look(self, share: float) -> None:
+        """Look at both sides, with what may be spent after this *share* of the tasks."""
+        self._looked = share
+        for side in (self._above, self._below):
+            side.look(spent_by(share, alpha=self._alpha / 2))
+
+    def end(self) -> None:
+        """Take the last look: the suite is over."""
+        self.look(1.0)
+
+    @property
+    def share(self) -> float:
+        """The share of the tasks that was seen."""
+        return self._seen / self._looks.tasks
+
+    @property
+    def crossed(self) -> bool:
+        """Whether a look was enough for either side."""
+        return self._above.crossed or self._below.crossed
+
+    @property
+    def test(self) -> str:
+        """The name of the test."""
+        every = self._looks.count >= self._looks.tasks
+        when = "after every task" if every else f"at {self._looks.count} looks"
+        return f"sign test {when}, exact"
+
+    @property
+    def p_above(self) -> float:
+        """The p-value of the side of a difference over 0, of two that are tested."""
+        return self._of_side(self._above)
+
+    @property
+    def p_below(self) -> float:
+        """The p-value of the side of a difference under 0, of two that are tested."""
+        return self._of_side(self._below)
+
+    @property
+    def p(self) -> float:
+        """A p-value that holds although one looked before."""
+        return min(self.p_above, self.p_below)
+
+    def _of_side(self, side: SignWalk) -> float:
+        p = 2 * side.p
+        if not side.crossed and 0 < self._looked < 1:
+            p = max(p / self._looked**2, self._surely)
+        return min(1.0, p)
+
+
+class _SignsOrBets:
+    """Evidence after every task: of signs while all differences are -1, 0 or 1, then of bets.
+
+    `left` is the share of the error that is for bets and the last look: what signs have not spent.
+    Up to the first other difference signs are no more misleading than coins, however lopsided the
+    differences are: what they lose there counts as not seen.
+    """
+
+    def __init__(self, tasks: int, *, alpha: float, surely: float) -> None:
+        every = Looks(count=tasks, tasks=tasks)
+        self._signs: _Signs | None = _Signs(every, alpha=alpha, surely=surely)
+        self._bets = DifferenceMixture()
+        self.left = 1.0
+
+    def see(self, difference: float) -> None:
+        """Add the difference on the next task."""
+        if self._signs is not None and self._signs.crossed:
+            return
+        self._bets.see(difference)
+        if self._signs is None:
+            return
+        if difference in _COINS:
+            self._signs.see(difference)
+        else:
+            self.left = 1 - spent_by(self._signs.share, alpha=1.0)
+            self._signs = None
+
+    def end(self) -> None:
+        """Take the last look, where signs are looked at."""
+        if self._signs is not None:
+            self._signs.end()
+
+    @property
+    def has_last_look(self) -> bool:
+        """Whether an error is left for a test of the whole suite."""
+        return self._signs is None
+
+    @property
+    def test(self) -> str:
+        """The name of the test."""
+        if self._signs is None:
+            return "mixture of bets after every task, exact at the end"
+        return self._signs.test
+
+    @property
+    def p_above(self) -> float:
+        """The p-value of the side of a difference over 0, of two that are tested."""
+        return self._of_bets(self._bets.p_above) if self._signs is None else self._signs.p_above
+
+    @property
+    def p_below(self) -> float:
+        """The p-value of the side of a difference under 0, of two that are tested."""
+        return self._of_bets(self._bets.p_below) if self._signs is None else self._signs.p_below
+
+    @property
+    def p(self) -> float:
+        """A p-value that holds although one looked before."""
+        return self._of_bets(self._bets.p) if self._signs is None else self._signs.p
+
+    def _of_bets(self, p: float) -> float:
+        return min(1.0, p / (EARLY * self.left))
+
+
+_COINS = frozenset((-1.0, 0.0, 1.0))
 
 
 class StoppingRule:
@@ -38,10 +185,23 @@ class StoppingRule:
     faulted trial counts against the first, for the opposite against the second.
     """
 
-    def __init__(self, *, pairs: int, precision: float | None = None, level: float = 0.95) -> None:
+    def __init__(
+        self,
+        *,
+        pairs: int,
+        tasks: int,
+        precision: float | None = None,
+        level: float = 0.95,
+        looks: int | None = None,
+    ) -> None:
         self._alpha = (1 - level) / pairs
         self._precision = precision
-        self._seen = DifferenceMixture()
+        self._seen: _Signs | _SignsOrBets
+        if looks is None:
+            self._seen = _SignsOrBets(tasks, alpha=self._alpha, surely=1 - level)
+        else:
+            at = Looks(count=looks, tasks=tasks)
+            self._seen = _Signs(at, alpha=self._alpha, surely=1 - level)
         self._lowest = self._highest = self._seen  # one and the same until a fault
         self.differences = array("d")
         self.decided = False
@@ -68,6 +228,23 @@ class StoppingRule:
             interval = self.interval(level=1 - self._alpha)
             self.precise = interval is None or interval.high - interval.low <= 2 * self._precision
 
+    def end(self) -> None:
+        """Take the last look of those that were planned: the suite is over."""
+        for evidence in (self._seen, self._lowest, self._highest):
+            evidence.end()
+
+    @property
+    def for_last_look(self) -> float:
+        """The share of the error that is left for a test of the whole suite; 0 where none is."""
+        if isinstance(self._seen, _SignsOrBets) and self._seen.has_last_look:
+            return LAST * self._seen.left
+        return 0.0
+
+    @property
+    def test(self) -> str:
+        """The name of the test that decides."""
+        return self._seen.test
+
     @property
     def settled(self) -> bool:
         """Whether the pair is decided, or its difference is known precisely enough."""
@@ -75,13 +252,18 @@ class StoppingRule:
 
     @property
     def p(self) -> float:
-        """The anytime-valid p-value of "there is no difference"."""
-        return min(1.0, self._seen.p / EARLY)
+        """The p-value of "there is no difference", that holds although one looked before."""
+        return self._seen.p
 
     @property
     def worst_p(self) -> float:
         """The same p-value with every fault counted against the leader."""
-        return min(1.0, min(self._lowest.p_above, self._highest.p_below) / EARLY)
+        return min(self._lowest.p_above, self._highest.p_below)
+
+    @property
+    def first_leads(self) -> bool:
+        """Whether the evidence is rather that the first is better."""
+        return self._lowest.p_above <= self._highest.p_below
 
     def interval(self, *, level: float) -> Interval | None:
         """Return where the difference is; None where no task was seen, or nothing fits."""
@@ -92,27 +274,138 @@ class StoppingRule:
         return seen % max(seen // _SHARE, 1) == 0
 
 
+Apart = tuple[float, float, float | None]
+"""The least and the most that a difference may be given its faults, and the one that was seen."""
+
+
+class Race:
+    """Pairs of candidates that look at each task together, in an order fixed before.
+
+    With `best`, a candidate that is surely worse than another leaves, and its pairs end with it;
+    `left` says after how many tasks. What is decided depends on the scores and the order alone.
+    """
+
+    def __init__(self, rules: Mapping[tuple[str, str], StoppingRule], *, best: bool) -> None:
+        self.open = dict(rules)
+        self.tasks = 0
+        self.left: dict[str, int] = {}
+        self._best = best
+
+    @property
+    def running(self) -> frozenset[str]:
+        """The candidates that are still compared with another one."""
+        return frozenset(name for names in self.open for name in names)
+
+    def see(self, apart: Callable[[str, str], Apart | None]) -> None:
+        """Look at the next task: *apart* says how far two candidates are apart on it, if it is known."""
+        self.tasks += 1
+        for names, rule in self.open.items():
+            if (known := apart(*names)) is not None:
+                low, high, seen = known
+                rule.see_between(low, high, seen=seen)
+        if self._best:
+            worse = (n[rule.first_leads] for n, rule in self.open.items() if rule.decided)
+            self.left.update(dict.fromkeys(worse, self.tasks))
+        self.open = {
+            names: rule
+            for names, rule in self.open.items()
+            if not rule.settled and self.left.keys().isdisjoint(names)
+        }
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskOrder:
-    """The ids of the tasks in the order drawn, and the requested precision.
+    """The ids of the tasks in the order drawn, and what the run was to find out how precisely.
 
     `complete` are the candidates of which every planned trial has ended: they have their last look.
+    With `best`, only the best candidate is wanted; `looks` is how many there are, None after each task.
     """
 
     order: Sequence[str]
     precision: float | None = None
     complete: frozenset[str] = frozenset()
+    best: bool = False
+    looks: int | None = None
+
+    def rule(self, *, pairs: int, level: float = 0.95) -> StoppingRule:
+        """Return the rule for one of *pairs* pairs."""
+        return StoppingRule(
+            pairs=pairs,
+            tasks=max(len(self.order), 1),
+            precision=self.precision,
+            level=level,
+            looks=self.looks,
+        )
+
+
+_OUT = "one of them is surely not the best"
+
+
+def compare_all_drawn(
+    columns: Sequence[TaskMeans], drawn: TaskOrder, *, level: float
+) -> tuple[Pair, ...]:
+    """Compare every two candidates of an adaptive run; their means are in the order of the tasks."""
+    many = math.comb(len(columns), 2)
+    left = _left(columns, drawn, pairs=many, level=level) if drawn.best else {}
+    seen = replace(drawn, complete=drawn.complete - left.keys())
+    pairs = []
+    for first, second in combinations(columns, 2):
+        ends = [left[c.candidate] for c in (first, second) if c.candidate in left]
+        both = [_upto(column, min(ends)) if ends else column for column in (first, second)]
+        pair = compare_drawn(*both, pairs=many, drawn=seen, level=level)
+        if ends and not pair.settled:
+            pair = replace(pair, settled=True, reason=_OUT)
+        pairs.append(pair)
+    return decide_drawn(pairs, precision=drawn.precision, level=level)
+
+
+def _left(
+    columns: Sequence[TaskMeans], drawn: TaskOrder, *, pairs: int, level: float
+) -> Mapping[str, int]:
+    """Return after how many tasks each candidate left that is surely not the best."""
+    tasks = {
+        (first.candidate, second.candidate): list(_differences(first, second))
+        for first, second in combinations(columns, 2)
+    }
+
+    def apart(number: int, first: str, second: str) -> Apart | None:
+        return _known(*tasks[first, second][number])
+
+    race = Race({names: drawn.rule(pairs=pairs, level=level) for names in tasks}, best=True)
+    for number in range(len(columns[0].means)):
+        race.see(partial(apart, number))
+    return race.left
+
+
+def _upto(column: TaskMeans, tasks: int) -> TaskMeans:
+    """Return the first *tasks* of *column*."""
+    return replace(
+        column,
+        means=column.means[:tasks],
+        groups=column.groups[:tasks],
+        bounds={number: known for number, known in column.bounds.items() if number < tasks},
+    )
+
+
+def _known(difference: float, low: float, high: float) -> Apart | None:
+    """Return a difference and its bounds, the difference None where a score is missing."""
+    if math.isnan(low):
+        return None
+    return low, high, None if math.isnan(difference) else difference
 
 
 def compare_drawn(
     first: TaskMeans, second: TaskMeans, *, pairs: int, drawn: TaskOrder, level: float
 ) -> Pair:
     """Compare two of *pairs* pairs; their means are in the order of the tasks."""
-    rule = StoppingRule(pairs=pairs, precision=drawn.precision, level=level)
-    for difference, low, high in _differences(first, second):
-        if not math.isnan(low):
-            seen = None if math.isnan(difference) else difference
+    rule = drawn.rule(pairs=pairs, level=level)
+    for task in _differences(first, second):
+        if (known := _known(*task)) is not None:
+            low, high, seen = known
             rule.see_between(low, high, seen=seen)
+    over = {first.candidate, second.candidate} <= drawn.complete and not rule.decided
+    if over:
+        rule.end()
     differences = rule.differences
     pair = Pair(
         first=first.candidate,
@@ -134,26 +427,28 @@ def compare_drawn(
         _at_worst(pair, first, second, mean=mean),
         difference=mean,
         interval=interval,
-        test=ADAPTIVE_TEST,
+        test=rule.test,
         p=rule.p,
         worst_p=rule.worst_p if pair.faults else None,
         early=rule.decided,
         reason=None if interval else "the scores refute every difference: did the tasks change?",
     )
-    if rule.decided or not {first.candidate, second.candidate} <= drawn.complete:
+    if not over:
         return pair
-    return _with_last_look(pair, compare(first, second))
+    share = rule.for_last_look
+    whole = compare(first, second, alpha=(share or 1.0) * (1 - level) / pairs)
+    return _with_last_look(pair, whole, share=share)
 
 
-def _with_last_look(pair: Pair, whole: Pair) -> Pair:
-    """Return *pair* of a suite that is over, with what is left of the error spent on the *whole*."""
-    if whole.p is None:
-        return pair
-    worst = max(whole.p, whole.worst_p or 0.0) / LAST
+def _with_last_look(pair: Pair, whole: Pair, *, share: float) -> Pair:
+    """Return *pair* of a suite that is over, with this *share* of the error for the *whole*."""
+    if whole.p is None or not share:
+        return replace(pair, se=whole.se, tipping=whole.tipping)
+    worst = max(whole.p, whole.worst_p or 0.0) / share
     return replace(
         pair,
         se=whole.se,
-        p=min(pair.p or 1.0, whole.p / LAST),
+        p=min(pair.p or 1.0, whole.p / share),
         worst_p=None if pair.worst_p is None else min(pair.worst_p, worst, 1.0),
         tipping=whole.tipping,
     )
@@ -204,5 +499,6 @@ def _judged(pair: Pair, *, precision: float | None, level: float) -> Pair:
             return withheld(pair)
         better = pair.first if pair.difference > 0 else pair.second
         return replace(pair, better=better, verdict=f"{better} is better")
-    why = f"known to within {precision:g}" if pair.settled else "needs more tasks"
-    return undecided(pair, why)
+    if not pair.settled:
+        return undecided(pair, "needs more tasks")
+    return undecided(pair, pair.reason or f"known to within {precision:g}")

@@ -179,9 +179,8 @@ def summarize(
 
     An *adaptive* run has been looked at all along, and its numbers allow for that: the *interval*
     of scores that was asked for is that of other runs. With a *margin*, candidates may be equivalent.
-    of scores that was asked for is that of other runs. *records* are read only where labels were
-    scored: how candidates classify is not in the rows. Candidates that were not asked alike are compared
-    without a verdict, unless *force* insists on one.
+    *records* are read only where labels were scored: how candidates classify is not in the rows.
+    Candidates that were not asked alike are compared without a verdict, unless *force* insists on one.
     """
     tallies, rules, gives_labels = _planned(plan)
     tasks = plan.task_count
@@ -237,7 +236,13 @@ def _drawn(
     complete = frozenset(
         name for name, parts in tallies.items() if all(part.complete for part in parts.values())
     )
-    return TaskOrder(order=order, precision=adaptive.precision, complete=complete)
+    return TaskOrder(
+        order=order,
+        precision=adaptive.precision,
+        complete=complete,
+        best=adaptive.goal == "best",
+        looks=adaptive.looks,
+    )
 
 
 def _scores_by_candidate(

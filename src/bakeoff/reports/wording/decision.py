@@ -66,7 +66,10 @@ def remarks(pairwise: Pairwise, shown: Sequence[Pair], *, with_ranks: bool = Tru
 def _missing(pairwise: Pairwise) -> Iterator[str]:
     """Yield how faults and missing scores affect the verdicts."""
     if any(pair.early for pair in pairwise.pairs):
-        yield "ended early: the differences look larger than they are; their intervals hold"
+        yield (
+            "ended early, where the numbers looked good: the differences seen are too large on average; "
+            "their intervals hold"
+        )
     if any(pair.withheld for pair in pairwise.pairs):
         yield (
             "a verdict must hold with every faulted trial counted against the leader; "
@@ -210,6 +213,10 @@ def _by_how_much(pair: Pair, sign: int, worse: str) -> str:
     low, high = (0.0, 0.0)
     if pair.interval is not None:
         low, high = sorted((sign * pair.interval.low, sign * pair.interval.high))
+    if pair.early and pair.interval:  # what it saw when it ended is too large on average
+        if pair.solved:
+            return f"solves {_of_100(low)} to {_of_100(high)} of 100 tasks more than {worse}"
+        return f"scores {score(low)} to {score(high)} more than {worse}"
     if pair.solved:
         between = f" ({_of_100(low)} to {_of_100(high)})" if pair.interval else ""
         return f"solves {_of_100(by)} of 100 tasks more than {worse}{between}"
