@@ -150,7 +150,7 @@ def test_one_that_is_surely_worse_leaves_and_all_its_pairs_with_it() -> None:
 # Whole runs: as often right, with far fewer tasks
 
 
-def whole_suite_decides(scores: np.ndarray) -> bool:  # type: ignore[type-arg]
+def whole_suite_decides(scores: np.ndarray) -> bool:
     first, second = task_means(scores)
     return (compare(first, second).p or 0.0) < 0.05
 
