@@ -1,0 +1,154 @@
+"""The files in examples/scale: what their systems would read and run."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import bakeoff
+from bakeoff.stores.folders import list_runs
+from support.loopback import Asked, Loopback, Reply, chat
+
+SCALE = Path(__file__).parents[2] / "examples/scale"
+ANSWERS = {t["prompt"]: t["expected"] for t in json.loads((SCALE / "suite.json").read_text())["tests"]}  # fmt: skip
+SHARDS = 2  # of the eight that the files ask for: what one does, all do
+
+
+def answer(asked: Asked) -> Reply:
+    return chat(ANSWERS[asked.prompt])
+
+
+def documents(name: str) -> list[Any]:
+    return list(yaml.safe_load_all((SCALE / name).read_text()))
+
+
+def shell(script: str, folder: Path, server: Loopback, **variables: str) -> str:
+    """Run *script* as a job would, in *folder*, with the models of *server*."""
+    env = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "OPENAI_API_KEY": "sk-test",
+        "OPENAI_BASE_URL": server.url,
+        **variables,
+    }
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def in_container(words: list[str], folder: Path) -> str:
+    """The words of a container as a command, with its mounted folders in *folder*."""
+    placed = [word.replace("/runs", f"{folder}/runs").replace("/suite/", f"{folder}/") for word in words]  # fmt: skip
+    return shlex.join(placed)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The examples where a job finds them."""
+    return Path(shutil.copytree(SCALE, tmp_path / "scale"))
+
+
+def assert_merged(output: Path, server: Loopback) -> None:
+    run = bakeoff.load_run("nightly", output=output)
+    buckets, manifest = run.summary().buckets, run.manifest
+    assert (buckets.planned, buckets.scored) == (40, 40)
+    assert len(manifest.merged) == SHARDS
+    assert manifest.cap.cost_usd == 20
+    assert run.summary().candidates[0].total.score.mean == 1
+    assert len(server.requests) == 40  # nothing was asked twice
+
+
+def test_aws_batch_runs_the_shards_of_an_array_job(folder: Path) -> None:
+    definition = json.loads((SCALE / "aws-batch-job-definition.json").read_text())
+    job = json.loads((SCALE / "aws-batch-submit.json").read_text())
+    assert job["jobDefinition"] == definition["jobDefinitionName"]
+    assert job["arrayProperties"]["size"] == 8
+    container = definition["containerProperties"]
+    entry = (SCALE / "Dockerfile").read_text().partition("ENTRYPOINT ")[2]
+    command = in_container([*json.loads(entry), *container["command"]], folder)
+    mounted = {mount["containerPath"] for mount in container["mountPoints"]}
+    assert container["command"][0].rpartition("/")[0] in mounted
+    with Loopback(answer) as server:
+        for index in range(SHARDS):
+            array = {"AWS_BATCH_JOB_ARRAY_INDEX": str(index), "AWS_BATCH_JOB_ARRAY_SIZE": str(SHARDS)}  # fmt: skip
+            told = shell(command, folder, server, **array)
+            assert f"shard {index}/{SHARDS}: 4 of 8 tasks, $10.0000 of $20.0000" in told
+        again = shell(command, folder, server, **array)  # a retry of the last child
+        assert "already done" in again
+        shell("bakeoff merge runs/nightly/shard-*/* --output merged --name nightly", folder, server)
+        assert_merged(folder / "merged", server)
+    assert [len(list_runs(path)) for path in (folder / "runs/nightly").iterdir()] == [1, 1]
+
+
+def test_slurm_runs_the_shards_of_a_job_array(folder: Path) -> None:
+    script = (SCALE / "slurm.sbatch").read_text()
+    assert "#SBATCH --array=0-7" in script
+    (merge,) = [line for line in script.splitlines() if "--wrap" in line]
+    with Loopback(answer) as server:
+        for index in range(SHARDS):
+            array = {"SLURM_ARRAY_TASK_ID": str(index), "SLURM_ARRAY_TASK_COUNT": str(SHARDS)}
+            shell("bash slurm.sbatch", folder, server, **array)
+        shell(merge.partition("--wrap '")[2].rstrip("'"), folder, server)
+        assert_merged(folder / "runs", server)
+
+
+def test_kubernetes_runs_the_shards_of_an_indexed_job(folder: Path) -> None:
+    (job,), (merge,) = documents("kubernetes-shards.yaml"), documents("kubernetes-merge.yaml")
+    assert (job["apiVersion"], job["kind"], merge["kind"]) == ("batch/v1", "Job", "Job")
+    assert job["spec"]["completionMode"] == "Indexed"
+    pod = job["spec"]["template"]["spec"]
+    (container,), (merging,) = pod["containers"], merge["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each.get("value") for each in container["env"]}
+    assert int(given["SHARDS"]) == job["spec"]["completions"] == 8
+    assert pod["volumes"] == merge["spec"]["template"]["spec"]["volumes"]
+    command = in_container(["sh", "/suite/shard.sh", *container["args"]], folder)
+    with Loopback(answer) as server:
+        for index in range(SHARDS):
+            shell(command, folder, server, SHARDS=str(SHARDS), JOB_COMPLETION_INDEX=str(index))
+        *words, script = merging["command"]
+        assert words == ["sh", "-c"]
+        shell(script.replace("/runs", f"{folder}/runs"), folder, server)
+        assert_merged(folder / "runs", server)
+
+
+def test_github_actions_run_the_shards_of_a_matrix(folder: Path) -> None:
+    (workflow,) = documents("github-actions.yml")
+    shard, merge = workflow["jobs"]["shard"], workflow["jobs"]["merge"]
+    assert shard["strategy"]["matrix"]["shard"] == list(range(8))
+    assert (shard["env"]["SHARD"], shard["env"]["SHARDS"]) == (
+        "${{ matrix.shard }}",
+        "${{ strategy.job-total }}",
+    )
+    runs = [step["run"] for step in shard["steps"] if "shard.sh" in step.get("run", "")]
+    merges = [step["run"] for step in merge["steps"] if step.get("run", "").startswith("bakeoff")]
+    with Loopback(answer) as server:
+        for index in range(SHARDS):
+            (command,) = runs
+            shell(command, folder, server, SHARD=str(index), SHARDS=str(SHARDS))
+        for command in merges:
+            shell(command, folder, server)
+        assert_merged(folder / "merged", server)
+    assert list(folder.glob("merged/*/report.html"))
+
+
+def test_a_job_that_was_cut_off_is_resumed_and_one_that_had_not_begun_is_started(folder: Path) -> None:  # fmt: skip
+    script = "sh shard.sh runs suite.json --model scripted/echo"
+    with Loopback(answer) as server:
+        (folder / "runs/shard-0/20260101-000000-suite").mkdir(
+            parents=True
+        )  # killed in its first moment
+        told = shell(script, folder, server, SHARD="0", SHARDS="2")
+        assert "shard 0/2: 4 of 8 tasks" in told
+        assert "4 already done" in shell(script, folder, server, SHARD="0", SHARDS="2")
+        missing = subprocess.run(["sh", "shard.sh", "runs", "suite.json"], cwd=folder, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)  # fmt: skip
+    assert missing.returncode != 0
+    assert "set SHARD, from 0" in missing.stderr
