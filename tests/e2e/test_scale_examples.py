@@ -78,11 +78,14 @@ def test_aws_batch_runs_the_shards_of_an_array_job(folder: Path) -> None:
     mounted = {mount["containerPath"] for mount in container["mountPoints"]}
     assert container["command"][0].rpartition("/")[0] in mounted
     with Loopback(answer) as server:
-        for index in range(SHARDS):
-            array = {"AWS_BATCH_JOB_ARRAY_INDEX": str(index), "AWS_BATCH_JOB_ARRAY_SIZE": str(SHARDS)}  # fmt: skip
+        arrays = [
+            {"AWS_BATCH_JOB_ARRAY_INDEX": str(index), "AWS_BATCH_JOB_ARRAY_SIZE": str(SHARDS)}
+            for index in range(SHARDS)
+        ]
+        for index, array in enumerate(arrays):
             told = shell(command, folder, server, **array)
             assert f"shard {index}/{SHARDS}: 4 of 8 tasks, $10.0000 of $20.0000" in told
-        again = shell(command, folder, server, **array)  # a retry of the last child
+        again = shell(command, folder, server, **arrays[-1])  # a retry of the last child
         assert "already done" in again
         shell("bakeoff merge runs/nightly/shard-*/* --output merged --name nightly", folder, server)
         assert_merged(folder / "merged", server)
