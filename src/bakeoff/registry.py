@@ -8,11 +8,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from bakeoff._lib.digest import digest_bytes
 from bakeoff._lib.phrasing import did_you_mean, near_file
@@ -20,6 +19,9 @@ from bakeoff.core.errors import BakeoffError, UsageError
 from bakeoff.core.values import Json
 from bakeoff.formats.text.convert import convert
 from bakeoff.formats.text.entries import check_call
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Kind = Literal["models", "agents", "scorers", "sandboxes"]
 
@@ -132,11 +134,13 @@ def names(kind: Kind) -> list[str]:
     return sorted({*BUILT_IN[kind], *plugins(kind)})
 
 
-def plugins(kind: Kind) -> dict[str, EntryPoint]:
+def plugins(kind: Kind) -> dict[str, "EntryPoint"]:
     """Return the plug-ins of *kind* that installed packages offer; none of them is imported.
 
     A built-in name cannot be taken, and of two packages with the same name the first one counts.
     """
+    from importlib.metadata import entry_points
+
     offered = reversed(tuple(entry_points(group=f"bakeoff.{kind}")))
     return {plugin.name: plugin for plugin in offered if plugin.name not in BUILT_IN[kind]}
 
@@ -182,12 +186,12 @@ def _load(path: str) -> object:
     return getattr(import_module(module), attr)
 
 
-def package_of(plugin: EntryPoint) -> str:
+def package_of(plugin: "EntryPoint") -> str:
     """Return the package that provides *plugin*."""
     return f"{plugin.dist.name} {plugin.dist.version}" if plugin.dist else "an unknown package"
 
 
-def _load_plugin(kind: Kind, plugin: EntryPoint) -> object:
+def _load_plugin(kind: Kind, plugin: "EntryPoint") -> object:
     try:
         part: object = plugin.load()
     except (Exception, SystemExit) as error:

@@ -16,7 +16,7 @@ tune_for_one_command()
 atexit.register(lambda: print("frozen for those who clean up:", gc.get_freeze_count() > 0))
 gone = []
 weakref.finalize(Cycle(), gone.append, "one").atexit = False
-garbage = [Cycle() for _ in range(20_000)]
+garbage = [Cycle() for _ in range(200_000)]
 del garbage
 print("collected:", gone)
 """

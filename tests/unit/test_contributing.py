@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bakeoff._lib.version import __version__
 from bakeoff.registry import BUILT_IN
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +91,7 @@ def test_the_workflow_may_only_read_and_pins_every_action() -> None:
 
 def test_the_citation_says_what_the_package_says() -> None:
     citation = settings("CITATION.cff")
-    assert citation["version"] == PROJECT["version"]
+    assert citation["version"] == __version__
     assert citation["license"] == PROJECT["license"]
     assert citation["abstract"] == PROJECT["description"]
     assert citation["keywords"] == PROJECT["keywords"]

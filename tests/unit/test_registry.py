@@ -1,5 +1,6 @@
 """Names become parts."""
 
+import importlib.metadata
 import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, EntryPoints
@@ -97,7 +98,7 @@ def test_a_plugin_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -
     def entry_points(*, group: str) -> EntryPoints:
         return EntryPoints([plugin] if group == plugin.group else [])
 
-    monkeypatch.setattr(registry, "entry_points", entry_points)
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
     assert "mine" in registry.names("scorers")
     assert "mine" not in registry.names("agents")
     assert registry.find("scorers", "mine") is Exact

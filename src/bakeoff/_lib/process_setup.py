@@ -117,7 +117,7 @@ class _Forgiving(io.TextIOWrapper):
 # --- garbage collection ---------------------------------------------------------------------------
 
 
-_YOUNG = 10_000  # Python's 700 is passed several times a tick with 64 trials under way
+_YOUNG = 100_000  # imports make as many; Python's 700 is passed several times a tick with 64 trials under way
 
 
 def tune_for_one_command() -> None:

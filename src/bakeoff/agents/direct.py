@@ -1,7 +1,8 @@
 """The bare model: one prompt, one completion."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.agents.task_fit import refuse_files_only
 from bakeoff.core.outcome import Outcome, Request
 from bakeoff.core.ports import Context
@@ -22,7 +23,7 @@ def with_system_prompt(
     return (Message(role=SYSTEM, content=system_prompt), *messages)
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Direct:
     """Sends the task's messages unchanged and returns the model's answer.
 

@@ -56,7 +56,6 @@ def _provided(spec: ModelSpec, url: str | None, folders: Iterable[Path]) -> Mode
         return _with_defaults(replace(spec, base_url=url))
     text = spec.name
     provider, slash, name = text.partition("/")
-    known = {*PROVIDERS, *registry.names("models")}
     if url and not (slash and provider in _OTHER_DIALECTS):
         name = text.removeprefix("openai-compatible/")
         return replace(
@@ -66,6 +65,7 @@ def _provided(spec: ModelSpec, url: str | None, folders: Iterable[Path]) -> Mode
             base_url=url,
             label=spec.label or name,
         )
+    known = {*PROVIDERS, *registry.names("models")}  # plug-ins are looked for on the disk
     if provider in known and (slash or provider in _DEFAULT_NAMES):
         return _with_defaults(replace(spec, provider=provider, name=name, base_url=url))
     if registry.is_own(text, folders=folders):

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import AgentSpec, ModelSpec, PromptSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, ignore
@@ -34,7 +35,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class RunOptions:
     """What is run and how; an option that is left out is as the files of the source have it."""
 

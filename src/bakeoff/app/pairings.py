@@ -2,12 +2,13 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 from bakeoff import registry
+from bakeoff._lib.value_object import value_object
 from bakeoff.agents.task_fit import ChecksTasks
 from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
@@ -21,7 +22,7 @@ T = TypeVar("T")
 PREFERRED, FALLBACK = "codex", "shell"
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Terms:
     """What takes the place of what the pairings say; `tasks` are the chosen ones, by digest."""
 

@@ -4,12 +4,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from bakeoff import registry
 from bakeoff._lib.digest import digest
+from bakeoff._lib.value_object import value_object
 from bakeoff.app.model_names import OWN, how_understood, resolve, where_asked, with_alias
 from bakeoff.app.options import OwnFunction, RunOptions
 from bakeoff.app.pairings import (
@@ -175,7 +176,7 @@ _NO_MODEL_NAMED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class PreparedRun:
     """A plan, ready to run, with the live objects it was given and where it came from.
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from bakeoff._lib.process_setup import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.threads import run_sync
+from bakeoff._lib.version import __version__
 from bakeoff.app.endpoints import EndpointWatch
 from bakeoff.app.known_secrets import learn_plan, redacting
 from bakeoff.app.options import RunOptions, options_as_more_keywords
 from bakeoff.app.prepare import PreparedRun, read_for_scoring
 from bakeoff.app.pricing import prices_file
 from bakeoff.app.run import build_parts, new_event_loop, read_environment, tell_end
-from bakeoff.app.run_folder import DEFAULT_PARALLEL, VERSION, with_artifacts
+from bakeoff.app.run_folder import DEFAULT_PARALLEL, with_artifacts
 from bakeoff.app.run_results import Run, folders_of, refuse_a_plan_with_holes, summarized
 from bakeoff.app.trial_parts import SharedTrialParts
 from bakeoff.app.workspaces import named
@@ -89,7 +90,7 @@ async def _rescore(
 ) -> RunEnded:
     """Score what the ledger in *folder* has, and return how it ended."""
     ledger = SqliteLedger(folder)
-    store = SqliteStore(folder, redactor=redactor, version=VERSION)
+    store = SqliteStore(folder, redactor=redactor, version=__version__)
     parts.attachments = AttachmentStore(folder)
     try:
         store.freeze(ledger.planned())

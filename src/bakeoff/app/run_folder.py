@@ -4,12 +4,13 @@ import platform
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
 
 from bakeoff._lib.clock import now
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.value_object import value_object
+from bakeoff._lib.version import __version__
 from bakeoff.app.options import RunOptions
 from bakeoff.app.prepare import PreparedRun
 from bakeoff.app.run_results import earlier_manifest
@@ -29,10 +30,9 @@ from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
 
 DEFAULT_PARALLEL = 8
-VERSION = version("bakeoff")
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class RunFolder:
     """The folder of a run that is running, its open ledger, and what was done and billed before."""
 
@@ -55,7 +55,7 @@ async def open_run_folder(
     *whole_plan* is all that is planned there: with `only` that is more than is run now.
     """
     path = _folder(prepared, options)
-    store = SqliteStore(path, redactor=redactor, version=VERSION)
+    store = SqliteStore(path, redactor=redactor, version=__version__)
     try:
         for notice in (*store.damage.lines, *prepared.notices):
             options.listener(Notice(notice))
@@ -173,7 +173,7 @@ async def _manifest(
         run=path.name,
         name=spec.name,
         created_at=now().isoformat(),
-        bakeoff=VERSION,
+        bakeoff=__version__,
         python=sys.version.split()[0],
         platform=platform.platform(),
         planned=len(plan),

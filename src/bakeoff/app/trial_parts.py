@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from bakeoff import registry
 from bakeoff._lib.digest import digest, tree_digest
 from bakeoff._lib.phrasing import near
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.value_object import value_object
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking
 from bakeoff.agents.tools.mcp_server import require_mcp
@@ -62,7 +63,7 @@ _SLOW_PROVIDERS = frozenset({"ollama"})  # on this machine, with few slots
 _PARALLEL, _PARALLEL_PROMPTS = 8, 64
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Parts:
     """Builds live models, agents and scorers from the environment, user code and given objects."""
 

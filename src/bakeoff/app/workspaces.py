@@ -4,13 +4,13 @@ import asyncio
 import platform
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from bakeoff import registry
 from bakeoff._lib import scratch
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Listener, Notice
 from bakeoff.core.plan import Plan
@@ -55,7 +55,7 @@ class ProgramFinder(Protocol):
         """Return what of the host its box must show."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class WorkspaceServices:
     """What the workspace tasks of one run share."""
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from bakeoff._lib.process_setup import run_as_process
+from bakeoff._lib.version import __version__
 
 COMMANDS = {
     "run": "run a suite, a run file or task folders, or resume a run",
@@ -72,9 +73,7 @@ def call(argv: Sequence[str]) -> int:
         print(help_text(), end="")
         return 0
     if argv[0] in {"-V", "--version"}:
-        from importlib.metadata import version
-
-        print(f"bakeoff {version('bakeoff')}")
+        print(f"bakeoff {__version__}")
         return 0
     if argv[0] not in COMMANDS:
         from bakeoff._lib.phrasing import did_you_mean

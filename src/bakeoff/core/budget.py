@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.outcome import Request, Usage
@@ -110,7 +110,7 @@ class Price:
         return (fresh * self.input + cached * cheaper + written * self.output) / _PER
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Tariff:
     """What one model charges. Without a price its cost is unknown, never 0.
 

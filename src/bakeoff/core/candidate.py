@@ -30,7 +30,7 @@ TRANSPORT_SETTINGS = frozenset(
 """Settings of a model that say how it is reached, not what it answers."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Origin:
     """Where a model or an agent was written: `file.toml:3`, and the key there for an address."""
 
@@ -43,7 +43,7 @@ class Origin:
         return cls(where=f"{file}{f':{line}' if line else ''}", address=address)
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class ModelSpec:
     """An endpoint by name, with its settings.
 
@@ -83,7 +83,7 @@ class ModelSpec:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class AgentSpec:
     """An agent by name, with its version and settings.
 
@@ -115,7 +115,7 @@ class AgentSpec:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class PromptSpec:
     """A prompt that candidates are compared with: a template of what a task is asked, by a name.
 

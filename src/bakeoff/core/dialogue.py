@@ -1,6 +1,5 @@
 """A task that is told bit by bit: what the instructor wants, what it knows, and who watches it."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from bakeoff._lib.value_object import value_object
@@ -12,7 +11,7 @@ INSTRUCTOR, SUPERVISOR, AGENT = "instructor", "supervisor", "agent"
 """The three parties of a dialogue; the first two are roles of the conditions."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Dialogue:
     """What the people around the agent know; the agent is told none of it, only what they say.
 

@@ -41,7 +41,7 @@ def trial_name(task_id: str, candidate_id: str, rollout: int) -> str:
     return f"{task_id}@{candidate_id}#{rollout}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Block:
     """Tasks × candidates × rollouts; `tasks` is a tuple, or reads them as they are needed."""
 

@@ -1,7 +1,7 @@
 """How an attempt ended: statuses, scores, faults."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -214,7 +214,7 @@ class TrialFailure:
         return trial_name(self.task_id, self.candidate_id, self.rollout)
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class TrialFilter:
     """Which trials: those that failed or faulted, of some candidates, of some categories; empty is all."""
 

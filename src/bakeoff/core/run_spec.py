@@ -1,7 +1,7 @@
 """The run specification: what a front end read from the user's files; and the manifest of a run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from bakeoff._lib.value_object import value_object
@@ -69,7 +69,7 @@ class Source:
     digest: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Pairing:
     """A task for one candidate, as some files pair them by themselves."""
 
@@ -79,7 +79,7 @@ class Pairing:
     rollouts: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class RunSpec:
     """Tasks, and where they were given: who is to solve them, how often, under which conditions.
 
@@ -115,7 +115,7 @@ class RunSpec:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Manifest:
     """Everything about a run that was known before it started; secrets by name, never by value.
 

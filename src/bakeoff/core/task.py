@@ -275,7 +275,7 @@ class Task:
         return digest(self.identity())
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Suite:
     """A named, versioned collection of tasks."""
 

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple, TypeAlias
 
 from bakeoff._lib.value_object import value_object
@@ -86,7 +86,7 @@ IN_IMAGE = "BAKEOFF.in_image"
 """The header of a member of a change's archive at whose path the image has something too."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Tree:
     """Files: `path` says where they are found, `digest` what they are, `at` where they go.
 
@@ -114,7 +114,7 @@ class Tree:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Image:
     """What a container starts from: an image by its name, or a folder that it is built from.
 
@@ -132,7 +132,7 @@ class Image:
         return {"name": self.name, "context": context, "dockerfile": self.dockerfile}
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Reference:
     """The reference solution: files laid over the workspace, a patch, or a script run in it.
 
@@ -144,7 +144,7 @@ class Reference:
     at: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class BoxLimits:
     """What one box may take; None is no limit. `setup_s` is for its set-up commands."""
 
@@ -164,7 +164,7 @@ class BoxLimits:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class SandboxSpec:
     """A sandbox by name, with its settings; without a name, the best there is."""
 
@@ -172,7 +172,7 @@ class SandboxSpec:
     settings: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Workspace:
     """The files of a task and the box for them.
 

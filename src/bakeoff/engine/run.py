@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Protocol
 
 from bakeoff._lib.clock import monotonic, timestamp
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import Candidate
 from bakeoff.core.errors import BakeoffError, NotRun
 from bakeoff.core.events import Listener, TrialEnded, TrialNotRun, TrialStarted
@@ -21,7 +22,7 @@ from bakeoff.engine.trial import OnWait, rescore_attempt, run_or_rescore
 from bakeoff.planning.resume import remaining
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class StopConditions:
     """What may end a run before its whole plan is done.
 

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.metadata import version
 from typing import Protocol
 
 import msgspec
 
 from bakeoff._lib.clock import timestamp
 from bakeoff._lib.process import run_to_completion
+from bakeoff._lib.version import __version__
 from bakeoff.core.budget import NO_BILL, Bill
 from bakeoff.core.errors import (
     BakeoffError,
@@ -454,7 +454,7 @@ class _Worker:
         self._coordinator.on_gone(self)
 
     def _on_hello(self, hello: Hello) -> None:
-        ours = version("bakeoff")
+        ours = __version__
         if (hello.version, hello.bakeoff) != (VERSION, ours):
             why = f"a worker has bakeoff {hello.bakeoff}, and the run {ours}: install the same"
             self._started.set_exception(UsageError(why))

@@ -4,11 +4,11 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from importlib.metadata import version
 from typing import Protocol
 
 import msgspec
 
+from bakeoff._lib.version import __version__
 from bakeoff.core.budget import Bill
 from bakeoff.core.errors import (
     BakeoffError,
@@ -115,7 +115,7 @@ class TrialWorker:
 
     async def work(self) -> None:
         """Work until the run says that it is over, or is gone."""
-        self._post(Hello(VERSION, version("bakeoff")))
+        self._post(Hello(VERSION, __version__))
         try:
             settings = await self._settings
         except asyncio.CancelledError:

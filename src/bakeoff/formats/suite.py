@@ -1,7 +1,7 @@
 """JSON prompt suites: their tests as tasks."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -96,7 +96,7 @@ class SuiteFile(Metadata, kw_only=True):
     literal: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class SuiteFiles:
     """A suite and its companion files; the metadata is not yet applied to the run spec."""
 

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.tools import DEFAULT_ROUNDS, McpServerSpec, TaskTools, ToolRule, ToolSpec
@@ -65,7 +66,7 @@ class ToolRecording(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tools: list[ToolTable]
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class _Place:
     """The test whose tools are read, where they stand, and whether whoever wrote them is trusted."""
 

@@ -11,7 +11,7 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from bakeoff._lib import files
 from bakeoff._lib.process_setup import ignore_interrupts
 from bakeoff._lib.redact import public_word
 from bakeoff._lib.sanitize import for_terminal, well_formed
+from bakeoff._lib.value_object import value_object
 from bakeoff.app.options import RunOptions
 from bakeoff.app.rescoring import score_again
 from bakeoff.app.run import execute_run, new_event_loop
@@ -82,7 +83,7 @@ exit codes: 0 all was run, 1 an error, 2 the command line is wrong, 3 some could
 4 stopped at the budget, 6 an endpoint was given up, 130 stopped with Ctrl-C"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class SessionResult:
     """How a run ended; `run` is None where it was cut off, `run_id` where it had not started."""
 

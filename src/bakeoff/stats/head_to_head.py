@@ -7,7 +7,7 @@ in general.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import combinations
 from statistics import median
@@ -93,7 +93,7 @@ class Means:
     cost_usd: Mean
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Contender:
     """The results of one candidate."""
 
@@ -145,7 +145,7 @@ class SolveTimes:
     p_holm: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class HeadToHead:
     """The whole comparison. The first three rankings are among those that solved it and finished.
 
@@ -175,7 +175,7 @@ class HeadToHead:
         return not any(_not_run(contender) for contender in self.contenders)
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Entry:
     """A candidate with its recorded rollouts and the number of planned ones.
 

@@ -207,7 +207,7 @@ def _sampled(sizes: _Sizes, seen: float) -> int:
     return hits
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class TaskMeans:
     """A candidate's mean on each task of a list that others share; NaN where it has no score.
 
@@ -338,7 +338,7 @@ def compare(
     return _in_the_worst_case(tested, first, second, alpha=alpha)
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class _Differences:
     """The differences of two candidates by task, and their `totals` by what is independent."""
 

@@ -9,7 +9,7 @@ those that are surely better to n - those that are surely worse, as in `rankings
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class TaskTally(Protocol):
     passed: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class CandidateScores:
     """A candidate with its scored tasks, by category and id; a task is in one category.
 
@@ -157,7 +157,7 @@ def _pairs(
     return decide(pairs, level=level, margin=margin)
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class _Table:
     """Task means by candidate: eight bytes each, whatever the number of trials."""
 

@@ -6,15 +6,16 @@ says little about the agent. So the turns where one did are counted, and the fai
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.record import Status, TrialRecord
 from bakeoff.core.values import Json
 
 _NAMED = 5
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class AffectedFailure:
     """A failure in which a role failed; `marks` says in which turns."""
 
@@ -22,7 +23,7 @@ class AffectedFailure:
     marks: Mapping[str, Sequence[int]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class RoleFidelity:
     """The marks of a run: in how many turns each, and in how many of the conversations."""
 

@@ -19,10 +19,11 @@ import math
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.stats.alpha_spending import Looks, SignWalk, spent_by
 from bakeoff.stats.estimate import Interval
 from bakeoff.stats.paired import (
@@ -313,7 +314,7 @@ class Race:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class TaskOrder:
     """The ids of the tasks in the order drawn, and what the run was to find out how precisely.
 

@@ -14,7 +14,7 @@ from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.variance import VarianceSplit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Buckets:
     """Every planned trial is in exactly one of them."""
 

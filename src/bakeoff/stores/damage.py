@@ -18,6 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from bakeoff._lib.digest import digest_bytes
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import trial_name
 from bakeoff.core.run_spec import Manifest
@@ -71,7 +72,7 @@ _REALS = tuple(1 + ATTEMPT.index(name) for name in REALS)
 _DIGEST_BYTES = 16
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Damage:
     """What is wrong with a ledger: nothing where there are no `lines`.
 

@@ -6,7 +6,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from bakeoff._lib.digest import digest_bytes
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
@@ -146,7 +147,7 @@ SELECT row FROM task WHERE id = :name OR instr(:name, id || '@') = 1
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class StoredCandidate:
     """A candidate under its conditions, as the ledger keeps it."""
 

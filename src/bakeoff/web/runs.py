@@ -4,7 +4,6 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ import msgspec
 from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.value_object import value_object
+from bakeoff._lib.version import __version__
 from bakeoff.app.reporting import clean, redactor_of
 from bakeoff.app.run_results import Run, question
 from bakeoff.core.budget import Bill
@@ -201,7 +201,7 @@ class ViewedRun:
         try:
             if path.stat().st_mtime_ns < max(self.state[0], self.state[2]):
                 return None
-            if read_manifest(self.folder).bakeoff != version("bakeoff"):
+            if read_manifest(self.folder).bakeoff != __version__:
                 return None  # another version may count otherwise
             return msgspec.json.decode(path.read_bytes(), type=kind)
         except (OSError, msgspec.MsgspecError):

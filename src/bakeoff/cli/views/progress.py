@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from rich.box import SIMPLE_HEAD
 from rich.console import ConsoleDimensions, Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -304,6 +303,8 @@ class RunProgress:
         return table
 
     def _bar(self, room: ConsoleDimensions) -> RenderableType:
+        from rich.progress_bar import ProgressBar
+
         done = self.done + self.before
         count, figures = f"{done}/{self.planned}", self.figures()
         left = room.width - len(count) - len(figures) - 4

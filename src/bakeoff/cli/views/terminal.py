@@ -5,7 +5,6 @@ from enum import Enum
 from typing import Protocol
 
 from rich.console import Console, ConsoleDimensions, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from bakeoff._lib.clock import monotonic
@@ -111,6 +110,8 @@ class LiveView(View):
     """A progress model drawn a few times a second; lines that must be read scroll by above it."""
 
     def __init__(self, progress: ProgressModel, *, debug: bool = False) -> None:
+        from rich.live import Live  # most runs of a pipeline draw nothing
+
         self._progress = progress
         self._debug = debug
         self._console = Console(stderr=True)

@@ -11,9 +11,10 @@ A `$` is a dollar sign: no value refers to another. Errors name the line and nev
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.text.problems import error_of
 
@@ -86,7 +87,7 @@ def _escaped(character: str, name: str) -> str:
     return _ESCAPES[character]
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Environment:
     """The variables a run may read, and a notice about their source with names only."""
 

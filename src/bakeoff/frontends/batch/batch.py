@@ -5,7 +5,6 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from bakeoff._lib.clock import now, timestamp
 from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.threads import run_sync
+from bakeoff._lib.version import __version__
 from bakeoff.app.options import RunOptions
 from bakeoff.app.prepare import PreparedRun
 from bakeoff.app.run import prepare_run
@@ -65,7 +65,7 @@ async def machine_info(
         "memory_bytes": _memory_bytes(),
         "os": _system(),
         "python": platform.python_version(),
-        "bakeoff": version("bakeoff"),
+        "bakeoff": __version__,
         "ollama": await ollama_version(ollama) if ollama else None,
         "models": dict(models or {}),
     }

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from bakeoff._lib.sanitize import well_formed
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.attachment import Attachment
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import ProviderError
@@ -283,7 +283,7 @@ class ChatSettings(EndpointClientSettings, frozen=True):
     rename: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class Endpoint:
     """The address of a server, and the API that its URL names, if any."""
 

@@ -1,12 +1,13 @@
 """The HTTP client of models: one POST, a bounded answer, and faults that say what is retryable."""
 
 import asyncio
+import os
+import sys
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.value_object import positional_value_object
@@ -211,6 +212,10 @@ class HttpClient:
 
 def _proxy(url: str) -> str | None:
     """Return the proxy that the environment names for *url*."""
+    if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None  # elsewhere the system may name one, and asking it is a dear import
+    from urllib.request import getproxies, proxy_bypass
+
     target = urlsplit(url)
     if not target.hostname or proxy_bypass(target.hostname):
         return None

@@ -7,7 +7,6 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -232,6 +231,8 @@ def _number(text: str | None) -> float | None:
 
 
 def _until(date: str | None) -> float | None:
+    from email.utils import parsedate_to_datetime
+
     try:
         moment = parsedate_to_datetime(date or "")
         if moment.tzinfo is None:

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import value_object
 from bakeoff.reports.wording.phrases import (
     Formatter,
     amount,
@@ -252,7 +252,7 @@ def per_success(summary: Summary) -> str:
     return f"Cost per solved task: {prices}."
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Headline:
     """The result in one sentence, its evidence, and whether there is a decision."""
 

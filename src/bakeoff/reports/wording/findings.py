@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Protocol
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.lazy_tasks import LazyTasks
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt, Score, TrialRecord, TrialRow
@@ -138,7 +139,7 @@ class Findings:
         return "not needed" if candidate in self.settled else "not run"
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Check:
     """The result of one scorer and the output of its tests."""
 
@@ -148,7 +149,7 @@ class Check:
     output: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Evidence:
     """The evidence of one rollout: transcript, changes, checks and the reason for a failure."""
 
