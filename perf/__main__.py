@@ -3,7 +3,7 @@
 python -m perf                       everything; takes minutes
 BENCH_TRIALS=20000 python -m perf    a quick look
 python -m perf --only startup trial_cost --json results.json
-python -m perf --only growth --largest        suites of 10^6 tests, too
+python -m perf --only growth rows --largest   suites and data sets of 10^6 tests, too
 """
 
 import argparse
@@ -23,6 +23,7 @@ BENCHMARKS = (
     "limits",
     "planning",
     "growth",
+    "rows",
     "flat",
     "memory",
     "boxes",
@@ -38,13 +39,13 @@ def main() -> None:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS)
-    parser.add_argument("--largest", action="store_true", help="growth: up to 10^6 tests")
+    parser.add_argument("--largest", action="store_true", help="growth, rows: up to 10^6 tests")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the readings here")
     given = parser.parse_args()
     readings: list[Reading] = []
     for name in given.only:
         began = perf_counter()
-        options = {"largest": True} if name == "growth" and given.largest else {}
+        options = {"largest": True} if name in {"growth", "rows"} and given.largest else {}
         readings += import_module(f"perf.{name}").measure(**options)
         print(f"{name}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     if given.json:

@@ -75,7 +75,7 @@ def _curve(
     return [Reading(name=name, value=slopes[-1], unit=unit, note=f"{note}{growth}")]
 
 
-class _FirstTrial:
+class FirstTrial:
     """Writes down when the first trial starts, and counts those that end."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def run_once(folder: Path, count: int) -> dict[str, float]:
     """Run *count* distinct tests with the scripted model, from reading the suite to the summary."""
     import bakeoff
 
-    first = _FirstTrial()
+    first = FirstTrial()
     before_s, began = cpu_s(), perf_counter()
     bakeoff.run(
         folder / "suite.json",
@@ -112,18 +112,18 @@ def run_once(folder: Path, count: int) -> dict[str, float]:
     )
     assert first.ended == count
     assert first.started is not None
-    return {**_spent(before_s, began), "first_s": first.started - began}
+    return {**spent(before_s, began), "first_s": first.started - began}
 
 
 def resume(folder: Path, count: int) -> dict[str, float]:
     """Resume the run in *folder*, of which nothing is missing."""
     import bakeoff
 
-    first = _FirstTrial()
+    first = FirstTrial()
     before_s, began = cpu_s(), perf_counter()
     bakeoff.run(resume="latest", output=folder, listener=first)
     assert first.ended == 0, count
-    return _spent(before_s, began)
+    return spent(before_s, began)
 
 
 def summarize(folder: Path, count: int) -> dict[str, float]:
@@ -132,7 +132,7 @@ def summarize(folder: Path, count: int) -> dict[str, float]:
 
     before_s, began = cpu_s(), perf_counter()
     assert bakeoff.summarize("latest", output=folder).buckets.scored == count
-    return _spent(before_s, began)
+    return spent(before_s, began)
 
 
 def report_once(folder: Path, count: int) -> dict[str, float]:
@@ -141,10 +141,11 @@ def report_once(folder: Path, count: int) -> dict[str, float]:
 
     before_s, began = cpu_s(), perf_counter()
     assert bakeoff.report("latest", output=folder), count
-    return _spent(before_s, began)
+    return spent(before_s, began)
 
 
-def _spent(cpu_before_s: float, began: float) -> dict[str, float]:
+def spent(cpu_before_s: float, began: float) -> dict[str, float]:
+    """Return the CPU and the time since then, and the peak of memory."""
     return {
         "cpu_s": cpu_s() - cpu_before_s,
         "wall_s": perf_counter() - began,

@@ -42,7 +42,9 @@ def message_kind(message: str) -> str:
 
 def near(word: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
     """Return the word in *known* that *word* is most probably meant for, if any is near."""
-    return next(iter(get_close_matches(word, sorted(known), n=1, cutoff=least)), None)
+    folded = {name.casefold(): name for name in sorted(known, reverse=True)}
+    meant = get_close_matches(word.casefold(), list(folded), n=1, cutoff=least)
+    return folded[meant[0]] if meant else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

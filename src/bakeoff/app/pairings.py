@@ -12,6 +12,7 @@ from bakeoff._lib.value_object import value_object
 from bakeoff.agents.task_fit import ChecksTasks
 from bakeoff.core.candidate import AgentSpec, Candidate, ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import at_hand
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.run_spec import Pairing, RunSpec
 from bakeoff.core.task import Task
@@ -173,11 +174,15 @@ def check_tasks(plan: Plan, agent_of: Callable[[Candidate], object]) -> None:
             blocks.setdefault(candidate.digest, []).append(block)
     for key, candidate in candidates.items():
         if candidate.agent.name in registry.BUILT_IN["agents"].keys() - _HOLD_CONVERSATIONS:
-            _refuse_tools(candidate, chain.from_iterable(block.tasks for block in blocks[key]))
+            _refuse_tools(candidate, _tasks_of(blocks[key]))
         agent = agent_of(candidate)
         if isinstance(agent, ChecksTasks):
             with about(candidate.agent):
-                _check_all(agent, chain.from_iterable(block.tasks for block in blocks[key]))
+                _check_all(agent, _tasks_of(blocks[key]))
+
+
+def _tasks_of(blocks: Iterable[Block]) -> Iterable[Task]:
+    return chain.from_iterable(at_hand(block.tasks) for block in blocks)
 
 
 def _refuse_tools(candidate: Candidate, tasks: Iterable[Task]) -> None:

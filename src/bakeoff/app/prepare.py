@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from bakeoff.app.pairings import (
 )
 from bakeoff.app.pricing import read_prices
 from bakeoff.app.run_results import (
+    Run,
     changed_tasks,
     failed_tasks,
     folders_of,
@@ -34,6 +36,7 @@ from bakeoff.app.workspaces import VARIABLE, check_name, named
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import StreamedTasks, at_hand, mapped
 from bakeoff.core.plan import Plan
 from bakeoff.core.ports import Agent, Model, Scorer
 from bakeoff.core.run_spec import Adaptive, AdaptiveGoal, RunSpec, Shard
@@ -66,7 +69,9 @@ def check_trust(run_spec: RunSpec, options: RunOptions) -> RunSpec:
     trust, folders = options.trust or run_spec.trust, options.source_folders
     allowed = (*run_spec.allow_env, *options.allow_env)
     _check_names(allowed)
-    tasks = _trusted(run_spec.tasks, folders, trust=trust)
+    tasks = run_spec.tasks
+    if not isinstance(tasks, StreamedTasks):  # rows of a data set name nothing
+        tasks = _trusted(tasks, folders, trust=trust)
 
     def allow(spec: ModelSpec) -> ModelSpec:
         if spec.may_read is None:
@@ -212,10 +217,10 @@ def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
     """Return *spec* with the tasks, models, agents and scorers that the options choose."""
     refuse_empty(spec, options.source)
     own, folders = own_parts(options), options.source_folders
-    tasks = selected = select(spec.tasks, _selection(options))
+    tasks = selected = select(spec.tasks, replace(_selection(options), columns=spec.columns))
     if options.scorers:
         scorers = tuple(map(_scorer_spec, options.scorers))
-        tasks = tuple(t if t.trouble else replace(t, scorers=scorers) for t in tasks)
+        tasks = mapped(lambda t: t if t.trouble else replace(t, scorers=scorers), tasks)
     models = tuple(map(_model_spec, options.models)) or spec.models
     agents = tuple(map(_agent_spec, options.agents)) or spec.agents
     spec = replace(
@@ -382,7 +387,7 @@ def _without_images(spec: RunSpec) -> RunSpec:
     if sandbox not in _WITHOUT_IMAGES or not with_image:
         return spec
     pairings = tuple(replace(p, task=_without_image(p.task)) for p in spec.pairings)
-    tasks = tuple(map(_without_image, spec.tasks))
+    tasks = mapped(_without_image, spec.tasks)
     names = ", ".join(dict.fromkeys(task.id for task in with_image))
     notice = f"sandbox {sandbox!r} builds no images: no Dockerfile is used for {names}"
     return _with_notices(replace(spec, pairings=pairings, tasks=tasks), notice)
@@ -400,6 +405,8 @@ def _without_image(task: Task) -> Task:
 
 def expand_plan(spec: RunSpec, options: RunOptions) -> PreparedRun:
     """Return every trial that *spec* asks for; raise where an agent cannot do one of its tasks."""
+    if spec.adaptive is not None or options.only:  # both choose among all tasks
+        spec = replace(spec, tasks=tuple(spec.tasks))
     own, plan = own_parts(options), expand(spec)
     _refuse_unasked(plan)
     refuse_misfits(plan, own)
@@ -410,7 +417,7 @@ def expand_plan(spec: RunSpec, options: RunOptions) -> PreparedRun:
 def _refuse_unasked(plan: Plan) -> None:
     if any(candidate.prompt is not None for candidate in plan.candidates):
         return
-    for task in plan.tasks:
+    for task in plan.tasks_at_hand:
         if task.vars and not task.messages:
             raise UsageError(
                 f"task {task.id!r} has no text of its own: give a prompt, such as "
@@ -423,6 +430,7 @@ def read_stored_plan(options: RunOptions) -> PreparedRun:
     run = load_run(str(options.resume), output=options.output)
     plan, manifest = run.plan, run.manifest
     refuse_a_plan_with_holes(run)
+    _refuse_an_open_plan(run)
     spec = RunSpec(
         name=manifest.name,
         tasks=(),
@@ -444,6 +452,18 @@ def read_stored_plan(options: RunOptions) -> PreparedRun:
     part = part if spec.adaptive is None else ordered(part, spec.adaptive)
     shard = manifest.shard and replace(manifest.shard, cap=spec.cap)
     return PreparedRun(spec=spec, plan=part, own={}, folders=folders_of(manifest), shard=shard)
+
+
+def _refuse_an_open_plan(run: Run) -> None:
+    """Raise where the rest of the plan is known to its data set alone."""
+    if not run.plan_is_open:
+        return
+    words = [word for word in run.manifest.command if word not in {"--resume", run.id}]
+    again = shlex.join(["bakeoff", *words, "--resume", run.id]) if words else "give it again"
+    raise UsageError(
+        f"{run.id} was stopped while the rows of its data set were still being read: to resume it, name "
+        f"that too: {again}"
+    )
 
 
 def _part(plan: Plan, options: RunOptions) -> Plan:
@@ -490,7 +510,7 @@ def _with_notices(spec: RunSpec, *notices: str | None) -> RunSpec:
 
 def _default_agents(tasks: Sequence[Task]) -> tuple[AgentSpec, ...]:
     """Return who solves *tasks* where no agent is named: the bare model cannot work on files."""
-    with_files = [task.id for task in tasks if task.workspace is not None]
+    with_files = [task.id for task in at_hand(tasks) if task.workspace is not None]
     if not with_files:
         return ()
     if without := [task.id for task in tasks if task.workspace is None and not task.trouble]:

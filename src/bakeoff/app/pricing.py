@@ -19,6 +19,7 @@ from msgspec import Meta
 from bakeoff.core.budget import Cap, Price, Tariff
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import at_hand
 from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.values import Json
@@ -168,7 +169,7 @@ def _bounded(tariff: Tariff, cap: Cap, longest: int | None) -> bool:
 def _askers(plan: Plan) -> Iterator[tuple[str, bool, ModelSpec, Sequence[Mapping[str, Json]]]]:
     """Yield every model that is asked: what it is, whether a role, what it is asked with."""
     for block in plan.blocks:
-        asked_with = [task.parameters for task in block.tasks]
+        asked_with = [task.parameters for task in at_hand(block.tasks)]
         for candidate in block.candidates:
             yield f"candidate {candidate.id!r}", False, candidate.model, asked_with
     for name, spec in plan.conditions.roles.items():

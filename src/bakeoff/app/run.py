@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 
+from bakeoff._lib.clock import monotonic
 from bakeoff._lib.process_setup import open_closed_descriptors, rare_collections
 from bakeoff._lib.redact import Redactor, url_secrets
 from bakeoff._lib.threads import run_sync
@@ -49,6 +50,7 @@ from bakeoff.executors.local import LocalExecutor
 from bakeoff.formats.detect import read_source
 from bakeoff.models.limits.settings import Limiters
 from bakeoff.models.recording.replay import open_recording_modes
+from bakeoff.reports.wording.phrases import counted
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.live_status import LivePublisher
 
@@ -104,7 +106,8 @@ async def execute_run(options: RunOptions) -> Run:
                 refuse_unprepared(prepared, needed, folder)
                 ended = await run_engine(prepared, options, folder, parts, redactor)
             tell_end(options, parts, ended)
-            return summarized(folder.path, whole_plan)
+            plan = SqliteLedger(folder.path).planned() if whole_plan.streams else whole_plan
+            return summarized(folder.path, plan)
 
 
 def read_environment(options: RunOptions) -> Mapping[str, str]:
@@ -190,7 +193,7 @@ async def run_engine(
     redactor: Redactor,
 ) -> RunEnded:
     """Run every trial that is due, and return how the run ended."""
-    plan, spec, run_id = prepared.plan, prepared.spec, folder.path.name
+    plan, spec, run_id = folder.plan, prepared.spec, folder.path.name
     if spec.warm_up:
         await parts.warm_up(plan, options.listener)
     if spec.adaptive is not None:
@@ -216,22 +219,55 @@ async def run_engine(
             open_runner(prepared, options, folder, parts) as runner,
         ):
             with rare_collections():
-                await run_plan(
-                    plan,
-                    store=folder.store,
-                    runner=runner,
-                    executor=LocalExecutor(
-                        spec.parallel or parts.default_parallel(plan), pause_s=spec.pause_s
-                    ),
-                    listener=with_artifacts(options.listener, folder.path, redactor),
-                    until=StopConditions(
-                        stop=options.stop,
-                        budget=budget,
-                        selection=_adaptive_selection(prepared, folder),
-                    ),
-                )
+                async with _reading_ahead(folder, options):
+                    await run_plan(
+                        plan,
+                        store=folder.store,
+                        runner=runner,
+                        executor=LocalExecutor(
+                            spec.parallel or parts.default_parallel(plan), pause_s=spec.pause_s
+                        ),
+                        listener=with_artifacts(options.listener, folder.path, redactor),
+                        until=StopConditions(
+                            stop=options.stop,
+                            budget=budget,
+                            selection=_adaptive_selection(prepared, folder),
+                        ),
+                    )
     cut_short = options.stop.requested or bool(watch.given_up)
     return RunEnded(run_id, cut_short, budget.reached, watch.given_up)
+
+
+@asynccontextmanager
+async def _reading_ahead(folder: RunFolder, options: RunOptions) -> AsyncIterator[None]:
+    """Read what is left of a large data set beside the block, for at most half of the time.
+
+    Where a row is wrong, the run stops, and that is the error in the end.
+    """
+    stream = folder.stream
+    if stream is None:
+        yield
+        return
+
+    async def read() -> None:
+        began = monotonic()
+        while not options.stop.requested and stream.advance():
+            await asyncio.sleep(monotonic() - began)
+            began = monotonic()
+        if stream.error is not None:
+            options.stop.request()
+
+    reading = asyncio.create_task(read())
+    try:
+        yield
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
+    if stream.error is not None:
+        raise stream.error
+    if stream.repeated:
+        many = counted(stream.repeated, "row")
+        options.listener(Notice(f"{many} repeated an earlier one; those are asked once"))
 
 
 def tell_end(options: RunOptions, parts: SharedTrialParts, ended: RunEnded) -> None:

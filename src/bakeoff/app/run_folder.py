@@ -27,16 +27,22 @@ from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.stores.checkpoints import FileCheckpoints
 from bakeoff.stores.folders import find_run, make_folder, new_folder, write_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
-from bakeoff.stores.ledger_writer import SqliteStore
+from bakeoff.stores.ledger_writer import LEDGER, SqliteStore
+from bakeoff.stores.plan_stream import PlanStream
 
 DEFAULT_PARALLEL = 8
 
 
 @value_object
 class RunFolder:
-    """The folder of a run that is running, its open ledger, and what was done and billed before."""
+    """The folder of a run that is running, its open ledger, and what was done and billed before.
+
+    `plan` is what is run now. Its tasks come from the `stream`, where they are still being read.
+    """
 
     path: Path
+    plan: Plan
+    stream: PlanStream | None
     store: SqliteStore
     done: int
     billed: Bill
@@ -56,10 +62,11 @@ async def open_run_folder(
     """
     path = _folder(prepared, options)
     store = SqliteStore(path, redactor=redactor, version=__version__)
+    stream = None
     try:
         for notice in (*store.damage.lines, *prepared.notices):
             options.listener(Notice(notice))
-        if options.resume and options.source is not None:
+        if options.resume and options.source is not None and not whole_plan.streams:
             for line in _differences(prepared.plan, path):
                 options.listener(Notice(f"{line}: its recorded trials cannot be reused"))
         parts.attachments = AttachmentStore(path)
@@ -68,6 +75,9 @@ async def open_run_folder(
         store.freeze(whole_plan)
         if prepared.places is not None:
             store.keep_places(prepared.places)
+        plan = prepared.plan
+        if plan.streams:
+            plan, stream = _streaming(plan, path, parts, redactor)
         manifest = await _manifest(prepared, options, path, whole_plan, parts)
         write_manifest(path, manifest, redactor)
         store.keep_manifest(manifest)
@@ -76,14 +86,29 @@ async def open_run_folder(
         if options.resume:
             done = _finished(prepared.plan, path, whole_plan, store)
             billed = SqliteLedger(path).billed()
-        yield RunFolder(path=path, store=store, done=done, billed=billed)
+        yield RunFolder(path=path, plan=plan, stream=stream, store=store, done=done, billed=billed)
+        if stream is not None and stream.whole:
+            manifest = replace(manifest, planned=len(plan), tasks=plan.task_count, plan=plan.digest)
+            write_manifest(path, manifest, redactor)
+            store.keep_manifest(manifest)
     finally:
+        if stream is not None:
+            stream.close()
         await store.close()
+
+
+def _streaming(
+    plan: Plan, path: Path, parts: SharedTrialParts, redactor: Redactor
+) -> tuple[Plan, PlanStream]:
+    """Return *plan* with the tasks of its one block as they arrive in the ledger, and their stream."""
+    (block,) = plan.blocks
+    stream = PlanStream(path / LEDGER, block.tasks, redactor=redactor, check=parts.check)
+    return replace(plan, blocks=(replace(block, tasks=stream.tasks),)), stream
 
 
 def _keep_attachments(plan: Plan, attachments: AttachmentStore) -> None:
     """Copy every picture and file that *plan* asks about into the folder of the run."""
-    for task in plan.tasks:
+    for task in plan.tasks_at_hand:
         for attachment in task.attachments:
             attachments.keep(attachment)
 
@@ -178,7 +203,7 @@ async def _manifest(
         platform=platform.platform(),
         planned=len(plan),
         tasks=plan.task_count,
-        plan=plan.digest,
+        plan="" if plan.streams else plan.digest,
         candidates=tuple(plan.candidates),
         conditions=plan.conditions,
         sources=spec.sources,

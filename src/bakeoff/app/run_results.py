@@ -71,6 +71,11 @@ class Run:
         """Every trial of the run."""
         return self._ledger.planned()
 
+    @property
+    def plan_is_open(self) -> bool:
+        """Whether only its data set knows the rest of the plan: its rows were not all read."""
+        return self._ledger.plan_is_open
+
     def trials(self) -> "TrialTable":
         """Return the recorded trials: to iterate over, or as a data frame."""
         from bakeoff.app.trial_table import TrialTable  # a run needs no reports

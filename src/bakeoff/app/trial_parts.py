@@ -61,6 +61,7 @@ _PATIENCE_S = 0.5  # a scorer that takes longer gets company
 _UNLIMITED_ADAPTERS = frozenset({"embedded", "scripted"})  # they share no queue
 _SLOW_PROVIDERS = frozenset({"ollama"})  # on this machine, with few slots
 _PARALLEL, _PARALLEL_PROMPTS = 8, 64
+_MOST_KNOWN = 10_000  # tasks whose scorers with settings need not be looked up at each trial
 
 
 @value_object
@@ -350,11 +351,7 @@ class SharedTrialParts:
                 *role_limiters,
             )
         check_tasks(plan, lambda candidate: agents[candidate.digest])
-        problems = Problems()
-        for task in plan.tasks:
-            with problems.gathered(of=f"task {task.id!r}"):
-                self._check(task, roles)
-        problems.raise_any()
+        self._check_all(plan.tasks_at_hand)
 
     @property
     def sandbox(self) -> str | None:
@@ -501,7 +498,24 @@ class SharedTrialParts:
             self._models[key] = self._parts.model(spec)
         return self._models[key]
 
-    def _check(self, task: Task, roles: Collection[str]) -> None:
+    def _check_all(self, tasks: Iterable[Task]) -> None:
+        problems = Problems()
+        for task in tasks:
+            with problems.gathered(of=f"task {task.id!r}"):
+                scorers = self._check(task)
+                if any(spec.settings for spec in task.scorers):
+                    self._of_task[task.digest] = scorers
+        problems.raise_any()
+
+    def check(self, task: Task) -> None:
+        """Raise where *task*, one that was just read, could not be scored; keep its files."""
+        self._check(task)
+        if self.attachments is not None:
+            for attachment in task.attachments:
+                self.attachments.keep(attachment)
+
+    def _check(self, task: Task) -> tuple[Scorer, ...]:
+        roles = self._roles
         with about_task(task):
             if task.dialogue is not None and INSTRUCTOR not in roles:
                 raise UsageError(
@@ -516,17 +530,15 @@ class SharedTrialParts:
         for tool in task.tools.tools if task.tools else ():
             with about_scorer(tool, task):
                 self._parts.functions([tool])
-        scorers = tuple(self._fitting(s, task, roles) for s in task.scorers)
-        if any(spec.settings for spec in task.scorers):
-            self._of_task[task.digest] = scorers
+        return tuple(self._fitting(s, task, roles) for s in task.scorers)
 
     def _scorers_of(self, task: Task) -> tuple[Scorer, ...]:
         """Return the scorers of *task*; those without settings are known by their names."""
         scorers = self._of_task.get(task.digest)
         if scorers is None:
             scorers = tuple(map(self._scorer, task.scorers))
-            if any(spec.settings for spec in task.scorers):  # in a worker, which checks no plan
-                self._of_task[task.digest] = scorers
+            if any(spec.settings for spec in task.scorers) and len(self._of_task) < _MOST_KNOWN:
+                self._of_task[task.digest] = scorers  # in a worker, which checks no plan
         return scorers
 
     def _fitting(self, spec: ScorerSpec, task: Task, roles: Collection[str]) -> Scorer:
@@ -538,8 +550,7 @@ class SharedTrialParts:
         return scorer
 
     def _scorer(self, spec: ScorerSpec) -> Scorer:
-        settings = dict(spec.settings)
-        key = digest([spec.name, settings]) if settings else spec.name
+        key = digest([spec.name, dict(spec.settings)]) if spec.settings else spec.name
         if key not in self._scorers:
             self._scorers[key] = self._live_scorer(spec)
         return self._scorers[key]

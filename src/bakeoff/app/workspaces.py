@@ -82,7 +82,7 @@ async def open_workspace_services(
     folders: Iterable[Path] = (),
 ) -> AsyncIterator[WorkspaceServices | None]:
     """Open what *plan* needs to run in boxes, if it does; first take away what dead runs left."""
-    specs = [task.workspace for task in plan.tasks if task.workspace is not None]
+    specs = [task.workspace for task in plan.tasks_at_hand if task.workspace is not None]
     if not specs:
         yield None
         return

@@ -1,6 +1,8 @@
-"""The tasks of a large stored plan: read in chunks when they are needed, and not kept."""
+"""The tasks of a large plan: read when they are needed, from its ledger or its source, and not kept."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, overload
 
@@ -104,6 +106,120 @@ def digests_of(tasks: Sequence[Task]) -> Iterator[str]:
 
 def mapped(change: Callable[[Task], Task], tasks: Sequence[Task]) -> Sequence[Task]:
     """Return *tasks* changed one by one; those that are read as needed are changed as they are read."""
-    if not isinstance(tasks, LazyTasks):
+    if not isinstance(tasks, LazyTasks | StreamedTasks):
         return tuple(map(change, tasks))
     return tasks.changed(change)
+
+
+# --- tasks that are read while they run -------------------------------------------------------------
+
+MOST_HELD = 5_000  # tasks that are kept in memory; more are read as they are needed
+_FIRST = 1_000  # tasks of a stream that are tried out before anything is asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedTasks(Sequence[Task]):
+    """The tasks of a large data set: whoever iterates reads them anew, and nobody keeps them.
+
+    There are `length` of them at most: rows that repeat an earlier one are left out as they are read.
+    The `first` ones are at hand. `shapes` are tasks that differ in the variables they have, each with
+    how many are like it.
+    """
+
+    read: Callable[[], Iterator[Task]]
+    length: int
+    first: tuple[Task, ...]
+    shapes: tuple[tuple[Task, int], ...]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Task]:
+        return self.read()
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | Sequence[Task]:
+        return tuple(self)[index]
+
+    def changed(self, change: Callable[[Task], Task]) -> "StreamedTasks":
+        """Return these tasks, each changed when it is read."""
+        return StreamedTasks(
+            read=lambda: map(change, self.read()),
+            length=self.length,
+            first=tuple(map(change, self.first)),
+            shapes=tuple((change(task), many) for task, many in self.shapes),
+        )
+
+
+def streamed(read: Callable[[], Iterator[Task]]) -> Sequence[Task]:
+    """Return what *read* yields: held where the tasks are few, else read anew when they are needed."""
+    tasks = read()
+    held = list(islice(tasks, MOST_HELD + 1))
+    if len(held) <= MOST_HELD:
+        return tuple(held)
+    shapes: dict[frozenset[str], tuple[Task, int]] = {}
+    for task in chain(held, tasks):
+        names = frozenset(task.vars)
+        first, many = shapes.get(names, (task, 0))
+        shapes[names] = first, many + 1
+    return StreamedTasks(
+        read=read,
+        length=sum(many for _, many in shapes.values()),
+        first=tuple(held[:_FIRST]),
+        shapes=tuple(shapes.values()),
+    )
+
+
+def joined(first: Sequence[Task], second: Sequence[Task]) -> Sequence[Task]:
+    """Return the tasks of both; a stream stays one only where it is alone."""
+    if not first or not second:
+        return first or second
+    return (*first, *second)
+
+
+def first_of(tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """Return the tasks of a stream that are tried out before anything is asked."""
+    return tuple(islice(tasks, _FIRST))
+
+
+def at_hand(tasks: Sequence[Task]) -> Sequence[Task]:
+    """Return *tasks*; of those that are read while they run, the first ones."""
+    return tasks.first if isinstance(tasks, StreamedTasks) else tasks
+
+
+class ArrivingTasks(LazyTasks):
+    """Tasks of which *advance* puts further ones into the ledger: read there, in order, as they come.
+
+    It returns whether there may be more. *expected* is how many there will be, as far as is known.
+    """
+
+    def __init__(
+        self,
+        rows: MutableSequence[int],
+        *,
+        ledger: Path,
+        read: Callable[[Sequence[int]], Sequence[Task]],
+        read_digests: Callable[[Sequence[int]], Sequence[str]],
+        advance: Callable[[], bool],
+        expected: int,
+    ) -> None:
+        super().__init__(rows, ledger=ledger, read=read, read_digests=read_digests)
+        self._advance = advance
+        self.expected = expected
+
+    def __len__(self) -> int:
+        return max(self.expected, len(self.rows))
+
+    def __iter__(self) -> Iterator[Task]:
+        start = 0
+        while True:
+            while len(self.rows) < start + _CHUNK and self._advance():
+                pass
+            tasks = self._read(self.rows[start : start + _CHUNK])
+            if not tasks:
+                return
+            yield from tasks
+            start += len(tasks)

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from bakeoff._lib.digest import digest, digest_of_parts
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.candidate import Candidate, Conditions
-from bakeoff.core.lazy_tasks import LazyTasks, digests_of
+from bakeoff.core.lazy_tasks import LazyTasks, StreamedTasks, at_hand, digests_of
 from bakeoff.core.task import Task
 
 _BETWEEN_SWAPS = 10  # tasks of a drawn order that each model has before the next is loaded
@@ -114,7 +114,7 @@ class Plan:
     @property
     def tasks(self) -> Iterator[Task]:
         """Each task once, in plan order."""
-        if any(isinstance(block.tasks, LazyTasks) for block in self.blocks):
+        if any(isinstance(block.tasks, LazyTasks | StreamedTasks) for block in self.blocks):
             yield from self._tasks_as_needed()
             return
         first_of: dict[str, Task] = {}
@@ -131,6 +131,18 @@ class Plan:
                         digests.add(task.digest)
                         yield task
 
+    @property
+    def tasks_at_hand(self) -> Iterator[Task]:
+        """The tasks that are checked before anything is asked: all but those of a stream."""
+        if not self.streams:
+            return self.tasks
+        return chain.from_iterable(at_hand(block.tasks) for block in self.blocks)
+
+    @property
+    def streams(self) -> bool:
+        """Whether tasks are read while they run, so that their number is an estimate."""
+        return any(isinstance(block.tasks, StreamedTasks) for block in self.blocks)
+
     def _tasks_as_needed(self) -> Iterator[Task]:
         """Yield each task once, and hold none of them."""
         if (only := self._only_distinct) is not None:
@@ -145,9 +157,11 @@ class Plan:
                     yield task
 
     @property
-    def _only_distinct(self) -> LazyTasks | None:
+    def _only_distinct(self) -> LazyTasks | StreamedTasks | None:
         """The tasks of a plan of one block, where they are read as needed and none is there twice."""
         tasks = self.blocks[0].tasks if len(self.blocks) == 1 else ()
+        if isinstance(tasks, StreamedTasks):
+            return tasks
         return tasks if isinstance(tasks, LazyTasks) and tasks.are_distinct else None
 
     @property

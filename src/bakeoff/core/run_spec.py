@@ -1,6 +1,6 @@
 """The run specification: what a front end read from the user's files; and the manifest of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
@@ -87,11 +87,12 @@ class RunSpec:
     `pairings`, they are the plan, and `tasks` only lists their tasks. `endpoints` are limits by
     URL or provider; `patience` is what the run has with one that is down. With `trust`, suites may
     name Python of their own as scorers; `allow_env` are the variables that they may read. `notices`
-    are what a person should read about the files.
+    are what a person should read about the files. `columns` says which columns of a data set are
+    kept under a name of ours: `{"subject": "category"}`.
     """
 
     name: str
-    tasks: tuple[Task, ...]
+    tasks: Sequence[Task]
     pairings: tuple[Pairing, ...] = ()
     models: tuple[ModelSpec, ...] = ()
     agents: tuple[AgentSpec, ...] = ()
@@ -113,6 +114,7 @@ class RunSpec:
     trust: bool = False
     allow_env: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @value_object

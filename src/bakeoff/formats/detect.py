@@ -66,6 +66,8 @@ _BY_ENDING = {
     ".md": Format.MARKDOWN_TASK,
 }
 
+_SPREADSHEETS = frozenset({".xlsx", ".xls", ".xlsm", ".ods", ".numbers"})
+
 
 class TaskFolderFormat(Enum):
     """What the folder of one coding task is."""
@@ -113,8 +115,8 @@ def is_data_set(source: str | Path) -> bool:
 
 def open_data_set(source: str | Path) -> "DataFile":
     """Return the file of rows that *source* names, opened by the reader of its format."""
-    from bakeoff.formats.data.delimited import read_delimited
-    from bakeoff.formats.data.json_rows import read_json_array, read_json_lines
+    from bakeoff.formats.data.delimited import read_delimited, scan_delimited
+    from bakeoff.formats.data.json_rows import read_json_array, read_json_lines, scan_json_lines
     from bakeoff.formats.data.rows import local_file
 
     if str(source).startswith(HUB):
@@ -124,13 +126,13 @@ def open_data_set(source: str | Path) -> "DataFile":
     path = Path(source)
     match format_of(path):
         case Format.PARQUET:
-            from bakeoff.formats.data.parquet import read_parquet
+            from bakeoff.formats.data.parquet import read_parquet, scan_parquet
 
-            return local_file(path, read_parquet)
+            return local_file(path, read_parquet, scan_parquet)
         case Format.DELIMITED:
-            return local_file(path, read_delimited)
+            return local_file(path, read_delimited, scan_delimited)
         case Format.JSON_LINES:
-            return local_file(path, read_json_lines)
+            return local_file(path, read_json_lines, scan_json_lines)
         case Format.JSON_ROWS:
             return local_file(path, read_json_array)
     raise UsageError(
@@ -200,6 +202,8 @@ def _why_not_run(path: Path) -> str:
                 f"{path}: this is an agent of an agent benchmark; run it with the base file: "
                 f"bakeoff run BASE.toml --agents {path}"
             )
+    if path.suffix.lower() in _SPREADSHEETS and path.exists():
+        return f'{path}: a spreadsheet is not read here; save its table as CSV, in Excel as "CSV UTF-8"'
     what = "unknown kind of file." if path.exists() else "there is no such file or folder."
     return (
         f"{path}: {what} A suite ends in .json, a run file in .toml, a data set in .csv, .tsv, .jsonl "

@@ -1,10 +1,12 @@
 """Prompts as candidates: how they are read, checked against the tasks of a run, and filled in."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,7 @@ from bakeoff._lib.phrasing import did_you_mean, near_file
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.candidate import PromptSpec
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import StreamedTasks, at_hand
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
@@ -22,7 +25,7 @@ from bakeoff.formats.text.problems import Problems
 from bakeoff.formats.text.template import Template, Variable
 
 _LONGEST_NAME = 40
-_TEXT_SUFFIXES = frozenset({".txt", ".md", ".prompt", ".j2", ".jinja", ".jinja2"})
+_FILE_NAME = re.compile(r"[^\s{}]*[^\s{}.]\.[A-Za-z]\w{0,7}")  # one word that ends as files do
 _RENDERED_FIRST = 1_000  # tasks that a prompt is tried on before the first request
 _OWN_PROMPT, _OWN_SYSTEM = "prompt", "system"
 _SYSTEM, _USER = "system", "user"
@@ -90,7 +93,7 @@ def _is_path(given: str) -> bool:
     if "\n" in given or "{{" in given or len(given) > 1_000:
         return False
     path = Path(given)
-    return path.is_file() or (path.suffix.lower() in _TEXT_SUFFIXES and " " not in path.name)
+    return path.is_file() or _FILE_NAME.fullmatch(given) is not None
 
 
 def _not_there(file: Path) -> str:
@@ -227,18 +230,22 @@ def _located(spec: PromptSpec, why: str) -> UsageError:
 # --- checked --------------------------------------------------------------------------------------
 
 
-def check_prompts(specs: Sequence[PromptSpec], tasks: Iterable[Task]) -> None:
-    """Raise where a prompt cannot be filled in for one of *tasks*, or asks all of them the same."""
+def check_prompts(specs: Sequence[PromptSpec], tasks: Sequence[Task]) -> None:
+    """Raise where a prompt cannot be filled in for one of *tasks*, or asks all of them the same.
+
+    Of a stream of tasks, all are known to have the variables; the first ones are filled in.
+    """
     problems = Problems()
     prompts: list[Prompt] = []
     for spec in specs:
         with problems.gathered():
             prompts.append(_compiled(spec))
     if prompts:
-        overview = _Overview()
-        for task in tasks:
+        overview = _Overview(at_hand(tasks))
+        many = tasks.shapes if isinstance(tasks, StreamedTasks) else ((task, 1) for task in tasks)
+        for task, count in many:
             if task.trouble is None:
-                overview.add(task)
+                overview.add(task, count)
         for prompt in prompts:
             for error in _problems(prompt, overview):
                 problems.add(error)
@@ -248,21 +255,19 @@ def check_prompts(specs: Sequence[PromptSpec], tasks: Iterable[Task]) -> None:
 class _Overview:
     """Which values the tasks of a run have: most of them the same ones, as rows of a table do."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: Iterable[Task]) -> None:
         self.tasks = 0
         self.with_files = False
-        self.first: list[Task] = []
+        self.first = list(islice((t for t in first if t.trouble is None), _RENDERED_FIRST))
         self._lines: dict[frozenset[str], tuple[int, str]] = {}  # how many, and which first
 
-    def add(self, task: Task) -> None:
-        """Count *task*."""
-        self.tasks += 1
+    def add(self, task: Task, count: int) -> None:
+        """Count *task*, which stands for *count* with the same variables."""
+        self.tasks += count
         self.with_files = self.with_files or task.workspace is not None or any(task.attachments)
-        if len(self.first) < _RENDERED_FIRST:
-            self.first.append(task)
         names = frozenset(values_of(task))
-        count, first = self._lines.get(names, (0, task.id))
-        self._lines[names] = count + 1, first
+        before, first = self._lines.get(names, (0, task.id))
+        self._lines[names] = before + count, first
 
     @property
     def names(self) -> set[str]:
@@ -292,7 +297,8 @@ def _problems(prompt: Prompt, overview: _Overview) -> Iterator[UsageError]:
         yield _located(
             spec,
             f"it has no variable, so all {overview.tasks:,} tasks would be asked the same; insert "
-            f"one ({did_you_mean('', overview.names)}), or mark it as literal",
+            f"one ({did_you_mean('', overview.names)}), or write `literal = true` into [[prompts]] of "
+            "a run file",
         )
 
 

@@ -1,6 +1,6 @@
 """Run files, Bakeoff's own TOML: their tables, and how they become a run."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from bakeoff._lib.phrasing import near_file
 from bakeoff.core.budget import Cap
 from bakeoff.core.candidate import AgentSpec, Conditions, Limits, ModelSpec, Origin, Patience
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import StreamedTasks, joined, mapped, streamed
 from bakeoff.core.run_spec import Adaptive, AdaptiveGoal, RunSpec, Source
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import ScorerSpec, Task
@@ -263,16 +264,21 @@ def _data_set(table: DataTable, folder: Path, reading: Reading, at: SourceLocati
             f"{shown(at)}: key 'path': {source} is not a data set; name it in `suites`"
         )
     run_spec = read_data_set(open_data_set(source), reading)
-    tasks: Iterable[Task] = run_spec.tasks
-    if table.where is not None:
-        where = parse_where(table.where, f"{shown(at.inside('where'))}: `where`")
-        tasks = matching(tasks, where)
-    if table.sample is not None:
-        tasks = sampled(tasks, table.sample, seed=table.seed)
-    run_spec = replace(run_spec, tasks=tuple(tasks))
-    if not run_spec.tasks:
-        raise UsageError(f"{shown(at.inside('where'))}: `where` matches none of the rows")
-    return run_spec
+    if table.where is None and table.sample is None:
+        return run_spec
+    label = f"{shown(at.inside('where'))}: `where`"
+    where = None if table.where is None else parse_where(table.where, label)
+
+    def part() -> Iterator[Task]:
+        tasks = (
+            run_spec.tasks if where is None else matching(run_spec.tasks, where, run_spec.columns)
+        )
+        yield from tasks if table.sample is None else sampled(tasks, table.sample, seed=table.seed)
+
+    tasks = streamed(part) if isinstance(run_spec.tasks, StreamedTasks) else tuple(part())
+    if not tasks:
+        raise UsageError(f"{label} matches none of the rows")
+    return replace(run_spec, tasks=tasks)
 
 
 def _no_such_file(path: Path) -> str:
@@ -336,25 +342,28 @@ def _run_spec(
         roles |= suite.conditions.roles
         run_spec = replace(
             run_spec,
-            tasks=run_spec.tasks + suite.tasks,
+            tasks=joined(run_spec.tasks, suite.tasks),
             models=run_spec.models or suite.models,
             parallel=run_spec.parallel or suite.parallel,
             pause_s=run_spec.pause_s or suite.pause_s,
             sources=run_spec.sources + suite.sources,
             notices=run_spec.notices + suite.notices,
+            columns={**suite.columns, **run_spec.columns},
         )
     _check_all_parameters(run, at)
     tasks_at = at("tasks")
     own = _tasks(run.tasks, tasks_at, scoring)
-    _refuse_twins(run_spec.tasks, at("suites"))
-    _refuse_twins(own, tasks_at, known={task.id for task in run_spec.tasks})
+    if not isinstance(run_spec.tasks, StreamedTasks):  # its reader has seen to that
+        _refuse_twins(run_spec.tasks, at("suites"))
+    if own:
+        _refuse_twins(own, tasks_at, known={task.id for task in run_spec.tasks})
     literal = {entry.id for entry in run.tasks if entry.literal}
     notices = (
         *run_spec.notices,
         *prompts_that_differ(own, tasks_at),
         *placeholder_notes(own, literal, tasks_at),
     )
-    run_spec = replace(run_spec, tasks=run_spec.tasks + own, notices=notices)
+    run_spec = replace(run_spec, tasks=joined(run_spec.tasks, own), notices=notices)
     run_spec = replace(_under(run, run_spec), prompts=prompts_of_file(run.prompts, at("prompts")))
     roles |= run_spec.conditions.roles
     run_spec = replace(run_spec, conditions=replace(run_spec.conditions, roles=roles))
@@ -416,7 +425,7 @@ def _under(run: RunFile, run_spec: RunSpec) -> RunSpec:
     return replace(
         run_spec,
         name=run.name or run_spec.name,
-        tasks=tuple(_with_parameters(task, run.parameters) for task in run_spec.tasks),
+        tasks=_with_parameters(run_spec.tasks, run.parameters),
         models=tuple(model_spec(m) for m in run.models) or run_spec.models,
         agents=tuple(agent_spec(a) for a in run.agents) or run_spec.agents,
         rollouts=run.rollouts,
@@ -437,8 +446,10 @@ def _under(run: RunFile, run_spec: RunSpec) -> RunSpec:
     )
 
 
-def _with_parameters(task: Task, parameters: Mapping[str, Json]) -> Task:
-    return replace(task, parameters={**parameters, **task.parameters}) if parameters else task
+def _with_parameters(tasks: Sequence[Task], parameters: Mapping[str, Json]) -> Sequence[Task]:
+    if not parameters:
+        return tasks
+    return mapped(lambda t: replace(t, parameters={**parameters, **t.parameters}), tasks)
 
 
 def _tasks(entries: Sequence[TaskTable], at: SourceLocation, scoring: Scoring) -> tuple[Task, ...]:

@@ -45,6 +45,10 @@ def missing_from(after: Plan, before: Plan) -> list[str]:
     A task or candidate is matched by its content, else by its id: one that was edited is run again,
     and is not missing.
     """
+    if after.streams:  # its tasks are compared with those that are there as they are read
+        return _absent(
+            "candidate", before.candidates, _partners(before.candidates, after.candidates)
+        )
     if before.digest == after.digest:
         return []
     tasks = _partners(before.tasks, after.tasks)

@@ -4,16 +4,18 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import StreamedTasks, first_of, streamed
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.planning.where import Where, parse_where
 
-_OWN_COLUMNS = ("id", "category", "group", "tags", "expected")
+_OWN_COLUMNS = ("id", "prompt", "category", "group", "tags", "expected")
 
 
 @value_object
@@ -21,7 +23,8 @@ class Selection:
     """What narrows a suite down; empty is everything.
 
     `within` are the ids that an earlier run left to choose from. `sample` draws so many tasks by
-    their ids and the `seed`; `limit` takes the first ones, last of all.
+    their ids and the `seed`; `limit` takes the first ones, last of all. `columns` are other names
+    of what `where` sees: `{"subject": "category"}`.
     """
 
     categories: Collection[str] = field(default_factory=tuple)
@@ -32,54 +35,81 @@ class Selection:
     sample: int | None = None
     seed: int = 0
     limit: int | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether anything is left out."""
+        parts = self.within, self.where, self.sample, self.limit
+        return bool(self.categories or self.tests or self.tags) or any(p is not None for p in parts)
 
 
-def select(tasks: Sequence[Task], selection: Selection) -> tuple[Task, ...]:
-    """Return the selected tasks in their order; a name that matches nothing is an error."""
+def select(tasks: Sequence[Task], selection: Selection) -> Sequence[Task]:
+    """Return the selected tasks in their order; a name that matches nothing is an error.
+
+    Of a stream of tasks, a small part is held in memory, and a large one is again a stream.
+    """
     if not tasks:
         raise UsageError("there are no tests to run: add at least one")
+    if selection.limit is not None and selection.limit < 1:
+        raise UsageError(f"limit must be 1 or more, not {selection.limit}")
+    if isinstance(tasks, StreamedTasks) and not selection.narrows:
+        return tasks
     _check_categories(tasks, selection.categories)
     _check_tags(tasks, selection.tags)
     named = _named(tasks, selection.tests)
-    chosen: Sequence[Task] = [
-        task
-        for task in tasks
-        if (not selection.categories or task.category in selection.categories)
-        and (not selection.tests or task.id in named)
-        and (not selection.tags or _has_tag(task, selection.tags))
-        and (selection.within is None or task.id in selection.within)
-    ]
-    if selection.where is not None:
-        chosen = list(matching(chosen, parse_where(selection.where)))
-    if selection.sample is not None:
-        chosen = sampled(chosen, selection.sample, seed=selection.seed)
-    if selection.limit is not None:
-        if selection.limit < 1:
-            raise UsageError(f"limit must be 1 or more, not {selection.limit}")
-        chosen = chosen[: selection.limit]
-    if not chosen:
+    where = None if selection.where is None else parse_where(selection.where)
+
+    def matches() -> Iterator[Task]:
+        found = (
+            task
+            for task in tasks
+            if (not selection.categories or task.category in selection.categories)
+            and (not selection.tests or task.id in named)
+            and (not selection.tags or _has_tag(task, selection.tags))
+            and (selection.within is None or task.id in selection.within)
+        )
+        return found if where is None else matching(found, where, selection.columns)
+
+    def chosen() -> Iterator[Task]:
+        found: Iterable[Task] = matches()
+        if not isinstance(tasks, StreamedTasks):
+            found = list(found)  # `where` is checked on all of them
+        if selection.sample is not None:
+            found = sampled(found, selection.sample, seed=selection.seed)
+        return islice(found, selection.limit)
+
+    part = streamed(chosen) if isinstance(tasks, StreamedTasks) else tuple(chosen())
+    if not part:
         raise UsageError(f"no test matches all of {_given(selection)}; change one of them")
-    return tuple(chosen)
+    return part
 
 
-def columns_of(task: Task) -> dict[str, Json]:
-    """Return the values that `--where` sees of *task*: its variables, metadata, and own fields."""
+def columns_of(task: Task, names: Mapping[str, str]) -> dict[str, Json]:
+    """Return the values that `--where` sees of *task*: its variables, metadata, and own fields.
+
+    *names* are columns that are own fields.
+    """
     own: dict[str, Json] = {
         "id": task.id,
+        "prompt": next((m.content for m in reversed(task.messages) if m.role == "user"), ""),
         "category": task.category or "",
         "group": task.group or "",
         "tags": task.metadata.get("tags", ()),
         "expected": "" if task.target is None else task.target,
     }
-    return {**own, **task.metadata, **task.vars}
+    named = {column: own[name] for column, name in names.items() if name in own}
+    return {**named, **own, **task.metadata, **task.vars}
 
 
-def matching(tasks: Iterable[Task], where: Where) -> Iterator[Task]:
+def matching(
+    tasks: Iterable[Task], where: Where, names: Mapping[str, str] | None = None
+) -> Iterator[Task]:
     """Yield the tasks that *where* means; a column that none of them has is an error."""
     missing = set(where.columns)
     known: dict[str, None] = dict.fromkeys(_OWN_COLUMNS)
     for task in tasks:
-        columns = columns_of(task)
+        columns = columns_of(task, names or {})
         if missing:
             missing -= columns.keys()
             known |= dict.fromkeys(columns)
@@ -150,7 +180,7 @@ def _named(tasks: Sequence[Task], patterns: Collection[str]) -> set[str]:
     for pattern in patterns:
         matches = {pattern} if pattern in ids else {i for i in ids if fnmatchcase(i, pattern)}
         if not matches:
-            hint = did_you_mean(pattern, [task.id for task in tasks[:1000]])
+            hint = did_you_mean(pattern, [task.id for task in first_of(tasks)])
             raise UsageError(f"no test {pattern!r}: {hint}")
         named |= matches
     return named

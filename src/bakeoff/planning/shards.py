@@ -48,10 +48,10 @@ def cut(plan: Plan, index: int, count: int) -> Cut:
     blocks: list[Block] = []
     places: list[tuple[int, Sequence[int]]] = []
     for number, block in enumerate(plan.blocks):
-        kept = array("q", (at for at, d in enumerate(digests_of(block.tasks)) if d in mine))
+        kept = [(at, task) for at, task in enumerate(block.tasks) if task.digest in mine]
         if kept:
-            blocks.append(replace(block, tasks=tuple(block.tasks[at] for at in kept)))
-            places.append((number, kept))
+            blocks.append(replace(block, tasks=tuple(task for _, task in kept)))
+            places.append((number, array("q", (at for at, _ in kept))))
     part = replace(plan, blocks=tuple(blocks))
     shard = Shard(
         index=index,

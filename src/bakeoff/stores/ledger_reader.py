@@ -47,7 +47,15 @@ from bakeoff.stores.damage import (
 from bakeoff.stores.ledger_writer import BLOBS, LEDGER
 from bakeoff.stores.packing import unpack
 from bakeoff.stores.plan_blocks import Runs, read_blocks, rows_of
-from bakeoff.stores.schema import CODES, MANIFEST_COPY, PLACES, STATUS_NAME, VERSION, key_sql
+from bakeoff.stores.schema import (
+    CODES,
+    MANIFEST_COPY,
+    PLACES,
+    PLAN_OPEN,
+    STATUS_NAME,
+    VERSION,
+    key_sql,
+)
 from bakeoff.stores.writing import being_written
 
 T = TypeVar("T")
@@ -248,6 +256,13 @@ class SqliteLedger:
         except sqlite3.Error:
             return True  # damaged, which is not empty
         return not log_is_whole(self._path)
+
+    @property
+    def plan_is_open(self) -> bool:
+        """Whether the run was stopped, or goes on, while the rows of its data set were being read."""
+        with self._reading() as db:
+            query = "SELECT 1 FROM meta WHERE key = ?"
+            return db.execute(query, (PLAN_OPEN,)).fetchone() is not None
 
     def damage(self) -> Damage:
         """Return what is damaged, as far as it was read; `bakeoff check` reads everything."""

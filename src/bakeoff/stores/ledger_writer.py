@@ -18,7 +18,7 @@ from bakeoff._lib.files import sync_folder, write_atomic
 from bakeoff._lib.redact import Redactor
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import LedgerError, UsageError
-from bakeoff.core.lazy_tasks import LazyTasks, stored_row
+from bakeoff.core.lazy_tasks import LazyTasks, StreamedTasks, stored_row
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.record import Attempt
 from bakeoff.core.run_spec import Manifest
@@ -41,6 +41,7 @@ from bakeoff.stores.schema import (
     MANIFEST_COPY,
     PAGE,
     PLAN_CRC,
+    PLAN_OPEN,
     STATUSES,
     VERSION,
     Row,
@@ -278,6 +279,9 @@ class SqliteStore:
         """Write the tasks that are not there yet; return the rows of those of each block."""
         blocks, writer = [], None
         for block in plan.blocks:
+            if isinstance(block.tasks, StreamedTasks):
+                blocks.append(self._earlier_runs(db))  # a PlanStream writes the rest
+                continue
             if isinstance(block.tasks, LazyTasks) and block.tasks.ledger == self._resolved:
                 blocks.append(list(runs_of(block.tasks.rows)))  # they were read from here
                 continue
@@ -287,6 +291,19 @@ class SqliteStore:
         if writer is not None:
             writer.finish()
         return blocks
+
+    def _earlier_runs(self, db: sqlite3.Connection) -> Runs:
+        """Return the rows of the tasks of a plan that was begun here."""
+        earlier = read_blocks(db)
+        if len(earlier) > 1:
+            raise UsageError(
+                f"{self._folder.name} pairs its tasks in another way than this data set would: start "
+                "a new run"
+            )
+        for _, runs, _ in earlier.values():
+            return runs
+        self._put_meta(db, PLAN_OPEN, "1")
+        return []
 
     def _next_attempt(self, key: int) -> int | None:
         found = self._db.execute(_NEXT, (key,)).fetchone()

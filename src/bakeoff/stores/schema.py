@@ -15,6 +15,7 @@ VERSION = 2
 PAGE = 4096  # bytes
 # keys of `meta`; `places` are those of the tasks of a shard in the whole plan
 PLAN_CRC, SCHEMA_CRC, MANIFEST_COPY, PLACES = "plan_crc", "schema_crc", "manifest", "places"
+PLAN_OPEN = "plan_open"  # while the tasks of the plan are still being read
 
 STATUSES = (Status.COMPLETED, Status.LIMITED, Status.FAULTED, Status.CANCELLED)  # as numbers
 CODES = {status: code for code, status in enumerate(STATUSES)}

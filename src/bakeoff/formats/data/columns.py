@@ -1,9 +1,10 @@
 """What the columns of a data set mean: as a person maps them, else by their usual names."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean, near
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 
@@ -75,6 +76,10 @@ class Columns:
         """Return the column of *role*."""
         return self.roles.get(role)
 
+    def named(self) -> Mapping[str, str]:
+        """Return the role of each column that has one."""
+        return {column: role for role, column in self.roles.items() if column is not None}
+
     def without_guess(self, role: str) -> "Columns":
         """Return the columns with none for *role*, where that was a guess."""
         if role not in self.guessed:
@@ -112,13 +117,29 @@ def resolve_columns(
             roles[role] = column
             guessed.append(role)
     if needs_prompt and roles.get("prompt") is None:
-        raise UsageError(
-            f"{where}: which column is the prompt? There are: {', '.join(names)}. Name one with "
-            "--map prompt=COLUMN, or write a template: --prompt 'Answer: {{" + names[0] + "}}'"
-        )
+        raise UsageError(_which_prompt(where, names, given, set(roles.values())))
     order = {role: number for number, role in enumerate(ROLES)}
     guessed.sort(key=order.__getitem__)
     return Columns(roles=roles, variables=given.variables, guessed=tuple(guessed))
+
+
+def _which_prompt(
+    where: str, names: Sequence[str], given: ColumnMap, taken: Collection[str | None]
+) -> str:
+    """Ask which column is the prompt, in words that fit what is there."""
+    if meant := near("prompt", given.variables):
+        return f"{where}: `{meant}` is no role of a column; did you mean `prompt`?"
+    free = [name for name in names if name.isidentifier() and name not in taken]
+    if not any(name.isidentifier() for name in names):
+        return (
+            f"{where}: which column is the prompt? Its first line must name the columns, and it has: "
+            f"{', '.join(names)}. If those are names, write --map prompt={shlex.quote(names[0])}"
+        )
+    example = (free or names)[0]
+    return (
+        f"{where}: which column is the prompt? There are: {', '.join(names)}. Name one with "
+        "--map prompt=COLUMN, or write a template: --prompt 'Answer: {{" + example + "}}'"
+    )
 
 
 def _usual(names: Sequence[str], taken: set[str | None]) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ id column is named by its content, so that rows which are added, moved or left o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -16,8 +16,11 @@ import msgspec
 from msgspec import Meta
 
 from bakeoff._lib.digest import digest
+from bakeoff._lib.hash_set import HashSet
+from bakeoff._lib.phrasing import near
 from bakeoff.core.attachment import Attachment
 from bakeoff.core.errors import UsageError
+from bakeoff.core.lazy_tasks import MOST_HELD, StreamedTasks, first_of
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, ScorerSpec, Task
@@ -25,6 +28,7 @@ from bakeoff.core.values import Json
 from bakeoff.formats.attachments import attachment, attachments
 from bakeoff.formats.data.columns import (
     PROMPTFOO_EXPECTED,
+    ROLES,
     ColumnMap,
     Columns,
     DataOptions,
@@ -45,6 +49,7 @@ _OUR_SCORERS: Mapping[str, str] = {  # what promptfoo calls a check, and the sco
     "llm-rubric": "judge", "model-graded-closedqa": "judge", "factuality": "judge", "grade": "judge",
 }  # fmt: skip
 _ID_WORDS, _ID_LENGTH = 6, 40
+_WORTH_A_SCAN = 1 << 18  # bytes: a smaller file is just read
 _NO_METADATA = ("id", "prompt", "category", "group", "tags", "file")
 
 
@@ -80,12 +85,38 @@ class Reading:
 
 
 def read_data_set(file: DataFile, reading: Reading) -> RunSpec:
-    """Return the tasks of the rows of *file*."""
-    reader = RowReader(file.name, reading, reading.files or file.folder)
-    tasks = tuple(reader.tasks(file.rows()))
-    notices = (*file.notices, *reader.notices())
+    """Return the tasks of the rows of *file*; those of a large one are read as they are needed."""
+
+    def reader() -> RowReader:
+        return RowReader(file.name, reading, reading.files or file.folder)
+
+    tasks: Sequence[Task]
+    shapes = file.scan() if file.size >= _WORTH_A_SCAN else ()
+    first = reader()
+    if (length := sum(shape.rows for shape in shapes)) <= MOST_HELD:
+        tasks = tuple(first.tasks(file.rows()))
+    else:
+        tasks = StreamedTasks(
+            read=lambda: reader().tasks(file.rows()),
+            length=length,
+            first=first_of(first.tasks(file.rows())),
+            shapes=tuple((_like(s.first, shapes[0].first, reader()), s.rows) for s in shapes),
+        )
+    notices = (*file.notices, *first.notices())
     name = PurePosixPath(file.name).stem or file.name
-    return RunSpec(name=name, tasks=tasks, sources=(file.source,), notices=notices)
+    return RunSpec(
+        name=name,
+        tasks=tasks,
+        sources=(file.source,),
+        notices=notices,
+        columns=first.columns.named() if first.columns else {},
+    )
+
+
+def _like(row: Row, first: Row, reader: "RowReader") -> Task:
+    """Return the task of *row*; what columns mean is known from the *first* one."""
+    *_, task = reader.tasks((first, row) if row is not first else (row,))
+    return task
 
 
 class RowReader:
@@ -99,7 +130,7 @@ class RowReader:
         self._folder = folder
         self._reading = reading
         self._at = SourceLocation(file=source)
-        self._seen: set[int] = set()  # hashes of ids
+        self._seen = HashSet()  # of ids
         self.columns: Columns | None = None
         self.repeated: list[int] = []
 
@@ -115,6 +146,7 @@ class RowReader:
             where=self._source,
             needs_prompt=self._reading.options.own_prompt,
         )
+        self._refuse_misspelt(columns)
         if not self._is_a_file(first.values.get(columns.column("file") or "")):
             columns = columns.without_guess("file")
         self.columns = columns
@@ -133,10 +165,19 @@ class RowReader:
             rows = "this row is" if many == 1 else f"{many} rows, this one first, are"
             yield f"{self._source}:{self.repeated[0]}: {rows} equal to an earlier one; asked once"
 
+    def _refuse_misspelt(self, columns: Columns) -> None:
+        """Raise where what is mapped is a role, misspelt: nothing inserts such a variable."""
+        if self._reading.options.variables or self._template is not None:
+            return
+        for name in columns.variables:
+            if meant := near(name, ROLES, least=0.75):
+                raise UsageError(
+                    f"{self._source}: {name!r} is no role of a column, and no prompt inserts it; did you "
+                    f"mean {meant!r}?"
+                )
+
     def _is_new(self, task_id: str, row: Row, columns: Columns) -> bool:
-        key = hash(task_id)
-        if key not in self._seen:
-            self._seen.add(key)
+        if self._seen.add(hash(task_id)):
             return True
         if (column := columns.column("id")) is not None:
             raise UsageError(

@@ -1,44 +1,70 @@
 """CSV and TSV: a header with the names of the columns, then one row per record."""
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import TextIO
 
 from bakeoff.core.errors import UsageError
-from bakeoff.formats.data.rows import Row, open_text, refuse_nul
+from bakeoff.formats.data.rows import Row, Shape, open_text, refuse_nul, shapes_of
 
 _LARGEST_CELL = 1 << 30  # characters; the csv module stops at 131 072 otherwise
-_OTHER_SEPARATORS = (";", "\t")  # of a .csv file: what some spreadsheets write
+_SEPARATORS = (",", ";", "\t")  # of a .csv file: what spreadsheets write
+_QUOTED = re.compile(r'"[^"]*"')
+_SEPARATOR_LINE = re.compile(r"sep=(.)[\r\n]*")  # before the header: for Excel
 
 
 def read_delimited(path: Path) -> Iterator[Row]:
     """Yield the rows of the CSV or TSV file at *path*; each must have a cell for every column."""
     csv.field_size_limit(_LARGEST_CELL)
     with open_text(path, newline="") as text:
-        first = text.readline()
-        separator = _separator(path, first)
-        records = _Records(path, _chained(first, text), separator)
+        separator, lines = _beginning(path, text)
+        records = _Records(path, lines, separator)
         header = next(iter(records), None)
         if header is None:
             raise UsageError(f"{path} is empty; its first line must name the columns")
         columns = _columns(path, header[0], header[1])
         for line, cells in records:
+            if not any(cells):  # spreadsheets leave them below a table
+                continue
             if len(cells) != len(columns):
                 raise _ragged(path, line, cells, columns, separator)
             yield Row(line, {name: cell for name, cell in zip(columns, cells, strict=True) if name})
 
 
-def _chained(first: str, rest: Iterable[str]) -> Iterator[str]:
-    yield first
-    yield from rest
+def scan_delimited(path: Path) -> Sequence[Shape]:
+    """Return the first row of the CSV or TSV file at *path*, and how many there are."""
+    rows = read_delimited(path)
+    first = next(rows, None)
+    if first is None:
+        return []
+    many = 0
+    with open_text(path, newline="") as text:
+        separator, lines = _beginning(path, text)
+        reader = csv.reader(lines, delimiter=separator, strict=True)
+        try:
+            columns = len(next(filter(None, reader)))
+            for many, cells in enumerate(filter(any, reader), start=1):  # noqa: B007 -- the last
+                if len(cells) != columns:
+                    break
+            else:
+                return [Shape(first, many)]
+        except csv.Error:
+            pass
+    return shapes_of(read_delimited(path))  # which says what is wrong, and where
 
 
-def _separator(path: Path, header: str) -> str:
+def _beginning(path: Path, text: TextIO) -> tuple[str, Iterator[str]]:
+    """Return what separates the cells of *text*, and its lines."""
+    first = text.readline()
+    if named := _SEPARATOR_LINE.fullmatch(first):
+        return named[1], chain(["\n"], text)
+    lines = chain([first], text)
     if path.suffix.lower() in {".tsv", ".tab"}:
-        return "\t"
-    if "," in header:
-        return ","
-    return next((mark for mark in _OTHER_SEPARATORS if mark in header), ",")
+        return "\t", lines
+    return max(_SEPARATORS, key=_QUOTED.sub("", first).count), lines
 
 
 class _Records:

@@ -16,7 +16,7 @@ from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Source
 from bakeoff.formats.data.parquet import NEEDS_EXTRA
-from bakeoff.formats.data.rows import DataFile, Row
+from bakeoff.formats.data.rows import DataFile, Row, together
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -55,6 +55,8 @@ def open_hub_data_set(address: str, open_file: Callable[[Path], DataFile]) -> Da
         name=f"hf://{snapshot.name}:{split}",
         source=Source(path=pinned, digest=digest([pinned, list(splits[split])])),
         rows=partial(_rows, paths, open_file),
+        scan=lambda: together(shape for path in paths for shape in open_file(path).scan()),
+        size=sum(path.stat().st_size for path in paths),
         notices=(notice,),
     )
 

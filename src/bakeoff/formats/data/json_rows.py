@@ -1,8 +1,10 @@
 """JSON Lines, one object per line, and JSON files that are a list of objects; read piece by piece."""
 
+import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -10,11 +12,20 @@ import msgspec
 
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
-from bakeoff.formats.data.rows import Row, open_text, plain_value, refuse_nul
+from bakeoff.formats.data.rows import (
+    Row,
+    Shape,
+    open_text,
+    plain_value,
+    refuse_nul,
+    shapes_of,
+)
 from bakeoff.formats.text.json import explain_json_error, is_deep
 
 _BLOCK = 1 << 16  # characters read at once; more where an item is longer
+_SCANNED = 1 << 20  # bytes
 _GAP = re.compile(r"[ \t\r\n]*")
+_rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read_json_lines(path: Path) -> Iterator[Row]:
@@ -28,6 +39,44 @@ def read_json_lines(path: Path) -> Iterator[Row]:
             yield _row(path, line, number)
     if not number:
         raise UsageError(f"{path} is empty; it must hold one JSON object per line")
+
+
+def scan_json_lines(path: Path) -> Sequence[Shape]:
+    """Return which columns the rows of the JSON Lines file at *path* have; each must be an object."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    first: dict[tuple[str, ...], Row] = {}
+    line = 1
+    try:
+        for block in _whole_lines(path):
+            rows = _rows.decode_lines(block)
+            found = list(map(tuple, rows))
+            for names in set(found) - first.keys():
+                place = found.index(names)  # the line is off where there are blank ones
+                values = {name: _plain(rows[place][name]) for name in names}
+                first[names] = Row(line + place, values)
+            counts.update(found)
+            line += block.count(b"\n")
+    except (msgspec.DecodeError, UnicodeError, OSError):  # whoever reads it line by line says why
+        return shapes_of(read_json_lines(path))
+    return [Shape(first[names], many) for names, many in counts.items()]
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Yield the UTF-8 text at *path* in blocks that end where a line does."""
+    with path.open("rb") as file:
+        rest = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
+        while block := file.read(_SCANNED):
+            whole, newline, after = block.rpartition(b"\n")
+            if not newline:
+                rest += block
+                continue
+            yield rest + whole + newline
+            rest = after
+        yield rest
+
+
+def _plain(raw: msgspec.Raw) -> Json:
+    return plain_value(msgspec.json.decode(raw))
 
 
 def read_json_array(path: Path) -> Iterator[Row]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bakeoff.core.errors import UsageError
-from bakeoff.formats.data.rows import Row, plain_value
+from bakeoff.formats.data.rows import Row, Shape, plain_value
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -40,6 +40,18 @@ def read_parquet(path: Path) -> Iterator[Row]:
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]
             raise UsageError(f"{path}: not a readable Parquet file: {reason}") from error
+
+
+def scan_parquet(path: Path) -> Sequence[Shape]:
+    """Return the first row of the Parquet file at *path*, and how many there are."""
+    first = next(read_parquet(path), None)
+    if first is None:
+        return []
+    import duckdb
+
+    with duckdb.connect() as db:
+        counted = db.execute("SELECT count(*) FROM read_parquet(?)", [_escaped(path)]).fetchone()
+        return [Shape(first, counted[0] if counted else 0)]
 
 
 def _columns(db: "DuckDBPyConnection", path: Path) -> tuple[Sequence[str], str]:

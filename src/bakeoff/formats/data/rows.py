@@ -6,7 +6,7 @@ One rule makes the values of every format equal: a scalar is the text that JSON 
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,29 +29,71 @@ class Row(NamedTuple):
     values: Mapping[str, Json]
 
 
+class Shape(NamedTuple):
+    """Rows that have the same columns: the first of them, and how many there are."""
+
+    first: Row
+    rows: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
     """A file of rows: its name in messages, what to remember of it, and how to read it anew.
 
     Paths in its cells start at `folder`, and do not lead out of it; without one there are none.
+    `scan` looks through a large file, faster than reading it, and raises where a row is broken.
     """
 
     name: str
     source: Source
     rows: Callable[[], Iterator[Row]]
+    scan: Callable[[], Sequence[Shape]]
+    size: int
     notices: tuple[str, ...] = ()
     folder: Path | None = None
 
 
-def local_file(path: Path, read: Callable[[Path], Iterator[Row]]) -> DataFile:
-    """Return the file at *path*, whose rows *read* yields."""
+def local_file(
+    path: Path,
+    read: Callable[[Path], Iterator[Row]],
+    scan: Callable[[Path], Sequence[Shape]] | None = None,
+) -> DataFile:
+    """Return the file at *path*, whose rows *read* yields; without a *scan*, they are counted so too."""
     try:
         with path.open("rb") as file:
             content = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+            size = file.tell()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     source = Source(path=str(path.resolve()), digest=content)
-    return DataFile(name=str(path), source=source, rows=partial(read, path), folder=path.parent)
+    return DataFile(
+        name=str(path),
+        source=source,
+        rows=partial(read, path),
+        scan=partial(scan, path) if scan else lambda: shapes_of(read(path)),
+        size=size,
+        folder=path.parent,
+    )
+
+
+def shapes_of(rows: Iterable[Row]) -> Sequence[Shape]:
+    """Return which columns *rows* have: those of the first one first."""
+    shapes: dict[tuple[str, ...], Shape] = {}
+    for row in rows:
+        names = tuple(row.values)
+        first, many = shapes.get(names, (row, 0))
+        shapes[names] = Shape(first, many + 1)
+    return list(shapes.values())
+
+
+def together(shapes: Iterable[Shape]) -> Sequence[Shape]:
+    """Return the shapes of several files as those of one."""
+    merged: dict[tuple[str, ...], Shape] = {}
+    for first, many in shapes:
+        names = tuple(first.values)
+        before, count = merged.get(names, (first, 0))
+        merged[names] = Shape(before, count + many)
+    return list(merged.values())
 
 
 def plain_value(value: Json) -> Json:
@@ -98,7 +140,10 @@ def _wrong_byte(path: Path, error: UnicodeDecodeError) -> str:
                 line.decode("utf-8")
             except UnicodeDecodeError as bad:
                 byte = f"byte {before + bad.start} is 0x{line[bad.start]:02x}"
-                return f"{path}:{number}: not UTF-8 text ({byte}); save the file as UTF-8"
+                return (
+                    f"{path}:{number}: not UTF-8 text ({byte}); save the file as UTF-8, in Excel as "
+                    '"CSV UTF-8"'
+                )
             before += len(line)
     return f"{path}: not UTF-8 text; save the file as UTF-8"
 
