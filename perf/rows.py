@@ -14,7 +14,7 @@ from perf.workload import prompt
 SIZES = (20_000, 100_000)
 LARGEST = 1_000_000
 MOST_MB, MOST_S = 200, 3.0  # for a million rows
-_GROWTH = 0.2  # kB of memory for each further row: that of its id, its place and its statistics
+_GROWTH = 0.3  # kB of memory for each further row: that of its id, its place and its statistics
 
 
 def measure(*, largest: bool = False) -> list[Reading]:

@@ -5,8 +5,10 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from bakeoff._lib.hash_set import HashSet
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.detect import open_data_set
 
@@ -116,3 +118,49 @@ def test_reading_holds_no_more_than_a_batch_of_rows(tmp_path: Path, name: str) -
     tracemalloc.stop()
     assert count == 20_000
     assert peak < len(text) / 4
+
+
+def test_a_spreadsheets_ways_of_writing_csv_are_read(tmp_path: Path) -> None:
+    rows = [{"q": "What, exactly?", "a, b": "2"}, {"q": "Who", "a, b": "3"}]
+    for text in (
+        'q;"a, b"\nWhat, exactly?;2\nWho;3\n;\n;\n',
+        'sep=;\nq;"a, b"\nWhat, exactly?;2\nWho;3\n',
+        "sep=|\r\nq|a, b\r\nWhat, exactly?|2\r\n||||\r\nWho|3\r\n",
+    ):
+        path = _file(tmp_path, "a.csv", text)
+        assert _rows(path) == rows
+        assert sum(shape.rows for shape in open_data_set(path).scan()) == 2
+    assert _lines(path) == [3, 5]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json"])
+def test_a_look_through_a_file_counts_what_is_read_from_it(tmp_path: Path, name: str) -> None:
+    texts = {
+        "a.csv": 'q,a\n"x\ny",1\n\n2,\n',
+        "a.tsv": 'q\ta\n"x\ny"\t1\n\n2\t\n',
+        "a.jsonl": '{"q": "x\\ny", "a": 1}\n\n{"q": 2, "a": null}\n{"a": 3}',
+        "a.json": '[{"q": "x\\ny", "a": 1},\n{"q": 2, "a": null}, {"a": 3}]',
+    }
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        data = open_data_set(_file(tmp_path, name, texts[name].encode(encoding)))
+        shapes, rows = data.scan(), list(data.rows())
+        assert sum(shape.rows for shape in shapes) == len(rows)
+        assert shapes[0].first == rows[0]
+        assert {tuple(s.first.values) for s in shapes} == {tuple(row.values) for row in rows}
+
+
+def test_a_look_through_parquet_counts_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    duckdb.sql(f"COPY (SELECT range AS q FROM range(3000)) TO '{path}' (FORMAT parquet)")
+    ((first, many),) = open_data_set(path).scan()
+    assert (dict(first.values), many) == ({"q": "0"}, 3000)
+
+
+def test_a_set_of_hashes_knows_what_it_holds() -> None:
+    hashes = HashSet()
+    values = [hash(f"id {n}") for n in range(20_000)]
+    assert all(hashes.add(value) for value in values)
+    assert not any(hashes.add(value) for value in values)
+    assert hashes.add(0)
+    assert not hashes.add(0)
+    assert len(hashes) == 20_001

@@ -130,3 +130,28 @@ def test_columns_are_refused_where_there_are_none(tmp_path: Path) -> None:
     path.write_text(json.dumps({"tests": [{"id": "a", "prompt": "b"}]}))
     with pytest.raises(UsageError, match="name columns of a data set, and this is none"):
         read_source(path, None, DataOptions(columns={"expected": "a"}))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"prmpt": "q"}, r"`prmpt` is no role of a column; did you mean `prompt`\?"),
+        ({"prompt": "q", "expcted": "a"}, r"'expcted' is no role .* did you mean 'expected'\?"),
+    ],
+)
+def test_a_misspelt_role_is_no_variable(
+    tmp_path: Path, columns: dict[str, str], message: str
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("q,a\n1,2\n")
+    with pytest.raises(UsageError, match=message):
+        read_source(path, None, DataOptions(columns=columns))
+
+
+def test_a_file_without_a_header_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("What is 1+1?,2\nWhat is 2+2?,4\n")
+    with pytest.raises(
+        UsageError, match="Its first line must name the columns, and it has: What is"
+    ):
+        read_source(path)

@@ -1,5 +1,6 @@
 """Which tests are meant."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bakeoff.core.errors import UsageError
+from bakeoff.formats.detect import read_source
 from bakeoff.planning.selection import Selection, select
 from support.plans import task
 
@@ -126,3 +128,16 @@ def test_a_sample_is_stable_when_rows_are_added_or_moved(
     after = {t.id for t in select(fewer, Selection(sample=size, seed=seed))}
     assert len(before) == size
     assert len(before - after) <= 1
+
+
+def test_an_expression_sees_the_columns_that_tasks_keep_under_names_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("qid,question,answer,subject\n1,What is law?,x,law\n2,What is art?,y,art\n")
+    spec = read_source(path)
+    for where in ("subject == 'art'", "question contains 'art'", "qid == 2", "answer == 'y'"):
+        chosen = select(spec.tasks, Selection(where=where, columns=spec.columns))
+        assert [task.id for task in chosen] == ["2"]
+    (tmp_path / "run.toml").write_text(
+        '[[data]]\npath = "rows.csv"\nwhere = "subject == \'law\'"\n'
+    )
+    assert [task.id for task in read_source(tmp_path / "run.toml").tasks] == ["1"]
