@@ -122,12 +122,13 @@ def test_reading_holds_no_more_than_a_batch_of_rows(tmp_path: Path, name: str) -
 
 def test_a_spreadsheets_ways_of_writing_csv_are_read(tmp_path: Path) -> None:
     rows = [{"q": "What, exactly?", "a, b": "2"}, {"q": "Who", "a, b": "3"}]
+    path = tmp_path / "a.csv"
     for text in (
         'q;"a, b"\nWhat, exactly?;2\nWho;3\n;\n;\n',
         'sep=;\nq;"a, b"\nWhat, exactly?;2\nWho;3\n',
         "sep=|\r\nq|a, b\r\nWhat, exactly?|2\r\n||||\r\nWho|3\r\n",
     ):
-        path = _file(tmp_path, "a.csv", text)
+        path.write_bytes(text.encode())
         assert _rows(path) == rows
         assert sum(shape.rows for shape in open_data_set(path).scan()) == 2
     assert _lines(path) == [3, 5]

@@ -1,11 +1,11 @@
 """The tasks of a large plan: read when they are needed, from its ledger or its source, and not kept."""
 
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, overload
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.task import Task
 
 _CHUNK = 512  # tasks read at once: few queries, and memory that does not grow
@@ -117,7 +117,7 @@ MOST_HELD = 5_000  # tasks that are kept in memory; more are read as they are ne
 _FIRST = 1_000  # tasks of a stream that are tried out before anything is asked
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class StreamedTasks(Sequence[Task]):
     """The tasks of a large data set: whoever iterates reads them anew, and nobody keeps them.
 
