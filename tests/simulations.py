@@ -284,7 +284,7 @@ def adaptive_table(repetitions: int) -> Iterator[str]:
                 row += [_per_cent(len(decided) / repetitions), f"{tasks:.0f}"]
                 if rule.looks is None:
                     sizes = [abs(pair.difference or 0.0) for pair in decided]
-                    row.append(f"{math.fsum(sizes) / len(sizes):.3f}")
+                    row.append(f"{math.fsum(sizes) / len(sizes):.3f}" if sizes else "–")
             rows.append(row)
     yield f"Two candidates, {repetitions:,} runs for each row:\n"
     yield _table(
@@ -341,7 +341,7 @@ TABLES: dict[str, tuple[Callable[[int], Iterator[str]], int]] = {
     "errors": (errors_table, 1_000),
     "power": (power_table, 1_000),
     "adaptive": (adaptive_table, 1_000),
-    "best": (best_table, 200),
+    "best": (best_table, 100),
 }
 
 

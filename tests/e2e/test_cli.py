@@ -274,7 +274,7 @@ def test_two_models_are_compared_and_a_verdict_is_printed(cli: Cli, tmp_path: Pa
     )
     out = cli("run", "two.toml").out
     assert "compared pairwise" in out
-    assert "p by McNemar, exact" in out
+    assert "chance by McNemar, exact" in out
     verdict = "verdict: scripted/yea solves 80 of 100 tasks more than scripted/nay ("
     assert out.splitlines()[-1].startswith(verdict)
     (pair,) = _data(cli("summarize", "latest", "--json"))["pairwise"]["pairs"]

@@ -84,7 +84,7 @@ def test_a_summary_says_what_more_rollouts_would_buy(runs: Path, tmp_path: Path)
     assert now is not None
     assert (
         f"good: twice the rollouts would shrink the error by "
-        f"{100 * (1 - split.se_twice_rollouts / now):.0f} %, twice the tasks by 29 %\n"
+        f"{100 * (1 - split.se_twice_rollouts / now):.0f} %, twice the tasks by 29 %; either takes about "
     ) in text
     data = json.loads(told("summarize", "--output", runs, "--json", folder=tmp_path).out)
     assert data["candidates"][0]["variance"]["icc"] == split.icc

@@ -21,8 +21,8 @@ from bakeoff.stats.between_runs import contrasts, run_scores
 from bakeoff.stats.estimate import MissingBounds
 from bakeoff.stats.gate import GateState, against_baseline
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
-from bakeoff.stats.pairwise import Pairwise
-from bakeoff.stats.summarize import summarize
+from bakeoff.stats.pairwise import CandidateScores, Pairwise, pairwise
+from bakeoff.stats.stopping_rule import TaskOrder
 from support.plans import candidate, plan, scored_by, tasks
 from support.rows import row
 
@@ -62,15 +62,38 @@ def adaptive_run(scores: Scores, rule: Adaptive) -> Ended:
     """Run candidates with these *scores* one trial after the other until *rule* has enough."""
     candidates, count, rollouts = scores.shape
     given, jobs = _given(candidates, count, rollouts, rule)
-    selection, rows = AdaptiveSelection(given, rule), []
+    selection = AdaptiveSelection(given, rule)
+    seen: dict[str, dict[str, _Tally]] = {NAMES[number]: {} for number in range(candidates)}
+    trials = 0
     for job in selection.wanted_jobs(jobs):
         name, task, rollout = job.trial.candidate.id, job.trial.task.id, job.trial.rollout
         score = float(scores[NAMES.index(name), int(task[1:]), rollout])
-        rows.append(row(task, score, candidate_id=name, rollout=rollout))
+        tally = seen[name].setdefault(task, _Tally())
+        tally.n, tally.total, tally.passed = (
+            tally.n + 1,
+            tally.total + score,
+            tally.passed + int(score),
+        )
         selection.record(name, task, score)
-    found = summarize(given, rows, adaptive=rule).pairwise
+        trials += 1
+    drawn = TaskOrder(
+        order=[task.id for task in given.drawn_tasks(rule.seed)],
+        precision=rule.precision,
+        complete=frozenset(name for name, known in seen.items() if len(known) == count),
+        best=rule.goal == "best",
+        looks=rule.looks,
+    )
+    columns = [CandidateScores(candidate=name, tasks={"": known}) for name, known in seen.items()]
+    found = pairwise(columns, drawn=drawn)
     assert found is not None
-    return Ended(found=found, trials=len(rows))
+    return Ended(found=found, trials=trials)
+
+
+@dataclass(slots=True)
+class _Tally:
+    n: int = 0
+    total: float = 0.0
+    passed: int = 0
 
 
 # Rankings

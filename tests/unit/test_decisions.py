@@ -1,6 +1,7 @@
 """What is decided from a pair: intervals that agree, margins, prices, groups, and false verdicts."""
 
 import math
+from dataclasses import replace
 from time import process_time
 
 import numpy as np
@@ -9,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bakeoff.reports.wording.decision import answer
+from bakeoff.reports.wording.phrases import dollars, seconds
 from bakeoff.stats.estimate import MissingBounds
+from bakeoff.stats.pace import Pace
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.paired_interval import newcombe
 from bakeoff.stats.summarize import summarize
@@ -204,7 +207,33 @@ def test_the_headline_says_how_many_tasks_more_at_what_price() -> None:
     found = answer(summarize(given, rows))
     assert found.text.startswith("dear solves 40 of 100 tasks more than cheap (")
     assert found.text.endswith("), at 4 times the cost.")
-    assert found.why.endswith("Cost per solved task: dear $0.0444, cheap $0.0200.")
+    prices = "dear $0.0444 ($0.0399 to $0.0495), cheap $0.0200 ($0.0145 to $0.0276)."
+    assert found.why.endswith(f"Cost per solved task: {prices}")
+
+
+def test_the_headline_says_what_more_tasks_would_take_in_money_and_time() -> None:
+    given = plan(
+        *tasks(40, scorers=scored_by("exact")), candidates=[candidate("a"), candidate("b")]
+    )
+    rows = [
+        row(f"t{n:04}", float(n % of > 0), candidate_id=name)
+        for name, of in (("a", 3), ("b", 4))
+        for n in range(40)
+    ]
+    summary = summarize(given, rows)
+    assert summary.pairwise is not None
+    needed = summary.pairwise.pairs[0].to_show
+    assert needed is not None
+    # 80 trials cost 0.80 and took 160 s: each task more is two trials
+    priced = replace(summary, pace=Pace(trials=80, cost_usd=0.8, seconds=160.0))
+    found = answer(priced)
+    more = needed.tasks - 40
+    assert found.text.endswith(f"; to show {needed.difference:g}: about {needed.tasks}).")
+    assert (
+        f"{more} more tasks, to show {needed.difference:g}, would take about "
+        f"{dollars(more * 0.02)} and {seconds(more * 4)}." in found.why
+    )
+    assert "would take" not in answer(summary).why
 
 
 def test_a_group_of_a_task_reaches_the_comparison() -> None:

@@ -62,14 +62,14 @@ def test_every_view_says_that_it_holds_for_this_task_only() -> None:
     lines = list(decision.remarks(found, found.pairs))
     assert lines == [
         "on one task, over its rollouts, and for this task only; "
-        "p by permutation of rollouts, exact, for 1 pair",
+        "chance by permutation of rollouts, exact, for 1 pair",
         "by chance: how often two equals differ this much; under 0.05 decides",
     ]
     told = answer(summary)
     assert told.text == "good is better than bad on this task, by 1.000."
     assert told.why == (
-        "Over the rollouts of this one task good − bad is +1.000; p = 0.002 by permutation of "
-        "rollouts, exact. It says nothing about other tasks."
+        "Over the rollouts of this one task good − bad is +1.000; equals would differ as "
+        "much in 0.2 % of runs, by chance (permutation of rollouts, exact). It says nothing about other tasks."
     )
 
 

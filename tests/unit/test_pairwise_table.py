@@ -60,7 +60,7 @@ def test_two_are_a_row_a_verdict_and_what_it_was_told_by() -> None:
     assert "0.004" in row_of(text, "new")
     assert "A is better" in row_of(text, "new")
     assert "[0.488, 0.982]" in row_of(text, "old")
-    assert "on 10 shared tasks; interval by Newcombe; p by McNemar, exact, for 1 pair" in text
+    assert "on 10 shared tasks; interval by Newcombe; chance by McNemar, exact, for 1 pair" in text
     assert "of 10 tasks, 0 are passed by all candidates and 1 by none" in text
     assert "verdict: new solves 90 of 100 tasks more than old (48.8 to 98.2)" in text
     assert "ranks" not in text  # of two, the verdict says it

@@ -61,7 +61,9 @@ def test_a_decision_names_the_better_one_as_it_is_written() -> None:
     found = told(bench("good", "bad"), [*scores("good", 38), *scores("bad", 10)])
     assert found.text == "good solves 70 of 100 tasks more than bad (50.9 to 81.4)."
     assert found.why.startswith("On 40 shared tasks good − bad is +0.700, between +0.5")
-    assert found.why.endswith("; p < 0.001 by McNemar, exact.")
+    assert found.why.endswith(
+        "; equals would differ as much in less than 0.1 % of runs, by chance (McNemar, exact)."
+    )
     assert found.decided
 
 
@@ -77,8 +79,12 @@ def test_where_nothing_is_sure_it_is_said_what_is_missing() -> None:
 def test_the_best_of_many_is_told_with_its_lead_over_the_next() -> None:
     rows = [*scores("low", 2), *scores("top", 40), *scores("mid", 20)]
     found = told(bench("low", "mid", "top"), rows)
-    assert found.text == "top is the best of 3."
-    assert found.why.startswith("top is ahead of mid, the next, by 0.500, p < 0.001. 3 of 3 pairs")
+    assert found.text.startswith(
+        "top is the best of 3: it solves 50 of 100 tasks more than mid, the next ("
+    )
+    assert found.why.startswith(
+        "top is ahead of mid, the next, by 0.500; equals would differ as much in less than 0.1 %"
+    )
 
 
 def test_an_open_race_is_no_decision_although_some_pairs_are_told_apart() -> None:
@@ -133,7 +139,7 @@ def test_who_stands_behind_for_its_faults_alone_is_not_said_to_be_behind() -> No
     assert "good and broken, the next, have the same score on the 18 tasks they share" in why
     turned = lettered(good="0" + "1" * 21 + "0" * 18, broken="1" * 19 + "x" * 21, low="0" * 40)
     assert (
-        "On the 19 tasks they share, broken is ahead of good by 0.053, p = 1.000; it ranks "
+        "On the 19 tasks they share, broken is ahead of good by 0.053; equals would differ as much in 100 % of runs, by chance; it ranks "
         "below good because faulted trials count as 0 in the ranking" in answer(turned).why
     )
 
@@ -188,8 +194,14 @@ def test_tasks_that_separate_tell_most_then_those_that_broke_then_those_that_fai
 
 
 def test_figures_are_written_alike_wherever_they_stand() -> None:
-    assert phrases.p_value(0.0004) == phrases.p_value(0.0004, alone=False) == "< 0.001"
-    assert phrases.p_value(0.0321, alone=False) == "= 0.032"
+    assert (phrases.p_value(0.0004), phrases.p_value(0.0321)) == ("< 0.001", "0.032")
+    assert phrases.in_runs(0.0004) == "in less than 0.1 % of runs"
+    assert (phrases.in_runs(0.0321), phrases.in_runs(1.0)) == (
+        "in 3.2 % of runs",
+        "in 100 % of runs",
+    )
+    prices = (0.0, 0.000639, 0.0000412, 0.0123, 1.5)
+    assert [*map(phrases.dollars, prices)] == ["$0.00", "$0.00064", "$0.000041", "$0.0123", "$1.50"]
     assert phrases.difference(-0.25) == "−0.250"
     assert phrases.interval(None) == phrases.score(None) == phrases.UNKNOWN
     assert phrases.sentence("it is so.") == "It is so."

@@ -8,6 +8,7 @@ from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError
+from bakeoff.stats.pace import Effort
 from bakeoff.stats.power_plan import PowerPlan, PowerRequest, plan_by_assumption, plan_by_pilot
 from bakeoff.stats.sizing import Assumptions, ErrorRates
 from bakeoff.stats.summary import Summary
@@ -19,6 +20,8 @@ _RANGES = {  # what may be given; beyond, no run would be planned so, or the for
     "score": (0.001, 0.999),
     "noise": (0.0, 1.0),
     "correlation": (0.0, 1.0),
+    "trial_cost": (0.0, 1e6),
+    "trial_time": (0.0, 1e9),
 }
 _COUNTS = {
     "rollouts": (1, 1_000_000),
@@ -38,6 +41,8 @@ class PowerOptions(TypedDict, total=False):
     score: float | None
     noise: float | None
     correlation: float | None
+    trial_cost: float | None  # US dollars
+    trial_time: float | None  # seconds
 
 
 def power(
@@ -51,7 +56,8 @@ def power(
     """Return how many tasks it takes to see *difference*, for each of a few numbers of rollouts.
 
     A *run* is taken as the pilot, and the variances of its *pair* count, or of the pair that takes
-    the most tasks. Without one, `score`, `noise` and `correlation` are assumed.
+    the most tasks. Without one, `score`, `noise` and `correlation` are assumed. What the sizes take in
+    money and time follows from the run, or from `trial_cost` and `trial_time`.
     """
     given = {name: value for name, value in options.items() if value is not None}
     _check({"difference": difference, **given})
@@ -79,6 +85,7 @@ def _wish(difference: float, options: PowerOptions, *, candidates: int) -> Power
         ),
         rollouts=options.get("rollouts"),
         tasks=options.get("tasks"),
+        trial=Effort(cost_usd=options.get("trial_cost"), seconds=options.get("trial_time")),
     )
 
 

@@ -27,6 +27,7 @@ from bakeoff.reports.files import write_summary
 from bakeoff.reports.wording.decision import Headline, answer
 from bakeoff.stats.between_runs import run_scores
 from bakeoff.stats.estimate import IntervalMethod
+from bakeoff.stats.pace import Pace
 from bakeoff.stats.role_fidelity import role_fidelity
 from bakeoff.stats.summarize import summarize as summarize_rows
 from bakeoff.stats.summary import Summary
@@ -196,7 +197,11 @@ class Run:
             force=force,
         )
         notes = (*summary.notes, *self._of_the_roles(plan), *self.damage().lines)
-        return replace(summary, billed=self.billed(), notes=notes)
+        billed = self.billed()
+        pace = Pace(
+            trials=summary.buckets.ran, cost_usd=billed.cost_usd, seconds=self._ledger.worked_s()
+        )
+        return replace(summary, billed=billed, pace=pace, notes=notes)
 
     def _adaptive(self) -> Adaptive | None:
         """Return whether the run was to end when it was sure, and how sure."""

@@ -52,6 +52,11 @@ def _add_plan(p: ArgumentGroup) -> None:
                    help="how many tasks there are (default: those of the run)")  # fmt: skip
     p.add_argument("--candidates", type=count, metavar="N",
                    help="how many are compared, every two of them (default: those of the run, or 2)")  # fmt: skip
+    p.add_argument("--trial-cost", type=_number, metavar="USD",
+                   help="what a trial costs, in dollars (default: that of the run)")  # fmt: skip
+    p.add_argument("--trial-time", type=_number, metavar="S",
+                   help="the seconds that a trial adds to a run, fewer where many run at once "
+                   "(default: those of the run)")  # fmt: skip
     p.add_argument("--alpha", type=_number, metavar="A",
                    help="the chance of a false alarm when there is no difference (default: 0.05)")  # fmt: skip
     p.add_argument("--power", type=_number, metavar="P",
@@ -100,7 +105,7 @@ def _print(plan: "PowerPlan") -> None:
 
 def _table(plan: "PowerPlan") -> "Table":
     from bakeoff.cli.views.tables import named_table
-    from bakeoff.reports.wording.phrases import UNKNOWN, counted
+    from bakeoff.reports.wording.phrases import UNKNOWN, counted, dollars, seconds
 
     table = named_table("", [], ["rollouts", "tasks", "trials"])
     likely = any(size.likely for size in plan.sizes)
@@ -109,12 +114,18 @@ def _table(plan: "PowerPlan") -> "Table":
     if plan.tasks is not None:
         shows = f"{counted(plan.tasks, 'task')} show{'s' if plan.tasks == 1 else ''}"
         table.add_column(shows, justify="right", no_wrap=True)
+    priced = any(size.effort.cost_usd is not None for size in plan.sizes)
+    timed = any(size.effort.seconds is not None for size in plan.sizes)
+    for name in [*(["cost"] if priced else []), *(["time"] if timed else [])]:
+        table.add_column(name, justify="right", no_wrap=True)
     for size in plan.sizes:
         row = [f"{size.rollouts:,}", f"{size.tasks:,}", f"{size.trials:,}"]
         if likely:
             row.append("{:,} to {:,}".format(*size.likely) if size.likely else UNKNOWN)
         if plan.tasks is not None:
             row.append(UNKNOWN if size.detectable is None else f"{size.detectable:.3f}")
+        row += [dollars(size.effort.cost_usd)] if priced else []
+        row += [seconds(size.effort.seconds)] if timed else []
         table.add_row(*row)
     return table
 

@@ -237,6 +237,14 @@ class TaskMeans:
 
 
 @value_object
+class ToShow:
+    """A difference, and about how many tasks would show it four times in five."""
+
+    difference: float
+    tasks: int
+
+
+@value_object
 class Pair:
     """Two candidates compared; `reason` says why a part of it is None.
 
@@ -250,6 +258,7 @@ class Pair:
     undone. If neither is `better`, `undecided` says why; `verdict` is either of them in words. They are
     `equivalent` where the difference is surely less than the `margin`.
 
+    Undecided, `to_show` is a smaller difference, and about how many tasks would show it.
     `units` are what the difference was estimated over: tasks, or groups of them. `solved` says that
     every score is 0 or 1. An adaptive run ended `early` for it: then the difference looks larger than
     it is, and the interval says where it may be. `cost_ratio` is what the first cost / what the second
@@ -280,6 +289,7 @@ class Pair:
     withheld: bool = False
     better: str | None = None
     more_tasks: int | None = None
+    to_show: ToShow | None = None
     verdict: str = ""
     undecided: str | None = None
     settled: bool = False
@@ -565,6 +575,7 @@ def _judged(pair: Pair, *, level: float, strictest: float, margin: float | None)
     if pair.equivalent:
         why = f"equivalent within {margin:g}"
         return replace(pair, undecided=why, verdict=why)
+    pair = replace(pair, to_show=_to_show(pair, level=strictest))
     return undecided(pair, what_it_takes(pair, level=strictest))
 
 
@@ -603,13 +614,23 @@ def what_it_takes(pair: Pair, *, level: float) -> str:
     if seen is None or pair.se is None:
         return "no difference was seen"
     text = f"these {pair.tasks:,} tasks would show {seen:.2g} or more"
+    if pair.to_show is None:
+        return text
+    return f"{text}; to show {pair.to_show.difference:g}: about {pair.to_show.tasks:,}"
+
+
+def _to_show(pair: Pair, *, level: float) -> ToShow | None:
+    """Return the next smaller round difference, and how many tasks it takes; None where unknown."""
+    least, seen = power.least_tasks(level), pair.detectable
+    if pair.units < least or seen is None or pair.se is None:
+        return None
     smaller = max((d for d in _ROUND_DIFFERENCES if d < _NOTABLY * seen), default=None)
     if smaller is None:
-        return text
+        return None
     needed = power.tasks_needed(smaller, variance=pair.se**2 * pair.tasks, level=level)
     if pair.mcnemar is not None:
         needed = max(needed, least / smaller)
-    return f"{text}; to show {smaller:g}: about {two_digits(math.ceil(needed)):,}"
+    return ToShow(difference=smaller, tasks=two_digits(math.ceil(needed)))
 
 
 def counted_tasks(tasks: int) -> str:

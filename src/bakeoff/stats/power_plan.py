@@ -8,6 +8,7 @@ from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.stats.one_task import ROLLOUT
+from bakeoff.stats.pace import NO_EFFORT, Effort, Pace
 from bakeoff.stats.paired import ONE_SHARED_TASK, Pair
 from bakeoff.stats.sizing import (
     ROLLOUTS,
@@ -44,7 +45,7 @@ class PowerPlan:
 
     `fewest_tasks` is what any number of rollouts takes. `tasks` are those at hand, and
     `rollouts_at_hand` the rollouts that make them enough, if any do. `assumed` is what was taken
-    for granted, by name; with two candidates in a `pilot` nothing is.
+    for granted, by name; with two candidates in a `pilot` nothing is. `trial` is what one trial takes.
     """
 
     difference: float
@@ -57,6 +58,7 @@ class PowerPlan:
     assumed: Mapping[str, float] = field(default_factory=dict)
     pilot: Pilot | None = None
     reason: str | None = None
+    trial: Effort = NO_EFFORT
 
     @property
     def cheapest(self) -> RunSize | None:
@@ -66,17 +68,22 @@ class PowerPlan:
 
 @value_object
 class PowerRequest:
-    """The difference to detect, the error rates, and the rollouts and tasks if they are fixed."""
+    """The difference to detect, the error rates, and the rollouts and tasks if they are fixed.
+
+    `trial` is what a trial takes in money and time; what is None is measured in the pilot, if there is one.
+    """
 
     difference: float
     strictness: ErrorRates = field(default_factory=ErrorRates)
     rollouts: int | None = None
     tasks: int | None = None
+    trial: Effort = NO_EFFORT
 
 
 def plan_by_assumption(request: PowerRequest, assumed: Assumptions) -> PowerPlan:
     """Return how large a run must be if *assumed* holds."""
-    return replace(_planned(request, assumed.spread()), assumed=asdict(assumed))
+    planned = _planned(request, assumed.spread())
+    return replace(_priced(planned, request.trial), assumed=asdict(assumed))
 
 
 def plan_by_pilot(
@@ -104,7 +111,37 @@ def plan_by_pilot(
     planned = _planned(replace(request, tasks=request.tasks or tasks), spread, of_pilot=rollouts)
     pairs = len(summary.pairwise.pairs) if summary.pairwise and pair is None else 1
     pilot = Pilot(run=summary.run, pair=names, pairs=pairs, tasks=tasks, rollouts=rollouts)
-    return replace(planned, pilot=pilot, assumed=used)
+    given, seen = request.trial, _trial_of(summary, pair)
+    trial = Effort(
+        cost_usd=seen.cost_usd if given.cost_usd is None else given.cost_usd,
+        seconds=seen.seconds if given.seconds is None else given.seconds,
+    )
+    return replace(_priced(planned, trial), pilot=pilot, assumed=used)
+
+
+def _trial_of(summary: Summary, pair: Sequence[str] | None) -> Effort:
+    """Return what a trial of the run took, in the mean over its candidates, or the *pair* of them."""
+    ran = {c.candidate: (c.total.tokens.cost_usd, c.total.buckets.ran) for c in summary.candidates}
+    if summary.pace is None or not all(trials for _, trials in ran.values()):
+        return NO_EFFORT
+    whole = summary.pace.of(1)
+    costs = {name: cost / trials for name, (cost, trials) in ran.items() if cost is not None}
+    if pair is None or whole.cost_usd is None or costs.keys() != ran.keys():
+        return replace(whole, cost_usd=whole.cost_usd if costs.keys() == ran.keys() else None)
+    roles = whole.cost_usd * summary.pace.trials - math.fsum(c or 0.0 for c, _ in ran.values())
+    return replace(
+        whole, cost_usd=math.fsum(costs[name] for name in pair) / 2 + roles / summary.pace.trials
+    )
+
+
+def _priced(plan: PowerPlan, trial: Effort) -> PowerPlan:
+    """Return *plan* with what its sizes take, if a *trial* takes so much."""
+    one = Pace(trials=1, cost_usd=trial.cost_usd, seconds=trial.seconds)
+    return replace(
+        plan,
+        trial=trial,
+        sizes=tuple(replace(size, effort=one.of(size.trials)) for size in plan.sizes),
+    )
 
 
 def _planned(

@@ -114,14 +114,16 @@ def anytime_interval(values: Sequence[float], *, level: float = 0.95) -> Interva
 
     None where every mean is refuted, which happens in at most 1 - *level* of all runs.
     """
-    bets = list(_bets(values, level=level))
-    enough = _SIDES / (1 - level)
+    import numpy as np
+
+    seen, bets = np.array(values, dtype=float), np.array(list(_bets(values, level=level)))
+    enough = math.log(_SIDES / (1 - level))
 
     def too_low(mean: float) -> bool:
-        return _wins(values, bets, mean, enough)
+        return _wins(seen, bets, mean, enough)
 
     def too_high(mean: float) -> bool:
-        return _wins([1 - value for value in values], bets, 1 - mean, enough)
+        return _wins(1 - seen, bets, 1 - mean, enough)
 
     low = _last(too_low, 0.0, 1.0)
     high = _last(too_high, 1.0, 0.0)
@@ -171,19 +173,15 @@ def _bets(values: Iterable[float], *, level: float) -> Iterator[float]:
         betting.see(value)
 
 
-def _stake(bet: float, mean: float) -> float:
-    """Return a bet that leaves something even where the worst value comes."""
-    return min(bet, _MOST_STAKE / mean) if mean > 0 else bet
+def _wins(
+    values: "NDArray[np.float64]", bets: "NDArray[np.float64]", mean: float, enough: float
+) -> bool:
+    """Whether one who bets that the mean of *values* is above *mean* ever had *enough*, as a logarithm."""
+    import numpy as np
 
-
-def _wins(values: Sequence[float], bets: Sequence[float], mean: float, enough: float) -> bool:
-    """Whether one who bets that the mean of *values* is above *mean* ever had *enough*."""
-    capital = 1.0
-    for value, bet in zip(values, bets, strict=True):
-        capital *= 1 + _stake(bet, mean) * (value - mean)
-        if capital >= enough:
-            return True
-    return False
+    # a bet leaves something even where the worst value comes
+    stakes = np.minimum(bets, _MOST_STAKE / mean) if mean > 0 else bets
+    return bool(np.log1p(stakes * (values - mean)).cumsum().max() >= enough)
 
 
 def _last(refuted: Callable[[float], bool], start: float, end: float) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.plan import Plan
 from bakeoff.stats import power
+from bakeoff.stats.pace import NO_EFFORT, Effort
 from bakeoff.stats.paired import Pair
 from bakeoff.stats.variance import VariancePart, VarianceSplit, bounds
 
@@ -110,7 +111,8 @@ class RunSize:
 
     `by_formula` is Miller's number of tasks, without what an exact test takes beyond it. `likely`
     is where the number lies in 95 of 100 pilots; None where there was none, or a tiny one.
-    `detectable` is the least difference that the tasks at hand show with so many rollouts.
+    `detectable` is the least difference that the tasks at hand show with so many rollouts, `effort`
+    what the trials take where that is known.
     """
 
     rollouts: int
@@ -119,6 +121,7 @@ class RunSize:
     by_formula: float
     likely: tuple[int, int] | None
     detectable: float | None
+    effort: Effort = NO_EFFORT
 
 
 def sizes(

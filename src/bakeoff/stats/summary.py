@@ -10,6 +10,7 @@ from bakeoff.stats.classification import Classification
 from bakeoff.stats.estimate import Estimate, Interval, Ratio
 from bakeoff.stats.fairness import unequal_settings
 from bakeoff.stats.main_effects import MainEffect
+from bakeoff.stats.pace import Pace
 from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.variance import VarianceSplit
 
@@ -127,6 +128,8 @@ class CandidateSummary:
 class Summary:
     """The summary of a run; `billed` is its total cost, including roles, retries and failed attempts.
 
+    `pace` is that cost and the time of the run, for the trials that ran.
+
     `pairwise` compares the candidates on the tasks they share; None where there is only one. Of the
     `notes`, `warnings` are those that put the result in doubt.
     `pass_rule` says what it takes to pass. `main_effects` compare prompts across models, and models
@@ -140,6 +143,7 @@ class Summary:
     candidates: tuple[CandidateSummary, ...]
     notes: tuple[str, ...]
     billed: Bill = NO_BILL
+    pace: Pace | None = None
     pairwise: Pairwise | None = None
     warnings: tuple[str, ...] = ()
     pass_rule: str = ""

@@ -1,12 +1,14 @@
 """The ledger, read: while the run goes on, or long after."""
 
 import json
+import math
 import sqlite3
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -273,6 +275,17 @@ class SqliteLedger:
             for trial, why in self._lost.items()
         ]
         return replace(found, lines=(*found.lines, *lines), trials=(*found.trials, *self._lost))
+
+    def worked_s(self) -> float | None:
+        """Return how many seconds the sessions of the run lasted; None where one was cut off."""
+        with self._reading() as db, self._decoding():
+            sessions = db.execute("SELECT started_at, ended_at FROM session").fetchall()
+        if not sessions or any(ended is None for _, ended in sessions):
+            return None
+        return math.fsum(
+            (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+            for started, ended in sessions
+        )
 
     def planned(self) -> Plan:
         """Return the plan of the run, whole; the tasks of a large one are read as they are needed."""

@@ -16,11 +16,13 @@ from bakeoff.reports.wording.decision import (
     in_short,
     per_success,
     remarks,
+    what_more_takes,
     worth_showing,
 )
 from bakeoff.reports.wording.phrases import (
     NO_LABEL,
     UNKNOWN,
+    averages,
     billed,
     classified,
     conservation,
@@ -186,6 +188,9 @@ def print_summary(
     _print_effects(summary, out)
     if any(len(c.categories) > 1 for c in summary.candidates):
         print_table(_category_table(in_order(summary)), out)
+        for line in averages(summary):
+            out.print(Text(line, style="dim"))
+        out.print()
     _print_classification(summary, out)
     if any(len(c.total.passes) > 1 for c in summary.candidates):
         print_table(_pass_table(in_order(summary), summary.pass_rule, width=out.width), out)
@@ -265,8 +270,9 @@ def print_verdict(summary: Summary, *, out: Console | None = None) -> None:
         text = f"{text[0].lower()}{text[1:]}"
     kind = "result" if pairwise is None else "verdict"
     out.print(Text(f"\n{kind}{so_far}: {text}", style="bold"))
-    if prices := per_success(summary):
-        out.print(Text(prices))
+    for line in (what_more_takes(summary), per_success(summary)):
+        if line:
+            out.print(Text(line))
 
 
 def _score_table(summary: Summary) -> Table:

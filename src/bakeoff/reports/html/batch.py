@@ -35,7 +35,7 @@ are requests made to the model, interventions are messages that the instructor h
 A model counts as successful where more than half of its rollouts solved the task. \
 Work that passes though its agent was stopped at the limit is a success, and is not ranked among \
 those that finished: it is unknown how long finishing would have taken. \
-Rankings compare every two models with a permutation test over rollouts, adjusted after Holm; a rank \
+Rankings compare every two models with a permutation test over rollouts, with allowance for the number of pairs; a rank \
 range is what the data leave open at 95 %, whatever a rollout that broke would have taken. The mean time to solve is the area under a Kaplan-Meier \
 curve up to the time limit: what was not solved or not finished is censored there, what broke at the \
 moment it broke. \
@@ -65,6 +65,7 @@ def render(comparison: Comparison) -> str:
             tiles=tuple(_tiles(comparison)),
             rows=tuple(starmap(_row, enumerate(shown, start=1))),
             podiums=tuple(_podiums(comparison)),
+            solve_times=tuple(_solve_times(comparison)),
             charts=charts,
             legend=_legend(shown),
             is_priced=len(charts) == _ALL_CHARTS,
@@ -236,6 +237,26 @@ class Podium:
     what: str
     places: tuple[Place, ...]
     why: str
+
+
+_MOST_CURVES = 10
+
+
+def _solve_times(comparison: Comparison) -> Iterator[str]:
+    """Yield how the times to solve of every two models differ as a whole."""
+    tested = [each for each in comparison.result.solve_times if each.p_holm is not None]
+    for each in tested[:_MOST_CURVES]:
+        pair = " and ".join(comparison.named(name) for name in (each.first, each.second))
+        apart = "differ" if (each.p_holm or 0.0) < _SURELY else "are not told apart"
+        yield (
+            f"Times to solve of {pair} as a whole {apart}: equals would differ as much "
+            f"{phrases.in_runs(each.p_holm)}, by chance (log-rank test)."
+        )
+    if len(tested) > _MOST_CURVES:
+        yield f"{len(tested) - _MOST_CURVES:,} more pairs are in the JSON report."
+
+
+_SURELY = 0.05
 
 
 def _podiums(comparison: Comparison) -> Iterator[Podium]:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import msgspec
 
@@ -28,11 +29,11 @@ _MOST_REMARKS = 8
 _LONGEST = 2_000
 _METHOD = """\
 The unit is the task: a score is the mean of task means, and its interval comes from the spread between \
-tasks, for other tasks like these. Candidates are compared on the tasks they share; p is that of the named \
-test, adjusted after Holm for the number of pairs. What broke is missing, not a zero: coverage says how much \
+tasks, for other tasks like these. Candidates are compared on the tasks they share; *by chance* is how often two \
+that are equally good would differ as much, by the named test, and allows for the number of pairs. What broke is missing, not a zero: coverage says how much \
 of what could be scored was, and each planned trial is in exactly one bucket."""
 _ADAPTIVE = """\
- The run was to end once its candidates were separated; its intervals and p-values hold at every interim look, and \
+ The run was to end once its candidates were separated; its intervals and verdicts hold although it was looked at all along, and \
 what was not needed was never run."""
 
 
@@ -85,6 +86,7 @@ class Tables:
     several_categories: bool
     groups: tuple[tuple[CandidateSummary, Group], ...]
     groups_left: int
+    averages: tuple[str, ...]
 
 
 def tables(summary: Summary) -> Tables:
@@ -114,6 +116,7 @@ def tables(summary: Summary) -> Tables:
         several_categories=any(len(candidate.categories) > 1 for candidate in candidates),
         groups=tuple(groups[:_MOST_GROUPS]),
         groups_left=max(len(groups) - _MOST_GROUPS, 0),
+        averages=tuple(islice(phrases.averages(summary), _MOST_REMARKS)),
     )
 
 

@@ -12,7 +12,8 @@ from bakeoff.reports.wording.phrases import (
     difference,
     dollars,
     in_order,
-    p_value,
+    in_runs,
+    in_words,
     rank_range,
     score,
     sentence,
@@ -98,18 +99,18 @@ def methods(tested: Sequence[Pair]) -> str:
     if _one_task(tested):
         tests = " or ".join(dict.fromkeys(str(pair.test) for pair in tested))
         pairs = counted(len(tested), "pair")
-        return f"on one task, over its rollouts, and for this task only; p by {tests}, for {pairs}"
+        return f"on one task, over its rollouts, and for this task only; chance by {tests}, for {pairs}"
     fewest, most = min(p.tasks for p in tested), max(p.tasks for p in tested)
     tasks = counted(most, "shared task") if fewest == most else f"{fewest} to {most:,} shared tasks"
     tests = " or ".join(dict.fromkeys(str(pair.test) for pair in tested))
     methods = {pair.interval.method: None for pair in tested if pair.interval is not None}
     interval = " or ".join(methods)
     by = (
-        f"interval and p by {tests}"
+        f"interval and chance by {tests}"
         if interval == tests
-        else f"interval by {interval}; p by {tests}"
+        else f"interval by {interval}; chance by {tests}"
     )
-    return f"on {tasks}; {by if interval else f'p by {tests}'}, for {counted(len(tested), 'pair')}"
+    return f"on {tasks}; {by if interval else f'chance by {tests}'}, for {counted(len(tested), 'pair')}"
 
 
 def _ranks(pairwise: Pairwise) -> str:
@@ -131,7 +132,8 @@ def effects_in_words(summary: Summary) -> Iterator[str]:
             if sign < 0:
                 first, second = second, first
             apart = difference(None if pair.difference is None else sign * pair.difference)
-            figures = f"{apart}{_apart_interval(pair, sign)}, p {p_value(pair.p_holm, alone=False)}"
+            chance = f"equals would differ as much {in_runs(pair.p_holm)}, by chance"
+            figures = f"{apart}{_apart_interval(pair, sign)}; {chance}"
             if pair.better is not None:
                 yield f"{effect.factor} {first} is better than {second} {across}: {figures}"
                 continue
@@ -183,11 +185,23 @@ def verdict(pairwise: Pairwise) -> str:
         return _pair_verdict(pairwise.pairs[0])
     first, many = pairwise.ranks[0], len(pairwise.ranks)
     if is_decided(pairwise):
-        return f"{one_line(first.candidate)} is the best of {many}{_scope(pairwise.pairs)}"
+        text = f"{one_line(first.candidate)} is the best of {many}{_scope(pairwise.pairs)}"
+        return text + _ahead_of_next(pairwise)
     names = [one_line(ranked.candidate) for ranked in pairwise.ranks if ranked.best == 1]
     if len(names) == many or len(names) > _MOST_RANKS:
         return f"{NO_DECISION}: any of {len(names)} may be the best{_scope(pairwise.pairs)}"
     return f"{NO_DECISION}: the best{_scope(pairwise.pairs)} is one of {', '.join(names)}"
+
+
+def _ahead_of_next(pairwise: Pairwise) -> str:
+    """Return by how much the best is better than the next, and at what price; nothing if unknown."""
+    pair = _foremost(pairwise)
+    best = pairwise.ranks[0].candidate
+    if pair is None or pair.better != best or pair.unit == ROLLOUT:
+        return ""
+    sign = 1 if pair.first == best else -1
+    worse = f"{one_line(pair.second if sign > 0 else pair.first)}, the next"
+    return f": it {_by_how_much(pair, sign, worse)}{_price(pair, sign)}"
 
 
 def _pair_verdict(pair: Pair) -> str:
@@ -242,14 +256,33 @@ def _price(pair: Pair, sign: int = 1) -> str:
 def per_success(summary: Summary) -> str:
     """Return what a trial that passed cost, by candidate in the order of rank; nothing if unknown."""
     known = [
-        (candidate.candidate, ratio.value)
+        f"{one_line(candidate.candidate)} {dollars(ratio.value)}{_dollar_range(ratio.interval)}"
         for candidate in in_order(summary)
         if (ratio := candidate.total.cost_per_success) is not None and ratio.value is not None
     ]
-    if not known:
+    return f"Cost per solved task: {', '.join(known[:_MOST_RANKS])}." if known else ""
+
+
+def _dollar_range(bounds: Interval | None) -> str:
+    return "" if bounds is None else f" ({dollars(bounds.low)} to {dollars(bounds.high)})"
+
+
+def what_more_takes(summary: Summary) -> str:
+    """Return what the tasks take that would show a smaller difference; nothing if it is unknown."""
+    pair = None if summary.pairwise is None else _foremost(summary.pairwise)
+    if pair is None or pair.to_show is None or summary.pace is None:
         return ""
-    prices = ", ".join(f"{one_line(name)} {dollars(value)}" for name, value in known[:_MOST_RANKS])
-    return f"Cost per solved task: {prices}."
+    more = pair.to_show.tasks - pair.tasks
+    took = in_words(summary.pace.of(more * summary.rollouts * len(summary.candidates)))
+    if more <= 0 or not took:
+        return ""
+    return f"{counted(more, 'more task')}, to show {pair.to_show.difference:g}, would take about {took}."
+
+
+def _foremost(pairwise: Pairwise) -> Pair | None:
+    """Return the pair of the first two candidates; None where there are none."""
+    first = {ranked.candidate for ranked in pairwise.ranks[:2]}
+    return next((pair for pair in pairwise.pairs if {pair.first, pair.second} == first), None)
 
 
 @value_object
@@ -277,6 +310,7 @@ def answer(summary: Summary) -> Headline:
                 _pair_evidence(pairwise.pairs[0])
                 if len(pairwise.pairs) == 1
                 else _many_evidence(pairwise),
+                what_more_takes(summary),
                 per_success(summary),
             )
             if part
@@ -296,6 +330,7 @@ def _single_candidate_headline(summary: Summary) -> Headline:
     if estimate.interval is None:
         return Headline(text=f"{text} on {tasks}.", why=sentence(estimate.reason))
     why = f"On {tasks}; interval by {estimate.interval.method}, for other tasks like these."
+    why = " ".join(part for part in (why, per_success(summary)) if part)
     return Headline(text=f"{text}, {_between(estimate.interval)}.", why=why)
 
 
@@ -322,7 +357,7 @@ def _pair_evidence(pair: Pair) -> str:
     text = f"{where} {one_line(pair.first)} − {one_line(pair.second)} is {by}"
     if pair.interval is not None:
         text += f", {_between(pair.interval, difference)}"
-    text += f"; p {p_value(pair.p_holm, alone=False)} by {pair.test}."
+    text += f"; equals would differ as much {in_runs(pair.p_holm)}, by chance ({pair.test})."
     if pair.withheld and pair.worst_difference is not None:
         ahead = pair.first if (pair.difference or 0.0) > 0 else pair.second
         worst = difference(pair.worst_difference)
@@ -332,8 +367,9 @@ def _pair_evidence(pair: Pair) -> str:
 
 def _many_evidence(pairwise: Pairwise) -> str:
     decided = sum(pair.better is not None for pair in pairwise.pairs)
-    distinguished = f"{decided} of {counted(len(pairwise.pairs), 'pair')} separated, adjusted for multiple comparisons"
-    return f"{_lead_over_next(pairwise)}{distinguished}."
+    pairs = counted(len(pairwise.pairs), "pair")
+    surely = " At 95 % all of that is right together." if decided > 1 else ""
+    return f"{_lead_over_next(pairwise)}{decided} of {pairs} are told apart.{surely}"
 
 
 def _lead_over_next(pairwise: Pairwise) -> str:
@@ -345,14 +381,15 @@ def _lead_over_next(pairwise: Pairwise) -> str:
     if pair is None or pair.p_holm is None:
         return ""
     by = (pair.difference or 0.0) * (1 if pair.first == first else -1)
-    names, p = (one_line(first), one_line(second)), p_value(pair.p_holm, alone=False)
-    p += f", but {could_turn(pair.faults)}" if pair.withheld else ""
+    names = one_line(first), one_line(second)
+    chance = f"equals would differ as much {in_runs(pair.p_holm)}, by chance"
+    chance += f", but {could_turn(pair.faults)}" if pair.withheld else ""
     if by > 0:
-        return f"{names[0]} is ahead of {names[1]}, the next, by {amount(by)}, p {p}. "
+        return f"{names[0]} is ahead of {names[1]}, the next, by {amount(by)}; {chance}. "
     shared = f"on the {counted(pair.tasks, 'task')} they share"
     if not by:
         return f"{names[0]} and {names[1]}, the next, have the same score {shared}. "
-    behind = f"{shared}, {names[1]} is ahead of {names[0]} by {amount(by)}, p {p}"
+    behind = f"{shared}, {names[1]} is ahead of {names[0]} by {amount(by)}; {chance}"
     return f"{sentence(behind).removesuffix('.')}; it ranks below {names[0]} because {_ranking_reason(pairwise)}. "
 
 

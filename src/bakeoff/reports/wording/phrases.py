@@ -1,5 +1,6 @@
 """Numbers and summaries formatted for people; an unknown value is a dash."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bakeoff._lib.sanitize import one_line
@@ -7,6 +8,7 @@ from bakeoff.core.budget import Bill
 from bakeoff.stats.classification import Classification, Measured
 from bakeoff.stats.estimate import Estimate, Interval
 from bakeoff.stats.head_to_head import RolloutFigures, RolloutVerdict
+from bakeoff.stats.pace import NO_EFFORT, Effort, Pace
 from bakeoff.stats.pairwise import BY_SCORE
 from bakeoff.stats.summary import Buckets, CandidateSummary, PassRates, Summary
 from bakeoff.stats.variance import VarianceSplit
@@ -55,11 +57,25 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
+_MUCH = 0.001  # dollars: less is written with more digits
+
+
 def dollars(value: float | None) -> str:
     """Return money, small amounts with more digits."""
     if value is None:
         return UNKNOWN
-    return f"${value:.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
+    if value >= 1 or value == 0:
+        return f"${value:.2f}"
+    digits = 4 if value >= _MUCH else 1 - math.floor(math.log10(value))
+    return f"${value:.{digits}f}"
+
+
+def in_words(effort: Effort) -> str:
+    """Return money and time: `$1.20 and 3 min 05 s`; empty where nothing is known."""
+    known = [dollars(effort.cost_usd)] if effort.cost_usd else []
+    if effort.seconds is not None:
+        known.append(seconds(effort.seconds))
+    return " and ".join(known)
 
 
 def share(value: float | None) -> str:
@@ -133,13 +149,20 @@ CLASSIFICATION_NOTES = (
 )
 
 
-def p_value(value: float | None, *, alone: bool = True) -> str:
-    """Return a p-value: `0.032`, `< 0.001`; not *alone*, with its sign: `= 0.032`."""
+def p_value(value: float | None) -> str:
+    """Return a p-value: `0.032`, `< 0.001`."""
     if value is None:
         return UNKNOWN
-    if value < 0.001:
-        return "< 0.001"
-    return f"{value:.3f}" if alone else f"= {value:.3f}"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def in_runs(p: float | None) -> str:
+    """Return a p-value in words: `in 3.2 % of runs`."""
+    if p is None:
+        return "in an unknown share of runs"
+    if p < 0.001:
+        return "in less than 0.1 % of runs"
+    return f"in {100 * p:.1f} % of runs".replace(".0 %", " %")
 
 
 def sentence(text: str | None) -> str:
@@ -185,8 +208,11 @@ _TWICE_THE_TASKS = 0.5**0.5  # of the standard error is left, whatever it comes 
 _MOST_NAMES = 5
 
 
-def more_rollouts(split: VarianceSplit) -> str | None:
-    """Return the effect of more rollouts on the standard error; None if it is unknown."""
+def more_rollouts(split: VarianceSplit, again: Effort = NO_EFFORT) -> str | None:
+    """Return the effect of more rollouts on the standard error; None if it is unknown.
+
+    Twice the rollouts take as much *again* as what was run, and so do twice the tasks.
+    """
     if split.icc is None or split.rollouts is None:
         return None
     now = split.se(tasks=split.tasks, rollouts=split.rollouts)
@@ -194,9 +220,10 @@ def more_rollouts(split: VarianceSplit) -> str | None:
         return None
     if split.se_any_rollouts is not None and 1 - split.se_any_rollouts / now < _HARDLY:
         return "more rollouts would hardly help: the variance is between tasks"
+    took = in_words(again)
     return (
         f"twice the rollouts would shrink the error by {_by(split.se_twice_rollouts / now)}, "
-        f"twice the tasks by {_by(_TWICE_THE_TASKS)}"
+        f"twice the tasks by {_by(_TWICE_THE_TASKS)}{f'; either takes about {took}' if took else ''}"
     )
 
 
@@ -250,7 +277,7 @@ def billed(bill: Bill) -> str | None:
 def reasons(summary: Summary) -> Iterator[str]:
     """Yield for each candidate how its score was computed, and its bounds if trials are missing."""
     for candidate in summary.candidates:
-        for reason in _reasons(candidate):
+        for reason in _reasons(candidate, summary.pace):
             yield f"{one_line(candidate.candidate)}: {reason}"
 
 
@@ -258,7 +285,7 @@ def shared_reasons(summary: Summary) -> Iterator[str]:
     """Yield the same reasons, with candidates that share a reason grouped."""
     candidates_by_reason: dict[str, list[str]] = {}
     for candidate in summary.candidates:
-        for reason in _reasons(candidate):
+        for reason in _reasons(candidate, summary.pace):
             candidates_by_reason.setdefault(reason, []).append(one_line(candidate.candidate))
     for reason, names in candidates_by_reason.items():
         if len(names) == len(summary.candidates):
@@ -269,7 +296,7 @@ def shared_reasons(summary: Summary) -> Iterator[str]:
             yield f"{counted(len(names), 'candidate')}: {reason}"
 
 
-def _reasons(candidate: CandidateSummary) -> Iterator[str]:
+def _reasons(candidate: CandidateSummary, pace: Pace | None) -> Iterator[str]:
     score = candidate.total.score
     if score.interval is not None:
         yield f"interval by {score.interval.method}, {counted(score.tasks, 'task')}"
@@ -280,8 +307,24 @@ def _reasons(candidate: CandidateSummary) -> Iterator[str]:
             f"counting what is missing, the mean of trials lies "
             f"between {bounds[0]:.3f} and {bounds[1]:.3f}"
         )
-    if more := more_rollouts(candidate.variance):
+    if more := more_rollouts(candidate.variance, _again(candidate, pace)):
         yield more
+
+
+def averages(summary: Summary) -> Iterator[str]:
+    """Yield the mean of each candidate over its categories, each category weighing the same."""
+    for candidate in in_order(summary):
+        if candidate.macro is not None:
+            mean = measured(candidate.macro)
+            yield f"{one_line(candidate.candidate)}: mean over categories, each weighing the same: {mean}"
+
+
+def _again(candidate: CandidateSummary, pace: Pace | None) -> Effort:
+    """Return what the trials of *candidate* would take once more."""
+    if pace is None:
+        return NO_EFFORT
+    took = pace.of(candidate.total.buckets.ran)
+    return Effort(cost_usd=candidate.total.tokens.cost_usd, seconds=took.seconds)
 
 
 def open_bounds(candidate: CandidateSummary) -> tuple[float, float] | None:

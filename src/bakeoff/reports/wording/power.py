@@ -6,7 +6,8 @@ import msgspec
 
 from bakeoff._lib.sanitize import one_line
 from bakeoff.core.values import Json
-from bakeoff.reports.wording.phrases import counted, number
+from bakeoff.reports.wording.phrases import counted, in_words, number
+from bakeoff.stats.pace import Effort
 from bakeoff.stats.power_plan import Pilot, PowerPlan
 from bakeoff.stats.sizing import DetectableDifference
 
@@ -38,12 +39,18 @@ def answers(plan: PowerPlan) -> Iterator[str]:
         dearer = "; more rollouts help only when tasks are few" if len(plan.sizes) > 1 else ""
         yield (
             f"fewest trials: {counted(least.rollouts, 'rollout')} of each of "
-            f"{counted(least.tasks, 'task')}, {least.trials:,} trials in all{dearer}"
+            f"{counted(least.tasks, 'task')}, {least.trials:,} trials in all"
+            f"{_about(least.effort)}{dearer}"
         )
     if plan.tasks is not None:
         yield _at_hand(plan, plan.tasks)
     if plan.fewest_tasks is not None and (plan.tasks is None or plan.rollouts_at_hand):
         yield f"with fewer than {counted(plan.fewest_tasks, 'task')}, no number of rollouts is enough"
+
+
+def _about(effort: Effort) -> str:
+    took = in_words(effort)
+    return f", about {took}" if took else ""
 
 
 def _at_hand(plan: PowerPlan, tasks: int) -> str:
@@ -76,6 +83,8 @@ def grounds(plan: PowerPlan) -> Iterator[str]:
             _ASSUMED[name].format(value) for name, value in plan.assumed.items()
         )
         yield f"assumed: {assumptions}"
+    if took := in_words(plan.trial):
+        yield f"cost and time: a trial takes {took}{' as in that run, as many at once' if plan.pilot else ''}"
     yield _trust(plan)
 
 
@@ -84,6 +93,8 @@ def _measured(pilot: Pilot) -> str:
     measured = f"one candidate, {names}" if len(pilot.pair) == 1 else names
     few = "" if pilot.rollouts is None else f" with {number(pilot.rollouts)} rollouts"
     few = few.removesuffix("s") if pilot.rollouts == 1 else few
+    if pilot.rollouts is not None and not float(pilot.rollouts).is_integer():
+        few += " each in the mean"
     text = f"measured in {one_line(pilot.run)}: {measured}, on {counted(pilot.tasks, 'task')}{few}"
     if pilot.pairs > 1:
         text += f"; of {pilot.pairs} pairs, the one that takes the most tasks"
