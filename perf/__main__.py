@@ -26,6 +26,7 @@ BENCHMARKS = (
     "rows",
     "flat",
     "memory",
+    "viewer",
     "boxes",
     "others",
 )

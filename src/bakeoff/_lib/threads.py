@@ -54,7 +54,7 @@ def run_sync(work: Coroutine[object, object, T], *, loop_factory: LoopFactory | 
     if not _a_loop_runs():
         return run()  # outside any `except`: an error in *work* must not look like caused by ours
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(run).result()
+        return pool.submit(contextvars.copy_context().run, run).result()
 
 
 def _a_loop_runs() -> bool:

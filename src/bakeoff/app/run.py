@@ -15,6 +15,7 @@ from bakeoff._lib.redact import Redactor, url_secrets
 from bakeoff._lib.threads import run_sync
 from bakeoff.app.endpoints import EndpointWatch
 from bakeoff.app.known_secrets import learn_plan, redacted_errors, redacting
+from bakeoff.app.notebook import shown_in_notebook
 from bakeoff.app.options import RunOptions, options_as_keywords
 from bakeoff.app.pairings import models_of
 from bakeoff.app.prepare import (
@@ -61,13 +62,13 @@ def run(options: RunOptions) -> Run:
 
     With `resume`, runs exactly what is missing of an earlier run; then the source may be left out.
     """
-    return run_sync(execute_run(options), loop_factory=new_event_loop)
+    return run_sync(execute_run(shown_in_notebook(options)), loop_factory=new_event_loop)
 
 
 @options_as_keywords(RunOptions)
 async def run_async(options: RunOptions) -> Run:
     """Run as `run` does, in the event loop that is running."""
-    return await execute_run(options)
+    return await execute_run(shown_in_notebook(options))
 
 
 @options_as_keywords(RunOptions)

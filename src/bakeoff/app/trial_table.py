@@ -70,6 +70,9 @@ class TrialTable:
     def __init__(self, run: "Run") -> None:
         self._run = run
 
+    def __repr__(self) -> str:
+        return f"<the trials of {self._run!r}: iterate, or .to_pandas(), .to_polars(), .to_arrow()>"
+
     def __iter__(self) -> Iterator[TrialRecord]:
         """Yield each recorded trial with the attempt that counts."""
         return self._run.records()

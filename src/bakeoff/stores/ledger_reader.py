@@ -57,6 +57,7 @@ from bakeoff.stores.schema import (
     STATUS_NAME,
     VERSION,
     key_sql,
+    rollout_sql,
 )
 from bakeoff.stores.writing import being_written
 
@@ -126,7 +127,7 @@ _ROUNDING = 1e-9
 _MOST_HELD = 10_000  # tasks that a plan keeps in memory; those of a larger one are read as needed
 
 # the trials of some tasks, one by one: faster than looking at all where there are many
-_OF_TASKS = f"""
+OF_TASKS = f"""
 AND a.trial IN (
   WITH RECURSIVE rollout(n) AS (
     SELECT 0 UNION ALL SELECT n + 1 FROM rollout WHERE n < (SELECT max(rollout) FROM last))
@@ -329,7 +330,7 @@ class SqliteLedger:
         """Return the newest task with this id; None where there is none, or it is damaged."""
         with self._reading() as db, self._decoding():
             lost = {row for (row,) in db.execute("SELECT row FROM lost_task")}
-            rows = [row for row in _rows_named(db, [task_id]) if row not in lost]
+            rows = [row for row in rows_named(db, [task_id]) if row not in lost]
         return self._read_tasks([max(rows)])[0] if rows else None
 
     def _read_tasks(self, rows: Sequence[int]) -> list[Task]:
@@ -472,8 +473,8 @@ class SqliteLedger:
         which = _PART
         with self._reading_attempts() as db:
             if tasks is not None:
-                part["tasks"] = json.dumps(list(_rows_named(db, list(tasks))))
-                which += _OF_TASKS
+                part["tasks"] = json.dumps(list(rows_named(db, list(tasks))))
+                which += OF_TASKS
             order = _order(db) if tasks is None else "ORDER BY a.task, a.candidate, a.rollout"
             for row in db.execute(f"{_RECORD} {COUNTED_ATTEMPTS} {which} {order}", part):
                 if (record := self._record(row)) is not None:
@@ -499,7 +500,7 @@ class SqliteLedger:
         with self._reading_attempts() as db:
             tasks = [row for (row,) in db.execute(_NAMED, {"name": name})]
             found = db.execute(
-                f"{_RECORD} {_EVER_MADE} {_OF_TASKS} AND (t.id = :name"
+                f"{_RECORD} {_EVER_MADE} {OF_TASKS} AND (t.id = :name"
                 " OR t.id || '@' || c.id || '#' || a.rollout = :name"
                 " OR t.id || '@' || c.id = :name) ORDER BY a.rollout, a.candidate, a.number",
                 {"name": name, "tasks": json.dumps(tasks)},
@@ -672,12 +673,15 @@ def _look_up_the_plan(db: sqlite3.Connection) -> None:
     for kind, members in (("task", tasks), ("candidate", candidates)):
         db.execute(f"CREATE TEMP TABLE planned_{kind} AS {members}")
         db.execute(f"CREATE UNIQUE INDEX temp.by_{kind} ON planned_{kind} ({kind}, block)")
-    db.execute("CREATE TEMP VIEW last AS SELECT max(rollout) AS rollout FROM attempt")
+    last = rollout_sql(
+        "max(trial)"
+    )  # which is at the end of the table, without looking at the others
+    db.execute(f"CREATE TEMP VIEW last AS SELECT {last} AS rollout FROM attempt")  # noqa: S608
     for name, table in (("made", "attempt"), ("made_earlier", "earlier_attempt")):
         db.execute(_MADE.format(name=name, table=table))
 
 
-def _rows_named(db: sqlite3.Connection, names: Sequence[str]) -> Iterator[int]:
+def rows_named(db: sqlite3.Connection, names: Sequence[str]) -> Iterator[int]:
     """Yield the rows of the tasks with these ids."""
     for start in range(0, len(names), _AT_ONCE):
         some = names[start : start + _AT_ONCE]

@@ -18,17 +18,24 @@ import msgspec
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.plan import trial_name
-from bakeoff.stores.ledger_reader import COUNTED_ATTEMPTS, SqliteLedger
+from bakeoff.stores.ledger_reader import COUNTED_ATTEMPTS, OF_TASKS, SqliteLedger, rows_named
 from bakeoff.stores.schema import STATUS_NAME
 
-# the attempt that counts of each planned trial
-_COUNTED = f"""(
+_SELECTED = f"""
 SELECT a.trial, a.rollout, a.task, a.candidate, t.id AS task_id, t.category AS category,
   c.id AS candidate_id, {STATUS_NAME} AS status, a.score AS score, a.passed AS passed,
   a.fault_boundary AS fault, a.number AS attempts, a.elapsed_s AS elapsed_s,
   a.model_s AS model_s, a.first_token_s AS first_token_s, a.input_tokens AS input_tokens,
   a.output_tokens AS output_tokens, a.cost_usd AS cost_usd, a.blob AS blob, a.rest AS rest
-{COUNTED_ATTEMPTS})"""
+{COUNTED_ATTEMPTS}"""
+_COUNTED = f"({_SELECTED})"  # the attempt that counts of each planned trial
+_COUNTED_OF_TASKS = f"({_SELECTED} {OF_TASKS})"  # looked up one by one
+# how many they are, where the plan is everything with everything: an index knows
+_ENDED_OF_ALL = """
+SELECT (SELECT count(*) FROM attempt) FROM planned
+WHERE planned.rollouts > (SELECT rollout FROM last)
+AND NOT EXISTS (SELECT 1 FROM lost_task) AND NOT EXISTS (SELECT 1 FROM candidate WHERE length(body) = 0)
+"""
 _LINE = (
     "trial, task_id, category, candidate_id, rollout, status, score, passed, fault, attempts, elapsed_s,"
     " input_tokens, output_tokens, cost_usd"
@@ -196,8 +203,9 @@ class LedgerQueries:
     def ended(self) -> int:
         """Return how many planned trials have a record."""
         with self._reading() as db:
-            (count,) = db.execute(f"SELECT count(*) FROM {_COUNTED}").fetchone()  # noqa: S608
-        return int(count)
+            row = db.execute(_ENDED_OF_ALL).fetchone()
+            row = row or db.execute(f"SELECT count(*) FROM {_COUNTED}").fetchone()  # noqa: S608
+        return int(row[0])
 
     def time_s(self, now: float | None = None) -> float | None:
         """Return how long the run was at work, all sessions together; *now* is when one that goes on is looked at."""
@@ -274,10 +282,11 @@ class LedgerQueries:
 
     def trials_of(self, task_id: str) -> list[TrialEntry]:
         """Return the trials of one task, candidate by candidate."""
-        query = f"""SELECT {_LINE} FROM {_COUNTED} WHERE task_id = ?
-        ORDER BY candidate, rollout"""  # noqa: S608 -- values are bound
+        query = f"SELECT {_LINE} FROM {_COUNTED_OF_TASKS} ORDER BY candidate, rollout"  # noqa: S608 -- values are bound
         with self._reading() as db:
-            return [_entry(row) for row in db.execute(query, (task_id,))]
+            rows = list(rows_named(db, [task_id]))
+            found = db.execute(query, {"tasks": json.dumps(rows)})
+            return [_entry(row) for row in found]
 
     def beside(self, which: TrialQuery, key: int) -> tuple[TrialEntry | None, TrialEntry | None]:
         """Return the trials before and after the one with this *key*, among those that *which* asks for."""

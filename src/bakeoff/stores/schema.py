@@ -126,6 +126,11 @@ def key_sql(rollout: str, task: str, candidate: str) -> str:
     return f"(({rollout} << {_ROLLOUT_SHIFT}) | ({task} << {_TASK_SHIFT}) | {candidate})"
 
 
+def rollout_sql(trial: str) -> str:
+    """Return SQL for the rollout of a trial."""
+    return f"({trial} >> {_ROLLOUT_SHIFT})"
+
+
 def parts_of_key(trial: int) -> tuple[int, int, int]:
     """Return the rollout of a trial, and the rows of its task and candidate."""
     return trial >> _ROLLOUT_SHIFT, trial >> _TASK_SHIFT & _TASKS, trial & _CANDIDATES

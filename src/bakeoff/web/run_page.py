@@ -75,8 +75,7 @@ class Live:
 
 
 def _live(run: ViewedRun, manifest: Manifest, trouble: str = "") -> Live:
-    progress, is_running = run.progress(), run.is_running
-    ended = run.queries.ended()
+    progress, is_running, ended = run.progress(), run.is_running, run.queries.ended()
     status = read_live_status(run.folder) if is_running else None
     rate = run.rate(ended) if is_running else None
     return Live(
@@ -85,7 +84,7 @@ def _live(run: ViewedRun, manifest: Manifest, trouble: str = "") -> Live:
         ended=ended,
         planned=manifest.planned,
         candidates=progress,
-        cost_usd=run.ledger.billed().cost_usd,
+        cost_usd=run.billed().cost_usd,
         rate=rate,
         left_s=(manifest.planned - ended) / rate if rate else None,
         faults=run.faults() if any("faulted" in p.statuses for p in progress) else (),

@@ -191,7 +191,7 @@ class ViewedRun:
             done=self.queries.ended(),
             verdict="" if best is None else f"So far: {best[1]} {phrases.score(best[0])}",
             decided=False,
-            cost_usd=self.ledger.billed().cost_usd,
+            cost_usd=self.billed().cost_usd,
             time_s=time_s,
         )
 
@@ -210,6 +210,10 @@ class ViewedRun:
     def progress(self) -> list[CandidateProgress]:
         """Return how far each candidate has come."""
         return self.kept("progress", self.queries.progress)
+
+    def billed(self) -> Bill:
+        """Return what the run was billed."""
+        return self.kept("billed", self.ledger.billed)
 
     def rate(self, ended: int) -> float | None:
         """Return how many trials end in a second, by what was seen in the last seconds."""
