@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         summarize,
     )
     from bakeoff.app.benchmarks import get_task_score, load_benchmark
+    from bakeoff.app.history import history
     from bakeoff.app.run import run, run_async
     from bakeoff.core.attachment import Attachment
     from bakeoff.core.candidate import (
@@ -178,6 +179,7 @@ __all__ = [
     "compare",
     "gate",
     "get_task_score",
+    "history",
     "load_benchmark",
     "load_run",
     "merge",
@@ -193,6 +195,7 @@ __all__ = [
 _HOMES = {
     "bakeoff.app": "Gate Run compare gate load_run merge power report rescore set_baseline summarize",
     "bakeoff.app.run": "run run_async",
+    "bakeoff.app.history": "history",
     "bakeoff.app.benchmarks": "get_task_score load_benchmark",
     "bakeoff.frontends.test_runner.runner": "APIConfiguration ExecutionProgress TestResult TestRunner",
     "bakeoff.core.sandbox": "Workspaces Box BoxSpec GradingSpec GradingWorkspace Command GatewayAddress "

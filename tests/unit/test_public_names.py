@@ -103,6 +103,7 @@ DOCUMENTED = [
     "compare",
     "gate",
     "get_task_score",
+    "history",
     "load_benchmark",
     "load_run",
     "merge",

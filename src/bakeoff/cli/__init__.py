@@ -18,6 +18,7 @@ COMMANDS = {
     "summarize": "print the statistics of a run",
     "compare": "compare runs, or the candidates of one: what became better, what worse",
     "explain": "say why two candidates differ: tasks, categories, failures",
+    "history": "show the runs of a suite over time, and where scores changed",
     "baseline": "give a run the name that gates compare with",
     "gate": "say whether a run is worse than its baseline, for pipelines",
     "report": "write a report of a run: HTML, CSV, JSON, JUnit or Markdown",
@@ -51,7 +52,7 @@ exit codes:
   2    the command line itself is wrong
   3    it ran, but some trials faulted
   4    stopped at the budget; the resume command is printed
-  5    `gate`, `compare --fail-if-worse`: a candidate is surely worse than before
+  5    `gate`, `compare --fail-if-worse`: a candidate is surely worse than before; `history --fail-on-change`: scores changed
   6    an endpoint was given up; the resume command is printed. `gate --strict`: not shown either way
   130  stopped with Ctrl-C; the resume command is printed
 """

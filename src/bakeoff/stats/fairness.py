@@ -156,7 +156,7 @@ def unequal(first: Asked, second: Asked) -> tuple[str, ...]:
             for setting in first.settings
             if first.settings[setting] != second.settings[setting]
         ]
-    return (*found, *_conditions_apart(first.conditions, second.conditions))
+    return (*found, *conditions_apart(first.conditions, second.conditions))
 
 
 def _same_solver(first: Candidate, second: Candidate) -> bool:
@@ -171,7 +171,8 @@ def _same_solver(first: Candidate, second: Candidate) -> bool:
     return solver(first) == solver(second)
 
 
-def _conditions_apart(first: Conditions, second: Conditions) -> Iterator[str]:
+def conditions_apart(first: Conditions, second: Conditions) -> Iterator[str]:
+    """Yield which limits and roles are not the same."""
     limits, others = first.limits.identity(), second.limits.identity()
     for name in sorted({*limits, *others}):
         if limits.get(name) != others.get(name):
