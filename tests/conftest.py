@@ -1,6 +1,7 @@
 """What holds for every test, and which of them are for `make soak`."""
 
 import atexit
+import gc
 import os
 import re
 import shutil
@@ -108,6 +109,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return not _IN_CONTAINERS.search(item.nodeid), rank.get(item.path.parent.name, 0)
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the cycle collector pass over what seven thousand tests are made of: a look takes 0.2 s."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let extension modules see at the end that nobody holds what they made."""
+    gc.unfreeze()
 
 
 class _Scheduling(LoadFileScheduling):
