@@ -69,6 +69,7 @@ LEASE_S = 30.0
 
 _START_S = 300.0
 _GRACE_S = 20.0  # for a worker that closes its boxes and connections at the end
+_CANCEL_S = 10.0  # for a box that closes where its trial is cancelled
 _MOST_LOSSES = 3  # of one attempt: then it is what ends its workers
 _ALONE_AFTER = 2
 _FUTILE = 12  # workers in a row that were lost before anything of theirs ended
@@ -415,8 +416,8 @@ class _Worker:
             return
         leased.ended = self._loop.create_future()
         self.post(Cancel(job))
-        await asyncio.wait([leased.ended])
-        if not leased.ended.cancelled():
+        await asyncio.wait([leased.ended], timeout=_CANCEL_S)
+        if leased.ended.done():
             leased.ended.exception()  # seen
 
     async def end(self, grace_s: float) -> str:

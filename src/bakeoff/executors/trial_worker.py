@@ -167,7 +167,12 @@ class TrialWorker:
         )
         working = self._loop.create_task(self._run_attempt(lease, trial))
         self._working[lease.job] = working
-        working.add_done_callback(lambda _: self._working.pop(lease.job, None))
+        working.add_done_callback(lambda _: self._on_done(lease.job, working))
+
+    def _on_done(self, job: int, working: asyncio.Task[None]) -> None:
+        del self._working[job]
+        if working.cancelled():  # perhaps before it had begun
+            self._post(Ended(job, None, begun=False, refused=None, at_budget=False))
 
     def _on_cancel(self, cancel: Cancel) -> None:
         if (working := self._working.get(cancel.job)) is not None:
@@ -182,7 +187,6 @@ class TrialWorker:
         def on_wait(wait: Wait | None) -> None:
             post(Waits(job, wait))
 
-        attempt = None
         try:
             running: Awaitable[Attempt] = run_or_rescore(
                 trial,
@@ -194,9 +198,6 @@ class TrialWorker:
                 on_wait=None if trial.task.workspace is not None else on_wait,
             )
             attempt = _encoded(await running)
-        except asyncio.CancelledError:
-            if self._over.is_set():
-                raise
         except (LedgerError, UsageError) as error:
             kind = "ledger" if isinstance(error, LedgerError) else "usage"
             post(Crashed(job, kind, str(error)))
