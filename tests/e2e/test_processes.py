@@ -2,6 +2,10 @@
 
 import json
 import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +14,12 @@ import pytest
 import bakeoff
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, TrialEnded, TrialStarted
-from support.cli import BAKEOFF, run
+from bakeoff.core.record import Status
+from support.cli import BAKEOFF, Running, run, started, until
+from support.cli import bakeoff as bakeoff_command
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite
+from support.workers import workers_of
 
 _OF_THIS_RUN = re.compile(r'"run": "[^"]*"')
 
@@ -101,3 +108,124 @@ class TestRefusedAtTheStart:
     def test_an_executor_that_is_not_there(self, tmp_path: Path) -> None:
         text = self.refused(tmp_path, models=["scripted"], executor="threads")
         assert text == "no executor is called 'threads'; there are: local, processes"
+
+
+class TestRecordings:
+    def record(self, folder: Path, *more: str) -> Path:
+        """Record a run whose every first try fails, and return its tape."""
+        asked: set[str] = set()
+
+        def answer(request: Asked) -> Reply:
+            if request.prompt not in asked:
+                asked.add(request.prompt)
+                return Reply(status=503, body=b"later")
+            return chat(request.prompt)
+
+        run_file = folder / "run.toml"
+        with Loopback(answer) as server:
+            run_file.write_text(
+                'suites = ["suite.json"]\nmodels = [{ model = "m", base_url = "${URL}", '
+                "settings = { max_retries = 0 } }]\n"
+            )
+            write_suite(folder / "suite.json", 8)
+            words: list[str | Path] = [
+                "run",
+                run_file,
+                "--record",
+                folder / "tape",
+                "--output",
+                folder / "one",
+            ]
+            env = {"URL": server.url}
+            ended = run([*BAKEOFF, *words, "--parallel", "2", *more], folder=folder, env=env)
+        assert ended.code == 0, ended.err
+        assert len(server.requests) == 16
+        return folder / "tape"
+
+    def replayed(self, folder: Path, *more: str) -> None:
+        words = [
+            "run",
+            folder / "run.toml",
+            "--replay",
+            folder / "tape",
+            "--output",
+            folder / "two",
+        ]
+        ended = run([*BAKEOFF, *words, "--json", *more], folder=folder)
+        assert ended.code == 0, ended.err
+        assert json.loads(ended.out)["buckets"]["scored"] == 8
+
+    def test_a_run_in_workers_is_replayed_in_one_process(self, tmp_path: Path) -> None:
+        tape = self.record(tmp_path, "--executor", "processes", "--workers", "2")
+        assert len([*tape.iterdir()]) == 2
+        self.replayed(tmp_path)
+
+    def test_a_run_in_one_process_is_replayed_in_workers(self, tmp_path: Path) -> None:
+        self.record(tmp_path)
+        self.replayed(tmp_path, "--executor", "processes", "--workers", "2")
+
+    def test_what_came_from_the_cache_is_counted_over_all_workers(self, tmp_path: Path) -> None:
+        words: list[str | Path] = [
+            "run", write_suite(tmp_path / "suite.json", 10), "--model", "scripted",
+            "--executor", "processes", "--workers", "2", "--cache", tmp_path / "cache",
+        ]  # fmt: skip
+        for reused in (0, 10):
+            ended = run([*BAKEOFF, *words, "--output", tmp_path / "runs"], folder=tmp_path)
+            assert f"cache: {reused} of 10 answers came from" in ended.err
+
+
+class TestCtrlC:
+    @pytest.fixture
+    def scene(self, tmp_path: Path) -> Iterator[tuple[threading.Event, Loopback]]:
+        gate = threading.Event()
+
+        def answer(asked: Asked) -> Reply:
+            gate.wait(60)
+            return chat(asked.prompt)
+
+        with Loopback(answer) as server:
+            try:
+                yield gate, server
+            finally:
+                gate.set()
+
+    def started(self, folder: Path, server: Loopback) -> AbstractContextManager[Running]:
+        words: list[str | Path] = [
+            *BAKEOFF, "run", write_suite(folder / "suite.json", 20), "--model", "m",
+            "--base-url", server.url, "--parallel", "4", "--output", folder / "runs",
+            "--executor", "processes", "--workers", "2",
+        ]  # fmt: skip
+        return started(words, folder=folder)
+
+    def test_once_finishes_what_is_under_way_and_a_resume_does_the_rest(
+        self, tmp_path: Path, scene: tuple[threading.Event, Loopback]
+    ) -> None:
+        gate, server = scene
+        with self.started(tmp_path, server) as running:
+            until(lambda: server.in_flight == 4)
+            running.send(signal.SIGINT)
+            until(lambda: "stopping" in running.err)
+            gate.set()
+            ended = running.wait()
+            assert workers_of(running.pid) == []
+        assert ended.code == 130, ended.err
+        assert len(server.requests) == 4
+        again = bakeoff_command(*ended.resume_command, folder=tmp_path)
+        assert again.code == 0, again.err
+        assert len(server.requests) == 20
+
+    def test_twice_stops_at_once_and_records_what_was_cut(
+        self, tmp_path: Path, scene: tuple[threading.Event, Loopback]
+    ) -> None:
+        _, server = scene
+        with self.started(tmp_path, server) as running:
+            until(lambda: server.in_flight == 4)
+            running.send(signal.SIGINT)
+            until(lambda: "stopping" in running.err)
+            running.send(signal.SIGINT)
+            ended = running.wait(15)
+            assert workers_of(running.pid) == []
+        assert ended.code == 130, ended.err
+        assert "Traceback" not in ended.err
+        trials = [*bakeoff.load_run(output=tmp_path / "runs").trials()]
+        assert [record.attempt.status for record in trials] == [Status.CANCELLED] * 4

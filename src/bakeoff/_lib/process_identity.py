@@ -48,12 +48,14 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Return when a process started, in the kernel's ticks; None where there is no such process."""
+    """Return when a process started, in the kernel's ticks; None where there is none, or it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None if Path("/proc/self").exists() else _alive(pid)
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    ended = fields[0] in "ZX"  # only its entry is left, until its parent looks
+    return None if ended else int(fields[19])
 
 
 def _alive(pid: int) -> int | None:

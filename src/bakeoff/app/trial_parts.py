@@ -20,7 +20,7 @@ from bakeoff.app.known_secrets import learn_agent, learn_literals, refuse_redact
 from bakeoff.app.model_names import OWN, with_secrets
 from bakeoff.app.pairings import check_tasks
 from bakeoff.app.pricing import Prices
-from bakeoff.app.workspaces import WorkspaceServices
+from bakeoff.app.workspaces import WorkspaceServices, chosen
 from bakeoff.core.budget import Tariff
 from bakeoff.core.candidate import AgentSpec, Conditions, ModelSpec
 from bakeoff.core.dialogue import INSTRUCTOR
@@ -40,6 +40,7 @@ from bakeoff.core.ports import (
 from bakeoff.core.task import ScorerSpec, Task, scored_task
 from bakeoff.core.tools import ToolSpec
 from bakeoff.core.values import Json
+from bakeoff.core.workspace import SandboxSpec
 from bakeoff.executors.wire import Closed
 from bakeoff.formats.prompts import asked_by
 from bakeoff.formats.text.entries import check_call
@@ -357,6 +358,12 @@ class SharedTrialParts:
     def sandbox(self) -> str | None:
         """The name of the sandbox in use, where a task has files."""
         return None if self._sandbox is None else self._sandbox.name
+
+    def sandbox_spec(self, spec: SandboxSpec) -> SandboxSpec | None:
+        """Return *spec* as a worker finds the sandbox in use by it; None where no task has files."""
+        if self._sandbox is None:
+            return None
+        return chosen(spec, self._sandbox, self._parts.environ)
 
     async def clean_up(self) -> None:
         """Take away what a worker that was lost left in the sandbox."""

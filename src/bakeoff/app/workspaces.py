@@ -176,6 +176,14 @@ def named(spec: SandboxSpec, name: str | None) -> SandboxSpec:
     return SandboxSpec(name=name, settings=spec.settings if same else {})
 
 
+def chosen(spec: SandboxSpec, sandbox: Sandbox, environ: Mapping[str, str]) -> SandboxSpec:
+    """Return *spec* with the name under which *sandbox*, which was chosen for it, is found again."""
+    name = spec.name or environ.get(VARIABLE)
+    if not name or name == ANY_CONTAINER:
+        name = sandbox.name
+    return SandboxSpec(name=name, settings=spec.settings)
+
+
 def choose(
     spec: SandboxSpec,
     *,

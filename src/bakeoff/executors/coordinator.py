@@ -6,9 +6,8 @@ nothing here has to be agreed on, and a worker that is lost costs only the attem
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -69,6 +68,7 @@ LEASE_S = 30.0
 
 _START_S = 300.0
 _GRACE_S = 20.0  # for a worker that closes its boxes and connections at the end
+_EXIT_S = 15.0  # for what it removes in the background
 _CANCEL_S = 10.0  # for a box that closes where its trial is cancelled
 _MOST_LOSSES = 3  # of one attempt: then it is what ends its workers
 _ALONE_AFTER = 2
@@ -192,25 +192,34 @@ class Coordinator:
     def runs(self, trial: Trial) -> RunAttempt:
         """Return what runs the attempts of *trial*; NotRun where its endpoint was given up."""
         self.parts.refuse_given_up(trial)
-        return partial(self._run, trial)
+        worker: _Worker | None = None
+
+        async def run(
+            before: Attempt | None,
+            *,
+            number: int,
+            attempt_bill: AttemptBill,
+            listener: Listener,
+            on_wait: OnWait | None,
+        ) -> Attempt:
+            nonlocal worker  # a second attempt goes where the first one was
+            leased = _Leased(trial, number, before, attempt_bill, listener, on_wait)
+            attempt, worker = await self._run(leased, worker)
+            return attempt
+
+        return run
 
     async def _run(
-        self,
-        trial: Trial,
-        before: Attempt | None,
-        *,
-        number: int,
-        attempt_bill: AttemptBill,
-        listener: Listener,
-        on_wait: OnWait | None,
-    ) -> Attempt:
-        leased = _Leased(trial, number, before, attempt_bill, listener, on_wait)
+        self, leased: _Leased, worker: "_Worker | None"
+    ) -> "tuple[Attempt, _Worker | None]":
+        """Run *leased* in *worker*, or in another where that is gone; return which did it."""
         while True:
             try:
-                if leased.losses < _ALONE_AFTER:
-                    return await (await self._free_worker()).run(leased)
-                async with self._suspects:  # so that it takes no others with it
-                    return await (await self._free_worker()).run(leased)
+                # one that ended several workers takes no others of its kind with it
+                async with self._suspects if leased.losses >= _ALONE_AFTER else nullcontext():
+                    if worker is None or not worker.ready:
+                        worker = await self._free_worker()
+                    return await worker.run(leased), worker
             except WorkerLost as error:
                 leased.waits(None)
                 leased.losses += 1
@@ -219,7 +228,7 @@ class Coordinator:
                     why = (
                         f"each of the {leased.losses} workers that ran it was lost, at last {error}"
                     )
-                    return _faulted(leased, why)
+                    return _faulted(leased, why), None
 
     async def _free_worker(self) -> "_Worker":
         """Return the worker with the fewest attempts, as soon as there is one."""
@@ -426,7 +435,7 @@ class _Worker:
         if grace_s and not self._link.closed:
             self.post(End())
             await asyncio.wait([self._said_all], timeout=grace_s)
-        how = "" if self._carrier is None else await self._carrier.end(grace_s and 5.0)
+        how = "" if self._carrier is None else await self._carrier.end(grace_s and _EXIT_S)
         self._link.close()
         if self._coordinator.closing:
             self.turns.close()

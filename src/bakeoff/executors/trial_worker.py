@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -27,7 +28,7 @@ from bakeoff.core.events import (
 )
 from bakeoff.core.outcome import Wait
 from bakeoff.core.plan import Trial
-from bakeoff.core.ports import TrialPartsSource
+from bakeoff.core.ports import TrialParts, TrialPartsSource
 from bakeoff.core.record import Attempt, Fault, Status
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
@@ -62,6 +63,7 @@ from bakeoff.models.limits.settings import Limiters
 from bakeoff.stores.packing import plain_json
 
 HEARTBEAT_S = 1.0
+_MOST_KEPT = 256
 
 _attempt = msgspec.json.Decoder(Attempt)
 _task = msgspec.json.Decoder(Task)
@@ -88,6 +90,9 @@ class TrialWorker:
         self._over = asyncio.Event()
         self._working: dict[int, asyncio.Task[None]] = {}
         self._tasks: RecentTasks[Task] = RecentTasks()
+        self._kept_parts: OrderedDict[str, TrialParts] = (
+            OrderedDict()
+        )  # of trials to be tried again
         self._link = Link(
             messages_to_worker,
             {
@@ -188,16 +193,19 @@ class TrialWorker:
             post(Waits(job, wait))
 
         try:
+            parts = self._kept_parts.pop(trial.name, None) or self._parts.parts_for(trial)
             running: Awaitable[Attempt] = run_or_rescore(
                 trial,
-                self._parts.parts_for(trial),
+                parts,
                 None if lease.before is None else _attempt.decode(lease.before),
                 number=lease.number,
                 attempt_bill=bill,
                 listener=_listener(job, post),
                 on_wait=None if trial.task.workspace is not None else on_wait,
             )
-            attempt = _encoded(await running)
+            attempt = await running
+            if attempt.fault is not None and attempt.fault.transient:
+                self._keep(trial, parts)
         except (LedgerError, UsageError) as error:
             kind = "ledger" if isinstance(error, LedgerError) else "usage"
             post(Crashed(job, kind, str(error)))
@@ -209,12 +217,18 @@ class TrialWorker:
         post(
             Ended(
                 job,
-                attempt,
+                _encoded(attempt),
                 bill.begun,
                 None if refused is None else str(refused),
                 isinstance(refused, BudgetReached),
             )
         )
+
+    def _keep(self, trial: Trial, parts: TrialParts) -> None:
+        """Keep the parts of a trial for its next attempt: they count how often what was asked."""
+        self._kept_parts[trial.name] = parts
+        if len(self._kept_parts) > _MOST_KEPT:
+            self._kept_parts.popitem(last=False)
 
 
 class _Bill(AttemptBill):
