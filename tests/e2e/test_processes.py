@@ -143,14 +143,9 @@ class TestRecordings:
         return folder / "tape"
 
     def replayed(self, folder: Path, *more: str) -> None:
-        words = [
-            "run",
-            folder / "run.toml",
-            "--replay",
-            folder / "tape",
-            "--output",
-            folder / "two",
-        ]
+        words: list[str | Path] = [
+            "run", folder / "run.toml", "--replay", folder / "tape", "--output", folder / "two",
+        ]  # fmt: skip
         ended = run([*BAKEOFF, *words, "--json", *more], folder=folder)
         assert ended.code == 0, ended.err
         assert json.loads(ended.out)["buckets"]["scored"] == 8
