@@ -1,7 +1,7 @@
 """The runs that a viewer shows, with what was computed of them and still holds."""
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -83,6 +83,31 @@ class _SummaryHead(msgspec.Struct):
     headline: _Headline = msgspec.field(default_factory=_Headline)
 
 
+@dataclass(frozen=True)
+class PlannedTasks:
+    """A plan, and what is read of all of its tasks once, where they are not too many."""
+
+    plan: Plan
+
+    @cached_property
+    def tags(self) -> Mapping[str, Sequence[str]]:
+        """The tasks of each tag."""
+        tagged: dict[str, list[str]] = {}
+        for task in self._few:
+            for tag in tags_of(task):
+                tagged.setdefault(tag, []).append(task.id)
+        return tagged
+
+    @cached_property
+    def scorers(self) -> Sequence[str]:
+        """The names of the scorers."""
+        return sorted({scorer.name for task in self._few for scorer in task.scorers})
+
+    @property
+    def _few(self) -> Iterable[Task]:
+        return self.plan.tasks if self.plan.task_count <= _MOST_TAGGED else ()
+
+
 @dataclass
 class ViewedRun:
     """One run; what was computed of it is kept until its ledger changes.
@@ -96,6 +121,7 @@ class ViewedRun:
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _counts: list[tuple[float, int]] = field(default_factory=list)
     _asked: tuple[str, frozenset[str]] = ("", frozenset())
+    _planned: tuple[int, PlannedTasks] | None = None
 
     @cached_property
     def ledger(self) -> SqliteLedger:
@@ -112,10 +138,20 @@ class ViewedRun:
         """The run as Python has it."""
         return Run(self.folder, ledger=self.ledger)
 
-    @cached_property
+    @property
+    def planned(self) -> PlannedTasks:
+        """The plan, read again where a resume changed it, and now and then while its tasks still come."""
+        if self.ledger.plan_is_open:
+            return self.kept("plan", lambda: PlannedTasks(self.run.plan))
+        changed_ns = (self.folder / MANIFEST).stat().st_mtime_ns
+        if self._planned is None or self._planned[0] != changed_ns:
+            self._planned = changed_ns, PlannedTasks(self.run.plan)
+        return self._planned[1]
+
+    @property
     def plan(self) -> Plan:
         """Every trial of the run; tasks of a large plan are read as they are needed."""
-        return self.run.plan
+        return self.planned.plan
 
     @cached_property
     def redactor(self) -> Redactor:
@@ -244,22 +280,15 @@ class ViewedRun:
         safe = clean(asked_by(candidate.prompt, task), self.redactor)
         return AttachmentStore(self.folder).task(replace(safe, id=task.id))
 
-    @cached_property
+    @property
     def tags(self) -> Mapping[str, Sequence[str]]:
         """The tasks of each tag; nothing where there are too many tasks to look at."""
-        tagged: dict[str, list[str]] = {}
-        if self.plan.task_count <= _MOST_TAGGED:
-            for task in self.plan.tasks:
-                for tag in tags_of(task):
-                    tagged.setdefault(tag, []).append(task.id)
-        return tagged
+        return self.planned.tags
 
-    @cached_property
+    @property
     def scorers(self) -> Sequence[str]:
         """The scorers of the tasks; nothing where there are too many tasks to look at."""
-        if self.plan.task_count > _MOST_TAGGED:
-            return ()
-        return sorted({scorer.name for task in self.plan.tasks for scorer in task.scorers})
+        return self.planned.scorers
 
     def count(self, which: TrialQuery) -> int:
         """Return how many trials a view has."""
