@@ -293,20 +293,18 @@ def coordinator_table(inputs: Inputs, asked: Question) -> str:
     """Return what the run costs with one coordinator for all machines, and where that is the limit."""
     most = 1 / inputs.coordinator_s
     wanted = asked.machines * asked.in_flight / asked.latency_s
-    enough = most * asked.latency_s / asked.in_flight
-    worker_cores = (inputs.worker_s + asked.work_s) / inputs.coordinator_s
+    computed = asked.machines * asked.cores / (inputs.worker_s + asked.work_s)
+    rate, why = min((most, "the coordinator"), (wanted, "the endpoint"), (computed, "the cores"))
+    each = min(asked.in_flight / asked.latency_s, asked.cores / (inputs.local_s + asked.work_s))
+    setting = f"{asked.in_flight:,} in flight on each machine, {asked.latency_s:g} s an answer"
     rows = [
-        ("trials per second of one coordinator, at most", f"{most:,.0f}"),
-        (
-            f"{asked.machines:,} machines, {asked.in_flight:,} in flight each, {asked.latency_s:g} s an answer: wanted per second",
-            f"{wanted:,.0f}",
-        ),
-        ("of them, the coordinator is the limit", "yes" if wanted > most else "no"),
-        ("machines that one coordinator keeps busy like this", f"{enough:,.1f}"),
-        ("cores of workers that it keeps busy where answers take no time", f"{worker_cores:,.1f}"),
-        (f"{asked.trials:,.0f} trials at that rate", _time(asked.trials / min(most, wanted))),
-        ("the same as shards", _time(asked.trials * asked.latency_s / asked.in_flight / asked.machines)),
-    ]  # fmt: skip
+        ("one coordinator hands out, per second at most", f"{most:,.0f}"),
+        (f"{asked.machines:,} machines with {setting}, take per second", f"{wanted:,.0f}"),
+        ("their cores compute, per second at most", f"{computed:,.0f}"),
+        ("what is the limit", why),
+        (f"{asked.trials:,.0f} trials take", _time(asked.trials / rate)),
+        ("as shards, all cores of each machine", _time(asked.trials / asked.machines / each)),
+    ]
     return _table(("one coordinator for all machines", ""), rows)
 
 

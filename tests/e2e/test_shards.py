@@ -15,6 +15,7 @@ from bakeoff.app.inspection import check_run
 from bakeoff.cli import call
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.events import Notice, TrialEnded
+from bakeoff.core.lazy_tasks import MOST_HELD
 from bakeoff.core.run_spec import Pairing, RunSpec
 from bakeoff.stores.folders import list_runs
 from support import plans
@@ -66,6 +67,18 @@ def test_pairings_of_tasks_and_models_are_merged_in_their_order(tmp_path: Path) 
     spec = RunSpec(name="pairs", tasks=tasks, pairings=tuple(pairings))
     whole = bakeoff.run(spec, output=tmp_path / "whole")
     merged = bakeoff.merge(run_shards(spec, 3, tmp_path / "parts"), output=tmp_path / "merged")
+    assert_same_run(merged, whole)
+
+
+def test_a_data_set_that_is_read_while_it_runs_is_cut_and_merged_like_any_other(
+    tmp_path: Path,
+) -> None:
+    rows = [f"say {number % (MOST_HELD + 100)},{number}" for number in range(MOST_HELD + 110)]
+    data = tmp_path / "rows.csv"
+    data.write_text("\n".join(["question,note", *rows]))
+    whole = bakeoff.run(data, models=[ECHO], output=tmp_path / "whole")
+    parts = run_shards(data, 2, tmp_path / "parts", models=[ECHO])
+    merged = bakeoff.merge(parts, output=tmp_path / "merged")
     assert_same_run(merged, whole)
 
 
