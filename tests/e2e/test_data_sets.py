@@ -189,6 +189,13 @@ def test_without_network_and_cache_it_says_so(tmp_path: Path) -> None:
     assert "the Hub cannot be reached, and the cache has no copy" in done.stderr
 
 
+def test_a_hub_that_cannot_be_reached_is_no_traceback(tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9"
+    done = _in_a_process("hf://me/rows", HF_HUB_CACHE=str(tmp_path), HF_ENDPOINT=nowhere)
+    assert "UsageError: hf://me/rows: the Hub cannot be reached" in done.stderr
+    assert "refused" in done.stderr
+
+
 def test_addresses_that_say_nothing_are_refused() -> None:
     with pytest.raises(UsageError, match=r"write it as hf://owner/name\[@revision\]\[:split\]"):
-        read_source("hf://nobody")
+        read_source("hf://me/too/deep")

@@ -221,7 +221,7 @@ def format_of(path: Path) -> Format:
             return _format_of_json(path)
         case ".toml":
             return _format_of_toml(path)
-        case ".yaml" | ".yml" | ".py":
+        case ".yaml" | ".yml" | ".py" | ".js" | ".ts" | ".mjs" | ".cjs" | ".mts" | ".cts":
             from bakeoff.formats.foreign import is_foreign
 
             return Format.FOREIGN if is_foreign(path) else Format.UNKNOWN
@@ -232,7 +232,25 @@ def format_of(path: Path) -> Format:
 def _format_of_json(path: Path) -> Format:
     if _is_dialogue_file(path):
         return Format.DIALOGUE
-    return Format.JSON_ROWS if _begins_with_a_list(path) else Format.SUITE
+    if _begins_with_a_list(path):
+        return Format.JSON_ROWS
+    return Format.FOREIGN if _is_promptfoo_config(path) else Format.SUITE
+
+
+def _is_promptfoo_config(path: Path) -> bool:
+    """Whether *path*, which people may call as they like, has keys that only such a config has."""
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(_BEGINNING)
+    except OSError:
+        return False
+    if b'"prompts"' not in beginning or not (
+        b'"providers"' in beginning or b'"targets"' in beginning
+    ):
+        return False
+    from bakeoff.formats.foreign import is_foreign
+
+    return is_foreign(path)
 
 
 def _begins_with_a_list(path: Path) -> bool:

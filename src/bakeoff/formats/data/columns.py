@@ -10,6 +10,16 @@ from bakeoff.core.errors import UsageError
 
 ROLES = ("id", "prompt", "expected", "category", "group", "tags", "file")
 PROMPTFOO_EXPECTED = "__expected"
+OUR_SCORERS: Mapping[str, str] = {  # what promptfoo calls a check, and the scorer that does the same
+    "contains": "includes", "icontains": "includes", "contains-any": "contains-any",
+    "icontains-any": "contains-any", "contains-all": "contains-all", "icontains-all": "contains-all",
+    "starts-with": "starts-with", "equals": "exact", "regex": "pattern", "is-json": "valid-json",
+    "contains-json": "json", "is-sql": "valid-sql", "is-refusal": "refusal",
+    "levenshtein": "edit-similarity", "latency": "latency", "cost": "cost",
+    "llm-rubric": "judge", "model-graded-closedqa": "judge", "model-graded-fact": "judge",
+    "factuality": "judge", "g-eval": "judge", "grade": "judge",
+    "is-valid-openai-tools-call": "calls", "tool-call-f1": "calls",
+}  # fmt: skip
 _USUAL: Mapping[str, Sequence[str]] = {  # the first that is there is taken
     "id": ("id", "_id", "task_id", "test_id", "question_id", "sample_id", "uid", "uuid", "qid"),
     "prompt": (

@@ -27,6 +27,7 @@ from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.formats.attachments import attachment, attachments
 from bakeoff.formats.data.columns import (
+    OUR_SCORERS,
     PROMPTFOO_EXPECTED,
     ROLES,
     ColumnMap,
@@ -42,12 +43,6 @@ from bakeoff.formats.text.template import Template, is_template
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(\.[0-9]{1,300})?([eE][-+]?[0-9]{1,2})?")
 _WORD = re.compile(r"\w+")
 _PROMPTFOO_ASSERTION = re.compile(r"([a-z][a-z-]*)(?:\([^)]*\))?:")
-_OUR_SCORERS: Mapping[str, str] = {  # what promptfoo calls a check, and the scorer that does the same
-    "contains": "includes", "icontains": "includes", "contains-any": "includes",
-    "icontains-any": "includes", "contains-all": "includes", "icontains-all": "includes",
-    "equals": "exact", "regex": "pattern", "is-json": "json", "contains-json": "json",
-    "llm-rubric": "judge", "model-graded-closedqa": "judge", "factuality": "judge", "grade": "judge",
-}  # fmt: skip
 _ID_WORDS, _ID_LENGTH = 6, 40
 _WORTH_A_SCAN = 1 << 18  # bytes: a smaller file is just read
 _NO_METADATA = ("id", "prompt", "category", "group", "tags", "file")
@@ -298,9 +293,9 @@ class RowReader:
 
     def _refuse_assertion(self, row: Row, value: str) -> None:
         assertion = _PROMPTFOO_ASSERTION.match(value)
-        if assertion is None or assertion[1] not in _OUR_SCORERS:
+        if assertion is None or assertion[1] not in OUR_SCORERS:
             return
-        scorer = _OUR_SCORERS[assertion[1]]
+        scorer = OUR_SCORERS[assertion[1]]
         self._wrong(
             row,
             f"column {PROMPTFOO_EXPECTED!r} holds promptfoo's check {assertion[1]!r}, which is not read "

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 _ADDRESS = re.compile(
-    r"hf://(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<split>[\w./-]+))?"
+    r"hf://(?P<name>(?:[\w.-]+/)?[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<split>[\w./-]+))?"
 )
 _ENDINGS = (".parquet", ".jsonl", ".csv", ".tsv")  # the first kind that is there is read
 _USUAL_SPLITS = ("test", "validation", "train")
@@ -76,8 +76,6 @@ def _snapshot(address: str, name: str, revision: str | None) -> _Snapshot:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import (
             GatedRepoError,
-            HfHubHTTPError,
-            OfflineModeIsEnabled,
             RepositoryNotFoundError,
             RevisionNotFoundError,
         )
@@ -95,13 +93,11 @@ def _snapshot(address: str, name: str, revision: str | None) -> _Snapshot:
             f"{address}: there is no data set {name} on the Hub, or it is private; for one of yours, set "
             "HF_TOKEN"
         ) from error
-    except (OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
+    except Exception as error:  # what else it may be depends on the HTTP client in use
         cached = _cached(name, revision)
         if cached is None:
-            reason = str(error).partition("\n")[0]
-            raise UsageError(
-                f"{address}: the Hub cannot be reached, and the cache has no copy: {reason}"
-            ) from error
+            why = f"{address}: the Hub cannot be reached, and the cache has no copy"
+            raise UsageError(f"{why}: {_reason(error)}") from error
         return cached
 
 
@@ -112,9 +108,17 @@ def _online(api: "HfApi", name: str, revision: str | None) -> _Snapshot:
     commit = str(info.sha)
 
     def fetch(file: str) -> Path:
-        return Path(api.hf_hub_download(name, file, repo_type="dataset", revision=commit))
+        try:
+            return Path(api.hf_hub_download(name, file, repo_type="dataset", revision=commit))
+        except Exception as error:
+            why = f"hf://{name}@{commit}: {file} cannot be fetched"
+            raise UsageError(f"{why}: {_reason(error)}") from error
 
     return _Snapshot(name=name, commit=commit, files=_names(info.siblings), fetch=fetch)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _names(siblings: "Sequence[object] | None") -> tuple[str, ...]:
