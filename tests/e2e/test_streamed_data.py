@@ -1,6 +1,8 @@
 """A large data set is run while it is read: no row is held, and none is lost, asked twice or unsaid."""
 
+import asyncio
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 import bakeoff
+from bakeoff._lib.redact import Redactor
 from bakeoff.app.run import plan
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import Event, Notice, TrialEnded, TrialStarted
@@ -15,6 +18,8 @@ from bakeoff.core.lazy_tasks import MOST_HELD, StreamedTasks
 from bakeoff.core.stop import Stop
 from bakeoff.formats.detect import read_source
 from bakeoff.planning.selection import Selection, select
+from bakeoff.stores.ledger_writer import LEDGER, SqliteStore
+from bakeoff.stores.plan_stream import PlanStream
 from support.cli import bakeoff as command
 
 MANY = MOST_HELD + 400
@@ -188,3 +193,38 @@ def test_a_dry_run_of_a_large_data_set_says_what_it_would_run(tmp_path: Path) ->
     source = _write(tmp_path / "rows.jsonl", _rows())
     shown = command("run", source, "--model", "scripted/echo", "--dry-run", "--json").out
     assert json.loads(shown)["trials"] == MANY
+
+
+def test_reading_ahead_takes_the_memory_of_a_batch_however_many_rows_there_are(
+    tmp_path: Path,
+) -> None:
+    peaks = {}
+    for many in (MANY, 2 * MANY):
+        folder = tmp_path / str(many)
+        folder.mkdir()
+        planned = plan(_write(folder / "rows.jsonl", _rows(many)), models=ECHO).plan
+        store = SqliteStore(folder)
+        store.freeze(planned)
+        (block,) = planned.blocks
+        stream = PlanStream(
+            folder / LEDGER, block.tasks, redactor=Redactor(), check=lambda task: None
+        )
+        tracemalloc.start()
+        try:
+            while stream.advance():
+                pass
+            peaks[many] = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+            stream.close()
+        assert stream.whole
+        assert len(stream.tasks) == many
+        asyncio.run(store.close())
+    # eight bytes for a row's place, and for its id at most 24
+    assert peaks[2 * MANY] - peaks[MANY] < MANY * 100
+
+
+def test_a_prompt_that_asks_for_the_expected_answers_is_told_how(tmp_path: Path) -> None:
+    source = _write(tmp_path / "rows.jsonl", _rows(3))
+    with pytest.raises(UsageError, match=r"holds the expected answers.*--map told=answer"):
+        plan(source, models=ECHO, prompts=["{{question}} {{answer}}"])

@@ -263,7 +263,7 @@ def _with_prompts(spec: RunSpec, options: RunOptions) -> RunSpec:
             "task folders or a run file"
         )
     prompts = distinct_prompts(given)
-    check_prompts(prompts, spec.tasks)
+    check_prompts(prompts, spec.tasks, spec.columns)
     if len(prompts) == 1 and not is_named(prompts[0]):
         prompts = (replace(prompts[0], name=""),)  # nothing to tell it apart from
     if len(prompts) < len(given):

@@ -29,6 +29,7 @@ _FILE_NAME = re.compile(r"[^\s{}]*[^\s{}.]\.[A-Za-z]\w{0,7}")  # one word that e
 _RENDERED_FIRST = 1_000  # tasks that a prompt is tried on before the first request
 _OWN_PROMPT, _OWN_SYSTEM = "prompt", "system"
 _SYSTEM, _USER = "system", "user"
+NO_COLUMNS: Mapping[str, str] = {}
 
 
 class PromptTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -230,10 +231,13 @@ def _located(spec: PromptSpec, why: str) -> UsageError:
 # --- checked --------------------------------------------------------------------------------------
 
 
-def check_prompts(specs: Sequence[PromptSpec], tasks: Sequence[Task]) -> None:
+def check_prompts(
+    specs: Sequence[PromptSpec], tasks: Sequence[Task], columns: Mapping[str, str] = NO_COLUMNS
+) -> None:
     """Raise where a prompt cannot be filled in for one of *tasks*, or asks all of them the same.
 
-    Of a stream of tasks, all are known to have the variables; the first ones are filled in.
+    Of a stream of tasks, all are known to have the variables; the first ones are filled in. *columns*
+    are those of a data set that have a role.
     """
     problems = Problems()
     prompts: list[Prompt] = []
@@ -241,7 +245,7 @@ def check_prompts(specs: Sequence[PromptSpec], tasks: Sequence[Task]) -> None:
         with problems.gathered():
             prompts.append(_compiled(spec))
     if prompts:
-        overview = _Overview(at_hand(tasks))
+        overview = _Overview(at_hand(tasks), columns)
         many = tasks.shapes if isinstance(tasks, StreamedTasks) else ((task, 1) for task in tasks)
         for task, count in many:
             if task.trouble is None:
@@ -255,8 +259,9 @@ def check_prompts(specs: Sequence[PromptSpec], tasks: Sequence[Task]) -> None:
 class _Overview:
     """Which values the tasks of a run have: most of them the same ones, as rows of a table do."""
 
-    def __init__(self, first: Iterable[Task]) -> None:
+    def __init__(self, first: Iterable[Task], columns: Mapping[str, str]) -> None:
         self.tasks = 0
+        self.columns = columns
         self.with_files = False
         self.first = list(islice((t for t in first if t.trouble is None), _RENDERED_FIRST))
         self._lines: dict[frozenset[str], tuple[int, str]] = {}  # how many, and which first
@@ -304,6 +309,11 @@ def _problems(prompt: Prompt, overview: _Overview) -> Iterator[UsageError]:
 
 def _why_missing(variable: Variable, overview: _Overview) -> str | None:
     lacking, first = overview.lacking(variable.name)
+    if lacking and overview.columns.get(variable.name) == "expected":
+        return (
+            "this column holds the expected answers, which a prompt must not tell; if it is meant to, "
+            f"map it to another name: --map told={variable.name}, and write {{{{told}}}}"
+        )
     if lacking and lacking == overview.tasks:
         return f"no task has a value for it; {did_you_mean(variable.name, overview.names)}"
     if lacking and variable.required:

@@ -121,7 +121,8 @@ def estimate(
     means = [task.mean for task in seen]
     mean = math.fsum(means) / len(means)
     scale = max(max(-t.low, t.high) for t in seen)
-    spread = spread_of(means, mean, groups=[task.group for task in seen], scale=scale)
+    groups = [task.group for task in seen] if any(task.group for task in seen) else None
+    spread = spread_of(means, mean, groups=groups, scale=scale)
     return Estimate(
         mean=mean,
         se=spread.se,

@@ -405,9 +405,13 @@ def _merged(all_buckets: Iterable[Buckets]) -> Buckets:
 
 
 def _pass_rates(tallies: list[_Tally]) -> tuple[PassRates, ...]:
-    named = [item for tally in tallies for item in tally.tasks.items()]
-    counts = [(task.n, task.passed) for _, task in named]
-    groups = _groups_of(tallies, [name for name, _ in named])
+    made: dict[int, tuple[int, int]] = {}  # a pair for each tally, which many tasks may share
+    counts = [
+        made.setdefault(id(task), (task.n, task.passed))
+        for tally in tallies
+        for task in tally.tasks.values()
+    ]
+    groups = _groups_of(tallies, (name for tally in tallies for name in tally.tasks))
     rates = []
     for k in _ks(min((n for n, _ in counts), default=0)):
         at = mean_pass(counts, k, measure=pass_at_k, groups=groups)
@@ -428,9 +432,11 @@ def _groups_of(tallies: list[_Tally], tasks: Iterable[str]) -> list[str | None] 
 
 def _cost_per_success(tallies: list[_Tally]) -> Ratio | None:
     """Return what a trial that passed cost, with those that did not; None where it is unknown."""
+    if not any(t.cost_by_task for t in tallies) or not all(t.cost_known for t in tallies):
+        return None
     costs = {task: cost for tally in tallies for task, cost in tally.cost_by_task.items()}
     passed = {task: tally.passed for t in tallies for task, tally in t.tasks.items()}
-    if not costs or not passed or not all(tally.cost_known for tally in tallies):
+    if not passed:
         return None
     tasks = sorted({*costs, *passed})
     pairs = [(costs.get(task, 0.0), float(passed.get(task, 0))) for task in tasks]
