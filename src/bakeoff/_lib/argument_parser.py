@@ -96,6 +96,25 @@ def seconds(duration_s: float | None) -> str | None:
     return None if duration_s is None else f"{duration_s:g}s"
 
 
+def count(text: str) -> int:
+    """Read a whole number that is 1 or more."""
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is not a whole number") from error
+    if number < 1:
+        raise ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+def add_executor(parser: ArgumentParser | _ArgumentGroup) -> None:
+    """Add the options that say where trials are run."""
+    parser.add_argument("--executor", choices=["local", "processes"],
+                        help="where trials run: in this process (local, the default), or in worker processes")  # fmt: skip
+    parser.add_argument("--workers", type=count, metavar="N",
+                        help="with --executor processes: how many (default: as many as there are cores)")  # fmt: skip
+
+
 def add_patience(parser: ArgumentParser | _ArgumentGroup, *, separator: str = "-") -> None:
     """Add the options that say when an endpoint is given up."""
     parser.add_argument(f"--give{separator}up{separator}after", type=duration, metavar="TIME",

@@ -4,8 +4,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from bakeoff._lib.argument_parser import add_patience, seconds
-from bakeoff.cli.options import add_json, count, new_parser, options_of
+from bakeoff._lib.argument_parser import add_executor, add_patience, count, seconds
+from bakeoff.cli.options import add_json, new_parser, options_of
 
 HOME = Path("benchmark")
 CONFIG = "models_config.yaml"
@@ -51,6 +51,7 @@ def parser(home: Path = HOME, program: str = "bakeoff batch") -> ArgumentParser:
                    help="where commands run: bubblewrap, docker, podman, local, modal")  # fmt: skip
     p.add_argument("--env-file", type=Path, metavar="FILE",
                    help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
+    add_executor(p)
     add_patience(p)
     p.add_argument("--dry-run", action="store_true",
                    help="print the plan and an estimate of its cost, and run nothing")  # fmt: skip
@@ -127,6 +128,8 @@ def main(args: Namespace) -> int:
         instructor=args.instructor,
         interventions=interventions,
         sandbox=args.sandbox,
+        executor=args.executor,
+        workers=args.workers,
         env_file=args.env_file,
         give_up_after_s=args.give_up_after,
         keep_going=args.keep_going,
@@ -147,6 +150,8 @@ def _resume_command(args: Namespace) -> str:
         "--output": args.output,
         "--config": args.config,
         "--sandbox": args.sandbox,
+        "--executor": args.executor,
+        "--workers": args.workers,
         "--env-file": args.env_file,
         "--parallel": args.parallel,
         "--max-parallel": args.max_parallel,

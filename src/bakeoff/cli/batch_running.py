@@ -390,6 +390,8 @@ def run(options: BatchOptions, *, resume: str, as_json: bool = False, debug: boo
             view(Notice(notice))
         run_options = RunOptions(
             batch_run.spec,
+            executor=options.executor,
+            workers=options.workers,
             env_file=options.env_file,
             give_up_after=options.give_up_after_s,
             keep_going=options.keep_going,

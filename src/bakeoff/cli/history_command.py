@@ -5,10 +5,11 @@ from argparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.text import Text
 
+from bakeoff._lib.argument_parser import count
 from bakeoff._lib.sanitize import one_line
 from bakeoff.app.history import CandidateHistory, History, SuiteHistory, history
 from bakeoff.cli import print_json
-from bakeoff.cli.options import add_json, add_output, count, new_parser
+from bakeoff.cli.options import add_json, add_output, new_parser
 from bakeoff.cli.views.tables import console, named_table, print_table
 from bakeoff.reports.history import bar, change_in_words, notes, when
 from bakeoff.reports.wording.phrases import UNKNOWN, counted, score

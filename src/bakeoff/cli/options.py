@@ -65,17 +65,6 @@ def add_json(parser: ArgumentParser | ArgumentGroup) -> None:
     parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
 
 
-def count(text: str) -> int:
-    """Read a whole number that is 1 or more."""
-    try:
-        number = int(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is not a whole number") from error
-    if number < 1:
-        raise ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
-
-
 def dollars(text: str) -> float:
     """Read an amount of money that is more than nothing."""
     try:

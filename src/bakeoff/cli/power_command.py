@@ -3,8 +3,9 @@
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import TYPE_CHECKING
 
+from bakeoff._lib.argument_parser import count
 from bakeoff.cli import print_json
-from bakeoff.cli.options import ArgumentGroup, add_json, add_output, count, new_parser, two
+from bakeoff.cli.options import ArgumentGroup, add_json, add_output, new_parser, two
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -4,14 +4,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bakeoff._lib.argument_parser import add_patience
+from bakeoff._lib.argument_parser import add_executor, add_patience, count
 from bakeoff.cli.options import (
     ArgumentGroup,
     add_json,
     add_output,
     add_trust,
     column,
-    count,
     difference,
     dollars,
     new_parser,
@@ -146,10 +145,7 @@ def _add_how(p: ArgumentGroup) -> None:
         metavar="N",
         help="trials at once (default: 8; prompts: as many as the endpoint can take, up to 64)",
     )
-    p.add_argument("--executor", choices=["local", "processes"],
-                   help="where trials run: in this process (local, the default), or in worker processes")  # fmt: skip
-    p.add_argument("--workers", type=count, metavar="N",
-                   help="with --executor processes: how many (default: as many as there are cores)")  # fmt: skip
+    add_executor(p)
     p.add_argument("--shard", type=shard, metavar="I/N",
                    help="run one of N equal parts of the plan, counted from 0: 0/3, 1/3, 2/3; each on its "
                    "own machine, with its part of the budget and of the rate limits; then: bakeoff merge")  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bakeoff._lib import files
-from bakeoff._lib.argument_parser import ReadableParser, add_patience, seconds
+from bakeoff._lib.argument_parser import ReadableParser, add_executor, add_patience, seconds
 from bakeoff._lib.clock import now
 from bakeoff._lib.process_setup import run_as_process
 from bakeoff._lib.sanitize import for_terminal
@@ -52,6 +52,8 @@ class AgentBenchCommand:
     log_level: str = "INFO"
     resume: str | None = None
     sandbox: str | None = None
+    executor: str | None = None
+    workers: int | None = None
     env_file: Path | None = None
     give_up_after: float | None = None
     keep_going: bool = False
@@ -78,6 +80,8 @@ class AgentBenchCommand:
         options = RunOptions(
             spec,
             sandbox=self.sandbox,
+            executor=self.executor,
+            workers=self.workers,
             env_file=self.env_file,
             give_up_after=self.give_up_after,
             keep_going=self.keep_going,
@@ -105,6 +109,8 @@ class AgentBenchCommand:
             "--base_config": self.base_config,
             "--agent_config": self.agent_config,
             "--sandbox": self.sandbox,
+            "--executor": self.executor,
+            "--workers": self.workers,
             "--env_file": self.env_file,
             "--give_up_after": seconds(self.give_up_after),
             "--keep_going": self.keep_going,
@@ -169,6 +175,8 @@ def _run(args: Namespace) -> int:
         log_level=args.log_level,
         resume=args.resume,
         sandbox=args.sandbox,
+        executor=args.executor,
+        workers=args.workers,
         env_file=args.env_file,
         give_up_after=args.give_up_after,
         keep_going=args.keep_going,
@@ -194,6 +202,7 @@ def _parser() -> ArgumentParser:
                         help="where code runs: bubblewrap, docker, podman, local, modal")  # fmt: skip
     parser.add_argument("--env_file", type=Path, metavar="FILE",
                         help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
+    add_executor(parser)
     add_patience(parser, separator="_")
     return parser
 

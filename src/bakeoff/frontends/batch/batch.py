@@ -147,6 +147,8 @@ class BatchOptions:
     instructor: str | None = None
     interventions: int | None = None
     sandbox: str | None = None
+    executor: str | None = None
+    workers: int | None = None
     env_file: Path | None = None
     give_up_after_s: float | None = None
     keep_going: bool = False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bakeoff import app
-from bakeoff._lib.argument_parser import ReadableParser, add_patience, seconds
+from bakeoff._lib.argument_parser import ReadableParser, add_executor, add_patience, seconds
 from bakeoff._lib.clock import now
 from bakeoff._lib.process_setup import run_as_process
 from bakeoff._lib.sanitize import for_terminal
@@ -46,6 +46,8 @@ class RolloutsCommand:
     verbosity: int = QUIET
     parallel: int | None = None
     sandbox: str | None = None
+    executor: str | None = None
+    workers: int | None = None
     env_file: Path | None = None
     only: bool = False
     give_up_after: float | None = None
@@ -135,6 +137,8 @@ class RolloutsCommand:
         options = RunOptions(
             spec,
             sandbox=self.sandbox,
+            executor=self.executor,
+            workers=self.workers,
             parallel=view.parallel,
             env_file=self.env_file,
             only=self.only,
@@ -157,6 +161,8 @@ class RolloutsCommand:
         options = {
             "--resume": view.rollout.folder,
             "--sandbox": self._asked_sandbox(spec),
+            "--executor": self.executor,
+            "--workers": self.workers,
             "--parallel": self.parallel,
             "--env-file": self.env_file,
             "--data": None if self.data == DEFAULT_DATA else self.data,
@@ -231,6 +237,8 @@ def _run(args: Namespace) -> int:
         verbosity=min(args.verbose, 2),
         parallel=args.parallel,
         sandbox=args.sandbox,
+        executor=args.executor,
+        workers=args.workers,
         env_file=args.env_file,
         only=args.only,
         give_up_after=args.give_up_after,
@@ -272,6 +280,7 @@ def _parser() -> ArgumentParser:
     run.add_argument("--parallel", type=_count, metavar="N", help="rollouts at once")
     run.add_argument("--env-file", type=Path, metavar="FILE",
                      help="variables that are not set in the shell (default: .env, if it exists)")  # fmt: skip
+    add_executor(run)
     add_patience(run)
     run.set_defaults(command=_run)
     for name, command, what in (
