@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from statistics import NormalDist
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from bakeoff.core.run_spec import Adaptive
 from bakeoff.stats.censored import Observation, time_to_solve
+from bakeoff.stats.change_points import changes
 from bakeoff.stats.estimate import TaskScores, estimate, quantile_interval
 from bakeoff.stats.gate import GateState
 from bakeoff.stats.paired import compare, decide
@@ -33,6 +34,7 @@ from support.simulated_runs import (
     ranking,
     with_faults,
 )
+from support.simulated_series import series
 
 PAGE = Path(__file__).parents[1] / "docs" / "background" / "statistics.md"
 MEANS = (0.5, 0.8, 0.9, 0.95, 0.98)
@@ -321,6 +323,30 @@ def best_table(repetitions: int) -> Iterator[str]:
     )
 
 
+def changes_table(repetitions: int) -> Iterator[str]:
+    """Yield how often a series is said to have changed that never does, and how soon a jump is found."""
+    runs, jump_at = 60, 20
+    rows = []
+    for tasks in (10, 30, 100, 300):
+        for rollouts in (1, 3):
+            draw = partial(series, runs=runs, tasks=tasks, rollouts=rollouts)
+            alarms = sum(bool(changes(draw(seed))) for seed in range(repetitions))
+            row = [str(tasks), str(rollouts), _per_cent(alarms / repetitions)]
+            for jump in (-0.05, -0.1, -0.2):
+                many = repetitions // 10
+                found = [changes(draw(seed, jumps={jump_at: jump})) for seed in range(many)]
+                waits = sorted(each[0].found - jump_at + 1 for each in found if each)
+                after = f", after {waits[len(waits) // 2]}" if 2 * len(waits) > many else ""
+                row.append(_per_cent(len(waits) / many) + after)
+            rows.append(row)
+    yield f"Series of {runs} runs; {repetitions:,} without a change, {repetitions // 10:,} for each jump at run {jump_at + 1}:\n"
+    yield _table(
+        ["tasks", "rollouts", "ever an alarm without a change, %", "jump of 0.05 found, %, after runs (median)", "of 0.1",
+         "of 0.2"],
+        rows,
+    )  # fmt: skip
+
+
 def _rollouts(count: int) -> str:
     return "one rollout" if count == 1 else f"{count} rollouts"
 
@@ -342,6 +368,7 @@ TABLES: dict[str, tuple[Callable[[int], Iterator[str]], int]] = {
     "power": (power_table, 1_000),
     "adaptive": (adaptive_table, 1_000),
     "best": (best_table, 100),
+    "changes": (changes_table, 1_000),
 }
 
 

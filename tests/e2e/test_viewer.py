@@ -56,8 +56,32 @@ def words(page: Page) -> str:
 
 PAGES = (
     "/", "/run/r1", "/run/r1/trials", "/run/r1/trial?of=t003&by=bad&beside=all",
-    "/compare?run=r1&run=r2",
+    "/compare?run=r1&run=r2", "/history", "/run/r1/explain",
 )  # fmt: skip
+
+
+def test_the_history_of_a_suite_has_a_chart_and_a_way_to_each_run(served: Served) -> None:
+    with opened(served.at("/history")) as page:
+        page.settled()
+        page.open_everything()
+        text = words(page)
+        assert "squares: 1 run" in text
+        assert "again: 1 run" in text
+        assert page.evaluate("document.querySelectorAll('.chart svg').length") >= 4
+        page.click("a[href='/run/r1']", until="document.title.startsWith('squares')")
+        quiet(page, served)
+
+
+def test_two_candidates_are_explained_from_the_page_of_their_run(served: Served) -> None:
+    with opened(served.at("/run/r1")) as page:
+        page.settled()
+        page.click("button[formaction]", until="document.title.startsWith('Why they differ')")
+        text = words(page)
+        assert "good against bad" in text
+        assert "good is ahead of bad by " in text
+        assert "Part of the gap".casefold() in text.casefold()
+        assert "the queue is full" in text
+        quiet(page, served)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1440, False), (1024, True), (390, False)])
@@ -214,7 +238,7 @@ def test_a_trial_shows_reasoning_tools_changes_scores_phases_and_the_raw_answer(
 
 def test_what_a_model_wrote_is_text_on_every_page(served: Served) -> None:
     with opened(served.at("/")) as page:
-        for path in ("/", "/run/r3", "/run/r3/trials", "/compare?run=r1&run=r3"):
+        for path in ("/", "/run/r3", "/run/r3/trials", "/compare?run=r1&run=r3", "/history"):
             page.visit(served.origin + path)
             page.open_everything()
             scripts = page.evaluate(

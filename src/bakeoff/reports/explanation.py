@@ -157,7 +157,7 @@ def part_in_words(part: float, whole: float | None) -> str:
     """Return a part of the gap, and how much of it that is."""
     if not whole:
         return difference(part)
-    return f"{difference(part)} {part / whole:6.1%}".replace("%", " %")
+    return f"{difference(part)} {part / whole:6.1%}".replace("%", " %").replace("-", "−")
 
 
 def failure_line(group: FailureGroup, order: Sequence[str]) -> str:

@@ -16,6 +16,8 @@ from bakeoff.reports.html.templates import style_sheet
 from bakeoff.web import actions, run_list, run_page, trial_pages
 from bakeoff.web.access import Access, guarded
 from bakeoff.web.compare_page import compare_page
+from bakeoff.web.explain_page import explain_page
+from bakeoff.web.history_page import history_page
 from bakeoff.web.rendering import message
 from bakeoff.web.runs import Runs, ViewedRun
 
@@ -81,6 +83,7 @@ def application(runs: Runs, access: Access) -> web.Application:
 
     add("/", lambda request: run_list.runs_page(runs, request.query))
     add("/compare", lambda request: compare_page(runs, request.query))
+    add("/history", lambda request: history_page(runs, request.query))
     of_run("", lambda run, _: run_page.run_page(run))
     of_run("/state", lambda run, _: run_list.state_part(run))
     of_run("/live", lambda run, _: run_page.live_part(run))
@@ -89,6 +92,7 @@ def application(runs: Runs, access: Access) -> web.Application:
     of_run("/matrix", lambda run, request: run_page.matrix_part(run, request.query))
     of_run("/trials", lambda run, request: trial_pages.trials_page(run, request.query))
     of_run("/trial", lambda run, request: trial_pages.trial_page(run, request.query))
+    of_run("/explain", lambda run, request: explain_page(run, request.query))
     for name, action in (
         ("notes", actions.keep_notes),
         ("stop", actions.stop),

@@ -32,6 +32,7 @@ _MOST_ROWS = 40
 _MOST_LINES = 8  # in one chart, each with a colour of its own
 _MOST_LABELS = 16
 _MOST_CELLS = 600
+_MOST_MOMENTS = 120
 _LONGEST_NAME = 60
 _LONGEST_SHORT_NAME = 22
 _LOGARITHMIC = 30  # times the least value: from there on, a linear axis shows a heap and a dot
@@ -467,6 +468,52 @@ def passes(candidates: Sequence[CandidateSummary]) -> Chart | None:
         note="solid: at least one of k passes; dashed: all of k do",
         spec=spec,
         description="the table below has the figures",
+    )
+
+
+@value_object
+class TimePoint:
+    """A score with its interval at one moment of many; `starts` where scores changed."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+    tip: str
+    starts: bool = False
+
+
+def over_time(title: str, note: str, points: Sequence[TimePoint]) -> Chart:
+    """Return a score from run to run with its intervals; a line stands where scores changed."""
+    shown = points[-_MOST_MOMENTS:]
+    rows = [
+        {"n": n, "value": p.value, "low": p.low, "high": p.high, "tip": p.tip, "starts": p.starts}
+        for n, p in enumerate(shown)
+    ]
+    x: Spec = {"field": "n", "type": "quantitative", "axis": None,
+               "scale": {"domain": [-0.5, max(len(rows) - 0.5, 0.5)], "nice": False}}  # fmt: skip
+    y: Spec = {"field": "value", "type": "quantitative", "title": None, "scale": {"domain": [0, 1]}}
+    spec = {
+        **_frame(2 * WIDTH, 200),
+        "data": {"values": rows},
+        "encoding": {"x": x, "tooltip": _TIP},
+        "layer": [
+            {"name": "change", "transform": [{"filter": "datum.starts"}],
+             "mark": {"type": "rule", "color": "var(--bad)", "strokeDash": [4, 3], "xOffset": -6}},
+            {"name": "interval", "mark": {"type": "rule", "color": "var(--whisker)", "strokeWidth": 1.5},
+             "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}}},
+            {"name": "line", "mark": {"type": "line", "color": "var(--c1)", "strokeWidth": 2},
+             "encoding": {"y": y}},
+            {"name": "point", "mark": {"type": "point", "filled": True, "size": 45, "color": "var(--c1)",
+             "opacity": 1}, "encoding": {"y": y}},
+        ],
+    }  # fmt: skip
+    return Chart(
+        title=title,
+        note=note,
+        spec=spec,
+        description="; ".join(point.tip for point in shown),
+        legend=_more(points, shown),
     )
 
 
