@@ -109,10 +109,13 @@ def count(text: str) -> int:
 
 def add_executor(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add the options that say where trials are run."""
-    parser.add_argument("--executor", choices=["local", "processes"],
-                        help="where trials run: in this process (local, the default), or in worker processes")  # fmt: skip
+    parser.add_argument("--executor", choices=["local", "processes", "ray"],
+                        help="where trials run: in this process (local, the default), in worker processes, or on "
+                        "a Ray cluster")  # fmt: skip
     parser.add_argument("--workers", type=count, metavar="N",
-                        help="with --executor processes: how many (default: as many as there are cores)")  # fmt: skip
+                        help="with --executor processes or ray: how many (default: as many as there are cores)")  # fmt: skip
+    parser.add_argument("--ray-address", metavar="ADDRESS",
+                        help="with --executor ray: the head of the cluster as HOST:PORT, or auto (the default)")  # fmt: skip
 
 
 def add_patience(parser: ArgumentParser | _ArgumentGroup, *, separator: str = "-") -> None:

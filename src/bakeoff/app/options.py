@@ -87,8 +87,9 @@ class RunOptions:
 
     # execution
     parallel: int | None = None
-    executor: str | None = None  # "local", or "processes"
+    executor: str | None = None  # "local", "processes" or "ray"
     workers: int | None = None
+    ray_address: str | None = None
     worker_lease: float = 30.0  # seconds
     sandbox: str | None = None
     give_up_after: float | None = None  # seconds

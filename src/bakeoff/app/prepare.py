@@ -229,6 +229,7 @@ def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
         parallel=options.parallel or spec.parallel,
         executor=options.executor or spec.executor,
         workers=options.workers or spec.workers,
+        ray_address=options.ray_address or spec.ray_address,
     )
     spec = _with_prompts(spec, options)
     if spec.pairings:
@@ -437,6 +438,7 @@ def read_stored_plan(options: RunOptions) -> PreparedRun:
         parallel=options.parallel,
         executor=options.executor or "local",
         workers=options.workers,
+        ray_address=options.ray_address,
         conditions=plan.conditions,
         sources=manifest.sources,
         cap=manifest.cap if manifest.shard is None else manifest.shard.cap,

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.process_setup import open_closed_descriptors, rare_collections
@@ -37,7 +38,7 @@ from bakeoff.app.run_folder import (
     without_finished_tasks,
 )
 from bakeoff.app.run_results import Run, summarized
-from bakeoff.app.runner import LOCAL, check_executor, open_runner
+from bakeoff.app.runner import LOCAL, check_executor, open_cluster, open_runner
 from bakeoff.app.sharding import take_shard
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
 from bakeoff.app.workspaces import open_workspace_services
@@ -54,6 +55,9 @@ from bakeoff.models.recording.replay import open_recording_modes
 from bakeoff.reports.wording.phrases import counted
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.live_status import LivePublisher
+
+if TYPE_CHECKING:
+    from bakeoff.executors.ray import RayCluster
 
 
 @options_as_keywords(RunOptions)
@@ -101,11 +105,14 @@ async def execute_run(options: RunOptions) -> Run:
     options = replace(options, listener=redacting(options.listener, redactor))
     with redacted_errors(redactor):
         needed = without_finished_tasks(prepared, options)
-        async with build_parts(needed, options, environ, redactor) as parts:
+        async with (
+            build_parts(needed, options, environ, redactor) as parts,
+            open_cluster(prepared.spec) as cluster,
+        ):
             tell_before_start(options, parts, warning)
             async with open_run_folder(prepared, options, whole_plan, parts, redactor) as folder:
                 refuse_unprepared(prepared, needed, folder)
-                ended = await run_engine(prepared, options, folder, parts, redactor)
+                ended = await run_engine(prepared, options, folder, parts, redactor, cluster)
             tell_end(options, parts, ended)
             plan = SqliteLedger(folder.path).planned() if whole_plan.streams else whole_plan
             return summarized(folder.path, plan)
@@ -192,6 +199,7 @@ async def run_engine(
     folder: RunFolder,
     parts: SharedTrialParts,
     redactor: Redactor,
+    cluster: "RayCluster | None",
 ) -> RunEnded:
     """Run every trial that is due, and return how the run ended."""
     plan, spec, run_id = folder.plan, prepared.spec, folder.path.name
@@ -217,7 +225,7 @@ async def run_engine(
     if folder.done < len(plan):
         async with (
             watch.watching(options.stop, parts.nothing_left),
-            open_runner(prepared, options, folder, parts) as runner,
+            open_runner(prepared, options, folder, parts, cluster) as runner,
         ):
             with rare_collections():
                 async with _reading_ahead(folder, options):

@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,8 +20,12 @@ from bakeoff.core.workspace import SandboxSpec
 from bakeoff.engine.run import LocalRunner, TrialRunner
 from bakeoff.executors.wire import RunSettings
 
-LOCAL, PROCESSES = "local", "processes"
-EXECUTORS = (LOCAL, PROCESSES)
+if TYPE_CHECKING:
+    from bakeoff.executors.ray import RayCluster
+
+LOCAL, PROCESSES, RAY = "local", "processes", "ray"
+EXECUTORS = (LOCAL, PROCESSES, RAY)
+_WORKER = "bakeoff.app.run_worker"
 
 _HERE = f"leave --executor out, or write --executor {LOCAL}"
 
@@ -28,9 +33,13 @@ _HERE = f"leave --executor out, or write --executor {LOCAL}"
 def check_executor(prepared: PreparedRun, redactor: Redactor) -> None:
     """Raise where the workers that were asked for could not run the plan."""
     spec = prepared.spec
+    if spec.ray_address is not None and spec.executor != RAY:
+        raise UsageError(f"--ray-address {spec.ray_address}: that is for --executor {RAY}")
     if spec.executor == LOCAL:
         if spec.workers is not None:
-            raise UsageError(f"--workers {spec.workers}: only --executor {PROCESSES} has workers")
+            raise UsageError(
+                f"--workers {spec.workers}: only --executor {PROCESSES} and {RAY} have workers"
+            )
         return
     if spec.executor not in EXECUTORS:
         raise UsageError(
@@ -54,8 +63,24 @@ def check_executor(prepared: PreparedRun, redactor: Redactor) -> None:
 
 
 @asynccontextmanager
+async def open_cluster(spec: RunSpec) -> AsyncIterator["RayCluster | None"]:
+    """Connect to the Ray cluster that was asked for, if one was, while the block lasts."""
+    if spec.executor != RAY:
+        yield None
+        return
+    from bakeoff.executors.ray import connected
+
+    async with connected(spec.ray_address or "auto") as cluster:
+        yield cluster
+
+
+@asynccontextmanager
 async def open_runner(
-    prepared: PreparedRun, options: RunOptions, folder: RunFolder, parts: SharedTrialParts
+    prepared: PreparedRun,
+    options: RunOptions,
+    folder: RunFolder,
+    parts: SharedTrialParts,
+    cluster: "RayCluster | None",
 ) -> AsyncIterator[TrialRunner]:
     """Start what runs the attempts, and end it with the block."""
     spec = prepared.spec
@@ -65,9 +90,25 @@ async def open_runner(
     from bakeoff.executors.coordinator import Coordinator, WorkerRules, coordinating
     from bakeoff.executors.processes import launcher
 
+    settings = _settings(prepared, options, folder, parts)
+    if cluster is not None:
+        place = await cluster.place(with_boxes=parts.sandbox is not None)
+        coordinator = Coordinator(
+            cluster.launcher(_WORKER, place, options.listener),
+            settings,
+            parts,
+            rules=WorkerRules(workers=1, lease_s=options.worker_lease, most=place.boxes or None),
+            listener=options.listener,
+        )
+        async with (
+            coordinating(coordinator, options.stop),
+            cluster.filling(place, coordinator.grow, workers=spec.workers),
+        ):
+            yield coordinator
+        return
     coordinator = Coordinator(
-        launcher("bakeoff.app.run_worker"),
-        _settings(prepared, options, folder, parts),
+        launcher(_WORKER),
+        settings,
         parts,
         rules=WorkerRules(workers=number_of_workers(spec), lease_s=options.worker_lease),
         listener=options.listener,

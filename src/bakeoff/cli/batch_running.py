@@ -392,6 +392,7 @@ def run(options: BatchOptions, *, resume: str, as_json: bool = False, debug: boo
             batch_run.spec,
             executor=options.executor,
             workers=options.workers,
+            ray_address=options.ray_address,
             env_file=options.env_file,
             give_up_after=options.give_up_after_s,
             keep_going=options.keep_going,

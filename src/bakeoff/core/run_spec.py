@@ -101,6 +101,7 @@ class RunSpec:
     parallel: int | None = None
     executor: str = "local"
     workers: int | None = None
+    ray_address: str | None = None
     pause_s: float = 0.0
     warm_up: bool = False
     conditions: Conditions = field(default_factory=Conditions)

@@ -83,10 +83,14 @@ class WorkerLost(Exception):  # noqa: N818 -- an event, not an error
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRules:
-    """How many workers there are, and after how many seconds of silence one is killed."""
+    """How many workers there are at the start, and after how many seconds of silence one is killed.
+
+    `most` is how many attempts one of them may be at; None is any number.
+    """
 
     workers: int
     lease_s: float = LEASE_S
+    most: int | None = None
 
 
 class Parts(Protocol):
@@ -166,8 +170,11 @@ class Coordinator:
     async def close(self) -> None:
         """Let every worker say its last word and end; one that has not started is killed."""
         self.closing = True
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         workers, self._workers = self._workers, []
         async with asyncio.TaskGroup() as group:
             for worker in workers:
@@ -186,6 +193,23 @@ class Coordinator:
                 self._workers.remove(worker)
             await worker.end(0.0)
             raise
+        await self._tell_free()
+
+    def grow(self) -> None:
+        """Start one more worker, in the background."""
+        self._background(self._grow("a worker could not be started"))
+
+    async def _grow(self, what_else: str) -> None:
+        try:
+            await self.add_worker()
+        except Exception as error:  # noqa: BLE001 -- whoever waits for a worker must hear it
+            if not self._workers:
+                await self._fail(error)
+            else:
+                self._listener(Notice(f"{what_else}: {error}"))
+
+    async def _tell_free(self) -> None:
+        """Tell whoever waits for a worker that one may be free."""
         async with self._free:
             self._free.notify_all()
 
@@ -235,14 +259,18 @@ class Coordinator:
         while True:
             if self._failure is not None:
                 raise self._failure
-            ready = [worker for worker in self._workers if worker.ready]
-            if ready:
-                return min(ready, key=lambda worker: len(worker.leased))
+            free = [worker for worker in self._workers if self._is_free(worker)]
+            if free:
+                return min(free, key=lambda worker: len(worker.leased))
             async with self._free:
                 await self._free.wait_for(self._may_lease)
 
     def _may_lease(self) -> bool:
-        return self._failure is not None or any(worker.ready for worker in self._workers)
+        return self._failure is not None or any(map(self._is_free, self._workers))
+
+    def _is_free(self, worker: "_Worker") -> bool:
+        most = self._rules.most
+        return worker.ready and (most is None or len(worker.leased) < most)
 
     def lease_of(self, leased: _Leased, sent: RecentTasks[None]) -> Lease:
         """Return *leased* as the message to a worker that was *sent* these tasks."""
@@ -265,6 +293,11 @@ class Coordinator:
     def on_ended(self) -> None:
         """Note that workers get something done."""
         self._futile = 0
+
+    def on_free(self) -> None:
+        """Note that a worker is at one attempt fewer."""
+        if self._rules.most is not None and not self.closing:
+            self._background(self._tell_free())
 
     def on_gone(self, worker: "_Worker") -> None:
         """Replace *worker*, which ended by itself."""
@@ -292,18 +325,11 @@ class Coordinator:
                 BakeoffError(f"{self._futile} workers in a row were lost: {why} ({how})")
             )
             return
-        try:
-            await self.add_worker()
-        except Exception as error:  # noqa: BLE001 -- whoever waits for a worker must hear it
-            if not self._workers:
-                await self._fail(error)
-            else:
-                self._listener(Notice(f"a worker could not be replaced: {error}"))
+        await self._grow("a worker could not be replaced")
 
     async def _fail(self, error: BaseException) -> None:
         self._failure = error
-        async with self._free:
-            self._free.notify_all()
+        await self._tell_free()
 
     async def watch_leases(self) -> None:
         """Kill every worker that is silent for longer than its lease."""
@@ -416,6 +442,7 @@ class _Worker:
             raise
         finally:
             self.leased.pop(lease.job, None)
+            self._coordinator.on_free()
         self._coordinator.on_ended()
         return _attempt_of(ended, leased)
 

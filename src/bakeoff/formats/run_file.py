@@ -160,8 +160,9 @@ class RunFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     prompts: list[PromptTable] = []
     rollouts: Count = 1
     parallel: Count | None = None
-    executor: Literal["local", "processes"] = "local"
+    executor: Literal["local", "processes", "ray"] = "local"
     workers: Count | None = None
+    ray_address: str | None = None
     pause_s: Annotated[float, Meta(ge=0)] | None = None
     warm_up: bool = False
     parameters: dict[str, Json] = {}
@@ -432,6 +433,7 @@ def _under(run: RunFile, run_spec: RunSpec) -> RunSpec:
         parallel=run.parallel or run_spec.parallel,
         executor=run.executor,
         workers=run.workers,
+        ray_address=run.ray_address,
         pause_s=run_spec.pause_s if run.pause_s is None else run.pause_s,
         warm_up=run.warm_up,
         conditions=conditions_of(run.limits, run.roles),

@@ -54,6 +54,7 @@ class AgentBenchCommand:
     sandbox: str | None = None
     executor: str | None = None
     workers: int | None = None
+    ray_address: str | None = None
     env_file: Path | None = None
     give_up_after: float | None = None
     keep_going: bool = False
@@ -82,6 +83,7 @@ class AgentBenchCommand:
             sandbox=self.sandbox,
             executor=self.executor,
             workers=self.workers,
+            ray_address=self.ray_address,
             env_file=self.env_file,
             give_up_after=self.give_up_after,
             keep_going=self.keep_going,
@@ -111,6 +113,7 @@ class AgentBenchCommand:
             "--sandbox": self.sandbox,
             "--executor": self.executor,
             "--workers": self.workers,
+            "--ray-address": self.ray_address,
             "--env_file": self.env_file,
             "--give_up_after": seconds(self.give_up_after),
             "--keep_going": self.keep_going,
@@ -177,6 +180,7 @@ def _run(args: Namespace) -> int:
         sandbox=args.sandbox,
         executor=args.executor,
         workers=args.workers,
+        ray_address=args.ray_address,
         env_file=args.env_file,
         give_up_after=args.give_up_after,
         keep_going=args.keep_going,

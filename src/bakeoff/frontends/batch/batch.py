@@ -149,6 +149,7 @@ class BatchOptions:
     sandbox: str | None = None
     executor: str | None = None
     workers: int | None = None
+    ray_address: str | None = None
     env_file: Path | None = None
     give_up_after_s: float | None = None
     keep_going: bool = False

@@ -48,6 +48,7 @@ class RolloutsCommand:
     sandbox: str | None = None
     executor: str | None = None
     workers: int | None = None
+    ray_address: str | None = None
     env_file: Path | None = None
     only: bool = False
     give_up_after: float | None = None
@@ -139,6 +140,7 @@ class RolloutsCommand:
             sandbox=self.sandbox,
             executor=self.executor,
             workers=self.workers,
+            ray_address=self.ray_address,
             parallel=view.parallel,
             env_file=self.env_file,
             only=self.only,
@@ -163,6 +165,7 @@ class RolloutsCommand:
             "--sandbox": self._asked_sandbox(spec),
             "--executor": self.executor,
             "--workers": self.workers,
+            "--ray-address": self.ray_address,
             "--parallel": self.parallel,
             "--env-file": self.env_file,
             "--data": None if self.data == DEFAULT_DATA else self.data,
@@ -239,6 +242,7 @@ def _run(args: Namespace) -> int:
         sandbox=args.sandbox,
         executor=args.executor,
         workers=args.workers,
+        ray_address=args.ray_address,
         env_file=args.env_file,
         only=args.only,
         give_up_after=args.give_up_after,

@@ -1,0 +1,145 @@
+"""`--executor ray` on a real cluster of three nodes: the same run, also where nodes come and go."""
+
+import json
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import bakeoff
+from support.cli import BAKEOFF, Running, run, started
+from support.coding_tasks import write_fix_add
+from support.loopback import Asked, Loopback, Reply, chat
+from support.plans import write_suite
+from support.ports import free_port
+from support.ray_cluster import RayCluster, ray_cluster
+
+pytestmark = pytest.mark.xdist_group("ray")
+_OF_THIS_RUN = re.compile(r'"run": "[^"]*"')
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with ray_cluster(nodes=3) as running:
+        yield running
+    assert running.processes() == []
+
+
+def summary(words: list[str | Path], folder: Path, env: dict[str, str] | None = None) -> str:
+    """Return what `bakeoff run --json` prints, without the id of the run."""
+    ended = run(
+        [*BAKEOFF, "run", *words, "--json", "--output", folder / "runs"], folder=folder, env=env
+    )
+    assert ended.code == 0, ended.err
+    return _OF_THIS_RUN.sub("", ended.out)
+
+
+def on(cluster: RayCluster) -> list[str | Path]:
+    return ["--executor", "ray", "--ray-address", cluster.address]
+
+
+def test_prompts_have_the_same_summary_to_the_byte_as_in_one_process(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    words = [write_suite(tmp_path / "suite.json", 40), "--model", "scripted", "--rollouts", "3"]
+    here = summary(words, tmp_path)
+    assert summary([*words, *on(cluster)], tmp_path, cluster.environment) == here
+    assert json.loads(f"{{{here.partition(',')[2]}")["buckets"]["scored"] == 120
+
+
+def test_coding_tasks_in_boxes_have_the_same_summary_to_the_byte(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    for number in range(3):
+        write_fix_add(tmp_path / "tasks", name=f"fix-add-{number}")
+    words = [
+        *(tmp_path / "tasks", "--agent", "oracle", "--agent", "nop", "--model", "scripted"),
+        *("--sandbox", "bubblewrap", "--rollouts", "2"),
+    ]
+    here = summary(words, tmp_path)
+    assert summary([*words, *on(cluster)], tmp_path, cluster.environment) == here
+
+
+def slow_echo(asked: Asked) -> Reply:
+    time.sleep(0.3)
+    return chat(asked.prompt)
+
+
+def test_nodes_that_die_and_join_in_the_middle_cost_no_trial_and_no_limit(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    doomed = cluster.add_node(num_cpus=1, boxes=2)
+    write_suite(tmp_path / "suite.json", 150)
+    with Loopback(slow_echo) as server:
+        (tmp_path / "run.toml").write_text(
+            'suites = ["suite.json"]\n[[models]]\nmodel = "m"\n'
+            f'base_url = "{server.url}"\nsettings = {{ max_concurrency = 6 }}\n'
+        )
+        words = [*BAKEOFF, "run", tmp_path / "run.toml", "--output", tmp_path / "runs", *on(cluster)]
+        with started(words, folder=tmp_path, env=cluster.environment) as running:
+            wait_for(lambda: len(server.requests) > 30, running)
+            cluster.kill_node(doomed)
+            cluster.add_node(num_cpus=1, boxes=2)
+            assert running.process.wait(120) == 0, running.err
+        finished = bakeoff.load_run(next((tmp_path / "runs").iterdir()))
+        assert finished.summary().buckets.scored == 150
+        asked = Counter(each.prompt for each in server.requests)
+        assert len(asked) == 150
+        assert server.peak_in_flight <= 6
+        assert "its node is gone" in running.err
+        assert len({record.trial.id for record in finished.trials()}) == 150
+
+
+def wait_for(condition: Callable[[], bool], running: Running | None = None) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert running is None or running.process.poll() is None, running.err
+        assert time.monotonic() < deadline, running and running.err
+        time.sleep(0.02)
+
+
+@pytest.mark.soak
+def test_a_run_whose_driver_was_killed_is_resumed_and_its_workers_are_gone(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    suite = write_suite(tmp_path / "suite.json", 80)
+    with Loopback(slow_echo) as server:
+        words = [*BAKEOFF, "run", suite, "--model", "m", "--base-url", server.url,
+                 "--parallel", "6", "--output", tmp_path / "runs", *on(cluster)]  # fmt: skip
+        with started(words, folder=tmp_path, env=cluster.environment) as running:
+            wait_for(lambda: len(server.requests) > 20, running)
+            running.process.send_signal(signal.SIGKILL)
+            running.process.wait(10)
+        wait_for(lambda: server.in_flight == 0)
+        asked = len(server.requests)
+        time.sleep(2.0)
+        assert len(server.requests) == asked  # nobody goes on without the run
+        ended = run(
+            [*BAKEOFF, "run", "--resume", "latest", "--output", tmp_path / "runs", *on(cluster)],
+            folder=tmp_path, env=cluster.environment,
+        )  # fmt: skip
+        assert ended.code == 0, ended.err
+    finished = bakeoff.load_run(next((tmp_path / "runs").iterdir()))
+    assert finished.summary().buckets.scored == 80
+    assert len({record.trial.id for record in finished.trials()}) == 80
+    assert server.peak_in_flight <= 6
+    assert len(server.requests) <= 80 + 6  # at most what was under way is asked again
+
+
+def test_an_address_at_which_nobody_answers_is_one_line_within_seconds(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "suite.json", 1)
+    began = time.monotonic()
+    ended = run(
+        [*BAKEOFF, "run", suite, "--model", "scripted", "--output", tmp_path / "runs",
+         "--executor", "ray", "--ray-address", f"127.0.0.1:{free_port()}"],
+        folder=tmp_path,
+    )  # fmt: skip
+    assert ended.code == 2
+    assert "no Ray cluster answers there" in ended.err
+    assert "Traceback" not in ended.err
+    assert time.monotonic() - began < 20
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,129 @@
+"""A Ray cluster of several nodes on this machine, in processes of its own.
+
+It is led by one process that does what it is told on its standard input, and ends with it. Ray
+advertises the address of the machine, so whoever speaks to it must have its token.
+"""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+_STORE = 78 << 20  # bytes; the least that Ray takes
+
+
+@dataclass(eq=False)
+class RayCluster:
+    """A cluster that runs; its first node is the head."""
+
+    process: "subprocess.Popen[str]"
+    address: str
+    session: str
+    environment: Mapping[str, str]
+
+    def add_node(self, **resources: float) -> int:
+        """Start one more node; return its number."""
+        return int(self._tell("add", resources))
+
+    def kill_node(self, number: int) -> None:
+        """Kill a node with everything on it, as when a machine loses its power."""
+        self._tell("kill", number)
+
+    def processes(self) -> list[int]:
+        """Return every process of the cluster that is there: of nodes, and of workers on them."""
+        mark = self.session.encode()
+        return [pid for pid, line in _command_lines() if mark in line]
+
+    def _tell(self, what: str, value: object) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps([what, value]) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+@contextmanager
+def ray_cluster(nodes: int = 3, *, cpus: int = 1, boxes: int = 2) -> Iterator[RayCluster]:
+    """Start a cluster while the block lasts, and end every process of it."""
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:  # sockets: short paths
+        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        environment = os.environ | _QUIET | token
+        environment.pop("RAY_ADDRESS", None)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "support.ray_cluster", folder],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            cwd=Path(__file__).parents[1], env=environment, start_new_session=True,
+        )  # fmt: skip
+        cluster = RayCluster(process, "", folder, environment)
+        try:
+            cluster.address = cluster._tell("head", {"num_cpus": cpus, "resources": {"boxes": boxes}})
+            for _ in range(nodes - 1):
+                cluster.add_node(num_cpus=cpus, boxes=boxes)
+            yield cluster
+        finally:
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=20)
+            for pid in [process.pid, *cluster.processes()]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+            deadline = time.monotonic() + 20
+            while cluster.processes() and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+
+def _command_lines() -> Iterator[tuple[int, bytes]]:
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal() and int(path.name) != os.getpid():
+            with suppress(OSError):
+                yield int(path.name), (path / "cmdline").read_bytes()
+
+
+def main() -> None:
+    """Lead a cluster in the folder that is named, until standard input ends."""
+    from ray.cluster_utils import Cluster
+
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Ray prints what it likes
+    cluster = Cluster()
+    nodes: list[Any] = []
+    common = {
+        "object_store_memory": _STORE,
+        "include_dashboard": False,
+        "temp_dir": sys.argv[1],
+    }
+    try:
+        for line in sys.stdin:
+            what, value = json.loads(line)
+            if what == "kill":
+                cluster.remove_node(nodes[value], allow_graceful=False)
+                answer: object = value
+            else:
+                nodes.append(cluster.add_node(**common, **_split(value)))
+                answer = cluster.address if what == "head" else len(nodes) - 1
+            out.write(json.dumps(answer) + "\n")
+            out.flush()
+    finally:
+        cluster.shutdown()
+
+
+def _split(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a node: what Ray does not know by name is a resource of its own."""
+    resources = dict(value.get("resources", {}))
+    resources |= {k: v for k, v in value.items() if k not in {"num_cpus", "resources"}}
+    return {"num_cpus": value["num_cpus"], "resources": resources}
+
+
+if __name__ == "__main__":
+    main()
