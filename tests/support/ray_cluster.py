@@ -67,7 +67,9 @@ def ray_cluster(nodes: int = 3, *, cpus: int = 1, boxes: int = 2) -> Iterator[Ra
         )  # fmt: skip
         cluster = RayCluster(process, "", folder, environment)
         try:
-            cluster.address = cluster._tell("head", {"num_cpus": cpus, "resources": {"boxes": boxes}})
+            cluster.address = cluster._tell(
+                "head", {"num_cpus": cpus, "resources": {"boxes": boxes}}
+            )
             for _ in range(nodes - 1):
                 cluster.add_node(num_cpus=cpus, boxes=boxes)
             yield cluster

@@ -334,8 +334,9 @@ def _said(place: Place) -> str:
 
 def _why(error: Exception) -> str:
     """Return in one line what Ray says of an actor that it lost."""
-    text = str(error)
+    text = f"{type(error).__name__}: {error}"
     for mark, why in (
+        ("ActorUnavailableError", "its node does not answer"),
         ("ModuleNotFoundError", "bakeoff is not installed on its node"),
         ("node died", "its node is gone"),
         ("node was terminated", "its node is gone"),
@@ -344,4 +345,4 @@ def _why(error: Exception) -> str:
     ):
         if mark.lower() in text.lower():
             return why
-    return one_line(text.rstrip().splitlines()[-1] if text else type(error).__name__, width=200)
+    return one_line(text.rstrip().splitlines()[-1], width=200)
