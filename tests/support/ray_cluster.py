@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 _STORE = 78 << 20  # bytes; the least that Ray takes
 
@@ -29,8 +28,7 @@ class RayCluster:
 
     process: "subprocess.Popen[str]"
     address: str
-    session: str
-    environment: Mapping[str, str]
+    environment: dict[str, str]
 
     def add_node(self, **resources: float) -> int:
         """Start one more node; return its number."""
@@ -42,8 +40,19 @@ class RayCluster:
 
     def processes(self) -> list[int]:
         """Return every process of the cluster that is there: of nodes, and of workers on them."""
-        mark = self.session.encode()
-        return [pid for pid, line in _command_lines() if mark in line]
+        return [pid for pid, _ in self._command_lines()]
+
+    def workers(self) -> list[int]:
+        """Return the worker processes of runs that are there, on any node."""
+        return [pid for pid, line in self._command_lines() if b"bakeoff.app.run_worker" in line]
+
+    def _command_lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield every process that was started with the token of this cluster."""
+        mark = self.environment["RAY_AUTH_TOKEN"].encode()
+        for path in Path("/proc").iterdir():
+            with suppress(OSError):
+                if path.name.isdecimal() and mark in (path / "environ").read_bytes():
+                    yield int(path.name), (path / "cmdline").read_bytes()
 
     def _tell(self, what: str, value: object) -> Any:
         assert self.process.stdin is not None
@@ -65,7 +74,7 @@ def ray_cluster(nodes: int = 3, *, cpus: int = 1, boxes: int = 2) -> Iterator[Ra
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             cwd=Path(__file__).parents[1], env=environment, start_new_session=True,
         )  # fmt: skip
-        cluster = RayCluster(process, "", folder, environment)
+        cluster = RayCluster(process, "", environment)
         try:
             cluster.address = cluster._tell(
                 "head", {"num_cpus": cpus, "resources": {"boxes": boxes}}
@@ -85,13 +94,6 @@ def ray_cluster(nodes: int = 3, *, cpus: int = 1, boxes: int = 2) -> Iterator[Ra
                 time.sleep(0.05)
 
 
-def _command_lines() -> Iterator[tuple[int, bytes]]:
-    for path in Path("/proc").iterdir():
-        if path.name.isdecimal() and int(path.name) != os.getpid():
-            with suppress(OSError):
-                yield int(path.name), (path / "cmdline").read_bytes()
-
-
 def main() -> None:
     """Lead a cluster in the folder that is named, until standard input ends."""
     from ray.cluster_utils import Cluster
@@ -100,7 +102,7 @@ def main() -> None:
     os.dup2(2, 1)  # Ray prints what it likes
     cluster = Cluster()
     nodes: list[Any] = []
-    common = {
+    common: dict[str, Any] = {
         "object_store_memory": _STORE,
         "include_dashboard": False,
         "temp_dir": sys.argv[1],
@@ -117,7 +119,7 @@ def main() -> None:
             out.write(json.dumps(answer) + "\n")
             out.flush()
     finally:
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 def _split(value: Mapping[str, Any]) -> dict[str, Any]:
