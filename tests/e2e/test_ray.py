@@ -81,22 +81,10 @@ def test_nodes_that_die_and_join_in_the_middle_cost_no_trial_and_no_limit(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
     doomed = cluster.add_node(num_cpus=1, boxes=2)
-    write_suite(tmp_path / "suite.json", 400)
     joined = Event()
     with Loopback(lambda asked: slow_echo(asked, until=joined)) as server:
-        (tmp_path / "run.toml").write_text(
-            'suites = ["suite.json"]\n[[models]]\nmodel = "m"\n'
-            f'base_url = "{server.url}"\nsettings = {{ max_concurrency = 6 }}\n'
-        )
-        words = [
-            *BAKEOFF,
-            "run",
-            tmp_path / "run.toml",
-            "--output",
-            tmp_path / "runs",
-            *on(cluster),
-        ]
-        with started(words, folder=tmp_path, env=cluster.environment) as running:
+        words = limited_run(server, tmp_path, tasks=400)
+        with started([*words, *on(cluster)], folder=tmp_path, env=cluster.environment) as running:
             wait_for(lambda: len(cluster.workers()) == 4, running)
             begun = len(server.requests)
             wait_for(lambda: len(server.requests) > begun + 40, running)
@@ -117,6 +105,17 @@ def test_nodes_that_die_and_join_in_the_middle_cost_no_trial_and_no_limit(
         assert len({record.name for record in finished.trials()}) == 400
 
 
+def limited_run(server: Loopback, folder: Path, *, tasks: int) -> list[str | Path]:
+    """Return the words that ask *server* so many tasks, six at once."""
+    write_suite(folder / "suite.json", tasks)
+    run_file = folder / "run.toml"
+    run_file.write_text(
+        'suites = ["suite.json"]\n[[models]]\nmodel = "m"\n'
+        f'base_url = "{server.url}"\nsettings = {{ max_concurrency = 6 }}\n'
+    )
+    return [*BAKEOFF, "run", run_file, "--output", folder / "runs"]
+
+
 def wait_for(condition: Callable[[], bool], running: Running | None = None) -> None:
     deadline = time.monotonic() + 60
     while not condition():
@@ -129,11 +128,9 @@ def wait_for(condition: Callable[[], bool], running: Running | None = None) -> N
 def test_a_run_whose_driver_was_killed_is_resumed_and_its_workers_are_gone(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
-    suite = write_suite(tmp_path / "suite.json", 80)
     with Loopback(slow_echo) as server:
-        words = [*BAKEOFF, "run", suite, "--model", "m", "--base-url", server.url,
-                 "--parallel", "6", "--output", tmp_path / "runs", *on(cluster)]  # fmt: skip
-        with started(words, folder=tmp_path, env=cluster.environment) as running:
+        words = limited_run(server, tmp_path, tasks=80)
+        with started([*words, *on(cluster)], folder=tmp_path, env=cluster.environment) as running:
             wait_for(lambda: len(server.requests) > 20, running)
             running.process.send_signal(signal.SIGKILL)
             running.process.wait(10)
