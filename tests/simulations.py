@@ -219,11 +219,11 @@ def errors_table(repetitions: int) -> Iterator[str]:
         ("adaptive run for the best of 5", Adaptive(goal="best"), 5, 1),
     ):
         add(
-            f"{what} on 120 tasks, {_rollouts(rollouts)}",
+            f"{what} on 80 tasks, {_rollouts(rollouts)}",
             lambda r=rule, c=candidates, k=rollouts: any(  # type: ignore[misc]
                 pair.better
                 for pair in adaptive_run(
-                    drawn_scores(rng, (0.0,) * c, count=120, rollouts=k), r
+                    drawn_scores(rng, (0.0,) * c, count=80, rollouts=k), r
                 ).found.pairs
             ),
         )
@@ -361,13 +361,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 TABLES: dict[str, tuple[Callable[[int], Iterator[str]], int]] = {
-    "coverage": (coverage_tables, 4_000),
+    "coverage": (coverage_tables, 1_000),
     "groups": (grouped_table, 2_000),
     "times": (times_table, 4_000),
     "errors": (errors_table, 1_000),
     "power": (power_table, 1_000),
-    "adaptive": (adaptive_table, 1_000),
-    "best": (best_table, 100),
+    "adaptive": (adaptive_table, 400),
+    "best": (best_table, 50),
     "changes": (changes_table, 1_000),
 }
 

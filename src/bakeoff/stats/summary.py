@@ -128,7 +128,7 @@ class CandidateSummary:
 class Summary:
     """The summary of a run; `billed` is its total cost, including roles, retries and failed attempts.
 
-    `pace` is that cost and the time of the run, for the trials that ran.
+    `pace` is that cost for the trials that ran, and how long any of them did.
 
     `pairwise` compares the candidates on the tasks they share; None where there is only one. Of the
     `notes`, `warnings` are those that put the result in doubt.

@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -144,6 +143,7 @@ AND (:categories IS NULL OR t.category IN (SELECT value FROM json_each(:categori
 AND (NOT :failed AND NOT :faulted OR :failed AND a.passed = 0
      OR :faulted AND a.status = {CODES[Status.FAULTED]})
 """  # noqa: S608
+_WHEN = "SELECT started_at, elapsed_s FROM attempt ORDER BY started_at"
 _LINE = f"{_REST}, {STATUS_NAME}, a.score, a.elapsed_s {COUNTED_ATTEMPTS} {_FILTER}"
 _FAILED = f"""
 {_REST}, {STATUS_NAME}, a.fault_boundary {COUNTED_ATTEMPTS}
@@ -278,15 +278,15 @@ class SqliteLedger:
         return replace(found, lines=(*found.lines, *lines), trials=(*found.trials, *self._lost))
 
     def worked_s(self) -> float | None:
-        """Return how many seconds the sessions of the run lasted; None where one was cut off."""
+        """Return for how many seconds any trial ran, each second counted once; None where unknown."""
+        worked, until = 0.0, -math.inf
         with self._reading() as db, self._decoding():
-            sessions = db.execute("SELECT started_at, ended_at FROM session").fetchall()
-        if not sessions or any(ended is None for _, ended in sessions):
-            return None
-        return math.fsum(
-            (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
-            for started, ended in sessions
-        )
+            for begun, elapsed_s in db.execute(_WHEN):
+                if begun is None:
+                    return None
+                worked += max(begun + elapsed_s - max(begun, until), 0.0)
+                until = max(until, begun + elapsed_s)
+        return worked or None
 
     def planned(self) -> Plan:
         """Return the plan of the run, whole; the tasks of a large one are read as they are needed."""
