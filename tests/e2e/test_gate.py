@@ -193,7 +193,7 @@ kept.write_text(json.dumps(comments))
 """
 
 
-def perform(folder: Path, *, forbidden: bool = False, **inputs: str) -> tuple[int, str]:
+def perform(folder: Path, *, inputs: dict[str, str], forbidden: bool) -> tuple[int, str]:
     """Perform the steps of the action, but for the installation: the package is here already."""
     programs = folder / "bin"
     programs.mkdir(exist_ok=True)
@@ -222,15 +222,16 @@ def perform(folder: Path, *, forbidden: bool = False, **inputs: str) -> tuple[in
 def test_the_action_sets_a_baseline_and_stops_what_is_worse_with_a_comment(
     suite: Path, tmp_path: Path
 ) -> None:
-    def act(wrong: int, *, forbidden: bool = False, **inputs: str) -> tuple[int, str]:
+    def act(wrong: int, *, forbidden: bool = False, baseline: bool = False) -> tuple[int, str]:
         with Loopback(knowing(wrong)) as server:
             arguments = f"--model m --base-url {server.url}"
-            return perform(tmp_path, forbidden=forbidden, arguments=arguments, **inputs)
+            inputs = {"arguments": arguments, "set-baseline": str(baseline).lower()}
+            return perform(tmp_path, forbidden=forbidden, inputs=inputs)
 
     comments = tmp_path / "comments.json"
     comments.write_text(json.dumps(["a person's comment"]))
 
-    code, printed = act(2, **{"set-baseline": "true"})
+    code, printed = act(2, baseline=True)
     assert (code, "baseline main: " in printed) == (0, True), printed
     code, printed = act(30)
     assert (code, "gate failed" in printed) == (5, True), printed

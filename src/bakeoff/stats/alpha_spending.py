@@ -43,21 +43,23 @@ def spent_by(share: float, *, alpha: float) -> float:
 
 
 class SignWalk:
-    """Whether the sum of differences is above what coins in the place of their signs would give.
+    """Whether the sum of differences is further from 0 than coins in the place of their signs would go.
 
-    `p` is the chance of coins to be as far out at this look, or out at an earlier one; `crossed`
-    says that a look found it small enough, and then neither changes any more.
+    `p_above` is the chance of coins to be as far above 0 at this look, or out on that side at an
+    earlier one, `p_below` the same below 0. `crossed` says that a look found one of them small
+    enough; then nothing changes any more.
     """
 
     def __init__(self) -> None:
         import numpy as np
 
-        self._chances: NDArray[np.float64] = np.ones(1)  # of the sums that are not ruled out
+        # of the sums that are not ruled out above; those below are their mirror image
+        self._chances: NDArray[np.float64] = np.ones(1)
         self._first = 0  # the first of these sums, counted in steps
         self._step = _GRID
         self._sum = 0
         self._spent = 0.0
-        self.p = 1.0
+        self.p_above = self.p_below = 1.0
         self.crossed = False
 
     def add(self, difference: float) -> None:
@@ -76,16 +78,20 @@ class SignWalk:
         self._chances[2 * steps :] += half
 
     def look(self, allowed: float) -> None:
-        """Look at the sum; up to *allowed* may have been spent by then, this look included."""
+        """Look at the sum; on each side up to *allowed* may have been spent then, this look included."""
         import numpy as np
 
         if self.crossed:
             return
         tails = np.cumsum(self._chances[::-1])[::-1]
-        place = max(self._sum // self._step - self._first, 0)
         out = int(np.searchsorted(-tails, self._spent - allowed))  # the first that may be ruled out
-        self.p = min(1.0, self._spent + float(tails[place]))
-        self.crossed = place >= out
+        above, below = (
+            max(side // self._step - self._first, 0) for side in (self._sum, -self._sum)
+        )
+        self.p_above, self.p_below = (
+            min(1.0, self._spent + float(tails[place])) for place in (above, below)
+        )
+        self.crossed = max(above, below) >= out
         if out < len(tails):
             self._spent += float(tails[out])
         hardly = int(np.searchsorted(np.cumsum(self._chances[:out]), _NEGLIGIBLE))

@@ -45,30 +45,29 @@ _SHARE = 20  # from here on, precision is looked at after every twentieth of the
 
 
 class _Signs:
-    """Evidence of signs at some looks: a walk for each side, each with half of the error.
+    """Evidence of signs at some looks: each side has half of the error.
 
     Before the last look, only one that was enough has a p below `surely`.
     """
 
     def __init__(self, looks: Looks, *, alpha: float, surely: float) -> None:
         self._looks, self._alpha, self._surely = looks, alpha, surely
-        self._above, self._below = SignWalk(), SignWalk()
+        self._walk = SignWalk()
         self._seen = 0
         self._looked = 0.0
 
     def see(self, difference: float) -> None:
-        """Take a step on both sides, and look where it is time to."""
+        """Take a step, and look where it is time to."""
         self._seen += 1
-        self._above.add(difference)
-        self._below.add(-difference)
+        self._walk.add(difference)
         if self._looks.due_after(self._seen):
             self.look(self.share)
 
     def look(self, share: float) -> None:
-        """Look at both sides, with what may be spent after this *share* of the tasks."""
-        self._looked = share
-        for side in (self._above, self._below):
-            side.look(spent_by(share, alpha=self._alpha / 2))
+        """Look, with what may be spent after this *share* of the tasks."""
+        if not self._walk.crossed:
+            self._looked = share
+            self._walk.look(spent_by(share, alpha=self._alpha / 2))
 
     def end(self) -> None:
         """Take the last look: the suite is over."""
@@ -82,7 +81,7 @@ class _Signs:
     @property
     def crossed(self) -> bool:
         """Whether a look was enough for either side."""
-        return self._above.crossed or self._below.crossed
+        return self._walk.crossed
 
     @property
     def test(self) -> str:
@@ -94,21 +93,21 @@ class _Signs:
     @property
     def p_above(self) -> float:
         """The p-value of the side of a difference over 0, of two that are tested."""
-        return self._of_side(self._above)
+        return self._of_side(self._walk.p_above)
 
     @property
     def p_below(self) -> float:
         """The p-value of the side of a difference under 0, of two that are tested."""
-        return self._of_side(self._below)
+        return self._of_side(self._walk.p_below)
 
     @property
     def p(self) -> float:
         """A p-value that holds although one looked before."""
         return min(self.p_above, self.p_below)
 
-    def _of_side(self, side: SignWalk) -> float:
-        p = 2 * side.p
-        if not side.crossed and 0 < self._looked < 1:
+    def _of_side(self, p: float) -> float:
+        p *= 2
+        if not self.crossed and 0 < self._looked < 1:
             p = max(p / self._looked**2, self._surely)
         return min(1.0, p)
 
@@ -124,21 +123,24 @@ class _SignsOrBets:
     def __init__(self, tasks: int, *, alpha: float, surely: float) -> None:
         every = Looks(count=tasks, tasks=tasks)
         self._signs: _Signs | None = _Signs(every, alpha=alpha, surely=surely)
+        self._coins = array("d")
         self._bets = DifferenceMixture()
         self.left = 1.0
 
     def see(self, difference: float) -> None:
         """Add the difference on the next task."""
-        if self._signs is not None and self._signs.crossed:
-            return
-        self._bets.see(difference)
         if self._signs is None:
+            self._bets.see(difference)
+        elif self._signs.crossed:
             return
-        if difference in _COINS:
+        elif difference in _COINS:
             self._signs.see(difference)
+            self._coins.append(difference)
         else:
             self.left = 1 - spent_by(self._signs.share, alpha=1.0)
             self._signs = None
+            for each in (*self._coins, difference):
+                self._bets.see(each)
 
     def end(self) -> None:
         """Take the last look, where signs are looked at."""
