@@ -14,6 +14,7 @@ from bakeoff.core.attachment import AttachedBytes, Attachment
 from bakeoff.core.errors import UsageError
 from bakeoff.core.events import TrialEnded
 from bakeoff.core.stop import Stop
+from bakeoff.formats.data.columns import DataOptions
 from bakeoff.formats.detect import read_source
 from support.endpoints import ENDPOINTS, Endpoint
 from support.loopback import Asked, Loopback, Reply
@@ -486,3 +487,31 @@ def test_a_picture_that_is_damaged_in_the_run_is_found_and_put_back_by_a_resume(
     blob.unlink()
     (line,) = check_run(run).lines
     assert "cannot be read" in line
+
+
+@pytest.mark.parametrize("first", ["lost.jpeg", "https://example.org/a.png", "../a.png"])
+def test_pictures_that_are_not_there_are_not_left_out_without_a_word(
+    tmp_path: Path, first: str
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"image,question\n{first},What is this?\n")
+    with pytest.raises(
+        UsageError, match=r"rows\.csv:2: column 'image': .*; if it is none: --map file="
+    ):
+        read_source(path)
+    (task,) = read_source(path, None, DataOptions(columns={"file": ""})).tasks
+    assert not any(task.attachments)
+
+
+def test_a_first_row_without_a_picture_takes_none_from_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(RED)
+    path = tmp_path / "rows.csv"
+    path.write_text("image,question\n,Hi?\na.png,What is this?\n")
+    assert [len(list(task.attachments)) for task in read_source(path).tasks] == [0, 1]
+
+
+def test_a_column_that_is_only_called_like_a_picture_stays_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("photo,question\nyes,Hi?\n")
+    (task,) = read_source(path).tasks
+    assert task.metadata["photo"] == "yes"

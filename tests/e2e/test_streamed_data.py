@@ -75,6 +75,7 @@ def test_a_run_that_is_stopped_while_rows_are_read_is_resumed_with_them(tmp_path
     run = bakeoff.run(source, models=ECHO, output=tmp_path, listener=before, stop=stop)
     assert run.plan_is_open
     assert before.ended < MANY
+    assert any("rows of its data set were read" in note for note in run.summary().notes)
     with pytest.raises(UsageError, match="still being read: to resume it, name that too"):
         bakeoff.run(resume=run.id, output=tmp_path)
     after = _Heard()

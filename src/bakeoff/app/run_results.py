@@ -196,7 +196,12 @@ class Run:
             margin=margin,
             force=force,
         )
-        notes = (*summary.notes, *self._of_the_roles(plan), *self.damage().lines)
+        notes = (
+            *summary.notes,
+            *self._of_the_roles(plan),
+            *self._of_the_rows(plan),
+            *self.damage().lines,
+        )
         billed = self.billed()
         pace = Pace(
             trials=summary.buckets.ran, cost_usd=billed.cost_usd, seconds=self._ledger.worked_s()
@@ -207,6 +212,15 @@ class Run:
         """Return whether the run was to end when it was sure, and how sure."""
         manifest = earlier_manifest(self.folder)
         return None if manifest is None else manifest.adaptive
+
+    def _of_the_rows(self, plan: Plan) -> list[str]:
+        """Return how much of a data set was read, where the run was stopped before all of it was."""
+        if not self.plan_is_open:
+            return []
+        return [
+            f"{plan.task_count:,} rows of its data set were read when it was stopped; the others are "
+            "not counted here"
+        ]
 
     def _of_the_roles(self, plan: Plan) -> list[str]:
         """Return what a person should know of the roles of dialogues, if there were any."""

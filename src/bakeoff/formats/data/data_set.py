@@ -18,7 +18,7 @@ from msgspec import Meta
 from bakeoff._lib.digest import digest
 from bakeoff._lib.hash_set import HashSet
 from bakeoff._lib.phrasing import near
-from bakeoff.core.attachment import Attachment
+from bakeoff.core.attachment import SUFFIXES, Attachment
 from bakeoff.core.errors import UsageError
 from bakeoff.core.lazy_tasks import MOST_HELD, StreamedTasks, first_of
 from bakeoff.core.run_spec import RunSpec
@@ -142,7 +142,7 @@ class RowReader:
             needs_prompt=self._reading.options.own_prompt,
         )
         self._refuse_misspelt(columns)
-        if not self._is_a_file(first.values.get(columns.column("file") or "")):
+        if not self._may_be_files(first.values.get(columns.column("file") or "")):
             columns = columns.without_guess("file")
         self.columns = columns
         self._used = {columns.column(role) for role in _NO_METADATA}
@@ -242,12 +242,17 @@ class RowReader:
             self._wrong(row, f"column {column!r} is the prompt, and is empty here")
         return prompt
 
-    def _is_a_file(self, value: Json) -> bool:
-        """Whether *value*, of a column with a usual name, really is a picture or where one lies."""
-        if not isinstance(value, str) or not value:
-            return False
+    def _may_be_files(self, value: Json) -> bool:
+        """Whether *value*, of a column with a usual name, is or names pictures; empty, it may be."""
+        return all(
+            isinstance(each, str)
+            and (not each or _is_data_uri(each) or _names_a_file(each) or self._is_a_file(each))
+            for each in (value if isinstance(value, list) else [value])
+        )
+
+    def _is_a_file(self, given: str) -> bool:
         try:
-            attachment(value, self._folder)
+            attachment(given, self._folder)
         except UsageError:
             return False
         return True
@@ -260,7 +265,8 @@ class RowReader:
         try:
             return attachments([str(each) for each in given], self._folder)
         except UsageError as error:
-            self._wrong(row, f"column {column!r}: {error}")
+            hint = "; if it is none: --map file=" if "file" in columns.guessed else ""
+            self._wrong(row, f"column {column!r}: {error}{hint}")
 
     def _rendered(self, template: Template, row: Row, variables: Mapping[str, Json]) -> str:
         try:
@@ -315,6 +321,11 @@ class RowReader:
 def _is_data_uri(value: Json) -> bool:
     """Whether *value* is the content of a file, which is no text to insert or to look at."""
     return isinstance(value, str) and value.startswith("data:") and ";base64," in value[:200]
+
+
+def _names_a_file(text: str) -> bool:
+    """Whether *text* is called as a picture or a document is: one that is not there is a mistake."""
+    return text.lower().endswith((".jpeg", *SUFFIXES.values()))
 
 
 def _label(row: Row, column: str | None) -> str | None:
