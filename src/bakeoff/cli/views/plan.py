@@ -23,15 +23,19 @@ def print_plan(
 ) -> int:
     """Print what is planned, with the figures of *more* and the *notices* of a front end."""
     plan, notices = prepared.plan, [*prepared.notices, *notices]
-    tasks = list(plan.tasks)
+    categories: set[str] = set()
+    unchecked = 0
+    for task in plan.tasks:
+        categories |= {task.category} if task.category else set()
+        unchecked += not task.scorers
     shown = {
         "name": prepared.spec.name,
         "trials": len(plan),
-        "tasks": len(tasks),
+        "tasks": plan.task_count,
         "rollouts": prepared.spec.rollouts,
         "candidates": [c.id for c in plan.candidates],
-        "categories": sorted({t.category for t in tasks if t.category}),
-        "unchecked_tasks": sum(1 for t in tasks if not t.scorers),
+        "categories": sorted(categories),
+        "unchecked_tasks": unchecked,
         **(more or {}),
         "estimate": forecast_of(plan, prepared.spec),
         "plan": plan.digest,
