@@ -152,6 +152,7 @@ NOTES: Mapping[Struct, Mapping[str, str]] = {
         "files": "the folder in which paths of the column `file` start, and stay; default: that of the data set",
         "map": "the columns that are `id`, `prompt`, `expected`, `category`, `group` and `tags`, an empty name for none; any other key is a variable; `prompt` may be a template; default: by their usual names",
         "where": "only the rows that match, such as `lang == 'de' and level > 2`",
+        "sql": 'a condition in the SQL of duckdb, such as `"length(question) < 120"`; one row at a time, needs the extra `data`',
         "sample": "so many of those rows, drawn by their ids",
         "seed": "of the sample",
     },

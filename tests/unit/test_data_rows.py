@@ -10,7 +10,9 @@ import pytest
 
 from bakeoff._lib.hash_set import HashSet
 from bakeoff.core.errors import UsageError
-from bakeoff.formats.detect import open_data_set
+from bakeoff.formats.data.columns import DataOptions
+from bakeoff.formats.data.sql_filter import sql_filtered
+from bakeoff.formats.detect import open_data_set, read_source
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -165,3 +167,60 @@ def test_a_set_of_hashes_knows_what_it_holds() -> None:
     assert hashes.add(0)
     assert not hashes.add(0)
     assert len(hashes) == 20_001
+
+
+SPOKEN = [
+    {"id": "a", "lang": "de", "level": 3, "text": "it's"},
+    {"id": "b", "lang": "fr", "level": 10, "text": ""},
+    {"id": "c", "lang": "de", "level": None, "text": ["x", 1]},
+]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("level > 2", "ab"),
+        ("lang = 'de' AND level IS NOT NULL -- a remark", "a"),
+        ("text LIKE '%''%'", "a"),
+        ("level IS NULL OR text IS NULL", "bc"),
+        ("true) OR (true", "abc"),
+    ],
+)
+def test_a_condition_in_sql_takes_its_rows(
+    tmp_path: Path, name: str, condition: str, ids: str
+) -> None:
+    cells = 'id,lang,level,text\na,de,3,it\'s\nb,fr,10,\nc,de,,"[""x"", 1]"\n'
+    lines = "".join(json.dumps(row) + "\n" for row in SPOKEN)
+    file = open_data_set(_file(tmp_path, name, cells if name == "a.csv" else lines))
+    rows = {row.values["id"]: row for row in file.rows()}
+    found = list(sql_filtered(file, condition, "sql").rows())
+    assert found == [rows[name] for name in ids]
+
+
+def test_a_condition_in_sql_holds_for_each_row_of_many(tmp_path: Path) -> None:
+    text = "id,level\n" + "".join(f"q{n},{n % 7}\n" for n in range(2500))
+    file = sql_filtered(open_data_set(_file(tmp_path, "a.csv", text)), "level = 3", "sql")
+    rows = list(file.rows())
+    assert [row.values["id"] for row in rows] == [f"q{n}" for n in range(3, 2500, 7)]
+    assert [row.line for row in rows][:2] == [5, 12]
+    assert sum(shape.rows for shape in file.scan()) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("levle > 2", r"run\.toml:2: `sql`: .*levle.*the columns are: id, level"),
+        ("level >", r"run\.toml:2: `sql`: Parser Error"),
+        ("level > 99", r"run\.toml:2: `sql` matches none of the rows"),
+        ("id IN (SELECT content FROM read_text('/etc/hostname'))", "disabled by configuration"),
+        ("1; SET enable_external_access = true", r"run\.toml:2: `sql`: Parser Error"),
+    ],
+)
+def test_what_is_wrong_with_a_condition_in_sql_is_said_with_its_line(
+    tmp_path: Path, condition: str, message: str
+) -> None:
+    _file(tmp_path, "a.csv", "id,level\na,3\nb,4\n")
+    run = _file(tmp_path, "run.toml", f'[[data]]\nsql = """{condition}"""\npath = "a.csv"\n')
+    with pytest.raises(UsageError, match=message):
+        read_source(run, None, DataOptions(own_prompt=False))

@@ -22,6 +22,7 @@ from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.formats.data.columns import DataOptions
 from bakeoff.formats.data.data_set import DataTable, Reading, read_data_set
+from bakeoff.formats.data.sql_filter import sql_filtered
 from bakeoff.formats.detect import (
     HUB,
     NO_DATA_OPTIONS,
@@ -264,7 +265,10 @@ def _data_set(table: DataTable, folder: Path, reading: Reading, at: SourceLocati
         raise UsageError(
             f"{shown(at)}: key 'path': {source} is not a data set; name it in `suites`"
         )
-    run_spec = read_data_set(open_data_set(source), reading)
+    file = open_data_set(source)
+    if table.sql is not None:
+        file = sql_filtered(file, table.sql, f"{shown(at.inside('sql'))}: `sql`")
+    run_spec = read_data_set(file, reading)
     if table.where is None and table.sample is None:
         return run_spec
     label = f"{shown(at.inside('where'))}: `where`"

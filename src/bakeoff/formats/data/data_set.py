@@ -53,14 +53,15 @@ class DataTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     `map` says which column is the `id`, `prompt`, `expected`, `category`, `group`, `tags` or `file` (a
     picture, PDF or text: a path in the folder `files`, by default that of the data set), and names
-    further variables; usual names are guessed. `prompt` may be a template. `where` and `sample` take
-    a part of the rows.
+    further variables; usual names are guessed. `prompt` may be a template. `where`, `sql` (a condition
+    in the SQL of duckdb, extra `data`) and `sample` take a part of the rows.
     """
 
     path: str
     files: str | None = None
     map: dict[str, str] = {}
     where: str | None = None
+    sql: str | None = None
     sample: Annotated[int, Meta(ge=1)] | None = None
     seed: int = 0
 
