@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -19,6 +21,7 @@ from bakeoff.core.lazy_tasks import MOST_HELD
 from bakeoff.core.run_spec import Pairing, RunSpec
 from bakeoff.stores.folders import list_runs
 from support import plans
+from support.cli import BAKEOFF
 from support.coding_tasks import write_fix_add
 from support.loopback import Loopback, chat
 from support.pictures import png, uri
@@ -379,6 +382,18 @@ def test_recordings_come_along_and_replay_the_merged_run(suite: Path, tmp_path: 
         listener=lambda event: told.append(event.text) if isinstance(event, Notice) else None,
     )  # fmt: skip
     assert len([text for text in told if "the recording of shard" in text]) == 2
+
+
+def test_more_shards_than_the_system_lets_be_open_are_refused_with_what_to_do(
+    suite: Path, tmp_path: Path
+) -> None:
+    parts = run_shards(suite, 2, tmp_path / "parts", models=[ECHO])
+    merge = shlex.join([*BAKEOFF, "merge", *(str(run.folder) for run in parts)])
+    for limit, code in (("-n 100", 1), ("-S -n 100", 0)):  # a soft limit is raised
+        script = f"ulimit {limit} && exec {merge} --output {tmp_path / 'merged'}"
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert ("raise the limit (ulimit -n 204)" in done.stderr) == bool(code)
 
 
 def test_a_damaged_shard_is_not_merged(suite: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`bakeoff merge`: the runs of all shards of a plan become one ordinary run."""
 
 import os
+import resource
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ from bakeoff.stores.writing import being_written, writing_to
 
 RECORDING = "recording"
 _UNFINISHED = ".merging-"
+_FILES_OF_A_RUN, _OTHER_FILES = 2, 200  # open at once: the ledger, and what SQLite keeps beside it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,7 @@ def merge(
         check_run_name(name)
     output = Path(output)
     shards = _checked([_shard_run(run, output) for run in runs])
+    _allow_open_files(len(runs))
     for line in _notices(shards):
         listener(Notice(line))
     workshop = _new_workshop(output)
@@ -175,6 +178,20 @@ def _notices(shards: Sequence[Sequence[_ShardRun]]) -> Iterator[str]:
     yield from dict.fromkeys(
         line for other in manifests[1:] for line in served_otherwise(manifests[0], other)
     )
+
+
+def _allow_open_files(runs: int) -> None:
+    """Let this process have the files of all *runs* open; raise where the system does not."""
+    wanted = _FILES_OF_A_RUN * runs + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise UsageError(
+            f"to merge {runs:,} runs, {wanted:,} files are open at once, and this system allows "
+            f"{hard:,}: raise the limit (ulimit -n {wanted}), or cut the plan into fewer shards"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 # --- the new folder ------------------------------------------------------------------------------

@@ -161,10 +161,12 @@ def shared_settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Python", manifest.python
     yield "Platform", manifest.platform
     yield "Sources", ", ".join(source.path for source in manifest.sources)
-    yield "Command", shlex.join(["bakeoff", *manifest.command]) if manifest.command else ""
+    command = shlex.join(["bakeoff", *manifest.command]) if manifest.command else ""
+    yield "Command", clipped(command, _LONGEST)
     if manifest.shard is not None:
         yield "Shard", f"{manifest.shard.name} of plan {manifest.shard.plan}"
-    yield "Merged from", ", ".join(manifest.merged)
+    if manifest.merged:
+        yield "Merged from", f"{counted(len(manifest.merged), 'run')}: {_plain(manifest.merged)}"
     yield "Selection", _plain(manifest.selection)
     yield "Sandbox", manifest.sandbox.name or ""
     yield "Limits", _limits(manifest.conditions.limits)
