@@ -13,6 +13,7 @@ import pytest
 
 import bakeoff
 from bakeoff import Request, Run, UsageError
+from bakeoff.app.history import history
 from bakeoff.app.inspection import check_run
 from bakeoff.cli import call
 from bakeoff.core.candidate import AgentSpec, ModelSpec
@@ -27,6 +28,7 @@ from support.loopback import Loopback, chat
 from support.pictures import png, uri
 from support.plans import write_suite
 from support.shards import assert_same_run, ledger_of, run_shards
+from support.viewers import viewing
 
 ECHO = "scripted/echo"
 
@@ -136,6 +138,23 @@ def test_a_dry_run_of_a_shard_says_what_its_share_of_the_limits_is(
     assert "300 of 900 tokens per minute at http://127.0.0.1:1" in told.err
     assert "2 of 8 requests at once at http://127.0.0.1:1" in told.err
     assert re.search(r"trials +4\n", told.out)
+
+
+def test_a_shard_is_told_apart_from_a_whole_run_wherever_runs_are_listed(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards = run_shards(suite, 2, tmp_path, models=[ECHO])
+    merged = bakeoff.merge(shards, output=tmp_path)
+    assert call(["list", "runs", "--output", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "shard 0/2, done" in told
+    assert "shard 1/2, done" in told
+    found = history(output=tmp_path)
+    assert [each.runs for each in found.suites] == [(merged.id,)]
+    assert found.skipped == ("shards of runs (2): merged they are a run, each is a part of one",)
+    with viewing(tmp_path) as viewer:
+        _, _, page = viewer.get("/")
+    assert "suite, shard 0/2" in page
 
 
 def test_shards_together_stay_within_the_budget_of_the_run(suite: Path, tmp_path: Path) -> None:

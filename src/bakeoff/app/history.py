@@ -104,12 +104,17 @@ def history(
     """Return how the runs of *suite* went over time: of every suite in *output* where none is named.
 
     A suite is named as its runs are, or by its file. Only the *last* runs are looked at, and only one
-    *candidate*, where that is asked for. A run that cannot be read is named, and left out.
+    *candidate*, where that is asked for. A run that cannot be read is named, and left out, and so are
+    the shards of runs.
     """
     entries = list_runs(Path(output))
     if not entries:
         raise UsageError(f"there are no runs in {output}; start one with: bakeoff run SUITE")
     skipped = [f"{e.folder.name}: {e.trouble}" for e in entries if e.manifest is None]
+    whole = [entry for entry in entries if entry.manifest is None or entry.manifest.shard is None]
+    if shards := len(entries) - len(whole):
+        skipped.append(f"shards of runs ({shards:,}): merged they are a run, each is a part of one")
+    entries = whole
     by_suite: dict[str, list[tuple[Path, Manifest]]] = {}
     for entry in entries:
         if entry.manifest is not None and (suite is None or _is_of(entry.manifest, str(suite))):

@@ -115,7 +115,7 @@ def _row(run: ViewedRun, manifest: Manifest) -> RunRow:
     head = run.head()
     return RunRow(
         id=run.id,
-        name=manifest.run_name or manifest.name or run.id,
+        name=_called(run, manifest),
         suite=manifest.name if manifest.run_name else "",
         created_at=manifest.created_at,
         state=state_of(run, manifest, head.done),
@@ -128,6 +128,11 @@ def _row(run: ViewedRun, manifest: Manifest) -> RunRow:
         time_s=head.time_s,
         notes=read_notes(run.folder),
     )
+
+
+def _called(run: ViewedRun, manifest: Manifest) -> str:
+    name = manifest.run_name or manifest.name or run.id
+    return f"{name}, shard {manifest.shard.name}" if manifest.shard else name
 
 
 def _damaged(name: str, trouble: str) -> RunRow:
