@@ -20,7 +20,7 @@ from bakeoff.planning.resume import fields_apart
 from bakeoff.stats.change_points import ChangePoint, changes
 from bakeoff.stats.estimate import Estimate, TaskScores, estimate
 from bakeoff.stats.fairness import conditions_apart
-from bakeoff.stores.folders import list_runs
+from bakeoff.stores.folders import RunEntry, list_runs
 from bakeoff.stores.ledger_reader import SqliteLedger
 
 if TYPE_CHECKING:
@@ -110,11 +110,7 @@ def history(
     entries = list_runs(Path(output))
     if not entries:
         raise UsageError(f"there are no runs in {output}; start one with: bakeoff run SUITE")
-    skipped = [f"{e.folder.name}: {e.trouble}" for e in entries if e.manifest is None]
-    whole = [entry for entry in entries if entry.manifest is None or entry.manifest.shard is None]
-    if shards := len(entries) - len(whole):
-        skipped.append(f"shards of runs ({shards:,}): merged they are a run, each is a part of one")
-    entries = whole
+    entries, skipped = _whole_runs(entries)
     by_suite: dict[str, list[tuple[Path, Manifest]]] = {}
     for entry in entries:
         if entry.manifest is not None and (suite is None or _is_of(entry.manifest, str(suite))):
@@ -135,6 +131,15 @@ def history(
     if candidate is not None and not any(each.candidates for each in found):
         raise UsageError(f"no candidate {candidate!r} in these runs")
     return History(suites=tuple(found), skipped=tuple(skipped))
+
+
+def _whole_runs(entries: Sequence[RunEntry]) -> tuple[list[RunEntry], list[str]]:
+    """Return the runs that can be points of a history, and a line for each of the others."""
+    skipped = [f"{e.folder.name}: {e.trouble}" for e in entries if e.manifest is None]
+    whole = [entry for entry in entries if entry.manifest is None or entry.manifest.shard is None]
+    if shards := len(entries) - len(whole):
+        skipped.append(f"shards of runs ({shards:,}): merged they are a run, each is a part of one")
+    return whole, skipped
 
 
 def _is_of(manifest: Manifest, suite: str) -> bool:
