@@ -7,8 +7,9 @@ from pathlib import Path
 
 from bakeoff.app import load_run
 from bakeoff.core.plan import Trial
-from bakeoff.core.record import Attempt
+from bakeoff.core.record import Attempt, TrialFilter
 from bakeoff.reports.files import write_summary
+from bakeoff.stats.between_runs import run_scores, scores_of_totals
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
 from bakeoff.stores.queries import LedgerQueries, TrialQuery
@@ -119,3 +120,31 @@ def test_each_trial_is_in_one_bin_of_a_distribution(tmp_path: Path) -> None:
     assert {name: sum(bins) for name, bins in counts.items()} == {"good": 24, "bad": 24}
     assert counts["good"][-1] == 2, "the last bin is open"
     assert queries.distribution("first_token_s")[1].keys() <= {"good", "bad"}
+
+
+def test_trials_that_the_ledger_adds_up_are_those_of_its_rows(tmp_path: Path) -> None:
+    golden = [Path(__file__).parents[1] / "golden" / name for name in ("ledger_1", "ledger_2")]
+    for folder in (write_run(tmp_path / "r1", squares(), mostly), *golden):
+        ledger = SqliteLedger(folder)
+        added, counted = scores_of_totals(ledger.totals()), run_scores(ledger.rows())
+        assert {n: dict(cells) for n, cells in added.items()} == {
+            n: dict(cells) for n, cells in counted.items()
+        }
+        assert ledger.task_digests() == {t.id: t.digest for t in ledger.planned().tasks}
+        failed = {f.name for f in ledger.failures([c.id for c in ledger.planned().candidates])}
+        lines = (*ledger.lines(TrialFilter(failed=True)), *ledger.lines(TrialFilter(faulted=True)))
+        assert failed == {line.name for line in lines}
+
+
+def test_a_candidate_is_known_by_the_model_that_answered_first_and_last(tmp_path: Path) -> None:
+    def answered(trial: Trial) -> Attempt:
+        ended = mostly(trial)
+        if ended.outcome is None:
+            return ended
+        model = f"{trial.candidate.id}-{'new' if trial.rollout else 'old'}"
+        return replace(ended, outcome=replace(ended.outcome, model=model))
+
+    ledger = SqliteLedger(write_run(tmp_path / "r1", squares(), answered))
+    assert ledger.answering_models() == {
+        "good": ["good-new", "good-old"], "bad": ["bad-new", "bad-old"],
+    }  # fmt: skip

@@ -1,6 +1,8 @@
 """Two runs compared: which tasks moved, and how surely."""
 
+from itertools import combinations
 from random import Random
+from time import process_time
 
 import pytest
 
@@ -99,3 +101,19 @@ def test_a_candidate_without_any_score_is_open() -> None:
     assert found.pair.difference is None
     assert (found.mean_before, found.mean_after, found.moved) == (None, None, ())
     assert found.pair.verdict == "no decision (no task has a score of both)"
+
+
+def test_all_pairs_of_ten_candidates_on_a_thousand_tasks_take_less_than_three_seconds() -> None:
+    rng, names = Random(3), [f"m{n}" for n in range(10)]
+    scores = run_scores(
+        row(f"t{task}", float(rng.random() < 0.4 + 0.03 * n), candidate_id=name, rollout=rollout)
+        for n, name in enumerate(names)
+        for task in range(1000)
+        for rollout in range(5)
+    )
+    couples = list(combinations(names, 2))
+    began = process_time()
+    found = contrasts(scores, scores, couples)
+    assert process_time() - began < 3
+    assert len(found) == 45
+    assert sum(contrast.pair.better is not None for contrast in found) > 20
