@@ -12,7 +12,7 @@ _WIDE = 300
 _CELLS = 24
 
 
-class Change(Protocol):
+class ChangeFound(Protocol):
     """A change of scores."""
 
     @property
@@ -32,7 +32,7 @@ class Change(Protocol):
         """What else changed with that run."""
 
 
-def change_in_words(change: Change) -> str:
+def change_in_words(change: ChangeFound) -> str:
     """Return from which run on scores are others, by how much, and what else changed there."""
     point = change.point
     word = "higher" if point.difference > 0 else "lower"
