@@ -140,6 +140,22 @@ def test_bounds_need_no_baseline(
     assert (ended.code, text in ended.out) == (code, True), ended.out
 
 
+def test_a_run_under_other_limits_is_not_shown_either_way_unless_it_is_forced(
+    suite: Path, tmp_path: Path
+) -> None:
+    with_baseline(suite, 2)
+    limited = tmp_path / "limited.toml"
+    limited.write_text(f'suites = ["{suite.name}"]\n[limits]\ntime_s = 77\n')
+    run(limited, knowing(30))
+    ended = gate(tmp_path, "--baseline", "main", "--strict")
+    assert ended.code == 6
+    assert (
+        "not shown: m: cannot be told: not asked alike: limits.time_s is not set and 77"
+        in ended.out
+    )
+    assert gate(tmp_path, "--baseline", "main", "--force").code == 5
+
+
 def test_mistakes_are_said_with_what_to_do(suite: Path, tmp_path: Path) -> None:
     run(suite, knowing(0))
     assert "nothing to check: name a baseline" in gate(tmp_path).err

@@ -24,7 +24,8 @@ def notes(*candidates: Candidate, of_task: Mapping[str, Json] | None = None) -> 
 
 def test_a_temperature_that_only_one_model_has_is_said() -> None:
     assert notes(asked("a", temperature=0), asked("b", temperature=0), asked("c")) == [
-        "not run under the same conditions: temperature is 0 (a, b), not set (c); a difference may come from that"
+        "not run under the same conditions: temperature is 0 (a, b), not set (c); a difference may come from that, "
+        "so there is no verdict on them unless it is forced (bakeoff summarize --force)"
     ]
 
 
@@ -66,7 +67,8 @@ def test_agents_with_unequal_time_are_said_and_many_names_are_cut() -> None:
     fast = replace(asked("x"), agent=AgentSpec(name="codex", time_s=60))
     assert notes(*many, fast) == [
         "not run under the same conditions: the time limit is not set (m0, m1, m2 and 2 more), 60 s (x); "
-        "a difference may come from that"
+        "a difference may come from that, "
+        "so there is no verdict on them unless it is forced (bakeoff summarize --force)"
     ]
 
 
@@ -78,7 +80,8 @@ def test_a_script_is_asked_nothing() -> None:
 def test_a_summary_has_it_among_its_notes() -> None:
     given = plan(task(), candidates=[asked("a", top_p=0.9), asked("b")])
     assert [note for note in summarize(given, []).notes if "same conditions" in note] == [
-        "not run under the same conditions: top_p is 0.9 (a), not set (b); a difference may come from that"
+        "not run under the same conditions: top_p is 0.9 (a), not set (b); a difference may come from that, "
+        "so there is no verdict on them unless it is forced (bakeoff summarize --force)"
     ]
 
 

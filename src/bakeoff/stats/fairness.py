@@ -57,7 +57,7 @@ def unequal_settings(plan: Plan) -> Iterator[str]:
             )
             yield (
                 f"not run under the same conditions: {setting} is {values}; a difference may come "
-                "from that"
+                "from that, so there is no verdict on them unless it is forced (bakeoff summarize --force)"
             )
 
 
