@@ -310,6 +310,22 @@ def _couple(contrast: Contrast) -> str:
     return contrast.after if same else f"{contrast.after} − {contrast.before}"
 
 
+_PARTS = " · "  # of the name of a candidate: its prompt, its agent, its model
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Return names for where there is little room: without the last parts that all of them share, and cut."""
+    parts = {name: name.split(_PARTS) for name in names}
+    while len(parts) > 1 and all(len(words) > 1 for words in parts.values()):
+        if len({words[-1] for words in parts.values()}) > 1:
+            break
+        parts = {name: words[:-1] for name, words in parts.items()}
+    return {
+        name: one_line(_PARTS.join(words), width=_LONGEST_SHORT_NAME)
+        for name, words in parts.items()
+    }
+
+
 # --- what it costs ----------------------------------------------------------------------------
 
 
@@ -362,7 +378,10 @@ def _trade_off(
 ) -> Chart:
     front = {offer.candidate for offer in pareto_front(offers)}
     named = front if len(offers) > _MOST_LABELS else {offer.candidate for offer in offers}
-    prices = [offer.price for offer in offers]
+    short, prices = (
+        short_names(offer.candidate for offer in offers),
+        [offer.price for offer in offers],
+    )
     logarithmic = min(prices) > 0 and max(prices) / min(prices) > _LOGARITHMIC
     middle = math.sqrt(min(prices) * max(prices)) if logarithmic else max(prices) / 2
     below = _below([offer for offer in offers if offer.candidate in named])
@@ -371,7 +390,7 @@ def _trade_off(
             "price": offer.price, "score": offer.score, "front": offer.candidate in front,
             "half": "left" if offer.price <= middle else "right",
             "place": "below" if offer.candidate in below else "above",
-            "name": one_line(offer.candidate, width=_LONGEST_SHORT_NAME) if offer.candidate in named else "",
+            "name": short[offer.candidate] if offer.candidate in named else "",
             "tip": _offer_in_words(offer, formatter), "candidate": offer.candidate,
         }
         for offer in offers
@@ -440,8 +459,9 @@ def passes(candidates: Sequence[CandidateSummary]) -> Chart | None:
     """Return pass@k and pass^k over k; None where it cannot be drawn or has more lines than colours."""
     if len(candidates) > _MOST_LINES:
         return None
+    short = short_names(c.candidate for c in candidates)
     rows = [
-        {"name": one_line(c.candidate, width=_LONGEST_SHORT_NAME), "k": rate.k, "value": value, "kind": kind,
+        {"name": short[c.candidate], "k": rate.k, "value": value, "kind": kind,
          "tip": f"{c.candidate}: {kind.replace('k', str(rate.k))} {phrases.score(value)}", "candidate": c.candidate}
         for c in candidates
         for rate in c.total.passes
@@ -519,9 +539,10 @@ def over_time(title: str, note: str, points: Sequence[TimePoint]) -> Chart:
 
 def categories(candidates: Sequence[CandidateSummary]) -> Chart | None:
     """Return the mean score of each candidate in each category as a heat map; None where it is too large."""
+    short = short_names(c.candidate for c in candidates)
     rows = [
         {
-            "column": one_line(c.candidate, width=_LONGEST_SHORT_NAME),
+            "column": short[c.candidate],
             "row": one_line(group.category or "none", width=_LONGEST_SHORT_NAME),
             "text": f"{group.score.mean:.2f}",
             "shade": shade(group.score.mean),
@@ -572,8 +593,9 @@ def distribution(
 ) -> Chart:
     """Return how many trials of each candidate are in each bin of this *width*; the last bin is open."""
     shown = [name for name in order if name in counts][:_MOST_LINES]
+    short = short_names(shown)
     rows = [
-        {"name": one_line(name, width=_LONGEST_SHORT_NAME), "at": place * width, "share": many / sum(counts[name]),
+        {"name": short[name], "at": place * width, "share": many / sum(counts[name]),
          "tip": f"{name}: {phrases.counted(many, 'trial')} from {place * width:.3g} on", "candidate": name}
         for name in shown
         for place, many in enumerate(counts[name])
