@@ -1,17 +1,16 @@
 """Runs, or candidates of one run, beside each other: what moved on top, then differences, then task by task."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from multidict import MultiMapping
 
 from bakeoff._lib.value_object import value_object
+from bakeoff.app.comparing import compare
 from bakeoff.app.reporting import compared_steps
 from bakeoff.core.errors import UsageError
 from bakeoff.reports.html.charts import shade
 from bakeoff.reports.html.compared import MOST_MOVED, ComparedRun, Step, settings_apart
-from bakeoff.stats.between_runs import Contrast, contrasts, run_scores
-from bakeoff.stats.paired import Pair
+from bakeoff.stats.between_runs import Contrast
 from bakeoff.stores.queries import MatrixCell
 from bakeoff.web.rendering import address, message, render, whole
 from bakeoff.web.runs import Runs, ViewedRun
@@ -84,38 +83,24 @@ def compare_page(runs: Runs, query: MultiMapping[str]) -> str:
         runs=compared,
         steps=steps,
         apart=settings_apart(compared) if len(found) > 1 else None,
-        link=_links(found),
+        link=_links,
         most=MOST_MOVED,
         tasks=max(step.tasks for step in steps),
     )
 
 
 def _candidate_steps(run: ViewedRun, candidates: Sequence[str]) -> list[Step]:
-    """Compare the first of the *candidates* with each other one, as the run itself does."""
-    known = {candidate.id for candidate in run.plan.candidates}
-    if unknown := [name for name in candidates if name not in known]:
-        raise UsageError(f"{run.id} has no candidate {unknown[0]!r}")
-    scores = run_scores(run.run.rows())
-    first, *others = candidates
-    moved = contrasts(scores, scores, [(first, other) for other in others])
-    tested = run.summary().pairwise
-    pairs = tested.pairs if tested else ()
+    """Compare the *candidates* of a run, each with each."""
+    result = compare(run.run, candidates=candidates)
     return [
         Step(
-            before=first,
-            after=contrast.after,
-            contrasts=[_as_in_the_run(contrast, pairs)],
-            tasks=contrast.pair.tasks,
+            before=run.id,
+            after=run.id,
+            contrasts=result.contrasts,
+            tasks=result.tasks,
+            notes=result.notes,
         )
-        for contrast in moved
     ]
-
-
-def _as_in_the_run(contrast: Contrast, pairs: Sequence[Pair]) -> Contrast:
-    """Return the contrast with the pair that the run tested among all of its pairs, where it is the same way round."""
-    names = contrast.after, contrast.before
-    same = [pair for pair in pairs if (pair.first, pair.second) == names]
-    return replace(contrast, pair=same[0]) if same else contrast
 
 
 def _columns(found: Sequence[ViewedRun], candidates: Sequence[str]) -> list[Column]:
@@ -158,16 +143,12 @@ def _spread(cells: Sequence[MatrixCell | None]) -> float:
     return max(means) - min(means) if means else 0.0
 
 
-def _links(found: Sequence[ViewedRun]) -> Callable[[Step], Callable[[Contrast, str, str], str]]:
-    """Return what gives, for a step, the address of a trial of one side of it."""
-    only = found[0].id if len(found) == 1 else ""
+def _links(step: Step) -> Callable[[Contrast, str, str], str]:
+    """Return what gives the address of a trial of one side of a step."""
 
-    def of_step(step: Step) -> Callable[[Contrast, str, str], str]:
-        def link(contrast: Contrast, task: str, side: str) -> str:
-            run = step.before if side == "before" else step.after
-            candidate = contrast.before if side == "before" else contrast.after
-            return address("run", only or run, "trial", of=task, by=candidate)
+    def link(contrast: Contrast, task: str, side: str) -> str:
+        run = step.before if side == "before" else step.after
+        candidate = contrast.before if side == "before" else contrast.after
+        return address("run", run, "trial", of=task, by=candidate)
 
-        return link
-
-    return of_step
+    return link
