@@ -24,7 +24,7 @@ axe.run(document, {resultTypes: ["violations"]}).then(found => found.violations
 """
 PAGES = (
     "/", "/run/r1", "/run/r1/trials", "/run/r1/trial?of=t003&by=bad&beside=all", "/run/r1/trial?of=t001&by=good",
-    "/compare?run=r1&run=r2", "/compare?run=r1&by=good&by=bad", "/history", "/history", "/run/r1/explain",
+    "/compare?run=r1&run=r2", "/compare?run=r1&by=good&by=bad", "/history", "/run/r1/explain",
 )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def words(page: Page) -> str:
 
 PAGES = (
     "/", "/run/r1", "/run/r1/trials", "/run/r1/trial?of=t003&by=bad&beside=all",
-    "/compare?run=r1&run=r2", "/compare?run=r1&by=good&by=bad", "/history", "/history", "/run/r1/explain",
+    "/compare?run=r1&run=r2", "/compare?run=r1&by=good&by=bad", "/history", "/run/r1/explain",
 )  # fmt: skip
 
 
