@@ -28,6 +28,7 @@ BENCHMARKS = (
     "memory",
     "viewer",
     "boxes",
+    "processes",
     "others",
 )
 
