@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import bakeoff
 from bakeoff.app import load_run
+from bakeoff.core.events import Event, Notice
 from support.cli import Running, started, until
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite
@@ -262,3 +264,66 @@ def do_something(chance: random.Random, running: Running) -> bool:
             until(lambda: worker not in workers_of(running.pid))
             send(worker, signal.SIGCONT)
     return True
+
+
+class Poison:
+    """A model of one's own that ends, or hangs, every process that asks it one question."""
+
+    def run(self, folder: Path, what: str, *, lease_s: float = 30.0) -> bakeoff.Run:
+        (folder / "poison.py").write_text(
+            "import os, signal, time\n\n"
+            "async def answer(request):\n"
+            "    text = request.messages[-1].content\n"
+            f"    if text.endswith('0003'):\n        {what}\n"
+            "    return text\n"
+        )
+        self.notices: list[str] = []
+
+        def listen(event: Event) -> None:
+            if isinstance(event, Notice):
+                self.notices.append(event.text)
+
+        return bakeoff.run(
+            write_suite(folder / "suite.json", 12), models=["poison:answer"], output=folder / "runs",
+            executor="processes", workers=2, worker_lease=lease_s, listener=listen,
+        )  # fmt: skip
+
+
+def test_a_trial_that_ends_every_worker_is_a_fault_and_takes_no_others_with_it(
+    tmp_path: Path,
+) -> None:
+    poison = Poison()
+    run = poison.run(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
+    buckets = run.summary().buckets
+    assert (buckets.scored, buckets.faults) == (11, 1)
+    (fault,) = [record.attempt.fault for record in run.trials() if record.attempt.fault]
+    assert fault.boundary == "engine"
+    assert "each of the 3 workers that ran it was lost" in fault.message
+    assert "SIGKILL" in fault.message
+    assert sum("ended (ended by SIGKILL)" in notice for notice in poison.notices) == 3
+
+
+def test_a_worker_whose_event_loop_hangs_is_killed_after_its_lease(tmp_path: Path) -> None:
+    poison = Poison()
+    run = poison.run(tmp_path, "time.sleep(60)", lease_s=1.0)
+    assert run.summary().buckets.scored == 11
+    assert sum("was silent for 1 s and is killed" in notice for notice in poison.notices) == 3
+
+
+def test_a_worker_that_cannot_start_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "here.py").write_text(
+        "import os\n\nif 'WORKS' not in os.environ:\n    raise ImportError('no driver')\n\n"
+        "async def answer(request):\n    return 'four'\n"
+    )
+    program = (
+        "import os, bakeoff\nos.environ['WORKS'] = '1'\n"
+        "def listen(event):\n    os.environ.pop('WORKS', None)\n"
+        "bakeoff.run('suite.json', models=['here:answer'], executor='processes', workers=2, listener=listen)\n"
+    )
+    write_suite(tmp_path / "suite.json", 2)
+    with started([sys.executable, "-c", program], folder=tmp_path, cwd=tmp_path) as running:
+        ended = running.wait()
+        assert workers_of(running.pid) == []
+    assert ended.code == 1
+    assert "UsageError" in ended.err
+    assert "no driver" in ended.err
