@@ -1,5 +1,6 @@
 """kill -9 at any moment: nothing acknowledged is lost, and everything is counted once."""
 
+import json
 import random
 import sqlite3
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bakeoff.app import load_run
+from bakeoff.core.lazy_tasks import MOST_HELD
 from support.cli import BAKEOFF, Running, acknowledging, bakeoff, only_run, started, summary, until
 from support.loopback import Asked, Loopback, Reply, chat
 from support.plans import write_suite
@@ -172,3 +174,31 @@ def test_fifty_kills_leave_every_trial_counted_once(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_fifty_kills_lose_nothing_that_was_shown_as_done(tmp_path: Path) -> None:
     nothing_acknowledged_lost(tmp_path, kills=50, count=1600)
+
+
+def test_a_run_killed_while_its_rows_are_read_is_whole_and_goes_on_with_them(
+    tmp_path: Path,
+) -> None:
+    rows, count = tmp_path / "rows.jsonl", MOST_HELD + 2000
+    with rows.open("w", encoding="utf-8") as file:
+        for n in range(count):
+            print(
+                json.dumps({"id": f"q{n}", "question": f"Repeat {n}", "answer": str(n)}), file=file
+            )
+    output = tmp_path / "runs"
+    words: list[str | Path] = ["run", rows, "--model", "scripted/echo", "--output", output]
+
+    def any_recorded() -> bool:
+        return bool(known_runs(output)) and bool(recorded(output))
+
+    with started([*BAKEOFF, *words], folder=tmp_path / "io") as running:
+        until(any_recorded)
+        running.kill_after(0)
+    before = set(recorded(output))
+    assert before
+    assert "everything is as it was written" in bakeoff("check", "latest", "--output", output).out
+    ended = bakeoff(*words, "--resume", "latest")
+    assert ended.code == 0, ended.err
+    after = recorded(output)
+    assert len(after) == len(set(after)) == count
+    assert before <= set(after)

@@ -510,8 +510,7 @@ class SharedTrialParts:
         for task in tasks:
             with problems.gathered(of=f"task {task.id!r}"):
                 scorers = self._check(task)
-                if any(spec.settings for spec in task.scorers):
-                    self._of_task[task.digest] = scorers
+                self._remember(task, scorers)
         problems.raise_any()
 
     def check(self, task: Task) -> None:
@@ -544,9 +543,13 @@ class SharedTrialParts:
         scorers = self._of_task.get(task.digest)
         if scorers is None:
             scorers = tuple(map(self._scorer, task.scorers))
-            if any(spec.settings for spec in task.scorers) and len(self._of_task) < _MOST_KNOWN:
-                self._of_task[task.digest] = scorers  # in a worker, which checks no plan
+            self._remember(task, scorers)
         return scorers
+
+    def _remember(self, task: Task, scorers: tuple[Scorer, ...]) -> None:
+        """Keep *scorers* by their task where their settings would have to be looked up at each trial."""
+        if any(spec.settings for spec in task.scorers) and len(self._of_task) < _MOST_KNOWN:
+            self._of_task[task.digest] = scorers
 
     def _fitting(self, spec: ScorerSpec, task: Task, roles: Collection[str]) -> Scorer:
         with about_scorer(spec, task):
