@@ -457,7 +457,7 @@ def test_those_who_open_a_new_cache_in_the_same_instant_all_get_it(tmp_path: Pat
         def opened(_: int, folder: Path = tmp_path / str(number), at: Barrier = together) -> bool:
             at.wait(60)
             with closing(Cache(folder, Redactor())) as cache:
-                return cache.get("nothing") is None
+                return asyncio.run(cache.get("nothing")) is None
 
         with ThreadPoolExecutor(8) as pool:
             assert all(pool.map(opened, range(8)))

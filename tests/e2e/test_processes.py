@@ -103,11 +103,11 @@ class TestRefusedAtTheStart:
 
     def test_workers_without_processes(self, tmp_path: Path) -> None:
         text = self.refused(tmp_path, models=["scripted"], workers=2)
-        assert text == "--workers 2: only --executor processes has workers"
+        assert text == "--workers 2: only --executor processes and ray have workers"
 
     def test_an_executor_that_is_not_there(self, tmp_path: Path) -> None:
         text = self.refused(tmp_path, models=["scripted"], executor="threads")
-        assert text == "no executor is called 'threads'; there are: local, processes"
+        assert text == "no executor is called 'threads'; there are: local, processes, ray"
 
 
 class TestRecordings:

@@ -4,53 +4,63 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
+from bakeoff._lib import scratch
 from bakeoff._lib.process_setup import rare_collections, tune_for_one_command
 from bakeoff._lib.redact import Redactor
 from bakeoff.app.known_secrets import learn_plan
 from bakeoff.app.pricing import prices_in
 from bakeoff.app.run import new_event_loop
+from bakeoff.app.runner import PRICES, REPLAY
 from bakeoff.app.trial_parts import Parts, SharedTrialParts
-from bakeoff.app.workspaces import choose, opened_services
+from bakeoff.app.workspaces import choose, opened_services, reap, repositories
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.stop import Stop
+from bakeoff.executors.files import RemoteCache, RemoteRecorder, WorkerFiles
 from bakeoff.executors.processes import connect, die_with_parent
 from bakeoff.executors.trial_worker import TrialWorker
+from bakeoff.executors.turns import Calls, RemoteLimiters
 from bakeoff.executors.wire import RunSettings
 from bakeoff.formats.text.env import environment
-from bakeoff.models.limits.settings import Limiters
-from bakeoff.models.recording.replay import RecordingFolders, open_recording_modes
+from bakeoff.models.recording.replay import (
+    Recording,
+    RecordingFolders,
+    RecordingModes,
+    open_recording_modes,
+)
 from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.stores.checkpoints import FileCheckpoints
 
 
 @asynccontextmanager
 async def open_worker_parts(
-    settings: RunSettings, limiters: Limiters, stop: Stop
+    settings: RunSettings, limiters: RemoteLimiters, stop: Stop
 ) -> AsyncIterator[SharedTrialParts]:
     """Build every model, agent and sandbox of the run anew, here; the run has checked them all."""
-    sys.path[:] = settings.path
+    apart = settings.fetched is not None
+    sys.path[:] = _with_existing(settings.path) if apart else settings.path
     folders = tuple(map(Path, settings.folders))
-    environ = environment(os.environ, named=_path(settings.env_file), here=Path()).values
+    environ = _environment(settings)
     block = Block(tasks=(), candidates=settings.candidates)
     plan = Plan(blocks=(block,), conditions=settings.conditions)
     redactor = Redactor()
     learn_plan(plan, environ, redactor)
-    recording_folders = RecordingFolders(
-        record=_path(settings.record), replay=_path(settings.replay), cache=_path(settings.cache)
-    )
     async with AsyncExitStack() as stack:
-        recording = open_recording_modes(recording_folders, redactor, stop)
+        files = await _fetched_files(settings, limiters.calls, environ, stack) if apart else None
+        recording = await _recording(settings, files, limiters.calls, redactor, stop)
         stack.enter_context(closing(recording))
+        prices = settings.prices
+        if files is not None and prices is not None:
+            prices = str(await files.named(PRICES))
         sources = Parts(
             redactor=redactor,
             environ=environ,
             folders=folders,
             recording=recording,
-            prices=prices_in(settings.prices),
+            prices=prices_in(prices),
             limiters=limiters,
         )
         services = None
@@ -59,14 +69,65 @@ async def open_worker_parts(
             services = await stack.enter_async_context(
                 opened_services(sandbox, environ=environ, run=settings.run)
             )
+            if apart:
+                await reap(sandbox)  # what workers left that were lost on this machine
         parts = SharedTrialParts(plan, sources, workspace_services=services)
         stack.push_async_callback(parts.close)
         folder = Path(settings.folder)
-        parts.attachments = AttachmentStore(folder)
+        parts.attachments = files or AttachmentStore(folder)
         parts.has_attachments = settings.has_attachments
-        parts.checkpoints = FileCheckpoints(folder, redactor)
+        parts.checkpoints = files or FileCheckpoints(folder, redactor)
+        parts.files = files
         with rare_collections():
             yield parts
+
+
+async def _fetched_files(
+    settings: RunSettings, calls: Calls, environ: Mapping[str, str], stack: AsyncExitStack
+) -> WorkerFiles:
+    """Return the files of a run that is on another machine."""
+    folder = scratch.new_folder("worker")
+    stack.callback(scratch.remove, folder)
+    files = WorkerFiles(calls, folder, repositories=repositories(environ))
+    stack.push_async_callback(files.close)
+    for name in settings.fetched or ():
+        await files.named(name)
+    return files
+
+
+async def _recording(
+    settings: RunSettings,
+    files: WorkerFiles | None,
+    calls: Calls,
+    redactor: Redactor,
+    stop: Stop,
+) -> RecordingModes:
+    """Open the recorder, the recording and the cache that were asked for."""
+    if files is None:
+        folders = RecordingFolders(
+            record=_path(settings.record),
+            replay=_path(settings.replay),
+            cache=_path(settings.cache),
+        )
+        return open_recording_modes(folders, redactor, stop)
+    return RecordingModes(
+        recorder=RemoteRecorder(calls.post, redactor, stop) if settings.record else None,
+        recording=Recording(files.folder / REPLAY, redactor) if settings.replay else None,
+        cache=RemoteCache(calls, redactor) if settings.cache else None,
+    )
+
+
+def _environment(settings: RunSettings) -> Mapping[str, str]:
+    """Return the variables that models may read; a file with more of them may not be on this machine."""
+    named = _path(settings.env_file)
+    if settings.fetched is not None and named is not None and not named.is_file():
+        named = None
+    return environment(os.environ, named=named, here=Path()).values
+
+
+def _with_existing(path: Sequence[str]) -> list[str]:
+    """Return where Python is found here, and besides where the run finds it and this machine has that."""
+    return [*sys.path, *(each for each in path if each not in sys.path and Path(each).is_dir())]
 
 
 def _path(text: str | None) -> Path | None:

@@ -8,24 +8,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from bakeoff._lib.redact import Redactor
 from bakeoff.app.options import RunOptions
 from bakeoff.app.prepare import PreparedRun
 from bakeoff.app.run_folder import RunFolder
 from bakeoff.app.trial_parts import SharedTrialParts
+from bakeoff.app.workspaces import repositories
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.engine.run import LocalRunner, TrialRunner
 from bakeoff.executors.wire import RunSettings
+from bakeoff.models.recording.replay import sessions_in
+from bakeoff.stores.attachments import AttachmentStore
 
 if TYPE_CHECKING:
+    from bakeoff.executors.files import RunFiles
     from bakeoff.executors.ray import RayCluster
 
 LOCAL, PROCESSES, RAY = "local", "processes", "ray"
 EXECUTORS = (LOCAL, PROCESSES, RAY)
 _WORKER = "bakeoff.app.run_worker"
+PRICES, REPLAY = "prices.toml", "replay"
 
 _HERE = f"leave --executor out, or write --executor {LOCAL}"
 
@@ -93,18 +99,22 @@ async def open_runner(
     settings = _settings(prepared, options, folder, parts)
     if cluster is not None:
         place = await cluster.place(with_boxes=parts.sandbox is not None)
-        coordinator = Coordinator(
-            cluster.launcher(_WORKER, place, options.listener),
-            settings,
-            parts,
-            rules=WorkerRules(workers=1, lease_s=options.worker_lease, most=place.boxes or None),
-            listener=options.listener,
-        )
-        async with (
-            coordinating(coordinator, options.stop),
-            cluster.filling(place, coordinator.grow, workers=spec.workers),
-        ):
-            yield coordinator
+        async with _run_files(spec, options, parts) as (files, names):
+            coordinator = Coordinator(
+                cluster.launcher(_WORKER, place, options.listener),
+                replace(settings, fetched=names),
+                parts,
+                rules=WorkerRules(
+                    workers=1, lease_s=options.worker_lease, most=place.boxes or None
+                ),
+                listener=options.listener,
+                files=files,
+            )
+            async with (
+                coordinating(coordinator, options.stop),
+                cluster.filling(place, coordinator.grow, workers=spec.workers),
+            ):
+                yield coordinator
         return
     coordinator = Coordinator(
         launcher(_WORKER),
@@ -116,6 +126,31 @@ async def open_runner(
     )
     async with coordinating(coordinator, options.stop):
         yield coordinator
+
+
+@asynccontextmanager
+async def _run_files(
+    spec: RunSpec, options: RunOptions, parts: SharedTrialParts
+) -> AsyncIterator[tuple["RunFiles", tuple[str, ...]]]:
+    """Open what workers on other machines are given of the run; also the names of what they begin with."""
+    from bakeoff.executors.files import RunFiles
+
+    named = {} if spec.prices is None else {PRICES: Path(spec.prices)}
+    if options.recording.replay is not None:
+        named |= {f"{REPLAY}/{path.name}": path for path in sessions_in(options.recording.replay)}
+    assert isinstance(parts.attachments, AttachmentStore)  # noqa: S101 -- the folder of the run is open
+    assert parts.checkpoints is not None  # noqa: S101
+    files = RunFiles(
+        attachments=parts.attachments,
+        checkpoints=parts.checkpoints,
+        recording=parts.recording,
+        named=named,
+        repositories=repositories(os.environ),
+    )
+    try:
+        yield files, tuple(named)
+    finally:
+        await files.close()
 
 
 def number_of_workers(spec: RunSpec) -> int:

@@ -41,6 +41,7 @@ from bakeoff.core.task import ScorerSpec, Task, scored_task
 from bakeoff.core.tools import ToolSpec
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
+from bakeoff.executors.files import WorkerFiles
 from bakeoff.executors.wire import Closed
 from bakeoff.formats.prompts import asked_by
 from bakeoff.formats.text.entries import check_call
@@ -302,7 +303,8 @@ class SharedTrialParts:
     """Builds every part that a plan names before the plan runs, so that mistakes come first."""
 
     _asked_by_scorers: frozenset[str] = frozenset()
-    attachments: AttachmentStore | None = None
+    attachments: AttachmentStore | WorkerFiles | None = None
+    files: WorkerFiles | None = None
     has_attachments = False
     _words: tuple[str, ...] = ()
 
@@ -353,6 +355,11 @@ class SharedTrialParts:
             )
         check_tasks(plan, lambda candidate: agents[candidate.digest])
         self._check_all(plan.tasks_at_hand)
+
+    @property
+    def recording(self) -> RecordingModes:
+        """The recording, the replay and the cache that are open."""
+        return self._parts.recording
 
     @property
     def sandbox(self) -> str | None:
@@ -516,7 +523,7 @@ class SharedTrialParts:
     def check(self, task: Task) -> None:
         """Raise where *task*, one that was just read, could not be scored; keep its files."""
         self._check(task)
-        if self.attachments is not None:
+        if isinstance(self.attachments, AttachmentStore):
             for attachment in task.attachments:
                 self.attachments.keep(attachment)
 

@@ -113,7 +113,7 @@ async def opened_services(
         stack.callback(scratch.remove, folder)
         gateway = await open_gateway(folder)
         stack.push_async_callback(gateway.close)
-        workspaces = HostWorkspaces(sandbox=sandbox, cache=_cache(environ), run=run)
+        workspaces = HostWorkspaces(sandbox=sandbox, cache=repositories(environ), run=run)
         stack.push_async_callback(workspaces.close)
         yield WorkspaceServices(sandbox=sandbox, workspaces=workspaces, gateway=gateway)
 
@@ -125,7 +125,7 @@ def _check_networks(sandbox: Sandbox, workspaces: Iterable[Workspace]) -> None:
             sandbox.check_network(network)
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
+def repositories(environ: Mapping[str, str]) -> Path:
     """Return where repositories are kept that can be had again."""
     home = environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "bakeoff" / "repositories"

@@ -32,6 +32,7 @@ from bakeoff.core.stop import Stop
 from bakeoff.engine.budget import AttemptBill
 from bakeoff.engine.run import RunAttempt
 from bakeoff.engine.trial import OnWait
+from bakeoff.executors.files import FileGiver, RunFiles
 from bakeoff.executors.link import Carrier, Launch, Link, RecentTasks
 from bakeoff.executors.turns import Reservations, RunLimiters, TurnGiver
 from bakeoff.executors.wire import (
@@ -137,6 +138,7 @@ class Coordinator:
         rules: WorkerRules,
         listener: Listener,
         on_killed: Callable[[], Awaitable[None]] | None = None,
+        files: RunFiles | None = None,
     ) -> None:
         self._launch = launch
         self.settings = settings
@@ -146,6 +148,7 @@ class Coordinator:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._on_killed = on_killed
+        self.files = files
         self._candidates = {c.digest: number for number, c in enumerate(settings.candidates)}
         self._workers: list[_Worker] = []
         self._lost: list[_Worker] = []  # some of their requests may still be under way
@@ -278,6 +281,8 @@ class Coordinator:
         trial, body = leased.trial, None
         digest = trial.task.digest
         if not sent.use(digest):
+            if self.files is not None:
+                self.files.offer(trial.task)
             body = plain_json(trial.task)
             sent.put(digest, None, len(body))
         return Lease(
@@ -326,6 +331,10 @@ class Coordinator:
             )
             return
         await self._grow("a worker could not be replaced")
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with *error*."""
+        self._background(self._fail(error))
 
     async def _fail(self, error: BaseException) -> None:
         self._failure = error
@@ -409,6 +418,12 @@ class _Worker:
             Crashed: self._on_crashed,
             Closed: self._on_closed,
         }
+        self._files: FileGiver | None = None
+        if coordinator.files is not None:
+            self._files = FileGiver(
+                coordinator.files, self.post, self._trial_of, on_failure=coordinator.fail
+            )
+            self._link.handlers |= self._files.handlers
 
     @property
     def name(self) -> str:
@@ -464,6 +479,8 @@ class _Worker:
             await asyncio.wait([self._said_all], timeout=grace_s)
         how = "" if self._carrier is None else await self._carrier.end(grace_s and _EXIT_S)
         self._link.close()
+        if self._files is not None:
+            self._files.close()
         if self._coordinator.closing:
             self.turns.close()
         else:
@@ -489,6 +506,9 @@ class _Worker:
             return
         self.ready = False
         self._coordinator.on_gone(self)
+
+    def _trial_of(self, job: int) -> Trial | None:
+        return None if (leased := self.leased.get(job)) is None else leased.trial
 
     def _on_hello(self, hello: Hello) -> None:
         ours = __version__

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from bakeoff._lib.clock import timestamp
 from bakeoff._lib.version import __version__
 from bakeoff.core.budget import Bill
 from bakeoff.core.errors import (
@@ -34,6 +35,7 @@ from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
 from bakeoff.engine.budget import AttemptBill, BudgetAccount
 from bakeoff.engine.trial import run_or_rescore
+from bakeoff.executors.files import WorkerFiles
 from bakeoff.executors.link import Link, Post, RecentTasks
 from bakeoff.executors.turns import Calls, RemoteBudget, RemoteLimiters
 from bakeoff.executors.wire import (
@@ -59,7 +61,6 @@ from bakeoff.executors.wire import (
     Waits,
     messages_to_worker,
 )
-from bakeoff.models.limits.settings import Limiters
 from bakeoff.stores.packing import plain_json
 
 HEARTBEAT_S = 1.0
@@ -70,13 +71,18 @@ _task = msgspec.json.Decoder(Task)
 
 
 class WorkerParts(TrialPartsSource, Protocol):
-    """The live parts in a worker, and what is to be told of them at the end."""
+    """The live parts in a worker, and what is to be told of them at the end.
+
+    `files` has what trials need from the disk, where that is fetched from the run.
+    """
+
+    files: WorkerFiles | None
 
     def closing_words(self) -> Closed:
         """Return what a person should know of how models were asked, of recording and cache."""
 
 
-OpenParts = Callable[[RunSettings, Limiters, Stop], AbstractAsyncContextManager[WorkerParts]]
+OpenParts = Callable[[RunSettings, RemoteLimiters, Stop], AbstractAsyncContextManager[WorkerParts]]
 
 
 class TrialWorker:
@@ -192,7 +198,7 @@ class TrialWorker:
         def on_wait(wait: Wait | None) -> None:
             post(Waits(job, wait))
 
-        try:
+        async def attempted(trial: Trial) -> Attempt:
             parts = self._kept_parts.pop(trial.name, None) or self._parts.parts_for(trial)
             running: Awaitable[Attempt] = run_or_rescore(
                 trial,
@@ -206,6 +212,16 @@ class TrialWorker:
             attempt = await running
             if attempt.fault is not None and attempt.fault.transient:
                 self._keep(trial, parts)
+            return attempt
+
+        try:
+            if self._parts.files is None:
+                attempt = await attempted(trial)
+            else:
+                async with self._parts.files.local(trial, job) as local_trial:
+                    attempt = await attempted(local_trial)
+        except TrialError as error:  # its files could not be had
+            attempt = _faulted(lease, error)
         except (LedgerError, UsageError) as error:
             kind = "ledger" if isinstance(error, LedgerError) else "usage"
             post(Crashed(job, kind, str(error)))
@@ -261,6 +277,16 @@ def _listener(job: int, post: Post) -> Listener:
                 post(SpentSoFar(job, spent))
 
     return listen
+
+
+def _faulted(lease: Lease, error: TrialError) -> Attempt:
+    return Attempt(
+        number=lease.number,
+        status=Status.FAULTED,
+        started_at=timestamp(),
+        elapsed_s=0.0,
+        fault=Fault.of(error),
+    )
 
 
 def _encoded(attempt: Attempt) -> bytes:

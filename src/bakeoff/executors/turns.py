@@ -26,6 +26,7 @@ from bakeoff.executors.wire import (
     Booked,
     Dropped,
     Failed,
+    Fetched,
     Granted,
     Headers,
     Held,
@@ -34,6 +35,7 @@ from bakeoff.executors.wire import (
     Queued,
     Refused,
     Settled,
+    Unkept,
 )
 from bakeoff.models.client.retry import Overload, RetryableError, UnreachableError
 from bakeoff.models.limits.limiter import Limiter, ModelLimiter
@@ -364,13 +366,15 @@ class Calls:
             Refused: self._on_refused,
             Judged: self._on_answer,
             Held: self._on_answer,
+            Fetched: self._on_answer,
+            Unkept: self._on_answer,
         }
 
-    async def ask(self, question: Callable[[int], object]) -> None:
-        """Post a question, which is made with its number, and wait until it is allowed."""
+    async def ask(self, question: Callable[[int], object]) -> Any:
+        """Post a question, which is made with its number, and wait for its answer."""
         call = self._begin()
         self.post(question(call))
-        await self._answer(call)
+        return await self._answer(call)
 
     async def turn(self, limiter: str, request: QueuedRequest) -> int:
         """Wait for the turn of *request*; return its number."""
@@ -419,7 +423,7 @@ class Calls:
         waiting = self._open.get(call)
         return None if waiting is None or waiting.answer.done() else waiting
 
-    def _on_answer(self, message: Judged | Held) -> None:
+    def _on_answer(self, message: Judged | Held | Fetched | Unkept) -> None:
         if (waiting := self._waiting(message.call)) is not None:
             waiting.answer.set_result(message)
 
@@ -503,14 +507,14 @@ class RemoteLimiters(Limiters):
 
     def __init__(self, calls: Calls) -> None:
         super().__init__()
-        self._calls = calls
+        self.calls = calls
         self._remote: dict[str, RemoteLimiter] = {}
 
     def of(self, spec: ModelSpec) -> Limiter:
         """Return the limiter for the requests of *spec*."""
         key = limiter_key(limiter_of(spec))
         if key not in self._remote:
-            self._remote[key] = RemoteLimiter(key, self._calls)
+            self._remote[key] = RemoteLimiter(key, self.calls)
         return self._remote[key]
 
 

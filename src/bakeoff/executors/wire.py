@@ -26,7 +26,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker builds its parts from; secrets are named, and read where it runs.
 
     `folder` is that of the run, `path` and `folders` where Python is found, `sandbox` the one that was
-    chosen, None where no task has files.
+    chosen, None where no task has files. `fetched` names the files of the run for a worker on another
+    machine, which asks for them; None is that it has the folder of the run itself.
     """
 
     run: str
@@ -43,6 +44,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     record: str | None
     replay: str | None
     cache: str | None
+    fetched: tuple[str, ...] | None = None
 
 
 class _Message(msgspec.Struct, array_like=True, gc=False):
@@ -123,6 +125,23 @@ class Stopping(_Message, tag=9):
 
 class End(_Message, tag=10):
     """There is nothing more to do."""
+
+
+class Fetched(_Message, tag=11):
+    """A part of a file of so many bytes, or of an archive of a folder; `why` is why there is none."""
+
+    call: int
+    data: bytes | None
+    size: int
+    is_folder: bool = False
+    why: str = ""
+
+
+class Unkept(_Message, tag=12):
+    """What was to be kept could not be."""
+
+    call: int
+    why: str
 
 
 # --- from a worker to the run ---------------------------------------------------------------------
@@ -290,6 +309,52 @@ class Crashed(_Message, tag=40):
     why: str
 
 
+class Fetch(_Message, tag=41):
+    """A file of the run is needed, from this byte on."""
+
+    call: int
+    name: str
+    offset: int
+
+
+class Lookup(_Message, tag=42):
+    """The cached answer with this key is needed; without a key, the saved steps of a trial."""
+
+    call: int
+    job: int
+    key: str
+
+
+class KeepAttachment(_Message, tag=43):
+    """A picture or a file of a transcript."""
+
+    name: str | None
+    data: bytes
+
+
+class KeepStep(_Message, tag=44):
+    """A step of a trial, as JSON, to be saved before it goes on."""
+
+    call: int
+    job: int
+    at: int
+    entry: bytes
+
+
+class KeepExchange(_Message, tag=45):
+    """A line of a recording."""
+
+    line: bytes
+
+
+class KeepAnswer(_Message, tag=46):
+    """An answer for the cache, as JSON."""
+
+    key: str
+    model: str
+    completion: bytes
+
+
 class Closed(_Message, tag=38):
     """The last word of a worker: what a person should read, and what was counted for a recording."""
 
@@ -297,7 +362,20 @@ class Closed(_Message, tag=38):
     tallies: tuple[dict[str, int], ...]
 
 
-ToWorker = Start | Lease | Cancel | Granted | Queued | Refused | Judged | Held | Stopping | End
+ToWorker = (
+    Start
+    | Lease
+    | Cancel
+    | Granted
+    | Queued
+    | Refused
+    | Judged
+    | Held
+    | Stopping
+    | End
+    | Fetched
+    | Unkept
+)
 FromWorker = (
     Hello
     | Ready
@@ -319,6 +397,12 @@ FromWorker = (
     | SpentSoFar
     | Ended
     | Crashed
+    | Fetch
+    | Lookup
+    | KeepAttachment
+    | KeepStep
+    | KeepExchange
+    | KeepAnswer
     | Closed
 )
 

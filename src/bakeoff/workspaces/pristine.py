@@ -36,12 +36,17 @@ _GIT_SETTINGS = (
 _KEPT_REF = "refs/bakeoff/kept"
 
 
+def repository_folder(tree: Tree, cache: Path) -> Path:
+    """Return where in *cache* the repository with the commit of *tree* is, once it was fetched."""
+    return cache / f"{digest([tree.path, tree.commit or ''])}.git"
+
+
 def fetch_repository(work: ThreadWork, tree: Tree, cache: Path) -> Path:
     """Return a private repository that contains the commit of *tree*."""
     commit = tree.commit or ""
     if not _COMMIT.fullmatch(commit):
         raise SandboxError(f"{tree.path}: {commit!r} is not a commit; give all 40 digits of it")
-    repository = cache / f"{digest([tree.path, commit])}.git"
+    repository = repository_folder(tree, cache)
     if repository.is_dir():
         return repository
     cache.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from msgspec import structs
@@ -183,6 +184,29 @@ SESSIONS = "*.jsonl"
 _LOST = "lost"
 
 
+class ExchangeKeeper(Protocol):
+    """Keeps the exchanges with models; `tally` is what it counted."""
+
+    redactor: Redactor
+    tally: Counter[str]
+
+    @property
+    def ending(self) -> bool:
+        """Whether what is cut now is cut by the end of the run, not by a trial's own limit."""
+
+    def keep(self, exchange: Exchange) -> None:
+        """Keep *exchange*."""
+
+    def write(self, line: bytes) -> None:
+        """Keep the line of an exchange."""
+
+    def words(self) -> list[str]:
+        """Return what a person should know at the end."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
 class Recorder:
     """One session of a recording; memory does not grow with it. `tally` is what it counted."""
 
@@ -205,7 +229,10 @@ class Recorder:
 
     def keep(self, exchange: Exchange) -> None:
         """Write *exchange*; a disk that is full costs the recording, never the answer."""
-        line = line_of(exchange, self.redactor)
+        self.write(line_of(exchange, self.redactor))
+
+    def write(self, line: bytes) -> None:
+        """Write the line of an exchange."""
         if self._torn:
             line = b"\n" + line
         try:
@@ -269,7 +296,7 @@ class _RequestObserver:
 class RecordedModel:
     """A model whose every answer to one asker is kept, and every fault too."""
 
-    def __init__(self, model: Model, requester: Requester, recorder: Recorder) -> None:
+    def __init__(self, model: Model, requester: Requester, recorder: ExchangeKeeper) -> None:
         self._model = model
         self._requester = requester
         self._recorder = recorder

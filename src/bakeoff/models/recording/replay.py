@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from time import sleep
+from typing import Protocol
 
 import msgspec
 
@@ -26,6 +27,7 @@ from bakeoff.core.values import Json
 from bakeoff.models.recording.recorder import (
     SESSIONS,
     Exchange,
+    ExchangeKeeper,
     Question,
     RecordedModel,
     Recorder,
@@ -126,6 +128,11 @@ _DIVERGED, _ASKED, _REUSED, _FAILED = "diverged", "asked", "reused", "failed"  #
 _COMPARED = 50  # exchanges that are looked at to find the nearest one
 
 
+def sessions_in(folder: Path) -> list[Path]:
+    """Return the files of the recording in *folder*, the newest last."""
+    return sorted(folder.glob(SESSIONS))
+
+
 class Recording:
     """Every exchange in a folder, by where it stands; bodies stay on the disk.
 
@@ -140,7 +147,7 @@ class Recording:
         self._of_asker: dict[int, int] = {}
         self._of_anybody: dict[int, int] = {}
         self._neighbours: dict[str, list[int]] | None = None
-        paths = sorted(folder.glob(SESSIONS))
+        paths = sessions_in(folder)
         if not paths:
             raise UsageError(f"there is no recording in {folder}; make one with --record {folder}")
         self._files = [path.open("rb") for path in paths]
@@ -298,6 +305,36 @@ CREATE TABLE IF NOT EXISTS answer (
 """
 
 
+def cache_key(request: Request, requester: Requester, redactor: Redactor) -> str:
+    """Return the key of a request; another server may be another model of the same name."""
+    whole: dict[str, Json] = {
+        "question": question_of(request, requester),
+        "base_url": requester.model.base_url,
+    }
+    return digest_bytes(redactor.data(encoded(whole, sort_keys=True)))
+
+
+class AnswerCache(Protocol):
+    """Keeps answers under keys; `tally` is what it counted."""
+
+    tally: Counter[str]
+
+    def key_of(self, request: Request, requester: Requester) -> str:
+        """Return the key of a request."""
+
+    async def get(self, key: str) -> Completion | None:
+        """Return the answer cached under *key*."""
+
+    def put(self, key: str, model: str, completion: Completion) -> None:
+        """Cache an answer, unless there is one."""
+
+    def words(self) -> list[str]:
+        """Return the notes to print at the end."""
+
+    def close(self) -> None:
+        """Close what it has open."""
+
+
 class Cache:
     """The answers in one folder; a failure of the cache costs a request, never an answer.
 
@@ -322,13 +359,9 @@ class Cache:
 
     def key_of(self, request: Request, requester: Requester) -> str:
         """Return the key of a request; another server may be another model of the same name."""
-        whole: dict[str, Json] = {
-            "question": question_of(request, requester),
-            "base_url": requester.model.base_url,
-        }
-        return digest_bytes(self._redactor.data(encoded(whole, sort_keys=True)))
+        return cache_key(request, requester, self._redactor)
 
-    def get(self, key: str) -> Completion | None:
+    async def get(self, key: str) -> Completion | None:
         """Return the answer cached under *key*."""
         self.tally[_ASKED] += 1
         try:
@@ -372,7 +405,7 @@ class Cache:
 class CachedModel:
     """A model that is asked only what is not in the cache."""
 
-    def __init__(self, model: Model, requester: Requester, cache: Cache) -> None:
+    def __init__(self, model: Model, requester: Requester, cache: AnswerCache) -> None:
         self._model = model
         self._requester = requester
         self._cache = cache
@@ -380,7 +413,7 @@ class CachedModel:
     async def complete(self, request: Request) -> Completion:
         """Return the cached answer, else ask and cache it."""
         key = self._cache.key_of(request, self._requester)
-        kept = self._cache.get(key)
+        kept = await self._cache.get(key)
         if kept is not None:
             return kept
         completion = await self._model.complete(request)
@@ -424,9 +457,9 @@ class RecordingFolders:
 class RecordingModes:
     """The open recorder, recording and cache of one run; without any, models are called directly."""
 
-    recorder: Recorder | None = None
+    recorder: ExchangeKeeper | None = None
     recording: Recording | None = None
-    cache: Cache | None = None
+    cache: AnswerCache | None = None
 
     def __bool__(self) -> bool:
         return not (self.recorder is None and self.recording is None and self.cache is None)
@@ -464,7 +497,7 @@ class RecordingModes:
         for source in self._open():
             source.close()
 
-    def _open(self) -> list[Recorder | Recording | Cache]:
+    def _open(self) -> list[ExchangeKeeper | Recording | AnswerCache]:
         sources = (self.recorder, self.recording, self.cache)
         return [source for source in sources if source is not None]
 
