@@ -20,23 +20,36 @@ from support.ports import free_port
 from support.ray_cluster import RayCluster, ray_cluster
 
 pytestmark = pytest.mark.xdist_group("ray")
-_OF_THIS_RUN = re.compile(r'"run": "[^"]*"')
+_OF_THIS_RUN = re.compile(r'"(run|seconds)": [^,\n]*')
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    with ray_cluster(nodes=3) as running:
+def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this machine that no node of the cluster sees."""
+    return tmp_path_factory.mktemp("hidden")
+
+
+@pytest.fixture(scope="module")
+def cluster(hidden: Path) -> Iterator[RayCluster]:
+    with ray_cluster(hidden) as running:
         yield running
     assert running.processes() == []
 
 
+@pytest.fixture
+def folder(hidden: Path, request: pytest.FixtureRequest) -> Path:
+    path = hidden / request.node.name
+    path.mkdir()
+    return path
+
+
 def summary(words: list[str | Path], folder: Path, env: dict[str, str] | None = None) -> str:
-    """Return what `bakeoff run --json` prints, without the id of the run."""
+    """Return what `bakeoff run --json` prints, without the id of the run and how long it took."""
     ended = run(
         [*BAKEOFF, "run", *words, "--json", "--output", folder / "runs"], folder=folder, env=env
     )
     assert ended.code == 0, ended.err
-    return _OF_THIS_RUN.sub("", ended.out)
+    return _OF_THIS_RUN.sub(r'"\1": null', ended.out)
 
 
 def on(cluster: RayCluster) -> list[str | Path]:
@@ -44,31 +57,31 @@ def on(cluster: RayCluster) -> list[str | Path]:
 
 
 def test_prompts_have_the_same_summary_to_the_byte_as_in_one_process(
-    cluster: RayCluster, tmp_path: Path
+    cluster: RayCluster, folder: Path
 ) -> None:
     words: list[str | Path] = [
-        write_suite(tmp_path / "suite.json", 40),
+        write_suite(folder / "suite.json", 40),
         "--model",
         "scripted",
         "--rollouts",
         "3",
     ]
-    here = summary(words, tmp_path)
-    assert summary([*words, *on(cluster)], tmp_path, cluster.environment) == here
-    assert json.loads(f"{{{here.partition(',')[2]}")["buckets"]["scored"] == 120
+    here = summary(words, folder)
+    assert summary([*words, *on(cluster)], folder, cluster.environment) == here
+    assert json.loads(here)["buckets"]["scored"] == 120
 
 
 def test_coding_tasks_in_boxes_have_the_same_summary_to_the_byte(
-    cluster: RayCluster, tmp_path: Path
+    cluster: RayCluster, folder: Path
 ) -> None:
     for number in range(3):
-        write_fix_add(tmp_path / "tasks", name=f"fix-add-{number}")
+        write_fix_add(folder / "tasks", name=f"fix-add-{number}")
     words: list[str | Path] = [
-        *(tmp_path / "tasks", "--agent", "oracle", "--agent", "nop", "--model", "scripted"),
+        *(folder / "tasks", "--agent", "oracle", "--agent", "nop", "--model", "scripted"),
         *("--sandbox", "bubblewrap", "--rollouts", "2"),
     ]
-    here = summary(words, tmp_path)
-    assert summary([*words, *on(cluster)], tmp_path, cluster.environment) == here
+    here = summary(words, folder)
+    assert summary([*words, *on(cluster)], folder, cluster.environment) == here
 
 
 def slow_echo(asked: Asked, until: Event | None = None) -> Reply:
@@ -78,13 +91,13 @@ def slow_echo(asked: Asked, until: Event | None = None) -> Reply:
 
 
 def test_nodes_that_die_and_join_in_the_middle_cost_no_trial_and_no_limit(
-    cluster: RayCluster, tmp_path: Path
+    cluster: RayCluster, folder: Path
 ) -> None:
     doomed = cluster.add_node(num_cpus=1, boxes=2)
     joined = Event()
     with Loopback(lambda asked: slow_echo(asked, until=joined)) as server:
-        words = limited_run(server, tmp_path, tasks=400)
-        with started([*words, *on(cluster)], folder=tmp_path, env=cluster.environment) as running:
+        words = limited_run(server, folder, tasks=400)
+        with started([*words, *on(cluster)], folder=folder, env=cluster.environment) as running:
             wait_for(lambda: len(cluster.workers()) == 4, running)
             begun = len(server.requests)
             wait_for(lambda: len(server.requests) > begun + 40, running)
@@ -94,7 +107,7 @@ def test_nodes_that_die_and_join_in_the_middle_cost_no_trial_and_no_limit(
             wait_for(lambda: len(cluster.workers()) == 4, running)
             joined.set()
             assert running.process.wait(120) == 0, running.err
-        finished = bakeoff.load_run(next((tmp_path / "runs").iterdir()))
+        finished = bakeoff.load_run(next((folder / "runs").iterdir()))
         assert finished.summary().buckets.scored == 400
         asked = Counter(each.prompt for each in server.requests)
         assert len(asked) == 400
@@ -126,11 +139,11 @@ def wait_for(condition: Callable[[], bool], running: Running | None = None) -> N
 
 @pytest.mark.soak
 def test_a_run_whose_driver_was_killed_is_resumed_and_its_workers_are_gone(
-    cluster: RayCluster, tmp_path: Path
+    cluster: RayCluster, folder: Path
 ) -> None:
     with Loopback(slow_echo) as server:
-        words = limited_run(server, tmp_path, tasks=80)
-        with started([*words, *on(cluster)], folder=tmp_path, env=cluster.environment) as running:
+        words = limited_run(server, folder, tasks=80)
+        with started([*words, *on(cluster)], folder=folder, env=cluster.environment) as running:
             wait_for(lambda: len(server.requests) > 20, running)
             running.process.send_signal(signal.SIGKILL)
             running.process.wait(10)
@@ -139,11 +152,11 @@ def test_a_run_whose_driver_was_killed_is_resumed_and_its_workers_are_gone(
         time.sleep(2.0)
         assert len(server.requests) == asked  # nobody goes on without the run
         ended = run(
-            [*BAKEOFF, "run", "--resume", "latest", "--output", tmp_path / "runs", *on(cluster)],
-            folder=tmp_path, env=cluster.environment,
+            [*BAKEOFF, "run", "--resume", "latest", "--output", folder / "runs", *on(cluster)],
+            folder=folder, env=cluster.environment,
         )  # fmt: skip
         assert ended.code == 0, ended.err
-    finished = bakeoff.load_run(next((tmp_path / "runs").iterdir()))
+    finished = bakeoff.load_run(next((folder / "runs").iterdir()))
     assert finished.summary().buckets.scored == 80
     assert len({record.name for record in finished.trials()}) == 80
     assert server.peak_in_flight <= 6

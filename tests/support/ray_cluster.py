@@ -7,6 +7,7 @@ advertises the address of the machine, so whoever speaks to it must have its tok
 import json
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -63,24 +64,25 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(nodes: int = 3, *, cpus: int = 1, boxes: int = 2) -> Iterator[RayCluster]:
-    """Start a cluster while the block lasts, and end every process of it."""
+def ray_cluster(hidden: Path, nodes: int = 3) -> Iterator[RayCluster]:
+    """Start a cluster while the block lasts, and end every process of it.
+
+    Its nodes see *hidden* empty, as on machines without a shared disk, where we may do that.
+    """
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:  # sockets: short paths
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         environment = os.environ | _QUIET | token
         environment.pop("RAY_ADDRESS", None)
         process = subprocess.Popen(
-            [sys.executable, "-m", "support.ray_cluster", folder],
+            [*_without(hidden), sys.executable, "-m", "support.ray_cluster", folder],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             cwd=Path(__file__).parents[1], env=environment, start_new_session=True,
         )  # fmt: skip
         cluster = RayCluster(process, "", environment)
         try:
-            cluster.address = cluster._tell(
-                "head", {"num_cpus": cpus, "resources": {"boxes": boxes}}
-            )
+            cluster.address = cluster._tell("head", {"num_cpus": 1, "resources": {"boxes": 2}})
             for _ in range(nodes - 1):
-                cluster.add_node(num_cpus=cpus, boxes=boxes)
+                cluster.add_node(num_cpus=1, boxes=2)
             yield cluster
         finally:
             with suppress(subprocess.TimeoutExpired):
@@ -92,6 +94,14 @@ def ray_cluster(nodes: int = 3, *, cpus: int = 1, boxes: int = 2) -> Iterator[Ra
             deadline = time.monotonic() + 20
             while cluster.processes() and time.monotonic() < deadline:
                 time.sleep(0.05)
+
+
+def _without(folder: Path) -> list[str]:
+    """Return what makes a program see nothing in *folder*."""
+    hide = f"mount -t tmpfs none {shlex.quote(str(folder))}"
+    words = ["unshare", "-m", "sh", "-c", f'{hide} && exec "$@"', "sh"]
+    tried = subprocess.run([*words, "true"], capture_output=True, check=False)
+    return words if tried.returncode == 0 else []
 
 
 def main() -> None:
