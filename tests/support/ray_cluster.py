@@ -71,7 +71,9 @@ def ray_cluster(hidden: Path, nodes: int = 3) -> Iterator[RayCluster]:
     """
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:  # sockets: short paths
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        environment = os.environ | _QUIET | token
+        # where Ray writes the address of the newest cluster; it does not make that folder itself
+        (Path(folder) / "ray").mkdir()
+        environment = os.environ | _QUIET | token | {"RAY_TMPDIR": folder}
         environment.pop("RAY_ADDRESS", None)
         process = subprocess.Popen(
             [*_without(hidden), sys.executable, "-m", "support.ray_cluster", folder],
