@@ -47,7 +47,9 @@ def test_it_ends_when_it_is_sure_and_says_what_was_not_needed(suite: Path, tmp_p
         assert "it ends when the candidates are separated; 240 trials at most" in ended.err
         assert asked < TASKS
         assert f"240 planned = {asked} scored + {240 - asked} not needed" in ended.out
-        assert re.search(r"verdict: good solves \d+(\.\d)? of 100 tasks more than bad", ended.out)
+        # an interval alone: the difference that was seen when a run ended early is too large
+        more = r"verdict: good solves \d+(\.\d)? to \d+(\.\d)? of 100 tasks more than bad"
+        assert re.search(more, ended.out)
         assert "sign test after every task, exact" in ended.out
         assert not re.search(r"\bMDE\b|Holm", ended.out)
 
@@ -113,7 +115,7 @@ def test_for_the_best_alone_losers_are_dropped_and_the_source_may_follow(
         named = [word for model in ("good", "bad", "fair") for word in ("--model", model)]
         ended = bakeoff(
             "run", *named, "--base-url", server.url, "--output", tmp_path / "runs",
-            "--adaptive", "best", suite, folder=tmp_path,
+            "--adaptive", "best", suite, "--parallel", "4", folder=tmp_path,
         )  # fmt: skip
         assert ended.code == 0, ended.err
         assert "it ends when the best candidate is known; 360 trials at most" in ended.err

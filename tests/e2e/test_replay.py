@@ -104,11 +104,12 @@ class Moody:
 
 
 def _said(output: Path, folder: Path) -> str:
-    """The summary to the byte, without what must differ: its name, and the bill."""
+    """The summary to the byte, without what must differ: its name, the bill, how long it took."""
     run = only_run(output)
     found = summary(run, folder=folder)
     assert found.pop("run") == run.name
     found.pop("billed", None)
+    assert found["pace"].pop("seconds") > 0
     return json.dumps(found)
 
 
