@@ -142,6 +142,15 @@ def test_ctrl_c_while_the_results_are_told_ends_with_130_and_no_traceback(scene:
             assert "Traceback" not in ended.err
 
 
+@pytest.fixture
+def hangups_are_heard() -> Iterator[None]:
+    """Let programs hear SIGHUP, also where the tests were started with `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups_are_heard")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_end_stops_at_once_with_the_resume_command(
     scene: Scene, number: signal.Signals
