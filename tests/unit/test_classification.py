@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,17 @@ def _records(
 def _of(meant: Sequence[str], given: Sequence[str | None]) -> Classification:
     (only,) = classifications(_records(Counter(zip(meant, given, strict=True))), {})
     return only
+
+
+def test_a_suite_with_a_few_labels_is_no_test_of_a_classifier() -> None:
+    labelled = _records({("a", "a"): 3, ("b", "a"): 2})
+    unlabelled = [
+        replace(record, task_id=f"u{n}", attempt=replace(record.attempt, scores=()))
+        for n in range(6)
+        for record in labelled[:1]
+    ]
+    assert classifications(labelled + unlabelled[:5], {}) != ()
+    assert classifications(labelled + unlabelled, {}) == ()
 
 
 def test_the_numbers_of_sixty_labels_are_those_of_scikit_learn() -> None:

@@ -88,17 +88,21 @@ def classifications(
 ) -> tuple[Classification, ...]:
     """Return how each candidate classified in *records*; *groups* are those of tasks that have one.
 
-    Nothing where no scorer of labels judged, or where there are more labels than a table can show.
+    Nothing where fewer than half of the tasks have labels: those are no test of a classifier.
+    Nothing either where there are more labels than a table can show.
     """
     candidates: dict[str, _Labelled] = {}
+    tasks: set[str] = set()
     for record in records:
+        tasks.add(record.task_id)
         for score in record.attempt.scores:
             if score.labels is not None and score.turn is None:
                 labelled = candidates.setdefault(record.candidate_id, _Labelled())
                 labelled.add(record.task_id, score.labels)
                 break
     labels = sorted({label for each in candidates.values() for label in _labels(each)})
-    if not 2 <= len(labels) <= MOST_LABELS:
+    of_labels = set().union(*(each.tasks for each in candidates.values()))
+    if not 2 <= len(labels) <= MOST_LABELS or 2 * len(of_labels) < len(tasks):
         return ()
     return tuple(
         _classification(candidate, labelled, labels, groups)

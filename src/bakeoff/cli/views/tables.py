@@ -55,6 +55,8 @@ def named_table(title: str, names: Iterable[str], figures: Iterable[str]) -> Tab
 def print_table(table: Table, out: Console) -> None:
     """Print *table*, or its rows one below the other where names would have no room beside figures."""
     if _needed(table.columns) <= out.width:
+        title, table.title = table.title, None  # rich would fold it to the width of the table
+        out.print(title, style="table.title")
         out.print(table)
         return
     out.print(Text(f"{table.title}\n"))
