@@ -80,7 +80,7 @@ def pages(folder: Path) -> dict[str, float]:
         assert make(run)
     assert run_page.matrix_part(run, {})
     run_s = cpu_s() - before_s
-    entries = run.queries.trials(trial_pages.View().columns(run), limit=trials(TRIALS))
+    entries = run.queries.trials(trial_pages.TrialView().columns(run), limit=trials(TRIALS))
     scrolled = [{"part": "more", "after": str(entries[n].key)} for n in (0, len(entries) // 2, len(entries) - 2)]  # fmt: skip
     took = []
     views = ({"candidate": entries[0].candidate_id}, *_VIEWS)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         set_baseline,
         summarize,
     )
-    from bakeoff.app.benchmarks import get_task_score, load_benchmark
     from bakeoff.app.history import history
     from bakeoff.app.run import run, run_async
     from bakeoff.core.attachment import Attachment
@@ -85,6 +84,7 @@ if TYPE_CHECKING:
     from bakeoff.core.task import Message, ScorerSpec, Suite, Task, ToolCall
     from bakeoff.core.values import Json
     from bakeoff.core.workspace import BoxLimits, Change, Image, SandboxSpec, Workspace
+    from bakeoff.frontends.rollouts.folders import get_task_score, load_benchmark
     from bakeoff.frontends.test_runner.runner import (
         APIConfiguration,
         ExecutionProgress,
@@ -196,7 +196,7 @@ _HOMES = {
     "bakeoff.app": "Gate Run compare gate load_run merge power report rescore set_baseline summarize",
     "bakeoff.app.run": "run run_async",
     "bakeoff.app.history": "history",
-    "bakeoff.app.benchmarks": "get_task_score load_benchmark",
+    "bakeoff.frontends.rollouts.folders": "get_task_score load_benchmark",
     "bakeoff.frontends.test_runner.runner": "APIConfiguration ExecutionProgress TestResult TestRunner",
     "bakeoff.core.sandbox": "Workspaces Box BoxSpec GradingSpec GradingWorkspace Command GatewayAddress "
     "Mount CommandResult OpenWorkspace Sandbox",
@@ -229,5 +229,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List the public names, also those that nobody has asked for yet."""
+    """List the public names, also those that were not loaded yet."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

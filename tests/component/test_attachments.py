@@ -351,13 +351,13 @@ def test_a_judge_is_shown_what_the_candidate_was_shown(tmp_path: Path) -> None:
         ("link.png", r"link\.png is outside"),
         ("rde.png", r"rde\.png does not exist; did you mean 'red\.png'\?"),
         ("empty.png", r"empty\.png is empty; there are: PNG"),
-        ("odd.png", r"odd\.png is nothing that a model is sent; there are: PNG"),
+        ("odd.png", r"odd\.png is not a kind of file that models take; there are: PNG"),
         ("folder", r"folder is not a file"),
         ("pipe", r"pipe is not a file"),
         ("https://example.org/a.png", r"nothing is fetched; save the file beside the suite"),
         ("data:image/png;base64,%%%", r"not valid base 64"),
         ("data:nothing", r"is no data URI"),
-        (f"data:image/svg+xml;base64,{'A' * 8}", r"is nothing that a model is sent"),
+        (f"data:image/svg+xml;base64,{'A' * 8}", r"is not a kind of file that models take"),
         ("x" * 5000, r"is no path|does not exist"),
         ("a\0b", r"is no path"),
     ],
@@ -403,7 +403,7 @@ def test_nothing_of_a_part_is_dropped_without_a_word(
 
 def test_only_the_user_shows_pictures(tmp_path: Path) -> None:
     messages = [{"role": "system", "content": [{"image": "red.png"}]}]
-    with pytest.raises(UsageError, match="stand in a message of the user"):
+    with pytest.raises(UsageError, match="belong in a message of the user"):
         read_source(_suite(tmp_path, {"id": "a", "messages": messages}))
 
 

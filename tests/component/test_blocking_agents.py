@@ -259,7 +259,7 @@ def test_a_refusal_may_be_caught_and_is_the_endpoints_fault_otherwise(own: Path)
     ("agent", "told"),
     [
         ("breaks", "agent 'mine:breaks': ValueError: broken here"),
-        ("dies", "its process ended: exit code 3; it said: the last words"),
+        ("dies", "its process ended: exit code 3; its output: the last words"),
         ("wrong", "it returned int; return a str or an Outcome"),
     ],
 )

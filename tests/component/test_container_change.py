@@ -209,7 +209,7 @@ def test_an_export_that_is_cut_between_two_files_is_a_fault(tmp_path: Path) -> N
 
     with tarfile.open(fileobj=io.BytesIO(taken('cat "$1"'))) as made:
         assert made.getnames() == ["a", "b"]
-    with pytest.raises(SandboxError, match="exit code 3; it said: no room"):
+    with pytest.raises(SandboxError, match="exit code 3; its output: no room"):
         taken('head -c 1024 "$1"; echo no room >&2; exit 3')
 
 

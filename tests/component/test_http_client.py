@@ -164,7 +164,7 @@ def test_framing_without_an_end_is_refused(
 
     async def main() -> None:
         client = HttpClient({})
-        with pytest.raises(ProviderError, match="not HTTP as it should be"):
+        with pytest.raises(ProviderError, match="not valid HTTP"):
             await post(client, server)
         await client.close()
 

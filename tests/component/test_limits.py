@@ -529,7 +529,7 @@ def test_a_run_file_limits_an_endpoint_for_all_the_models_at_it_and_who_waits_is
         run = bakeoff.run(tmp_path / "run.toml", output=tmp_path / "runs", listener=tell)
     assert len(times) == 16
     assert times[-1] - began > 0.98 * 15 * 60 / 300  # timers may be a little early
-    assert said == ["endpoints: no model of this run is asked at openai"]
+    assert said == ["endpoints: no model of this run uses openai"]
     assert run.manifest.endpoints[server.url].rpm == 300  # a resume without the file keeps it
     shown = screen.getvalue()
     where = re.escape(server.url.removesuffix("/v1"))

@@ -120,7 +120,7 @@ def test_the_same_question_twice_gets_both_answers_in_order(tmp_path: Path) -> N
     asked = [(ASKER, ask("again")), (ASKER, ask("again")), (ASKER, ask("other"))]
     recorded(tmp_path, asked, numbered())
     assert [c.text for c in replayed(tmp_path, asked)] == ["0: again", "1: again", "2: other"]
-    assert "it was asked the same more often than recorded" in _third(tmp_path)
+    assert "it asked the same question more often than was recorded" in _third(tmp_path)
 
 
 def _third(folder: Path) -> str:

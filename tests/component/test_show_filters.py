@@ -86,7 +86,7 @@ def test_the_command_prints_what_was_asked_for(
     assert only["task_id"] == "t4"
     assert only["attempt"]["outcome"] is None
     assert call([*place, "--search", "nothing of the kind"]) == 0
-    assert "no recorded trial is like that" in capsys.readouterr().out
+    assert "no recorded trial matches" in capsys.readouterr().out
     assert call([*place, "t1", "--failed"]) == 1
     assert "a filter is for the list" in capsys.readouterr().err
 

@@ -347,7 +347,7 @@ def test_a_finished_batch_is_resumed_without_asking_anybody(tmp_path: Path) -> N
         assert len(server.requests) == seen
     assert batch.results == before
     assert "began in sandbox" not in again.err
-    assert "began in sandbox 'bubblewrap' and goes on in 'local'" in moved.err
+    assert "began in sandbox 'bubblewrap' and continues in 'local'" in moved.err
 
 
 def test_a_model_that_broke_is_tried_again_and_one_that_failed_is_not(tmp_path: Path) -> None:

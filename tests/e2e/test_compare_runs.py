@@ -258,11 +258,12 @@ def test_there_is_no_verdict_on_what_was_not_asked_alike_unless_it_is_forced(
     ended = compare(tmp_path, "--fail-if-worse")
     assert ended.code == 0
     assert (
-        "verdict: m: no decision (not asked alike: limits.time_s is not set and 77)" in ended.out
+        "verdict: m: no decision (different conditions: limits.time_s is not set and 77)"
+        in ended.out
     ), ended.out
-    assert "--force compares what was not asked alike all the same" in ended.out
+    assert "--force compares them although their conditions differ" in ended.out
     assert "after - before" in ended.out, "the figures are shown"
     forced = compare(tmp_path, "--fail-if-worse", "--force")
     assert forced.code == 5
     assert "worse than before, by 0.750" in forced.out
-    assert "although not asked alike: limits.time_s is not set and 77" in forced.out
+    assert "forced, although conditions differ: limits.time_s is not set and 77" in forced.out

@@ -62,7 +62,7 @@ def test_it_says_which_tasks_and_categories_carry_the_gap_and_what_failed(folder
     assert "good does better on 7 tasks, bad on 0; on 4 both have the same score" in told
     assert "left out, because only one of the two has a score: 1 task" in told
     assert "+0.364  57.1 %" in told  # the odd ones
-    assert "tells nobody apart: 1 task never passed by any candidate: t05" in told
+    assert "separates no candidates: 1 task never passed by any candidate: t05" in told
     assert "good 1 times, bad 8 times: scorer includes: not in the answer: " in told
     assert "good 0 times, bad 1 times: fault of the provider: " in told
     assert "(bakeoff show RUN t01@bad#0)" in told

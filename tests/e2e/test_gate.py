@@ -150,7 +150,7 @@ def test_a_run_under_other_limits_is_not_shown_either_way_unless_it_is_forced(
     ended = gate(tmp_path, "--baseline", "main", "--strict")
     assert ended.code == 6
     assert (
-        "not shown: m: cannot be told: not asked alike: limits.time_s is not set and 77"
+        "not shown: m: cannot be told: different conditions: limits.time_s is not set and 77"
         in ended.out
     )
     assert gate(tmp_path, "--baseline", "main", "--force").code == 5

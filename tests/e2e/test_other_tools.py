@@ -116,7 +116,7 @@ doc_to_target: "{{choices.label.index(answerKey)}}"
     ("a.yaml", "task: x\ndataset_path: me/x\ndoc_to_text: !function u.f\ndoc_to_target: '{{a}}'\n", [
         "bakeoff run hf://me/x --expected a", "what u.f writes is a --prompt",
     ]),
-    ("a.yaml", "task: x\ninclude: _base\ndataset_name: de\n", ["stands in _base"]),
+    ("a.yaml", "task: x\ninclude: _base\ndataset_name: de\n", ["is in _base"]),
     ("a.yaml", """
 task: x
 dataset_path: json

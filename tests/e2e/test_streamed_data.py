@@ -19,7 +19,7 @@ from bakeoff.core.stop import Stop
 from bakeoff.formats.detect import read_source
 from bakeoff.planning.selection import Selection, select
 from bakeoff.stores.ledger_writer import LEDGER, SqliteStore
-from bakeoff.stores.plan_stream import PlanStream
+from bakeoff.stores.plan_blocks import PlanStream
 from support.cli import bakeoff as command
 
 MANY = MOST_HELD + 400

@@ -359,7 +359,7 @@ HUGE = [
         "a header of 10 MB",
         lambda: Reply(raw=head("X-Big: " + "x" * 10_000_000) + GOOD),
         False,
-        ("not HTTP as it should be",),
+        ("not valid HTTP",),
     ),
     Case(
         "a million headers",
@@ -367,7 +367,7 @@ HUGE = [
             raw=chain([b"HTTP/1.1 200 OK\r\n"], dripping(b"X-More: 1\r\n" * 9999, every_s=0.001))
         ),
         False,
-        ("not HTTP as it should be",),
+        ("not valid HTTP",),
     ),
 ]
 

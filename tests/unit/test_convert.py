@@ -162,9 +162,9 @@ class _Choosy(msgspec.Struct):
     [
         (
             {"id": "a", "runner": "pytset"},
-            "'runner': 'pytset' cannot stand here; did you mean 'pytest'?",
+            "'runner': 'pytset' is not allowed here; did you mean 'pytest'?",
         ),
-        ({"id": "a", "runner": "x"}, "'x' cannot stand here; there are: pytest, script"),
+        ({"id": "a", "runner": "x"}, "'x' is not allowed here; there are: pytest, script"),
         ({"id": "a", "root": "b"}, "key 'root': a text is expected that begins with '/'"),
         ({"id": "a", "name": ""}, "key 'name': a text is expected that is not empty"),
         ({"name": "a"}, "run.toml:12: `id` is missing @"),

@@ -8,10 +8,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from bakeoff._lib.hash_set import HashSet
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.data.columns import DataOptions
-from bakeoff.formats.data.sql_filter import sql_filtered
+from bakeoff.formats.data.data_set import HashSet
+from bakeoff.formats.data.duckdb_rows import sql_filtered
 from bakeoff.formats.detect import open_data_set, read_source
 
 

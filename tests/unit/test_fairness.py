@@ -122,7 +122,7 @@ def test_a_summary_has_no_verdict_on_two_that_were_not_asked_alike_unless_it_is_
     (found,) = summary.pairwise.pairs
     assert found.difference == 1.0
     assert (found.better, found.verdict) == (
-        None, "no decision (not asked alike: temperature is 0 and 1)",
+        None, "no decision (different conditions: temperature is 0 and 1)",
     )  # fmt: skip
     assert {(r.best, r.worst) for r in summary.pairwise.ranks} == {(1, 2)}
     forced = summarize(given, rows, force=True).pairwise

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bakeoff.stats.pareto import Offer, pareto_front
+from bakeoff.stats.rankings import Offer, pareto_front
 
 NUMBERS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 1.0])
 OFFERS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12).map(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bakeoff.core.run_spec import Adaptive
-from bakeoff.stats.alpha_spending import Looks, SignWalk, spent_by
 from bakeoff.stats.paired import TaskMeans, compare, mcnemar, sign_flip
+from bakeoff.stats.sequential import Looks, SignWalk, spent_by
 from bakeoff.stats.stopping_rule import Race, StoppingRule, TaskOrder, compare_drawn, decide_drawn
 from support.simulated_runs import adaptive_run, drawn_scores, task_means
 

@@ -276,7 +276,7 @@ def test_a_dockerfile_comes_with_the_folder_it_lies_in(tmp_path: Path) -> None:
         ("time_s = 0", "T/task.toml:1: key 'time_s': a number over 0 is expected, not 0"),
         (
             '[tests]\nrunner = "nose"',
-            "T/task.toml:2: key 'tests.runner': 'nose' cannot stand here; there are: pytest,",
+            "T/task.toml:2: key 'tests.runner': 'nose' is not allowed here; there are: pytest,",
         ),
         (
             '[repo]\nurl = "u"\ncommit = "main"',

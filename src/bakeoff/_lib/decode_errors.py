@@ -45,7 +45,7 @@ def explain_decode_error(
     if match := _MISSING.search(message):
         return f"`{match[1]}` is missing{_misspelt(match[1], value, known)}"
     if match := _CHOICE.search(message):
-        return f"{match[1]} cannot stand here; {did_you_mean(str(value), choices())}"
+        return f"{match[1]} is not allowed here; {did_you_mean(str(value), choices())}"
     if match := _KIND.search(message):
         return _another_kind(match[1], match[2], value, toml=toml)
     return _of_value(message, value) or message[0].lower() + message[1:]

@@ -260,7 +260,7 @@ class Child:
         except Exception as error:  # noqa: BLE001 -- raised again in the waiting coroutine
             self._listener_error = error
             self._stop_reading()
-            self.kill("its output could not be heard")
+            self.kill("its output could not be read")
 
     def _stop_reading(self) -> None:
         self._loop.remove_reader(self._out)

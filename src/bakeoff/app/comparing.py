@@ -61,7 +61,7 @@ class RunComparison:
 
     @property
     def unequal(self) -> bool:
-        """Whether any two were not asked alike, so that there is no verdict unless it is forced."""
+        """Whether the conditions of any two differ, so that there is no verdict unless it is forced."""
         return any(contrast.unequal for contrast in self.contrasts)
 
 
@@ -80,7 +80,7 @@ def compare(
     candidates of this one run are compared. Each candidate that is in several runs is compared with
     itself, run by run; where none is, each with each. A *pair* is one candidate of the first run and one
     of the last. *candidates* are compared each with each, whatever run they are in. Tasks are matched by
-    content. There is no verdict on two that were not asked alike, unless *force* insists on it.
+    content. There is no verdict on two whose conditions differ, unless *force* insists on it.
     """
     runs = _runs(before, after, more, alone=candidates is not None, output=output)
     plans = [run.plan for run in runs]

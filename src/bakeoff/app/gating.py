@@ -95,7 +95,7 @@ def baseline_run(name: str, *, output: str | Path = DEFAULT_OUTPUT) -> Run:
     except UsageError as error:
         if name in known:
             raise UsageError(
-                f"the run of baseline {name!r} is gone: {error}; set it again with: "
+                f"the run of baseline {name!r} no longer exists: {error}; set it again with: "
                 f"bakeoff baseline set {name} RUN"
             ) from error
         there = f"; baselines: {', '.join(sorted(known))}" if known else "; there are no baselines"
@@ -113,7 +113,7 @@ def gate(
 ) -> Gate:
     """Check whether *run* may pass: not worse than its *baseline*, and within its *bounds*.
 
-    What was not asked alike is not shown either way, unless *force* insists on an answer.
+    Where conditions differ, it is not shown either way, unless *force* insists on an answer.
     """
     bounds = bounds or GateBounds()
     if baseline is None and not bounds.any:

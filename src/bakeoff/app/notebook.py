@@ -1,9 +1,10 @@
-"""Progress of a run in a notebook: one output that is renewed in place."""
+"""A run in a notebook: its progress while it runs, then its verdict, scores and charts."""
 
 import html
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from bakeoff._lib.clock import monotonic
 from bakeoff._lib.phrasing import format_duration
@@ -12,7 +13,12 @@ from bakeoff.app.options import RunOptions
 from bakeoff.core.events import Event, RunEnded, RunStarted, TrialEnded, ignore
 from bakeoff.core.record import Status
 
+if TYPE_CHECKING:
+    from bakeoff.app.run_results import Run
+
 _EVERY_S = 0.5
+_SCOPE = ".bakeoff-run"
+_MOST_PAIRS = 10
 
 
 def shown_in_notebook(options: RunOptions) -> RunOptions:
@@ -76,3 +82,26 @@ class NotebookProgress:
             parts.append(f"about {format_duration((self.planned - done) / rate)} left")
         text = html.escape(for_terminal(" · ".join(parts)))
         self.show(f'<progress max="{max(self.planned, 1)}" value="{done}"></progress> {text}')
+
+
+def run_as_html(run: "Run") -> str:
+    """Return the results of *run* as an HTML fragment without scripts: the verdict, scores, charts."""
+    from bakeoff.reports.html import charts  # a run that only shows its progress needs none of it
+    from bakeoff.reports.html.run import tables
+    from bakeoff.reports.html.templates import colours, environment, trusted
+    from bakeoff.reports.wording import decision
+
+    summary = run.summary()
+    drawn = charts.of_run(summary, pairs=_MOST_PAIRS)
+    return (
+        environment()
+        .get_template("notebook.html")
+        .render(
+            called=run.id,
+            colours=trusted(colours(_SCOPE)),
+            headline=decision.answer(summary),
+            summary=summary,
+            tables=tables(summary),
+            charts=[*drawn["scores"], *drawn["trade_offs"], *drawn["differences"]],
+        )
+    )

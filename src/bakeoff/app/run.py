@@ -186,9 +186,7 @@ async def build_parts(
 def tell_before_start(options: RunOptions, parts: SharedTrialParts, warning: str | None) -> None:
     """Tell the listener where the budget may be too small, and which limits nothing uses."""
     notices = [warning] if warning and not options.resume else []
-    notices += [
-        f"endpoints: no model of this run is asked at {name}" for name in parts.limiters.idle()
-    ]
+    notices += [f"endpoints: no model of this run uses {name}" for name in parts.limiters.idle()]
     for notice in notices:
         options.listener(Notice(notice))
 
@@ -276,7 +274,7 @@ async def _reading_ahead(folder: RunFolder, options: RunOptions) -> AsyncIterato
         raise stream.error
     if stream.repeated:
         many = counted(stream.repeated, "row")
-        options.listener(Notice(f"{many} repeated an earlier one; those are asked once"))
+        options.listener(Notice(f"{many} repeated an earlier one and are run once"))
 
 
 def tell_end(options: RunOptions, parts: SharedTrialParts, ended: RunEnded) -> None:

@@ -28,7 +28,7 @@ from bakeoff.stores.checkpoints import FileCheckpoints
 from bakeoff.stores.folders import find_run, make_folder, new_folder, write_manifest
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import LEDGER, SqliteStore
-from bakeoff.stores.plan_stream import PlanStream
+from bakeoff.stores.plan_blocks import PlanStream
 
 DEFAULT_PARALLEL = 8
 

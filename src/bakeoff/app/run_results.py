@@ -89,9 +89,9 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, scores and charts so far."""
-        from bakeoff.reports.html.notebook import render
+        from bakeoff.app.notebook import run_as_html
 
-        return render(self.summary(), called=self.id)
+        return run_as_html(self)
 
     def rows(self) -> Iterator[TrialRow]:
         """Yield each recorded trial without its body: what statistics need."""
@@ -262,7 +262,7 @@ def summarize(
     """Return the statistics of a run, with the *interval* of scores that is asked for.
 
     With a *margin*, it is said which candidates are equivalent within it. With *force*, there is a verdict
-    on candidates that were not asked alike, too.
+    on candidates whose conditions differ, too.
     """
     found = run if isinstance(run, Run) else load_run(run, output=output)
     return found.summary(interval=interval, margin=margin, force=force)

@@ -134,7 +134,7 @@ def repositories(environ: Mapping[str, str]) -> Path:
 async def reap(sandbox: Sandbox) -> list[str]:
     """Take away what dead runs left behind, and return a line for each thing."""
     lines = [*await sandbox.reap(), *(f"folder {folder}" for folder in scratch.reap())]
-    return [f"took away what a run that is gone left: {line}" for line in lines]
+    return [f"removed what an ended run left behind: {line}" for line in lines]
 
 
 async def clean() -> list[str]:

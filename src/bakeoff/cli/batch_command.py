@@ -84,7 +84,7 @@ def from_run(argv: Sequence[str]) -> list[str]:
         if option in no_batch_has:
             of_run.error(
                 f"{option} needs --model: without it, a task in Markdown is run as a batch, with every "
-                "model that is there, and a batch has no such option; name the models, or leave it out"
+                "model that is there, and a batch has no such option: name the models, or leave it out"
             )
         if option == "--parallel" and (most := _number_behind(argv[number:])):
             words += ["--parallel", "--max-parallel", most]

@@ -51,9 +51,9 @@ def print_comparison(comparison: RunComparison) -> None:
         name = who(contrast, with_runs=several)
         out.print(Text(f"verdict: {name}: {verdict(contrast)}", style="bold"))
         if contrast.unequal and contrast.pair.better is not None:
-            out.print(Text(f"  although not asked alike: {', '.join(contrast.unequal)}"))
+            out.print(Text(f"  forced, although conditions differ: {', '.join(contrast.unequal)}"))
     if any(contrast.unequal and contrast.pair.better is None for contrast in comparison.contrasts):
-        out.print(Text("--force compares what was not asked alike all the same"))
+        out.print(Text("--force compares them although their conditions differ"))
 
 
 def _title(comparison: RunComparison) -> str:
@@ -146,8 +146,8 @@ def parser() -> ArgumentParser:
     p = new_parser(
         "compare",
         "Compare runs task by task, or the candidates of one run. Each candidate that is in several runs is\n"
-        "compared with itself; where none is, each with each. Tasks are matched by content. Where two were\n"
-        "not asked alike (sampling, limits, judge ...), that is said, and there is no verdict.",
+        "compared with itself; where none is, each with each. Tasks are matched by content. Where the\n"
+        "conditions of two differ (sampling, limits, judge ...), that is reported instead of a verdict.",
         examples=_EXAMPLES,
     )
     p.add_argument("runs", nargs="+", metavar="RUN",
@@ -158,7 +158,7 @@ def parser() -> ArgumentParser:
     p.add_argument("--pair", type=two, metavar="A,B",
                    help="only these two: A of the first run, B of the last")  # fmt: skip
     p.add_argument("--force", action="store_true",
-                   help="give a verdict on what was not asked alike too, and match tasks by id alone")  # fmt: skip
+                   help="give a verdict although conditions differ, and match tasks by id alone")  # fmt: skip
     p.add_argument("--fail-if-worse", action="store_true",
                    help=f"exit with {EXIT_WORSE} where a candidate is surely worse than before")  # fmt: skip
     add_output(p)

@@ -38,7 +38,7 @@ def parser() -> ArgumentParser:
     p = new_parser(
         "explain",
         "Say why two candidates of a run differ: the tasks and categories that carry the gap, flaky tasks,\n"
-        "tasks that tell nobody apart, tests that may be broken, and failures that look alike. A group of\n"
+        "tasks that separate no candidates, tests that may be broken, and failures that look alike. A group of\n"
         "tasks can be written as a suite of its own.",
         examples=_EXAMPLES,
     )

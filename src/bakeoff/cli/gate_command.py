@@ -33,7 +33,7 @@ def parser() -> ArgumentParser:
     p.add_argument("--strict", action="store_true",
                    help=f"exit with {EXIT_NOT_SHOWN} where it is not shown either way")  # fmt: skip
     p.add_argument("--force", action="store_true",
-                   help="compare with a baseline that was not asked alike (limits, judge ...) too")  # fmt: skip
+                   help="compare although conditions differ from those of the baseline (limits, judge ...)")  # fmt: skip
     p.add_argument("--min-score", type=difference, metavar="S",
                    help="the least mean score of each candidate")  # fmt: skip
     p.add_argument("--min-pass-rate", type=difference, metavar="R",

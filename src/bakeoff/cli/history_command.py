@@ -36,7 +36,7 @@ def parser() -> ArgumentParser:
     p.add_argument("--candidate", metavar="NAME", help="only this candidate")
     p.add_argument("--last", type=count, metavar="N", help="only the newest N runs of a suite")
     p.add_argument("--fail-on-change", action="store_true",
-                   help=f"exit with {EXIT_CHANGED} where the newest run brought a change of scores to light")  # fmt: skip
+                   help=f"exit with {EXIT_CHANGED} where the newest run showed a change of scores")  # fmt: skip
     add_output(p)
     add_json(p)
     return p

@@ -49,7 +49,7 @@ def print_rows(kind: str, rows: list[Row]) -> None:
 
 
 def _whole(value: str | int | None) -> str:
-    """Return *value* on one line; what is not told in full (how to install something) is no help."""
+    """Return *value* on one line, uncut: half of how to install something is no help."""
     return one_line("" if value is None else str(value), width=2000)
 
 

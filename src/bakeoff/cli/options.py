@@ -41,7 +41,7 @@ def add_run(parser: ArgumentParser) -> None:
 
 
 def add_output(parser: ArgumentParser | ArgumentGroup) -> None:
-    """Let the command be told where runs are kept."""
+    """Add the option for the folder of the runs."""
     parser.add_argument(
         "--output", type=Path, default=Path("runs"), metavar="DIR",
         help="where runs are kept (default: runs)",
@@ -49,7 +49,7 @@ def add_output(parser: ArgumentParser | ArgumentGroup) -> None:
 
 
 def add_trust(parser: ArgumentParser | ArgumentGroup) -> None:
-    """Let the command be told what a suite may do beyond asking questions."""
+    """Add the options for what a suite may do beyond asking questions."""
     parser.add_argument(
         "--trust", action="store_true",
         help="let the suite run its own Python (module:attr) as scorers, with your rights",

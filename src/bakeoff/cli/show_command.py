@@ -59,7 +59,7 @@ def print_run(run: Run, which: TrialFilter, search: str | None) -> None:
         text = one_line(line.text, width=min(rest, _MOST_OF_A_TEXT))
         print(f"{name:{width}}  {status}  {score:>5}  {line.elapsed_s:7.2f} s  {text}".rstrip())
     if not lines:
-        out.print(Text("no recorded trial is like that"))
+        out.print(Text("no recorded trial matches"))
     for note in run.damage().lines:
         out.print(Text(one_line(note, width=1000), style="red"))
 

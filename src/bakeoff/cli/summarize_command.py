@@ -17,7 +17,7 @@ def parser() -> ArgumentParser:
     p.add_argument("--margin", type=difference, metavar="M",
                    help="a difference too small to matter, such as 0.02: say who is equivalent within it")  # fmt: skip
     p.add_argument("--force", action="store_true",
-                   help="rank candidates that were not asked alike (sampling, time limit ...) too")  # fmt: skip
+                   help="rank candidates although their conditions differ (sampling, time limit ...)")  # fmt: skip
     add_output(p)
     add_json(p)
     return p

@@ -50,7 +50,7 @@ def _checked(data: bytes, what: str) -> str:
         raise UsageError(f"{what} is larger than {MOST_BYTES >> 20} MiB, the most that is sent")
     kind = media_type_of(data)
     if kind is None:
-        why = "is nothing that a model is sent" if data else "is empty"
+        why = "is not a kind of file that models take" if data else "is empty"
         raise UsageError(f"{what} {why}; there are: {_KINDS}")
     return kind
 

@@ -128,7 +128,7 @@ class Request:
         on_wait: Callable[[Wait | None], None] | None = None,
         begun: bool = False,
     ) -> "Request":
-        """Return the same question with callbacks that are told of its tries."""
+        """Return the same request with callbacks for its tries."""
         # spelled out: `replace` looks up every field at run time, and this runs for each request
         return Request(
             messages=self.messages,

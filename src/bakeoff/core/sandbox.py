@@ -139,7 +139,7 @@ class Sandbox(Protocol):
         """Return the image to start boxes from, built where it must be, once for all."""
 
     async def open(self, spec: BoxSpec) -> Box:
-        """Return a box that is ready; SandboxError where there is none to be had."""
+        """Return a box that is ready; SandboxError where none can be opened."""
 
     async def reap(self) -> Sequence[str]:
         """Take away what dead runs left, and return a line for each thing."""

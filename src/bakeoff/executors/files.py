@@ -418,7 +418,7 @@ class WorkerFiles:
             start = offset
             part = await self._calls.ask(lambda call: Fetch(call, name, start))  # noqa: B023
             if part.data is None:
-                raise SandboxError(f"a file of the run cannot be had: {part.why}")
+                raise SandboxError(f"a file of the run is not available: {part.why}")
             await asyncio.to_thread(_append, packed, part.data)
             size, is_folder = part.size, part.is_folder
             offset += len(part.data)

@@ -126,7 +126,7 @@ def open_data_set(source: str | Path) -> "DataFile":
     path = Path(source)
     match format_of(path):
         case Format.PARQUET:
-            from bakeoff.formats.data.parquet import read_parquet, scan_parquet
+            from bakeoff.formats.data.duckdb_rows import read_parquet, scan_parquet
 
             return local_file(path, read_parquet, scan_parquet)
         case Format.DELIMITED:

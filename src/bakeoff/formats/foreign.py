@@ -231,7 +231,7 @@ def _lm_eval(data: Mapping[str, Json]) -> str:
     if data.get("output_type") == "multiple_choice" or "doc_to_choice" in data:
         left.append("ask for the letter of the choice, and score it with 'choice'")
     if isinstance(data.get("include"), str):
-        left.append(f"what is missing here stands in {data['include']}")
+        left.append(f"what is missing here is in {data['include']}")
     notes = f"; {'; '.join(left)}" if left else ""
     run = f"bakeoff run {_lm_eval_rows(data, split)}{options} --model PROVIDER/NAME"
     return f"this is a task of lm-evaluation-harness; run: {run}{notes}"

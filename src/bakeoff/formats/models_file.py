@@ -75,7 +75,7 @@ class ModelsConfig:
 
 
 def read_models_file(path: Path) -> ModelsConfig:
-    """Return the content of *path*; a mistake is told with its line and the nearest right key."""
+    """Return the content of *path*; a mistake is reported with its line and the nearest valid key."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -259,7 +259,7 @@ class _Prepared:
             raise UsageError(f"{where}: {error}") from error
 
     def _instructions(self) -> str:
-        """Return what the agent is told: the overrides say it first, then the overlay."""
+        """Return the instruction of the agent: that of the overrides, else that of the overlay."""
         changed = self.changed.prompt or self.changed.lm_instructions
         text = changed or self.changed.overlay_files.get(INSTRUCTIONS)
         path = self.folder / _OVERLAY / INSTRUCTIONS

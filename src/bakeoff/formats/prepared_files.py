@@ -45,7 +45,7 @@ class Repo(msgspec.Struct, kw_only=True):
 
 
 class Instructions(msgspec.Struct, kw_only=True):
-    """What the agent is told."""
+    """The instruction of the agent."""
 
     instructions: str | None = None
 

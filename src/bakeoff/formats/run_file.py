@@ -22,7 +22,7 @@ from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
 from bakeoff.formats.data.columns import DataOptions
 from bakeoff.formats.data.data_set import DataTable, Reading, read_data_set
-from bakeoff.formats.data.sql_filter import sql_filtered
+from bakeoff.formats.data.duckdb_rows import sql_filtered
 from bakeoff.formats.detect import (
     HUB,
     NO_DATA_OPTIONS,

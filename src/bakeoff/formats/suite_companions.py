@@ -159,7 +159,7 @@ def read_object(path: Path) -> tuple[dict[str, Json], Source]:
 
 
 def converted(data: Mapping[str, Json], kind: type[S], path: Path) -> S:
-    """Return *data* of the file at *path* as *kind*; a mistake is told with its line and its test."""
+    """Return *data* of the file at *path* as *kind*; a mistake is reported with its line and its test."""
     return convert(
         data,
         kind,

@@ -21,7 +21,7 @@ Places = Sequence[tuple[int, Sequence[int]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class PlanPart:
     """A shard of a plan; with `places` and the other shards, the whole plan can be put together."""
 
     shard: Shard
@@ -41,7 +41,7 @@ def read_shard(text: str) -> tuple[int, int]:
     return index, count
 
 
-def cut(plan: Plan, index: int, count: int) -> Cut:
+def cut(plan: Plan, index: int, count: int) -> PlanPart:
     """Return shard *index* of the *count* shards of *plan*."""
     every = sorted({digest for block in plan.blocks for digest in digests_of(block.tasks)})
     mine = set(every[index::count])
@@ -61,4 +61,4 @@ def cut(plan: Plan, index: int, count: int) -> Cut:
         tasks=len(every),
         trials=len(plan),
     )
-    return Cut(shard=shard, plan=part, places=places)
+    return PlanPart(shard=shard, plan=part, places=places)

@@ -112,7 +112,7 @@ def on_qualities(found: Explained) -> Iterator[str]:
     ):
         if which:
             many = counted(len(which), "task")
-            yield f"tells nobody apart: {many} {text}: {_listed(map(one_line, which))}"
+            yield f"separates no candidates: {many} {text}: {_listed(map(one_line, which))}"
     yield from _on_suspicious(found)
     graded = [
         q

@@ -42,7 +42,7 @@ def change_in_words(change: ChangeFound) -> str:
         f"({score(point.before)} → {score(point.after)} on {point.tasks:,} shared tasks; surely {low} to {high})"
     )
     if change.found_with != change.run:
-        text += f"; it came to light with {one_line(change.found_with)}"
+        text += f"; it was found with {one_line(change.found_with)}"
     if change.marks:
         text += f". With that run: {one_line('; '.join(change.marks), width=_WIDE)}"
     return text

@@ -111,7 +111,7 @@ def last_lines(output: str) -> str:
     """Return the last lines of a command's output, as one line for a message."""
     lines = [line for line in for_terminal(output).splitlines() if line.strip()]
     text = " / ".join(one_line(line) for line in lines[-_LAST_LINES:])
-    return f"it last said: {text}" if text else "it said nothing"
+    return f"its last output: {text}" if text else "it printed nothing"
 
 
 def truncate(output: str, most: int = MAX_OUTPUT) -> str:

@@ -129,7 +129,7 @@ class Judge:
             return _verdict(second.text, self.scale), second.model
         except NoJsonError as error:
             raise ScorerError(
-                f"judge gave no usable verdict: {error}; it said {one_line(second.text)!r}"
+                f"judge gave no usable verdict: {error}; it answered {one_line(second.text)!r}"
             ) from error
 
 

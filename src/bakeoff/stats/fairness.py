@@ -1,4 +1,4 @@
-"""Whether candidates were asked alike: what differs besides that which is compared on purpose.
+"""Whether candidates ran under the same conditions: what differs besides what is compared on purpose.
 
 A candidate is a model, an agent and a prompt. These are what is compared, and may differ:
 
@@ -140,7 +140,7 @@ def asked_in(plan: Plan) -> dict[str, Asked]:
 
 
 def fairness_check(plan: Plan) -> "FairnessCheck":
-    """Return what tells whether two candidates of *plan* were asked alike."""
+    """Return the check of whether two candidates of *plan* ran under the same conditions."""
     asked = asked_in(plan)
     return lambda first, second: unequal(asked[first], asked[second])
 
@@ -190,9 +190,9 @@ def conditions_apart(first: Conditions, second: Conditions) -> Iterator[str]:
 
 def not_alike(pair: Pair, unequal: Sequence[str]) -> Pair:
     """Return *pair* without a verdict, because of what was *unequal* for the two."""
-    why = f"not asked alike: {', '.join(unequal)}"
+    why = f"different conditions: {', '.join(unequal)}"
     return undecided(replace(pair, better=None, withheld=False, equivalent=None), why)
 
 
 FairnessCheck = Callable[[str, str], Sequence[str]]
-"""What was not the same for two candidates, by their names; nothing where they may be compared."""
+"""The conditions that differ between two candidates, by their names; empty where they are comparable."""

@@ -86,7 +86,7 @@ def pairwise(
     """Compare all pairs of *candidates*, in their order; None if there are fewer than two.
 
     With a *margin*, it is also said which are equivalent within it. There is no verdict on a pair of which
-    *apart* says that it was not asked alike.
+    *apart* says that its conditions differ.
 
     With *drawn*, the run was adaptive, and is compared with anytime-valid tests.
     """

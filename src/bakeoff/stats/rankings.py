@@ -1,4 +1,4 @@
-"""Rankings with the range of ranks that the data allow.
+"""Rankings with the range of ranks that the data allow, and the Pareto front of score and price.
 
 Less is better. Candidates are sorted by mean; a tie goes to the smaller `tie_break`.
 Every two candidates are compared by a permutation test of the difference of their means: exact
@@ -251,3 +251,27 @@ def _least_p(ordered: Sequence[Measurements]) -> float:
 def least_p(n: int, m: int) -> float:
     """Return the smallest p that *n* and *m* values could reach."""
     return (1 if n != m else 2) / math.comb(n + m, n)
+
+
+# --- score against price ----------------------------------------------------------------------
+
+
+@value_object
+class Offer:
+    """A candidate with what it costs, in money or time, and what it scores."""
+
+    candidate: str
+    price: float
+    score: float
+
+
+def pareto_front(offers: Iterable[Offer]) -> tuple[Offer, ...]:
+    """Return the offers that no other one beats: for less, or for the same with a better score.
+
+    They come cheapest first, so each one scores more than the one before.
+    """
+    front: list[Offer] = []
+    for offer in sorted(offers, key=lambda o: (o.price, -o.score, o.candidate)):
+        if not front or offer.score > front[-1].score:
+            front.append(offer)
+    return tuple(front)

@@ -2,7 +2,7 @@
 
 Of many pairs each is held to a stricter level, such that all decisions of a run are right together.
 
-    scores 0 or 1, one rollout of each task   signs after every task, exact (`alpha_spending`)
+    scores 0 or 1, one rollout of each task   signs after every task, exact (alpha spending)
     other scores                              a mixture of bets after every task, which no look can
                                               mislead, for a part of the error; for what is left,
                                               one exact test of the whole suite where it was run
@@ -24,7 +24,6 @@ from functools import partial
 from itertools import combinations
 
 from bakeoff._lib.value_object import value_object
-from bakeoff.stats.alpha_spending import Looks, SignWalk, spent_by
 from bakeoff.stats.estimate import Interval
 from bakeoff.stats.paired import (
     Pair,
@@ -38,7 +37,13 @@ from bakeoff.stats.paired import (
     worst_means,
 )
 from bakeoff.stats.paired_interval import as_tested
-from bakeoff.stats.sequential import DifferenceMixture, anytime_difference
+from bakeoff.stats.sequential import (
+    DifferenceMixture,
+    Looks,
+    SignWalk,
+    anytime_difference,
+    spent_by,
+)
 
 EARLY, LAST = 0.2, 0.8  # how bets and the last look share the error
 _SHARE = 20  # from here on, precision is looked at after every twentieth of the tasks seen

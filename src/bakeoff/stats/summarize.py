@@ -180,7 +180,7 @@ def summarize(
     An *adaptive* run has been looked at all along, and its numbers allow for that: the *interval*
     of scores that was asked for is that of other runs. With a *margin*, candidates may be equivalent.
     *records* are read only where labels were scored: how candidates classify is not in the rows.
-    Candidates that were not asked alike are compared without a verdict, unless *force* insists on one.
+    Candidates whose conditions differ are compared without a verdict, unless *force* insists on one.
     """
     tallies, rules, gives_labels = _planned(plan)
     tasks = plan.task_count

@@ -1,4 +1,4 @@
-"""What a run says of itself while it goes on, for whoever looks from another process: a small file in its folder."""
+"""The live status of a run, for other processes: a small file in its folder."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -124,7 +124,7 @@ class _Message(msgspec.Struct):
     message: str = ""
 
 
-class Said(msgspec.Struct):
+class SearchedText(msgspec.Struct):
     """What a search looks at in the record of a trial; its transcript is not decoded."""
 
     outcome: _Answer | None = None
@@ -249,7 +249,7 @@ class LedgerQueries:
     def scan(
         self,
         which: TrialQuery,
-        is_wanted: Callable[[TrialEntry, Said], bool],
+        is_wanted: Callable[[TrialEntry, SearchedText], bool],
         *,
         limit: int,
         within_s: float,
@@ -270,7 +270,7 @@ class LedgerQueries:
             for *row, blob, rest in db.execute(query, values):
                 looked_at += 1
                 entry = _entry(row)
-                said = self._ledger._decoded((*_names(entry), blob, rest), Said)  # noqa: SLF001
+                said = self._ledger._decoded((*_names(entry), blob, rest), SearchedText)  # noqa: SLF001
                 if said is not None and is_wanted(entry, said):
                     entries.append(entry)
                     texts.append(said.text)

@@ -175,7 +175,7 @@ def schema_crc(db: sqlite3.Connection) -> int:
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Make the tables of a ledger, within a transaction of whoever calls."""
+    """Make the tables of a ledger, within the transaction of the caller."""
     for statement in filter(str.strip, DDL.split(";")):
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {VERSION}")

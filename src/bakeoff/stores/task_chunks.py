@@ -48,7 +48,7 @@ class TaskRow:
 
 
 class TaskWriter:
-    """Appends tasks to a ledger, within a transaction of whoever calls."""
+    """Appends tasks to a ledger, within the transaction of the caller."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

@@ -48,7 +48,7 @@ def _describe(holder: str) -> str:
 
         age_s = (now() - datetime.fromisoformat(owner["since"])).total_seconds()
     except (ValueError, KeyError, TypeError):
-        return "it has not said which"
+        return "it left no process id"
     return f"pid {owner.get('pid')} on {owner.get('host')}, for {age_s:.0f} s"
 
 

@@ -78,7 +78,7 @@ def _is_address(name: str) -> bool:
 
 
 def guarded(access: Access) -> "Middleware":
-    """Return a middleware that refuses whoever may not see the viewer."""
+    """Return a middleware that refuses requests without access to the viewer."""
 
     @web.middleware
     async def guard(request: web.Request, handler: "Handler") -> web.StreamResponse:
@@ -95,7 +95,7 @@ def guarded(access: Access) -> "Middleware":
 
 async def _answer(access: Access, request: web.Request, handler: "Handler") -> web.StreamResponse:
     if not access.knows_host(request.headers.get(hdrs.HOST)):
-        raise web.HTTPForbidden(text="This viewer has another address than the one asked for.")
+        raise web.HTTPForbidden(text="This viewer is not served at that host name and port.")
     if not access.knows_origin(request) or _is_foreign(request):
         raise web.HTTPForbidden(text="A page of another origin asked for this: refused.")
     given = request.query.get("token")

@@ -1,18 +1,20 @@
-"""The page of a run, and the parts that it asks for."""
+"""The page of a run, the parts that it asks for, and its buttons: keep notes, stop, resume."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bakeoff._lib.clock import timestamp
+from bakeoff._lib.sanitize import for_terminal
 from bakeoff._lib.value_object import value_object
-from bakeoff.app.run_control import LOG, not_resumable
+from bakeoff.app.run_control import LOG, not_resumable, resume_run, stop_run
 from bakeoff.core.candidate import EndpointState
+from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Manifest
 from bakeoff.reports.html import charts
 from bakeoff.reports.html.run import described, shared_settings, tables, tiles
 from bakeoff.reports.wording import decision
 from bakeoff.stores.live_status import read_live_status
 from bakeoff.stores.queries import CandidateProgress
-from bakeoff.stores.run_notes import read_notes
+from bakeoff.stores.run_notes import MOST_NOTE, RunNotes, read_notes, tags_in, write_notes
 from bakeoff.web.rendering import Query, address, render, whole
 from bakeoff.web.run_list import RunState, state_of
 from bakeoff.web.runs import ViewedRun
@@ -156,3 +158,36 @@ def matrix_part(run: ViewedRun, query: Query) -> str:
         shade=charts.shade,
         here=lambda **more: address("run", run.id, "matrix", **more),
     )
+
+
+# --- what its buttons do --------------------------------------------------------------------------
+
+
+def keep_notes(run: ViewedRun, form: Mapping[str, str]) -> str:
+    """Keep the tags and the note of a form, and return them as the page shows them."""
+    try:
+        note = for_terminal(form.get("note", "")).strip()[:MOST_NOTE]
+        write_notes(run.folder, RunNotes(tags=tags_in(form.get("tags", "")), note=note))
+    except UsageError as error:
+        return notes_part(run, str(error))
+    return notes_part(run)
+
+
+def stop(run: ViewedRun, _: Mapping[str, str]) -> str:
+    """Stop the run as Ctrl-C does, and return how far it is."""
+    try:
+        stop_run(run.folder)
+    except UsageError as error:
+        return live_part(run, str(error))
+    run.stopping += 1
+    return live_part(run)
+
+
+def resume(run: ViewedRun, _: Mapping[str, str]) -> str:
+    """Resume the run in a process of its own, and return how far it is."""
+    try:
+        run.resumed = resume_run(run.folder)
+    except UsageError as error:
+        return live_part(run, str(error))
+    run.stopping = 0
+    return live_part(run)

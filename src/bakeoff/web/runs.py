@@ -54,7 +54,7 @@ class _Kept:
     value: Any = None
 
     def holds(self, state: State) -> bool:
-        """Whether the ledger has not changed, or the value was dear and is not old."""
+        """Whether the ledger has not changed, or the value was expensive to compute and is not old."""
         age_s = monotonic() - self.made_at
         return bool(self.state) and (self.state == state or age_s < _REST * self.took_s)
 
@@ -186,7 +186,7 @@ class ViewedRun:
         return tuple(stats)
 
     def kept(self, name: str, make: Callable[[], T]) -> T:
-        """Return what *make* computes; of a run that goes on, what it did a while ago if that was dear."""
+        """Return what *make* computes; while the run goes on, an older value where that was expensive."""
         if len(self._kept) > _MOST_KEPT:
             self._kept.clear()
         kept = self._kept.setdefault(name, _Kept())

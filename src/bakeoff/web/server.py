@@ -13,11 +13,9 @@ from aiohttp import web
 
 from bakeoff.core.errors import UsageError
 from bakeoff.reports.html.templates import style_sheet
-from bakeoff.web import actions, run_list, run_page, trial_pages
+from bakeoff.web import run_list, run_page, trial_pages
 from bakeoff.web.access import Access, guarded
-from bakeoff.web.compare_page import compare_page
-from bakeoff.web.explain_page import explain_page
-from bakeoff.web.history_page import history_page
+from bakeoff.web.comparison_pages import compare_page, explain_page, history_page
 from bakeoff.web.rendering import message
 from bakeoff.web.runs import Runs, ViewedRun
 
@@ -94,9 +92,9 @@ def application(runs: Runs, access: Access) -> web.Application:
     of_run("/trial", lambda run, request: trial_pages.trial_page(run, request.query))
     of_run("/explain", lambda run, request: explain_page(run, request.query))
     for name, action in (
-        ("notes", actions.keep_notes),
-        ("stop", actions.stop),
-        ("resume", actions.resume),
+        ("notes", run_page.keep_notes),
+        ("stop", run_page.stop),
+        ("resume", run_page.resume),
     ):
         _add_action(app.router, runs, name, action)
     app.router.add_get("/static/{name}", _static)

@@ -8,7 +8,7 @@ from bakeoff.core.record import TrialRecord
 from bakeoff.core.task import Task
 from bakeoff.reports.wording.findings import evidence_of
 from bakeoff.stats.head_to_head import figures
-from bakeoff.stores.queries import Said, Scanned, TrialEntry, TrialQuery
+from bakeoff.stores.queries import Scanned, SearchedText, TrialEntry, TrialQuery
 from bakeoff.web.rendering import Query, address, entry_address, render, whole
 from bakeoff.web.runs import ViewedRun
 
@@ -22,7 +22,7 @@ _BOUNDARIES = ("provider", "agent", "sandbox", "scorer")
 
 
 @value_object
-class View:
+class TrialView:
     """Which trials a page shows: what its address says, and no more."""
 
     candidate: str = ""
@@ -38,7 +38,7 @@ class View:
     text: str = ""
 
     @classmethod
-    def of(cls, query: Query) -> "View":
+    def of(cls, query: Query) -> "TrialView":
         """Return what an address asks for."""
         return cls(**{name: query.get(name, "") for name in _NAMES})
 
@@ -67,7 +67,7 @@ class View:
         )
 
 
-_NAMES = tuple(View.__dataclass_fields__)
+_NAMES = tuple(TrialView.__dataclass_fields__)
 
 
 def _score(text: str) -> float | None:
@@ -79,7 +79,7 @@ def _score(text: str) -> float | None:
 
 
 @value_object
-class Row:
+class TrialListRow:
     """A trial in the list; of one that was searched for, what stands around the text."""
 
     entry: TrialEntry
@@ -92,14 +92,14 @@ class Row:
 class Rows:
     """A part of the list of trials, and where it goes on."""
 
-    rows: Sequence[Row]
+    rows: Sequence[TrialListRow]
     after: int | None
     looked_at: int = 0
 
 
 def trials_page(run: ViewedRun, query: Query) -> str:
     """Return the trials that are asked for, a page of them."""
-    view, after, part = View.of(query), whole(query.get("after")) or None, query.get("part")
+    view, after, part = TrialView.of(query), whole(query.get("after")) or None, query.get("part")
     found = _found(run, view, after)
     more = address("run", run.id, "trials", part="more", after=found.after, **view.as_query)
     values: dict[str, Any] = {
@@ -128,22 +128,22 @@ def trials_page(run: ViewedRun, query: Query) -> str:
     )
 
 
-def _found(run: ViewedRun, view: View, after: int | None) -> Rows:
+def _found(run: ViewedRun, view: TrialView, after: int | None) -> Rows:
     which = view.columns(run)
     if not view.looks_inside:
         entries = run.queries.trials(which, limit=PAGE + 1, after=after)
         place = entries[PAGE - 1].key if len(entries) > PAGE else None
-        return Rows(rows=[Row(entry=entry) for entry in entries[:PAGE]], after=place)
+        return Rows(rows=[TrialListRow(entry=entry) for entry in entries[:PAGE]], after=place)
     found = run.queries.scan(which, _wanted(run, view), limit=PAGE, within_s=_LOOK_S, after=after)
     return Rows(rows=_excerpts(run, view, found), after=found.after, looked_at=found.looked_at)
 
 
-def _wanted(run: ViewedRun, view: View) -> Callable[[TrialEntry, Said], bool]:
+def _wanted(run: ViewedRun, view: TrialView) -> Callable[[TrialEntry, SearchedText], bool]:
     """Return what tells whether a trial has the text that was searched for, and was marked down by the scorer."""
     text = view.text.casefold()
     asking = run.asking(view.text) if text else frozenset()
 
-    def is_wanted(entry: TrialEntry, said: Said) -> bool:
+    def is_wanted(entry: TrialEntry, said: SearchedText) -> bool:
         if view.scorer and not said.is_marked_down_by(view.scorer):
             return False
         return not text or entry.task_id in asking or text in said.text.casefold()
@@ -151,15 +151,15 @@ def _wanted(run: ViewedRun, view: View) -> Callable[[TrialEntry, Said], bool]:
     return is_wanted
 
 
-def _excerpts(run: ViewedRun, view: View, found: Scanned) -> list[Row]:
+def _excerpts(run: ViewedRun, view: TrialView, found: Scanned) -> list[TrialListRow]:
     texts = map(run.redactor.text, found.texts)
     return [_row(entry, text, view.text) for entry, text in zip(found.entries, texts, strict=True)]
 
 
-def _row(entry: TrialEntry, said: str, text: str) -> Row:
+def _row(entry: TrialEntry, said: str, text: str) -> TrialListRow:
     at = said.casefold().find(text.casefold()) if text else -1
     start, end = (at, at + len(text)) if at >= 0 else (0, 0)
-    return Row(
+    return TrialListRow(
         entry=entry,
         before=said[max(start - _AROUND, 0) : start],
         found=said[start:end],
@@ -187,7 +187,7 @@ class Side:
 
 def trial_page(run: ViewedRun, query: Query) -> str | None:
     """Return one trial, beside those of other candidates if that is asked for; None if it is not there."""
-    task_id, candidate, view = query.get("of", ""), query.get("by", ""), View.of(query)
+    task_id, candidate, view = query.get("of", ""), query.get("by", ""), TrialView.of(query)
     entries = run.queries.trials_of(task_id)
     first = min((e.rollout for e in entries if e.candidate_id == candidate), default=0)
     rollout = whole(query["rollout"]) if "rollout" in query else first
@@ -227,7 +227,7 @@ def trial_page(run: ViewedRun, query: Query) -> str | None:
 
 
 def _beside(
-    run: ViewedRun, view: View, entries: Sequence[TrialEntry], record: TrialRecord
+    run: ViewedRun, view: TrialView, entries: Sequence[TrialEntry], record: TrialRecord
 ) -> tuple[TrialEntry | None, TrialEntry | None]:
     """Return the trials before and after one in the view that a person came from."""
     where = (record.task_id, record.candidate_id, record.rollout)

@@ -318,4 +318,4 @@ async def _left_alone(waiting: set[asyncio.Future[Any]]) -> None:
 
 def _how(ended: ProcessResult) -> str:
     last = ended.output.rstrip().rpartition("\n")[2]
-    return f"exit code {ended.code}" + (f"; it said: {one_line(last)}" if last else "")
+    return f"exit code {ended.code}" + (f"; its output: {one_line(last)}" if last else "")

@@ -117,7 +117,7 @@ def run_git(
 def last_lines(output: bytes, *, most: int = 600) -> str:
     """Return the last lines of a program's output, for a message."""
     lines = for_terminal(output.decode("utf-8", "replace")).strip().splitlines()[-6:]
-    return " / ".join(line.strip() for line in lines)[-most:] or "it said nothing"
+    return " / ".join(line.strip() for line in lines)[-most:] or "it printed nothing"
 
 
 def quoted(path: bytes) -> bytes:

@@ -15,7 +15,7 @@ from bakeoff._lib.phrasing import did_you_mean
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Source
-from bakeoff.formats.data.parquet import NEEDS_EXTRA
+from bakeoff.formats.data.duckdb_rows import NEEDS_EXTRA
 from bakeoff.formats.data.rows import DataFile, Row, together
 
 if TYPE_CHECKING:

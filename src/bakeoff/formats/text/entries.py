@@ -166,7 +166,7 @@ def _message(entry: MessageTable, what: str, at: SourceLocation) -> Message:
         text, attached = content_of(entry.content, at)
     if attached and entry.role != "user":
         raise _wrong(
-            at.inside("content"), what, "pictures and files stand in a message of the user"
+            at.inside("content"), what, "pictures and files belong in a message of the user"
         )
     return Message(role=entry.role, content=text, attachments=attached)
 

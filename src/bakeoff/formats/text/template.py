@@ -262,7 +262,7 @@ def _as_json(value: Json, indent: int | None = None) -> str:
 def _syntax_reason(message: str) -> str:
     if unknown := re.fullmatch(r"No filter named '(\w+)'\.", message):
         return f"no filter {unknown[1]!r}; {did_you_mean(unknown[1], _FILTERS)}"
-    literally = "braces that are meant literally stand between {% raw %} and {% endraw %}"
+    literally = "write literal braces between {% raw %} and {% endraw %}"
     return f"{message.rstrip('.')}; {literally}"
 
 

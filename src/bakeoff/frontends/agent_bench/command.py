@@ -71,7 +71,7 @@ class AgentBenchCommand:
             with _logging(run.main_log, self.log_level):
                 if self.resume is None and earlier and not _is_finished(earlier[-1]):
                     name = earlier[-1].name
-                    LOGGER.warning("%s was not finished; --resume %s goes on with it", name, name)
+                    LOGGER.warning("%s was not finished; continue it with --resume %s", name, name)
                 view = BenchView(run, [agent.id for agent in bench.agents])
                 return self._execute(bench.run_spec, view)
         finally:

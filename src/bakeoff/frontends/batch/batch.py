@@ -400,7 +400,9 @@ def _other_box(before: Earlier, spec: RunSpec) -> list[str]:
     then, now_in = before.sandbox.name, spec.sandbox.name
     if now_in in {None, then}:
         return []
-    return [f"the batch began in sandbox {then!r} and goes on in {now_in!r}: times do not compare"]
+    return [
+        f"the batch began in sandbox {then!r} and continues in {now_in!r}: times are not comparable"
+    ]
 
 
 def _other_machine(state: BatchState, environment: _Environment) -> list[str]:

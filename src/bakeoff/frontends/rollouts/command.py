@@ -123,7 +123,7 @@ class RolloutsCommand:
                 )
                 return spec, asked
             console.say(
-                f"[rollouts] this rollout was begun in {began.name} and goes on there; {VARIABLE} "
+                f"[rollouts] this rollout was begun in {began.name} and continues there; {VARIABLE} "
                 f"does not change that, --sandbox {asked} would"
             )
         return (None if spec is None else replace(spec, sandbox=began)), None

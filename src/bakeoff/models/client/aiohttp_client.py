@@ -118,7 +118,7 @@ def _client_fault(error: Exception, url: str) -> ProviderError:
         case OSError():  # perhaps in the middle of an answer
             return RetryableError(f"the connection was lost: {detail}")
         case _:
-            return ProviderError(f"not HTTP as it should be: {detail}")
+            return ProviderError(f"not valid HTTP: {detail}")
 
 
 def _not_connected(error: Exception, url: str) -> RetryableError:

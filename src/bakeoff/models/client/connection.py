@@ -194,15 +194,11 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
-            self._fail(
-                ProviderError(f"not HTTP as it should be: {one_line(str(error), width=300)}")
-            )
+            self._fail(ProviderError(f"not valid HTTP: {one_line(str(error), width=300)}"))
             return
         if self._unparsed > _LARGEST_FRAMING and not self._complete:
             kib = _LARGEST_FRAMING >> 10
-            self._fail(
-                ProviderError(f"not HTTP as it should be: over {kib} KiB of headers or chunk sizes")
-            )
+            self._fail(ProviderError(f"not valid HTTP: over {kib} KiB of headers or chunk sizes"))
         elif self._has_head and (self._complete or self._buffered >= self._wanted):
             self._wake()
             self._pause_if_flooded()

@@ -213,7 +213,7 @@ class HttpClient:
 def _proxy(url: str) -> str | None:
     """Return the proxy that the environment names for *url*."""
     if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return None  # elsewhere the system may name one, and asking it is a dear import
+        return None  # elsewhere the system may name one, and importing it is expensive
     from urllib.request import getproxies, proxy_bypass
 
     target = urlsplit(url)

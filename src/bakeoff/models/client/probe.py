@@ -62,7 +62,7 @@ async def probe(
         ) from error
     except (aiohttp.ClientError, OSError) as error:
         detail = one_line(str(error)) or type(error).__name__
-        raise ProviderError(f"not HTTP as it should be: {detail}") from error
+        raise ProviderError(f"not valid HTTP: {detail}") from error
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ProviderError(f"an answer of the wrong shape: {one_line(str(error))}") from error
 

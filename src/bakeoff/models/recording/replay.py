@@ -173,7 +173,7 @@ class Recording:
         nearest = min(near, key=lambda exchange: distance(exchange.question, now))
         found = differences(nearest.question, now)
         if not found:
-            return f"{start}; it was asked the same more often than recorded"
+            return f"{start}; it asked the same question more often than was recorded"
         return (
             f"{start}; the nearest recorded request ({nearest.trial}) differs in {described(found)}"
         )

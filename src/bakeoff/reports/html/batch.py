@@ -219,7 +219,7 @@ def _machine(machine: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
 
 
 @value_object
-class Place:
+class PodiumPlace:
     """A model on a podium."""
 
     rank: int
@@ -235,7 +235,7 @@ class Podium:
 
     title: str
     what: str
-    places: tuple[Place, ...]
+    places: tuple[PodiumPlace, ...]
     why: str
 
 
@@ -284,11 +284,11 @@ def _podium(
     return Podium(title=title, what=what, places=places, why=why)
 
 
-def _place(comparison: Comparison, place: RankedCandidate, formatter: Formatter) -> Place:
+def _place(comparison: Comparison, place: RankedCandidate, formatter: Formatter) -> PodiumPlace:
     is_solved = comparison.solved(place.candidate)
     ranks = phrases.rank_range(place.best, place.worst)
     could = f"rank {ranks} at 95 %" if place.best == place.worst else f"could be rank {ranks}"
-    return Place(
+    return PodiumPlace(
         rank=place.rank,
         medal=f"medal m{place.rank}" if is_solved else "medal",
         name=comparison.named(place.candidate),

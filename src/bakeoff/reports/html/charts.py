@@ -16,7 +16,7 @@ from bakeoff._lib.value_object import value_object
 from bakeoff.reports.wording import decision, phrases
 from bakeoff.stats.between_runs import Contrast
 from bakeoff.stats.paired import Pair
-from bakeoff.stats.pareto import Offer, pareto_front
+from bakeoff.stats.rankings import Offer, pareto_front
 from bakeoff.stats.summary import CandidateSummary, Group, Summary
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Chart:
 
     @property
     def label(self) -> str:
-        """What the chart shows, for whoever cannot see it."""
+        """What the chart shows, as text for screen readers."""
         return f"{self.title}. {self.description}"
 
     @property

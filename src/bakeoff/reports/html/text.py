@@ -83,7 +83,7 @@ def _diff_line(line: str) -> DiffLine:
 
 
 @value_object
-class Said:
+class ShownMessage:
     """One message of a conversation, as a page shows it."""
 
     kind: str
@@ -106,13 +106,13 @@ class Shown:
 class Conversation:
     """The messages that are shown, and how many more there are."""
 
-    messages: tuple[Said, ...]
+    messages: tuple[ShownMessage, ...]
     left: int
 
 
 def conversation(messages: Sequence[Message], *, most: int = _MOST_TALK) -> Conversation:
     """Return a transcript with roles, messages and tool calls, up to *most* characters."""
-    shown: list[Said] = []
+    shown: list[ShownMessage] = []
     length = 0
     for message in messages[:_MOST_MESSAGES]:
         said = _said(message)
@@ -123,9 +123,9 @@ def conversation(messages: Sequence[Message], *, most: int = _MOST_TALK) -> Conv
     return Conversation(messages=tuple(shown), left=len(messages) - len(shown))
 
 
-def _said(message: Message) -> Said:
+def _said(message: Message) -> ShownMessage:
     answers = "" if message.tool_call_id is None else f" answers {message.tool_call_id}"
-    return Said(
+    return ShownMessage(
         kind=_ROLES.get(message.role, "other"),
         speaker=f"{message.role}{answers}",
         reasoning=clipped(message.reasoning or ""),
@@ -146,7 +146,7 @@ def _shown(attachment: Attachment) -> Shown:
         return Shown(words=f"{words}: {error}")
     kind = media_type_of(data)
     if kind is None or kind != attachment.media_type:
-        return Shown(words=f"{words}: it is not what it says")
+        return Shown(words=f"{words}: its content does not match its type")
     return Shown(words=words, uri=f"data:{kind};base64,{b64encode(data).decode('ascii')}")
 
 

@@ -335,7 +335,7 @@ def _move(member: tarfile.TarInfo, parent: str) -> None:
 def _stderr_text(stderr: BinaryIO) -> str:
     stderr.seek(0)
     text = stderr.read(2000).decode(errors="replace").strip()
-    return f"; it said: {text}" if text else ""
+    return f"; its output: {text}" if text else ""
 
 
 def _filtered(

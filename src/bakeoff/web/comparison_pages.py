@@ -1,4 +1,4 @@
-"""Runs, or candidates of one run, beside each other: what moved on top, then differences, then task by task."""
+"""The pages that compare: runs or candidates side by side, why two differ, a suite over time."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,18 +6,27 @@ from multidict import MultiMapping
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.app.comparing import compare
+from bakeoff.app.history import CandidateHistory, SuiteHistory, history
 from bakeoff.app.reporting import compared_steps
 from bakeoff.core.errors import UsageError
-from bakeoff.reports.html.charts import shade
+from bakeoff.reports.explanation import headline, on_qualities, on_tasks, part_in_words
+from bakeoff.reports.history import change_in_words
+from bakeoff.reports.html.charts import Chart, TimePoint, over_time, shade
 from bakeoff.reports.html.compared import MOST_MOVED, ComparedRun, Step, settings_apart
+from bakeoff.reports.wording.phrases import moment, score
 from bakeoff.stats.between_runs import Contrast
 from bakeoff.stores.queries import MatrixCell
-from bakeoff.web.rendering import address, message, render, whole
+from bakeoff.web.rendering import Query, address, message, render, whole
 from bakeoff.web.runs import Runs, ViewedRun
 
 _PAGE = 50
 _MOST_RUNS = 8
 _MOST_COLUMNS = 24
+_MOST_TASKS, _MOST_FAILURES = 50, 30  # of an explanation
+_LAST_RUNS = 60  # of a suite
+
+
+# --- runs or candidates side by side --------------------------------------------------------------
 
 
 @value_object
@@ -34,7 +43,7 @@ class Column:
 
 
 @value_object
-class TaskRow:
+class ComparedTask:
     """A task with what came of it in each column; None where it was not run there."""
 
     task: str
@@ -117,7 +126,7 @@ def _columns(found: Sequence[ViewedRun], candidates: Sequence[str]) -> list[Colu
     return columns[:_MOST_COLUMNS]
 
 
-def _task_rows(columns: Sequence[Column], *, only_differing: bool) -> list[TaskRow]:
+def _task_rows(columns: Sequence[Column], *, only_differing: bool) -> list[ComparedTask]:
     """Return the tasks that at least two columns share, those on which they are furthest apart first.
 
     Of several runs, it is each candidate that is compared with itself.
@@ -132,7 +141,7 @@ def _task_rows(columns: Sequence[Column], *, only_differing: bool) -> list[TaskR
         row = [column.get(task) for column in cells]
         if sum(cell is not None for cell in row) > 1:
             spread = max(_spread([row[number] for number in group]) for group in groups)
-            rows.append(TaskRow(task=task, cells=row, spread=spread))
+            rows.append(ComparedTask(task=task, cells=row, spread=spread))
     shown = [row for row in rows if row.spread > 0] if only_differing else rows
     return sorted(shown, key=lambda row: -row.spread)
 
@@ -152,3 +161,76 @@ def _links(step: Step) -> Callable[[Contrast, str, str], str]:
         return address("run", run, "trial", of=task, by=candidate)
 
     return link
+
+
+# --- why two candidates differ --------------------------------------------------------------------
+
+
+def explain_page(run: ViewedRun, query: MultiMapping[str]) -> str:
+    """Return the explanation of the first two candidates `by`, or of the only two."""
+    names = query.getall("by", [])[:2]
+    try:
+        found = run.run.explain(*names)
+    except UsageError as error:
+        return message("Explain", str(error))
+    carrying = [task for task in found.tasks if task.part]
+    return render(
+        "explain.html",
+        run=run,
+        found=found,
+        headline=headline(found),
+        remarks=(*on_tasks(found), *on_qualities(found)),
+        tasks=carrying[:_MOST_TASKS],
+        more_tasks=max(len(carrying) - _MOST_TASKS, 0),
+        failures=found.failures[:_MOST_FAILURES],
+        more_failures=max(len(found.failures) - _MOST_FAILURES, 0),
+        part_in_words=part_in_words,
+    )
+
+
+# --- a suite over time ----------------------------------------------------------------------------
+
+
+def history_page(runs: Runs, query: Query) -> str:
+    """Return the newest runs of a suite, or of each, candidate by candidate."""
+    last = whole(query.get("last")) or _LAST_RUNS
+    try:
+        found = history(query.get("suite") or None, last=last, output=runs.output)
+    except UsageError as error:
+        return message("History", str(error))
+    suites = sorted(found.suites, key=lambda suite: suite.runs[-1], reverse=True)
+    return render(
+        "history.html",
+        suites=suites,
+        skipped=found.skipped,
+        last=last,
+        chart=_chart,
+        in_words=change_in_words,
+        marks=_marks,
+    )
+
+
+def _chart(candidate: CandidateHistory) -> Chart:
+    starts = {change.run for change in candidate.changes}
+    points = [
+        TimePoint(
+            name=point.run,
+            value=point.score.mean,
+            low=point.score.interval.low if point.score.interval else None,
+            high=point.score.interval.high if point.score.interval else None,
+            tip=f"{point.run}, {moment(point.created_at)}: {score(point.score.mean)}",
+            starts=point.run in starts,
+        )
+        for point in candidate.points
+    ]
+    return over_time(
+        "Score", "from run to run, with 95 % intervals; a dashed line: changed", points
+    )
+
+
+def _marks(suite: SuiteHistory, candidate: CandidateHistory) -> list[tuple[str, list[str]]]:
+    """Return the runs with which something else changed, the newest first, and what that was."""
+    found = [
+        (point.run, [*suite.marks.get(point.run, ()), *point.marks]) for point in candidate.points
+    ]
+    return [(run, marks) for run, marks in reversed(found) if marks]
