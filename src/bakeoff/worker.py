@@ -25,7 +25,6 @@ from bakeoff.core.record import Score
 from bakeoff.core.task import Task
 from bakeoff.scorers.function import FunctionScorer
 from bakeoff.workers.wire import (
-    Ask,
     Begin,
     Broke,
     FromWorker,
@@ -33,7 +32,8 @@ from bakeoff.workers.wire import (
     Graded,
     Left,
     ModelAnswer,
-    Ready,
+    ModelCall,
+    ProcessReady,
     Solve,
     encode_message,
     read_message,
@@ -70,7 +70,7 @@ class _RunConnection:
     def ask(self, request: Request, role: str | None) -> Future[Completion]:
         number = next(self._numbers)
         answer = self._pending[number] = Future()
-        self.send(Ask.of(request, number, role))
+        self.send(ModelCall.of(request, number, role))
         return answer
 
     def _listen(self) -> None:
@@ -126,7 +126,7 @@ def main() -> None:
         registry.find(
             "scorers", scorer, folders=folders
         )  # imported now, not within a trial's time limit
-    connection.send(Ready())
+    connection.send(ProcessReady())
     while True:
         order = connection.orders.get()
         if isinstance(order, Solve) and call is not None:

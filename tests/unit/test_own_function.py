@@ -10,7 +10,7 @@ import pytest
 
 import bakeoff
 from bakeoff._lib.redact import Redactor
-from bakeoff.app.trial_parts import Parts
+from bakeoff.app.trial_parts import PartBuilder
 from bakeoff.core.candidate import AgentSpec, ModelSpec
 from bakeoff.core.errors import UsageError
 from bakeoff.core.outcome import Completion, Request
@@ -83,7 +83,7 @@ def blocks(task: object, model: object, depth: int = 1) -> str:
 def test_an_agent_with_a_wrong_setting_is_not_even_built(name: str) -> None:
     spec = AgentSpec(name=f"{__name__}:{name}", settings={"deph": 3})
     with pytest.raises(UsageError, match=r"unknown setting 'deph'; did you mean 'depth'\?"):
-        Parts(redactor=Redactor()).agent(spec)
+        PartBuilder(redactor=Redactor()).agent(spec)
 
 
 def test_a_wrong_setting_of_a_model_is_told_before_the_start_with_its_place(
@@ -123,7 +123,7 @@ def test_the_parameters_of_a_model_of_ones_own_come_with_each_request(part: obje
     spec = ModelSpec(provider="python", name="mine", parameters=own)
 
     async def ask() -> str:
-        model = Parts(redactor=Redactor(), own={"mine": part}).model(spec)
+        model = PartBuilder(redactor=Redactor(), own={"mine": part}).model(spec)
         asked = {"temperature": 1, "seed": 2}
         said = await model.complete(
             Request(messages=(Message(role="user", content="x"),), parameters=asked)

@@ -13,7 +13,7 @@ from bakeoff.app.pairings import models_of
 from bakeoff.app.prepare import own_models, own_python, refuse_empty
 from bakeoff.app.pricing import prices_of
 from bakeoff.app.run import prepare_run
-from bakeoff.app.trial_parts import Parts, check_scorer
+from bakeoff.app.trial_parts import PartBuilder, check_scorer
 from bakeoff.app.workspaces import check_name
 from bakeoff.core.candidate import ModelSpec, PromptSpec
 from bakeoff.core.errors import UsageError
@@ -47,7 +47,7 @@ def check(source: Path, *, models: Sequence[str] = (), base_url: str | None = No
         run_spec, models=models, base_url=base_url, trust=True, allow_env=needs.variables
     )
     prepared = prepare_run(options)  # nothing is imported
-    plan, parts = prepared.plan, Parts(redactor=Redactor(), environ=_AnyEnviron())
+    plan, parts = prepared.plan, PartBuilder(redactor=Redactor(), environ=_AnyEnviron())
     problems = Problems()
     for spec in (*(c.model for c in plan.candidates), *plan.conditions.roles.values()):
         if spec.provider != OWN:
@@ -100,7 +100,7 @@ def _needs(run_spec: RunSpec, models: Sequence[str], folders: Sequence[Path]) ->
 
 def check_scorers(plan: Plan) -> None:
     """Raise where a scorer of *plan* could not judge its task, as a run would before it starts."""
-    parts, problems = Parts(redactor=Redactor(), environ=_AnyEnviron()), Problems()
+    parts, problems = PartBuilder(redactor=Redactor(), environ=_AnyEnviron()), Problems()
     for task in plan.tasks:
         if not task.trouble:
             _check_scorers(task, parts, plan.conditions.roles, problems)
@@ -117,7 +117,9 @@ class _AnyEnviron(dict[str, str]):
         return f"${key}"
 
 
-def _check_scorers(task: Task, parts: Parts, roles: Collection[str], problems: Problems) -> None:
+def _check_scorers(
+    task: Task, parts: PartBuilder, roles: Collection[str], problems: Problems
+) -> None:
     for spec in task.scorers:
         if not registry.is_reference(spec.name):
             with problems.gathered(of=f"task {task.id!r}"), about_scorer(spec, task):

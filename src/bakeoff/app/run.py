@@ -40,7 +40,7 @@ from bakeoff.app.run_folder import (
 from bakeoff.app.run_results import Run, summarized
 from bakeoff.app.runner import LOCAL, check_executor, open_cluster, open_runner
 from bakeoff.app.sharding import take_shard
-from bakeoff.app.trial_parts import Parts, SharedTrialParts
+from bakeoff.app.trial_parts import PartBuilder, SharedTrialParts
 from bakeoff.app.workspaces import open_workspace_services
 from bakeoff.core.events import Notice, RunEnded, RunStarted
 from bakeoff.core.plan import Plan
@@ -150,7 +150,7 @@ async def build_parts(
     """
     spec = prepared.spec
     with closing(open_recording_modes(options.recording, redactor, options.stop)) as recording:
-        sources = Parts(
+        sources = PartBuilder(
             redactor=redactor,
             environ=environ,
             own=prepared.own,

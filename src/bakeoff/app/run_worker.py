@@ -15,7 +15,7 @@ from bakeoff.app.known_secrets import learn_plan
 from bakeoff.app.pricing import prices_in
 from bakeoff.app.run import new_event_loop
 from bakeoff.app.runner import PRICES, REPLAY
-from bakeoff.app.trial_parts import Parts, SharedTrialParts
+from bakeoff.app.trial_parts import PartBuilder, SharedTrialParts
 from bakeoff.app.workspaces import choose, opened_services, reap, repositories
 from bakeoff.core.plan import Block, Plan
 from bakeoff.core.stop import Stop
@@ -55,7 +55,7 @@ async def open_worker_parts(
         prices = settings.prices
         if files is not None and prices is not None:
             prices = str(await files.named(PRICES))
-        sources = Parts(
+        sources = PartBuilder(
             redactor=redactor,
             environ=environ,
             folders=folders,

@@ -67,7 +67,7 @@ _MOST_KNOWN = 10_000  # tasks whose scorers with settings need not be looked up 
 
 
 @value_object
-class Parts:
+class PartBuilder:
     """Builds live models, agents and scorers from the environment, user code and given objects."""
 
     redactor: Redactor
@@ -311,7 +311,7 @@ class SharedTrialParts:
     def __init__(
         self,
         plan: Plan,
-        parts: Parts,
+        parts: PartBuilder,
         *,
         roles: Mapping[str, ModelSpec] | None = None,
         ask_candidates: bool = True,

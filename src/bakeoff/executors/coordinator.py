@@ -57,7 +57,7 @@ from bakeoff.executors.wire import (
     SpentSoFar,
     Start,
     Stopping,
-    Turn,
+    TurnEvent,
     Waits,
     messages_from_worker,
 )
@@ -412,7 +412,7 @@ class _Worker:
             Booked: self._on_booked,
             Waits: self._on_waits,
             Output: self._on_output,
-            Turn: self._on_turn,
+            TurnEvent: self._on_turn,
             SpentSoFar: self._on_spent,
             Ended: self._on_ended,
             Crashed: self._on_crashed,
@@ -555,7 +555,7 @@ class _Worker:
         if (leased := self.leased.get(output.job)) is not None:
             leased.listener(TrialOutput(leased.trial, output.text))
 
-    def _on_turn(self, turn: Turn) -> None:
+    def _on_turn(self, turn: TurnEvent) -> None:
         if (leased := self.leased.get(turn.job)) is not None:
             kind = TurnEnded if turn.over else TurnStarted
             leased.listener(kind(leased.trial, turn.number))

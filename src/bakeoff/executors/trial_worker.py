@@ -57,7 +57,7 @@ from bakeoff.executors.wire import (
     SpentSoFar,
     Start,
     Stopping,
-    Turn,
+    TurnEvent,
     Waits,
     messages_to_worker,
 )
@@ -270,9 +270,9 @@ def _listener(job: int, post: Post) -> Listener:
             case TrialOutput(text=text):
                 post(Output(job, text))
             case TurnStarted(number=number):
-                post(Turn(job, number, over=False))
+                post(TurnEvent(job, number, over=False))
             case TurnEnded(number=number):
-                post(Turn(job, number, over=True))
+                post(TurnEvent(job, number, over=True))
             case TrialSpent(spent=spent):
                 post(SpentSoFar(job, spent))
 

@@ -261,7 +261,7 @@ def _error_of(message: Failed) -> ProviderError | TimeoutError:
     )
 
 
-class BudgetAccount(Protocol):
+class RunBudget(Protocol):
     """The budget of the run."""
 
     async def hold(self, bound: Bound) -> None:
@@ -282,16 +282,16 @@ class Reservations:
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self._held: dict[int, tuple[int, Bound, BudgetAccount]] = {}
+        self._held: dict[int, tuple[int, Bound, RunBudget]] = {}
         self._waiting: dict[int, asyncio.Task[None]] = {}
 
-    def hold(self, message: Hold, budget: BudgetAccount) -> None:
+    def hold(self, message: Hold, budget: RunBudget) -> None:
         """Reserve for a request, as soon as that is possible."""
         task = asyncio.get_running_loop().create_task(self._hold(message, budget))
         self._waiting[message.call] = task
         task.add_done_callback(lambda _: self._waiting.pop(message.call, None))
 
-    async def _hold(self, message: Hold, budget: BudgetAccount) -> None:
+    async def _hold(self, message: Hold, budget: RunBudget) -> None:
         bound = Bound(usd=message.usd, tokens=message.tokens)
         try:
             await (budget.hold_now(bound) if message.now else budget.hold(bound))

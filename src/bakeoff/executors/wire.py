@@ -270,7 +270,7 @@ class Output(_Message, tag=34):
     text: str
 
 
-class Turn(_Message, tag=35):
+class TurnEvent(_Message, tag=35):
     """A turn of a dialogue starts, or is over."""
 
     job: int
@@ -393,7 +393,7 @@ FromWorker = (
     | Booked
     | Waits
     | Output
-    | Turn
+    | TurnEvent
     | SpentSoFar
     | Ended
     | Crashed

@@ -18,7 +18,6 @@ from bakeoff.core.errors import LimitReached, NotRun, ProviderError, TrialError
 from bakeoff.core.ports import Context
 from bakeoff.workers.wire import (
     HEAD,
-    Ask,
     Begin,
     Broke,
     FromWorker,
@@ -26,7 +25,8 @@ from bakeoff.workers.wire import (
     Graded,
     Left,
     ModelAnswer,
-    Ready,
+    ModelCall,
+    ProcessReady,
     RequestRefused,
     Solve,
     ToWorker,
@@ -35,7 +35,7 @@ from bakeoff.workers.wire import (
 )
 
 OutputListener = Callable[[str], None]
-Reply = Ready | Left | Graded | Broke
+Reply = ProcessReady | Left | Graded | Broke
 
 _PIECE = 65536
 _START_S = 300.0
@@ -61,10 +61,10 @@ class WorkerPool:
         self._begin = begin
         self._fault = fault
         self._patience_s = patience_s
-        self._idle: list[WorkerProcess] = []
+        self._idle: list[PooledProcess] = []
         self._busy = 0
         self._starting = 0
-        self._waiting: deque[asyncio.Future[WorkerProcess]] = deque()
+        self._waiting: deque[asyncio.Future[PooledProcess]] = deque()
 
     def add_scorer(self, name: str) -> None:
         """Let processes that are started from now on import this scorer before they are asked."""
@@ -98,7 +98,7 @@ class WorkerPool:
         while self._idle:
             await self._idle.pop().end()
 
-    async def _free(self) -> "WorkerProcess":
+    async def _free(self) -> "PooledProcess":
         """Return a process that waits for an order; one that died meanwhile does not."""
         while self._idle:
             process = self._idle.pop()
@@ -111,7 +111,7 @@ class WorkerPool:
                 return returned
             return await self._started()
 
-    async def _returned(self) -> "WorkerProcess | None":
+    async def _returned(self) -> "PooledProcess | None":
         """Return the process that becomes free next, unless that takes too long."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
@@ -127,10 +127,10 @@ class WorkerPool:
         if not waiter.done():
             waiter.cancel()
             return None
-        process: WorkerProcess = waiter.result()
+        process: PooledProcess = waiter.result()
         return process
 
-    def _give_back(self, process: "WorkerProcess") -> None:
+    def _give_back(self, process: "PooledProcess") -> None:
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -138,9 +138,9 @@ class WorkerPool:
                 return
         self._idle.append(process)
 
-    async def _started(self) -> "WorkerProcess":
+    async def _started(self) -> "PooledProcess":
         """Return a new process that takes orders."""
-        process = WorkerProcess.start(self._program, self._fault)
+        process = PooledProcess.start(self._program, self._fault)
         self._starting += 1
         try:
             async with asyncio.timeout(_START_S):
@@ -157,7 +157,7 @@ class WorkerPool:
         return process
 
 
-class WorkerProcess:
+class PooledProcess:
     """One process and the line to it; where it ends in the middle of an order, that is a fault."""
 
     def __init__(self, child: Child, line: socket.socket, fault: type[TrialError]) -> None:
@@ -176,11 +176,11 @@ class WorkerProcess:
         return not self._ended.done()
 
     @classmethod
-    def start(cls, program: Sequence[str], fault: type[TrialError]) -> "WorkerProcess":
+    def start(cls, program: Sequence[str], fault: type[TrialError]) -> "PooledProcess":
         """Start *program* with the descriptor of its end of the socket."""
         parent_end, child_end = socket.socketpair()
         parent_end.settimeout(0)
-        process: WorkerProcess | None = None
+        process: PooledProcess | None = None
 
         def on_output(piece: bytes) -> None:
             if process is not None:
@@ -227,7 +227,7 @@ class WorkerProcess:
         try:
             await self.send(order)
             message = await self._receive()
-            if isinstance(message, Ask):
+            if isinstance(message, ModelCall):
                 message = await self._answering(message, context)
             if on_output is not None:
                 await self._printed()
@@ -235,7 +235,7 @@ class WorkerProcess:
         finally:
             self._on_output = None
 
-    async def _answering(self, ask: Ask, context: Context) -> Reply:
+    async def _answering(self, ask: ModelCall, context: Context) -> Reply:
         """Answer *ask* and those that come while it is answered; return the reply behind them."""
         answering = {asyncio.ensure_future(self._answer(ask, context))}
         hearing = asyncio.ensure_future(self._receive())
@@ -249,7 +249,7 @@ class WorkerProcess:
                 if not hearing.done():
                     continue
                 message = hearing.result()
-                if not isinstance(message, Ask):
+                if not isinstance(message, ModelCall):
                     return message
                 answering.add(asyncio.ensure_future(self._answer(message, context)))
                 hearing = asyncio.ensure_future(self._receive())
@@ -261,7 +261,7 @@ class WorkerProcess:
         for _ in range(2):
             await asyncio.sleep(0)
 
-    async def _answer(self, ask: Ask, context: Context) -> None:
+    async def _answer(self, ask: ModelCall, context: Context) -> None:
         model = context.model if ask.role is None else context.roles[ask.role]
         try:
             completion = await model.complete(ask.request())

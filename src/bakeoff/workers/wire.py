@@ -65,7 +65,7 @@ class RequestRefused(msgspec.Struct, tag=True):
     status: int | None = None
 
 
-class Ask(msgspec.Struct, tag=True):
+class ModelCall(msgspec.Struct, tag=True):
     """A question to the model, or to a role."""
 
     number: int
@@ -79,9 +79,9 @@ class Ask(msgspec.Struct, tag=True):
     prompt: str | None = None
 
     @staticmethod
-    def of(request: Request, number: int, role: str | None) -> "Ask":
+    def of(request: Request, number: int, role: str | None) -> "ModelCall":
         """Return *request* as a message."""
-        return Ask(
+        return ModelCall(
             number=number,
             role=role,
             messages=request.messages,
@@ -106,7 +106,7 @@ class Ask(msgspec.Struct, tag=True):
         )
 
 
-class Ready(msgspec.Struct, tag=True):
+class ProcessReady(msgspec.Struct, tag=True):
     """The process has started, and takes orders."""
 
 
@@ -131,7 +131,7 @@ class Broke(msgspec.Struct, tag=True):
 
 
 ToWorker = Begin | Solve | Grade | ModelAnswer | RequestRefused
-FromWorker = Ready | Ask | Left | Graded | Broke
+FromWorker = ProcessReady | ModelCall | Left | Graded | Broke
 
 to_worker: Callable[[bytes], ToWorker] = msgspec.msgpack.Decoder(ToWorker).decode
 from_worker: Callable[[bytes], FromWorker] = msgspec.msgpack.Decoder(FromWorker).decode
