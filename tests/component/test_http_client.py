@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import uvloop
 
 from bakeoff.core.errors import ProviderError
 from bakeoff.models.client.connection import plain_origin
-from bakeoff.models.client.http import HttpClient
+from bakeoff.models.client.http import HttpClient, lines_of
 from bakeoff.models.client.retry import RetryableError, UnreachableError
 from support.cli import until
 from support.loopback import Loopback, Reply, dripping
@@ -237,6 +238,58 @@ def test_no_more_is_held_than_an_answer_may_have(
         with pytest.raises(ProviderError, match=r"larger than (0|4) MiB"):
             await (lines_of() if streamed else post(client, server))
         await client.close()
+
+    run(main())
+
+
+def test_an_announced_length_counts_whatever_zeros_precede_it(run: Runner, server: Loopback) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 30 + b"%d\r\n\r\n"
+    replies = iter([Reply(raw=head % 50_000_000, then_close=True), Reply(raw=head % 2 + b"ok")])
+    server.answer = lambda _: next(replies)
+
+    async def main() -> None:
+        client = HttpClient({})
+        client.largest_body = 1_000_000
+        with pytest.raises(ProviderError, match="larger than"):
+            await post(client, server)
+        assert await post(client, server) == b"ok"
+        await client.close()
+
+    run(main())
+
+
+@dataclass
+class Pieces:
+    """A response that arrives in these pieces."""
+
+    pieces: Iterator[bytes]
+    status: int = 200
+    reason: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ended: bool = False
+
+    async def part(self) -> bytes:
+        return next(self.pieces, b"")
+
+    async def whole(self) -> bytes:
+        return b"".join(self.pieces)
+
+    def release(self) -> None:
+        pass
+
+
+async def seconds_for(pieces: list[bytes]) -> float:
+    began = time.process_time()
+    lines = [line async for line in lines_of(Pieces(iter(pieces)), 64 << 20)]
+    took_s = time.process_time() - began
+    assert b"\n".join(lines).rstrip(b"\n") == b"".join(pieces).rstrip(b"\n")
+    return took_s
+
+
+def test_a_line_that_drips_costs_what_short_lines_cost(run: Runner) -> None:
+    async def main() -> None:
+        short = await seconds_for([b"x" * 99 + b"\n"] * 20_000)
+        assert await seconds_for([b"x" * 100] * 20_000) < 10 * short
 
     run(main())
 
@@ -492,6 +545,17 @@ def test_a_name_that_does_not_exist_is_told(run: Runner) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".com"])
+def test_a_name_that_no_host_can_have_is_told(run: Runner, host: str) -> None:
+    async def main() -> None:
+        client = HttpClient({})
+        with pytest.raises(ProviderError, match="is not a URL that can be asked"):
+            await client.post(f"http://{host}/v1", b"")
+        await client.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("url", "plain"),
     [
@@ -509,6 +573,9 @@ def test_a_name_that_does_not_exist_is_told(run: Runner) -> None:
         ("http://host:99999/", False),
         ("ftp://host/", False),
         ("http:///v1", False),
+        ("http://a..b/v1", False),
+        ("http://" + "a" * 64 + ".com/v1", False),
+        ("http://xn--hst-sna.example/v1", True),
         ("http://host/\r\nX: 1", False),
     ],
 )
@@ -532,7 +599,7 @@ def test_credentials_in_the_url_are_sent_as_ever(run: Runner, server: Loopback) 
 
 _TLS_CLIENT = """
 import asyncio, sys, uvloop
-from bakeoff.models.client.http import HttpClient
+from bakeoff.models.client.http import HttpClient, lines_of
 
 async def main(url):
     asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is no mistake
@@ -602,7 +669,7 @@ def test_large_bodies_both_ways_over_tls(tmp_path: Path, loop: str) -> None:
 _WRONG_NAME = """
 import asyncio, sys
 from bakeoff.core.errors import ProviderError
-from bakeoff.models.client.http import HttpClient
+from bakeoff.models.client.http import HttpClient, lines_of
 
 async def main(url):
     client = HttpClient({"Authorization": "Bearer secret"})
@@ -635,7 +702,7 @@ def test_a_trusted_certificate_for_another_name_is_refused(tmp_path: Path) -> No
 
 _EXIT = """
 import asyncio, sys, uvloop
-from bakeoff.models.client.http import HttpClient
+from bakeoff.models.client.http import HttpClient, lines_of
 
 async def main(url, how):
     client = HttpClient({})

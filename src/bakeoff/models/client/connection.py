@@ -31,9 +31,10 @@ _NEXT_ADDRESS_S = 0.25
 _ALL = sys.maxsize
 _LARGEST_PORT = 65535
 _PORTS = {"http": 80, "https": 443}
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _PLAIN_URL = re.compile(
     r"(?P<scheme>https?)://"
-    r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?"
+    rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?"
     r"(?:/(?!\.)(?:[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)?)*"
     r"(?:\?[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?"
 )

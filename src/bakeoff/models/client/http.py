@@ -38,7 +38,7 @@ class BoundedBody:
         encoding = headers.get("content-encoding")
         length = headers.get("content-length")
         self._largest = largest
-        if length and length.isdigit() and int(length[:20]) > largest:
+        if length and _exceeds(length, largest):
             raise _too_large(largest)
         self.exact = length is not None and encoding is None and "transfer-encoding" not in headers
         self._size = 0
@@ -62,6 +62,12 @@ class BoundedBody:
         """Check that a compressed body is complete."""
         if self._stream is not None and not self._stream.eof:
             raise RetryableError(f"the answer was cut: its {self._encoding} has no end")
+
+
+def _exceeds(length: str, largest: int) -> bool:
+    """Return whether a Content-Length is above *largest*, however many digits it has."""
+    digits = length.lstrip("0")
+    return digits.isdecimal() and (len(digits) > 20 or int(digits) > largest)
 
 
 def _decompressor(encoding: str) -> "zlib._Decompress | None":
@@ -167,7 +173,7 @@ class HttpClient:
                 self.on_headers(response.headers)
             if not 200 <= response.status < 300:
                 raise _status_fault(response, url, await _read(response, self.largest_body))
-            lines = _lines(response, self.largest_body)
+            lines = lines_of(response, self.largest_body)
             try:
                 yield lines
             finally:
@@ -234,17 +240,25 @@ async def _read(response: Response, largest: int) -> bytes:
     return b"".join(parts)
 
 
-async def _lines(response: Response, largest: int) -> AsyncGenerator[bytes]:
-    body, rest = BoundedBody(response.headers, largest), b""
+async def lines_of(response: Response, largest: int) -> AsyncGenerator[bytes]:
+    """Yield the lines of a body as they arrive."""
+    body = BoundedBody(response.headers, largest)
+    begun: list[bytes] = []  # pieces of a line; joined once, or a slow drip would cost its square
+    size = 0
     while part := await response.part():
-        *lines, rest = (rest + body.take(part)).split(b"\n")
-        if len(rest) > _LARGEST_LINE:
+        *lines, rest = body.take(part).split(b"\n")
+        if lines:
+            lines[0] = b"".join((*begun, lines[0]))
+            begun, size = [], 0
+        begun.append(rest)
+        size += len(rest)
+        if size > _LARGEST_LINE:
             raise ProviderError(f"a line of the stream is larger than {_LARGEST_LINE >> 20} MiB")
         for line in lines:
             yield line
     body.end()
-    if rest:
-        yield rest
+    if last := b"".join(begun):
+        yield last
 
 
 async def _linger(response: Response) -> None:
