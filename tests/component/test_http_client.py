@@ -242,7 +242,9 @@ def test_no_more_is_held_than_an_answer_may_have(
     run(main())
 
 
-def test_an_announced_length_counts_whatever_zeros_precede_it(run: Runner, server: Loopback) -> None:
+def test_an_announced_length_counts_whatever_zeros_precede_it(
+    run: Runner, server: Loopback
+) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 30 + b"%d\r\n\r\n"
     replies = iter([Reply(raw=head % 50_000_000, then_close=True), Reply(raw=head % 2 + b"ok")])
     server.answer = lambda _: next(replies)

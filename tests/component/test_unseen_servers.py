@@ -186,6 +186,38 @@ def test_503_above_so_many_at_once_is_a_limit_on_concurrency_whatever_it_asks_fo
     assert len(server.refusals) <= 30
 
 
+@pytest.mark.parametrize("retry_after_s", [0.1, 1.0])
+@pytest.mark.parametrize(("places", "latency_s"), [(5, 0.1), (16, 0.05), (40, 0.5), (16, 5.0)])
+def test_a_limit_on_concurrency_that_asks_for_time_is_not_taken_for_a_rate(
+    places: int, latency_s: float, retry_after_s: float
+) -> None:
+    server = Endpoint(
+        places=places,
+        retry_after_s=retry_after_s,
+        latency=lambda chance: latency_s * varied(chance) / 0.1,
+    )
+    result = with_limiter(server, 200 * places)
+    assert result.rate >= 0.8 * places / latency_s
+    assert result.faults == 0
+    assert len(server.refusals) <= 60
+
+
+@pytest.mark.parametrize("latency_s", [0.05, 1.0, 3.0])
+def test_a_rate_that_asks_for_time_is_not_taken_for_a_limit_on_concurrency(
+    latency_s: float,
+) -> None:
+    server = SlidingWindow(
+        number=20,
+        period_s=1.0,
+        retry_after_s=1,
+        latency=lambda chance: latency_s * varied(chance) / 0.1,
+    )
+    result = with_limiter(server, 2000, deadline_s=3600.0)
+    assert result.rate >= 0.75 * 20
+    assert result.faults == 0
+    assert len(server.refusals) <= 40
+
+
 @pytest.mark.parametrize("period_s", [5.0, 60.0])
 def test_a_fixed_window_that_says_when_it_ends_is_used_up_and_waited_for(period_s: float) -> None:
     server = FixedWindow(period_s=period_s, number=int(10 * period_s), latency=varied)

@@ -174,7 +174,8 @@ class EndpointLimiter:
             self._answered(number, now, usage.output_tokens)
             breaker.answered_ever = True
             if self._refusals.watching:
-                self._refusals.answered(sent, self._clock())
+                answered = SentRequest(sent, number, now, request)
+                self._refusals.answered(answered, self._in_flight, self._clock())
             used = self._estimate.learn(usage)
         except (ProviderError, TimeoutError) as error:
             self._learn_from(error, SentRequest(sent, number, admitted_at, request))
@@ -352,7 +353,7 @@ class EndpointLimiter:
 
     def _answered_badly(self, sent: SentRequest) -> None:
         if self._breaker.failing:
-            self._refusals.answered(sent.number, self._clock())
+            self._refusals.answered(sent, self._in_flight, self._clock())
 
     def _rejected(self, error: ProviderError, sent: SentRequest) -> None:
         """Handle a permanent fault: the endpoint is up, but perhaps unusable."""

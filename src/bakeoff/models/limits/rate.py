@@ -102,6 +102,7 @@ class RateLimit:
         self._sent_since_step = self._refused_since_step = 0
         self._one_more = False
         self._ceiling: float | None = None
+        self._doubted: float | None = None
         self._hold = _HOLD
         self._hold_s = 0.0
         self._growth = 0.0
@@ -208,9 +209,44 @@ class RateLimit:
         self._spacing.restart(now)
         self._hold_s, self._growth = 4 * self._window_s, _BOLD / self._window_s
 
+    def doubt(self, now: float) -> None:
+        """Send at any rate for now, but remember the one that was learned."""
+        learned = self._spacing.rate
+        self.forget()
+        self._doubted = learned
+        if learned is not None and not self._spacing.limited:  # no burst: it may hold after all
+            self._spacing.cap(2 * learned, until=now + 1.0)
+
+    def believe(self, now: float) -> None:
+        """Keep to the rate that was in doubt."""
+        if self._doubted is None:
+            return
+        self._spacing.rate = self._base = self._next_base = self._doubted
+        self._doubted = None
+        self.pause(now)
+
+    @property
+    def hasty(self) -> bool:
+        """Whether the rate was learned in less than the window that it is counted over."""
+        return bool(self._sent) and self._sent[0] > self._refused_at - self._window_s
+
+    def explains(self, now: float) -> bool:
+        """Return whether about as many were sent in the last window as the learned rate allows."""
+        rate = self._spacing.rate or self._doubted
+        if rate is None:
+            return False
+        since = now - self._window_s
+        sent = sum(1 for _ in takewhile(lambda at: at > since, reversed(self._sent)))
+        return sent >= 0.9 * rate * self._window_s - 1
+
+    @property
+    def allowance(self) -> float:
+        """How many requests the learned rate allows in a window."""
+        return (self._spacing.rate or self._doubted or 0.0) * self._window_s
+
     def forget(self) -> None:
         """Send at any rate again."""
-        self._spacing.rate = self._ceiling = self._base = None
+        self._spacing.rate = self._ceiling = self._base = self._doubted = None
         self._spacing.restart(-math.inf)
         self._resume_at = -math.inf
 

@@ -3,15 +3,17 @@
 A refusal (HTTP 429) is about one request until the circuit breaker finds that the endpoint is shut.
 Then a limit that explains it is looked for. Without a Retry-After it may be that too many were in
 flight: fewer are allowed, and if even those are refused, that is taken back. Otherwise too many
-were sent in a second: all requests pause, and go on at the rate that succeeded before. If a request
-that had been sent after all those is answered, it was chance and is taken back. What no limit
-explains is an outage.
+were sent in a second: all requests pause, and go on at the rate that succeeded before. That it was
+concurrency after all is tested on the way: one request is sent in spite of the pause once fewer are
+in flight. If a request that had been sent after all those is answered, it was chance and is taken
+back. What no limit explains is an outage.
 
 Refusals that are scattered among answers change nothing, unless they are many: then a lower rate is
 tried, and forgotten if it does not help.
 """
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bakeoff.models.client.retry import Overload, RetryableError, UnreachableError
@@ -31,6 +33,8 @@ _LONGEST_REST = 64  # in rounds
 _FEWER_ATTEMPTS = 3  # in close succession: then refusals are not about concurrency
 _CLOSE = 20  # times the limit
 _STEPS = 3  # how often an attempted limit may be lowered
+_KEPT = 512  # answers
+_ABOVE = 2  # answers beside more requests than a guessed limit refute it
 _LONG_OUTAGE_S = 5.0
 _NONE = 1e-4
 
@@ -125,6 +129,23 @@ class _Episode:
     steps: int = 0
 
 
+@dataclass(slots=True)
+class _Guess:
+    """That too many were in flight, beside the rate that the same refusals may be about.
+
+    It is tested by one request that is sent in spite of the pause once fewer than `limit` are in
+    flight: `test` is its number. Where that is answered, a few more than `limit` are sent without
+    the rate. The guess is right if those are refused, or if more were `answered` in a window than
+    the rate allows; it is wrong if they are answered, `above` of them, or if all are refused again.
+    """
+
+    limit: int
+    limit_before: int
+    test: int = 0
+    above: int = 0
+    answered: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+
 class Refusals:
     """Decides what the refusals of one endpoint are about, and sets its limits accordingly."""
 
@@ -138,15 +159,19 @@ class Refusals:
         self._first_at = 0.0  # when the first was sent
         self._attempts = 0
         self._last_attempt = 0
+        self._guess: _Guess | None = None
+        self._known_limit = 0  # on concurrency: refusals are about it even if they ask for time
         self.adaptive: AdaptiveConcurrency | None = None
 
     @property
     def watching(self) -> bool:
         """Whether answers matter here: something failed or was refused not long ago."""
-        return self._breaker.failing or self._scattered.share > _NONE or self._episode is not None
+        doubtful = self._episode is not None or self._guess is not None
+        return self._breaker.failing or self._scattered.share > _NONE or doubtful
 
-    def answered(self, number: int, now: float) -> None:
-        """Note an answer to request *number*."""
+    def answered(self, sent: SentRequest, in_flight: int, now: float) -> None:
+        """Note an answer to *sent*, when so many were in flight."""
+        number = sent.number
         breaker, episode = self._breaker, self._episode
         self._scattered.answer(now)
         was_down, down_s = breaker.down, now - breaker.since
@@ -157,6 +182,8 @@ class Refusals:
             for _ in range(self._in_a_row):
                 self._scattered.refusal(now)
             self._in_a_row = 0
+        if self._guess is not None and (episode is None or number > episode.last):
+            self._weigh(self._guess, sent.at, in_flight, now)
         if episode is None:
             return
         if number > episode.last:
@@ -171,6 +198,8 @@ class Refusals:
         if is_refusal and self._belongs_to_episode(error, sent, now):
             error.outage = True
             return
+        if is_refusal and self._guess is not None and traffic.in_flight > self._guess.limit:
+            self._refused_above(self._guess, traffic)
         if is_refusal and not breaker.failing and self._rate_limit.forgives(sent.at):
             self._rate_limit.ease(sent.at)
             self._scattered.refusal(now)
@@ -212,6 +241,8 @@ class Refusals:
         episode.latest = max(episode.latest, sent.number)
         if episode.limit_before is None:
             self._rate_limit.refused(sent_at=sent.at, now=now, retry_after_s=error.retry_after_s)
+            if self._guess is not None:
+                self._test_again(self._guess, episode, now)
         else:
             self._rate_limit.scattered(sent.at)
             if episode.limit > 1 and self.adaptive is not None:
@@ -224,6 +255,8 @@ class Refusals:
     ) -> bool:
         """Find the limit that explains why all is refused, and keep to it; False is an outage."""
         before, now = self._episode, traffic.now
+        if self._guess is not None:
+            self._drop_guess(self._guess, now)
         if on_probation:
             if before is None or before.limit_before is None:
                 return False  # refused again although the rate was kept
@@ -233,30 +266,108 @@ class Refusals:
         rate_before = self._rate_limit.rate
         episode = _Episode(self._first, traffic.sent, self._latest, rate_before is not None)
         self._in_a_row = 0
-        # a 503 may mean too many at once, but only where fewer were answered
-        asks_for_time = error.retry_after_s is not None and (
-            error.overload is Overload.RATE or not self._breaker.answered_ever
-        )
-        if before is None and not asks_for_time and self._worth_an_attempt(sent, traffic):
+        if (
+            before is None
+            and not self._asks_for_time(error, traffic)
+            and self._worth_an_attempt(sent, traffic)
+        ):
             self._try_fewer(episode, traffic)
         elif error.overload is Overload.RATE:
-            self._rate_limit.refused(
-                sent_at=sent.at,
-                now=now,
-                retry_after_s=error.retry_after_s,
-                first_at=self._first_at,
-            )
-            if not episode.had_rate:
-                self._scattered.watch_rate()
-                if episode.latest == traffic.sent:  # nothing sent later can tell: send one more
-                    episode.last += 1
-                    self._rate_limit.allow_one_more()
+            self._learn_rate(error, sent, episode, traffic)
         if self._rate_limit.rate is None and episode.limit_before is None:
             return False  # nothing has succeeded yet, at any rate
         if error.overload is not Overload.RATE and episode.limit_before is None:
             return False
         self._episode = episode
         return True
+
+    def _learn_rate(
+        self, error: RetryableError, sent: SentRequest, episode: _Episode, traffic: Traffic
+    ) -> None:
+        """Pause, and keep to the rate that succeeded; test whether it is about a rate at all."""
+        self._rate_limit.refused(
+            sent_at=sent.at,
+            now=traffic.now,
+            retry_after_s=error.retry_after_s,
+            first_at=self._first_at,
+        )
+        if episode.had_rate:
+            return
+        self._scattered.watch_rate()
+        self._guess_concurrency(traffic)
+        if episode.latest == traffic.sent:  # nothing sent later can tell: send one more
+            self._send_one_more(episode)
+
+    def _asks_for_time(self, error: RetryableError, traffic: Traffic) -> bool:
+        """Return whether a refusal that says how long to wait may be about a rate."""
+        if error.retry_after_s is None:
+            return False
+        if error.overload is Overload.RATE:
+            return traffic.in_flight > 1.25 * self._known_limit + _ABOVE
+        return (
+            not self._breaker.answered_ever
+        )  # a 503 is about a limit only where fewer were answered
+
+    def _send_one_more(self, episode: _Episode) -> None:
+        """Send a request in spite of the pause: whether it is answered tells what this is about."""
+        episode.last += 1
+        if self._guess is not None:
+            self._guess.test = episode.last
+        self._rate_limit.allow_one_more()
+
+    def _guess_concurrency(self, traffic: Traffic) -> None:
+        """Allow only as many in flight as were not refused, until it is clear that a rate is the limit."""
+        if self.adaptive is None or traffic.in_flight < 3 or self._rate_limit.rate is None:
+            return
+        limit = traffic.in_flight - 1
+        self._guess = _Guess(limit=limit, limit_before=self.adaptive.limit)
+        self.adaptive.refused_above(limit, traffic.now)
+
+    def _test_again(self, guess: _Guess, episode: _Episode, now: float) -> None:
+        """Lower a guess by a request that was in flight, too, or drop it where its test failed."""
+        if guess.test and episode.latest == guess.test:
+            self._drop_guess(guess, now)
+            return
+        if guess.limit > 1 and self.adaptive is not None:
+            guess.limit -= 1
+            self.adaptive.refused_above(guess.limit, now)
+        if not guess.test and episode.latest == episode.last:
+            self._send_one_more(episode)
+
+    def _weigh(self, guess: _Guess, sent_at: float, in_flight: int, now: float) -> None:
+        """Count an answer for or against a guess."""
+        guess.above = guess.above + 1 if in_flight > guess.limit else 0
+        if guess.above >= _ABOVE:
+            if self._rate_limit.hasty:
+                self._rate_limit.forget()
+            self._drop_guess(guess, now)
+            return
+        guess.answered.append(sent_at)
+        since = sent_at - self._rate_limit.window_s
+        sent = sum(since < at <= sent_at for at in guess.answered)
+        if sent > 1.1 * self._rate_limit.allowance + 2:
+            self._confirm(guess, now)
+
+    def _refused_above(self, guess: _Guess, traffic: Traffic) -> None:
+        """Note that more in flight than guessed were refused: that settles it, unless the rate may be why."""
+        if not self._rate_limit.explains(traffic.now):
+            self._confirm(guess, traffic.now)
+        elif self.adaptive is not None:
+            self.adaptive.refused_above(guess.limit, traffic.now)
+
+    def _confirm(self, guess: _Guess, now: float) -> None:
+        """Keep to so many in flight, at any rate."""
+        self._guess, self._known_limit = None, guess.limit
+        self._rate_limit.forget()
+        if self.adaptive is not None:
+            self.adaptive.refused_above(guess.limit, now)
+
+    def _drop_guess(self, guess: _Guess, now: float) -> None:
+        """Keep to the rate, with as many in flight as before."""
+        self._guess = None
+        self._rate_limit.believe(now)
+        if self.adaptive is not None:
+            self.adaptive.back_to(guess.limit_before, now)
 
     def _try_fewer(self, episode: _Episode, traffic: Traffic) -> None:
         """Allow only as many as were not refused."""
@@ -292,6 +403,10 @@ class Refusals:
         self._episode = None
         if episode.limit_before is not None and self.adaptive is not None:
             self.adaptive.back_to(episode.limit_before, now)
+        elif self._guess is not None:
+            self._rate_limit.doubt(now)
+            if self.adaptive is not None:
+                self.adaptive.refused_above(self._guess.limit + _ABOVE, now)
         elif not episode.had_rate:
             self._rate_limit.forget()
 
