@@ -380,7 +380,9 @@ def test_more_than_an_answer_may_have_is_not_taken(server: Loopback, case: Case)
 # --- HTTP itself
 
 BROKEN = [
-    Case("another protocol", lambda: Reply(raw=b"SSH-2.0-OpenSSH_9\r\n"), False, ("not HTTP",)),
+    Case(
+        "another protocol", lambda: Reply(raw=b"SSH-2.0-OpenSSH_9\r\n"), False, ("not valid HTTP",)
+    ),
     Case("nothing but an end", lambda: Reply(raw=b""), True, ("connection was lost",)),
     Case("half of the headers", lambda: Reply(raw=b"HTTP/1.1 200 OK\r\nCont"), True, ("lost",)),
     Case(
@@ -393,14 +395,19 @@ BROKEN = [
         "more than its length",
         lambda: Reply(raw=head(f"Content-Length: {len(GOOD) - 10}") + GOOD),
         False,
-        ("not HTTP",),
+        ("not valid HTTP",),
     ),
-    Case("a negative length", lambda: Reply(raw=head("Content-Length: -5")), False, ("not HTTP",)),
+    Case(
+        "a negative length",
+        lambda: Reply(raw=head("Content-Length: -5")),
+        False,
+        ("not valid HTTP",),
+    ),
     Case(
         "a chunk without a size",
         lambda: Reply(raw=head("Transfer-Encoding: chunked") + b"zz\r\n"),
         False,
-        ("not HTTP", "chunk size"),
+        ("not valid HTTP", "chunk size"),
     ),
     Case(
         "no last chunk",
