@@ -17,6 +17,7 @@ import pytest
 from bakeoff.core.errors import UsageError
 from bakeoff.formats.data.columns import DataOptions
 from bakeoff.formats.detect import read_source
+from support.cli import BAKEOFF, started
 from support.servers import serving
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -194,6 +195,20 @@ def test_a_hub_that_cannot_be_reached_is_no_traceback(tmp_path: Path) -> None:
     done = _in_a_process("hf://me/rows", HF_HUB_CACHE=str(tmp_path), HF_ENDPOINT=nowhere)
     assert "UsageError: hf://me/rows: the Hub cannot be reached" in done.stderr
     assert "refused" in done.stderr
+
+
+def test_parquet_and_sql_leave_nothing_on_the_screen_at_the_end(cache: Path) -> None:
+    """duckdb lists, at the end of a process, what has not been freed."""
+    run_file = cache / "run.toml"
+    run_file.write_text(
+        'models = ["scripted/echo"]\n[[data]]\npath = "rows.csv"\nsql = "level > 2"\n'
+    )
+    for source in ("rows.parquet", "run.toml"):
+        words = (*BAKEOFF, "run", cache / source, "--model", "scripted/echo", "--dry-run")
+        with started(words, folder=cache / "said") as running:
+            ended = running.wait()
+        assert ended.code == 0
+        assert [line for line in ended.err.splitlines() if not line.startswith("note: ")] == []
 
 
 def test_addresses_that_say_nothing_are_refused() -> None:

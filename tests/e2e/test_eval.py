@@ -54,6 +54,46 @@ def test_without_a_source_the_runs_own_scoring_is_repeated(tmp_path: Path) -> No
     assert json.loads(_cli(tmp_path, "eval", "--json").out) == before
 
 
+def test_a_corrected_row_is_scored_again_though_its_run_had_prompts_and_it_has_no_id(
+    tmp_path: Path,
+) -> None:
+    rows, words = tmp_path / "rows.csv", ("--model", "scripted/echo", "--json")
+    rows.write_text("q,is\nsay one,one\nsay two,wrong\n")
+    prompts = ("--prompt", "Please {{q}}", "--prompt", "{{q}}!")
+    _cli(tmp_path, "run", rows, "--expected", "is", *prompts, *words)
+    rows.write_text("q,is\nsay one,one\nsay two,two\n")
+    ended = _cli(tmp_path, "eval", "--source", rows, "--expected", "is")
+    assert "not in" not in ended.err
+    assert set(_scores(tmp_path).values()) == {1.0}
+    refused = _cli(tmp_path, "eval", "--source", rows, code=1)
+    assert "columns must be named as they were: --expected, --map" in refused.err
+    rows.write_text("q,is\nsay one,wrong\n")
+    ended = _cli(tmp_path, "eval", "--source", rows, "--expected", "is")
+    assert "1 of the 2 tasks of the run are not in" in ended.err
+    assert set(_scores(tmp_path).values()) == {0.0, 1.0}
+
+
+def test_rows_without_expected_answers_take_nothing_away(tmp_path: Path) -> None:
+    rows, words = tmp_path / "rows.csv", ("--map", "prompt=q")
+    rows.write_text("q,is\nsay one,one\n")
+    _cli(tmp_path, "run", rows, *words, "--expected", "is", "--model", "scripted/echo")
+    refused = _cli(tmp_path, "eval", "--source", rows, *words, code=1)
+    assert "name the column of the expected answers with --expected" in refused.err
+
+
+def test_answers_are_checked_by_the_scorers_that_are_named(tmp_path: Path) -> None:
+    suite = _suite(tmp_path, expected="number N")
+    named = ("--scorer", "exact", "--scorer", "numeric{tolerance=0.5}")
+    refused = _cli(tmp_path, "run", suite, "-m", "scripted", *named, code=1)
+    assert "scorer 'numeric' needs a number as `expected`" in refused.err
+    _cli(tmp_path, "run", suite, "-m", "scripted", "--scorer", "exact")
+    assert set(_scores(tmp_path).values()) == {0.0}
+    _cli(tmp_path, "eval", "--scorer", "edit-similarity{ignore_case=true}")
+    assert all(0 < (score or 0) < 1 for score in _scores(tmp_path).values())
+    with_words = _cli(tmp_path, "eval", "--scorer", "exact{", code=2)
+    assert "write NAME, or NAME{SETTING=VALUE}" in with_words.err
+
+
 def test_answers_to_another_question_are_not_scored_with_this_one(tmp_path: Path) -> None:
     suite = _suite(tmp_path)
     _cli(tmp_path, "run", suite, "-m", "scripted")

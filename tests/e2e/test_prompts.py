@@ -241,6 +241,8 @@ def test_a_variable_that_some_tasks_lack_is_an_error_unless_it_is_guarded(tmp_pa
 
 def test_a_prompt_without_a_variable_asks_every_task_the_same_and_is_refused() -> None:
     tasks = [Task(id=name, messages=(said("user", name),)) for name in "ab"]
+    with pytest.raises(UsageError, match=r"a variable has two braces: \{\{prompt\}\}"):
+        plan(tasks, models=["scripted/echo"], prompts=["Answer {prompt}."])
     with pytest.raises(UsageError, match="all 2 tasks would be asked the same"):
         plan(tasks, models=["scripted/echo"], prompts=["Answer."])
 

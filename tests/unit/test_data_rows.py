@@ -60,6 +60,11 @@ def test_rows_and_their_lines(tmp_path: Path, name: str, text: str, encoding: st
         ("a.csv", 'a,b\n"x"y,2\n', r"a\.csv:2: not valid CSV: .* write a quote twice"),
         ("a.csv", b"a,b\n1,caf\xe9\n", r"a\.csv:2: not UTF-8 text \(byte 9 is 0xe9\)"),
         ("a.csv", b"a,b\n1,\x00\n", r"a\.csv:2: there is a NUL character"),
+        (
+            "a.csv",
+            "a,b\nß,2\n".encode("utf-16-le"),
+            r"a\.csv: this is UTF-16 text without a byte order",
+        ),
         ("a.csv", "a,b\n1,2\n".encode("utf-16-le"), r"a\.csv:1: there is a NUL character.*UTF-16"),
         ("a.csv", "a,b\n".encode("utf-32"), r"a\.csv:1: this is UTF-32"),
         ("a.csv", "a,b\n".encode("utf-16") + b"x", r"not valid UTF-16"),

@@ -1,14 +1,16 @@
 """Rows become tasks: which columns mean what, ids, targets, and what is said about it."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bakeoff.cli.options import scorer
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import RunSpec
-from bakeoff.core.task import Message
+from bakeoff.core.task import Message, ScorerSpec
 from bakeoff.formats.data.columns import DataOptions
 from bakeoff.formats.detect import read_source
 
@@ -38,7 +40,7 @@ def _spec(tmp_path: Path, text: str, *, templated: bool = False, **columns: str)
 )  # fmt: skip
 def test_usual_names_are_guessed_and_said(tmp_path: Path, header: str, guessed: str) -> None:
     cells = ",".join("x" for _ in header.split(","))
-    (notice,) = _spec(tmp_path, f"{header}\n{cells}\n").notices
+    notice, _ = _spec(tmp_path, f"{header}\n{cells}\n").notices
     assert notice.endswith(f"rows.csv: columns guessed by their names: {guessed}")
 
 
@@ -75,6 +77,50 @@ def test_an_answer_that_is_a_number_is_compared_as_one(
     (task,) = _spec(tmp_path, f"question,answer\nq,{cell}\n").tasks
     assert task.target == target
     assert [spec.name for spec in task.scorers] == [scorer]
+
+
+@pytest.mark.parametrize(
+    ("text", "scorer", "settings"),
+    [
+        ("question,A,B,answer\nq,x,y,B", "choice", {"options": ["A", "B", "C", "D"]}),
+        ("question,option_a,option_b,answer\nq,x,y,E", "choice", {"options": ["A", "B", "C", "D", "E"]}),
+        ("question,choices,answer\nq,x / y,A", "choice", {"options": ["A", "B", "C", "D"]}),
+        ('question,answer\n"Which?\nA) x\nB) y",A', "choice", {"options": ["A", "B", "C", "D"]}),
+        ("question,answer\nThe symbol of carbon?,C", "includes", {"whole_words": True, "ignore_case": False}),
+        ("question,answer\nIs it?,no", "includes", {"whole_words": True}),
+        ("question,answer\nWhere?,Rome", "includes", {}),
+        ("question,answer\nWhich mark?,!", "includes", {}),
+    ],
+)  # fmt: skip
+def test_a_short_answer_is_not_looked_for_within_words(
+    tmp_path: Path, text: str, scorer: str, settings: dict[str, Any]
+) -> None:
+    (task,) = _spec(tmp_path, text + "\n").tasks
+    assert [(spec.name, spec.settings) for spec in task.scorers] == [(scorer, settings)]
+
+
+def test_how_answers_are_checked_is_said(tmp_path: Path) -> None:
+    *_, said = _spec(tmp_path, "question,answer\na,1\nb,2\nc,x y\nd,\n").notices
+    assert said.endswith(
+        "rows.csv: answers are checked with numeric (2), includes (1); not checked: 1, no expected "
+        "answer; to choose: --scorer NAME"
+    )
+    *_, said = _spec(tmp_path, "question\na\n").notices
+    assert "no expected answer is there, so no answer is scored" in said
+    path = tmp_path / "rows.csv"
+    assert read_source(path, None, DataOptions(scored=True)).notices == (
+        f"{path}: columns guessed by their names: prompt = question",
+    )
+
+
+def test_expected_answers_that_look_like_labels_are_told_with_the_line(tmp_path: Path) -> None:
+    labels = ["it's good", "bad"]
+    rows = "".join(f"q{n},{labels[n % 2]}\n" for n in range(20))
+    *_, said = _spec(tmp_path, f"text,label\n{rows}").notices
+    word = shlex.split(said.partition("--scorer ")[2])[0]
+    assert scorer(word) == ScorerSpec(name="label", settings={"labels": ["bad", "it's good"]})
+    few = "".join(f"q{n},{labels[n % 2]}\n" for n in range(19))
+    assert not any("labels" in line for line in _spec(tmp_path, f"text,label\n{few}").notices)
 
 
 def test_an_empty_answer_is_none(tmp_path: Path) -> None:
@@ -155,3 +201,35 @@ def test_a_file_without_a_header_is_told_so(tmp_path: Path) -> None:
         UsageError, match="Its first line must name the columns, and it has: What is"
     ):
         read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.tsv", "question,answer\nx,y\n", r"one column, 'question,answer'; if ',' separates"),
+        ("a.csv", "question~answer\nx~y\n", r"write sep=~ above its first line"),
+        (
+            "a.csv",
+            "question,answer,lang\nx,y\n",
+            r"a\.csv:2: 2 cells.*write ',' for each cell that is",
+        ),
+        ("a.jsonl", '{\n "question": "x"\n}\n', r"a\.jsonl:2: .*a row of JSON Lines is one line"),
+        (
+            "a.json",
+            '{"data": [{"question": "x"}]}',
+            r"If 'data' holds the rows .* a file of its own",
+        ),
+    ],
+)
+def test_a_file_of_another_shape_is_told_how_to_become_one(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        read_source(path)
+
+
+def test_a_bar_may_separate_cells(tmp_path: Path) -> None:
+    (task,) = _spec(tmp_path, "id|question|answer\nq1|a, b; c?|Rome\n").tasks
+    assert (task.id, task.messages[0].content, task.target) == ("q1", "a, b; c?", "Rome")

@@ -117,6 +117,10 @@ def test_columns_tags_and_earlier_runs_narrow_it_down() -> None:
         select(ROWS, Selection(where="langg == 'de'"))
     with pytest.raises(UsageError, match="no test matches all of --tag and --where"):
         select(ROWS, Selection(where="lang == 'fr'", tags=["hard"]))
+    with pytest.raises(
+        UsageError, match=r"matches --where\n    lang is 'en', 'de'\n    level is '0',"
+    ):
+        select(ROWS, Selection(where="lang == 'fr' and level > 1"))
 
 
 @given(seed=st.integers(), size=st.integers(1, 100), without=st.integers(0, 99))

@@ -66,6 +66,9 @@ def test_an_expression_says_which_rows_are_meant(text: str, expected: bool) -> N
         ("lang in 'de'", r"a list is expected after `in`"),
         ("lang not 'de'", r"`in` is expected after `not`"),
         ("lang ; 1", r"character 6: unexpected ';'"),
+        ("lang == 'a' && level", r"character 13: unexpected '&'; write `and`"),
+        ("lang == 'a' AND level", r"character 13: write `and` instead"),
+        ("lang LIKE 'a'", r"character 6: write `contains` instead"),
         ("__import__('os')", r"`and` or `or` is expected"),
         ("(" * 100 + "a" + ")" * 100, "nested more than"),
         ("a" * 20_000, "longer than"),
@@ -79,6 +82,8 @@ def test_a_mistake_is_shown_where_it_is(text: str, message: str) -> None:
 def test_a_column_that_is_not_there_is_named_with_the_one_that_was_meant() -> None:
     with pytest.raises(UsageError, match=r"character 15: no column 'lnag'; did you mean 'lang'"):
         parse_where("level > 2 and lnag == 'de'").check(list(ROW))
+    with pytest.raises(UsageError, match=r"no column 'french'.*; a text stands in quotes: 'french'"):
+        parse_where("lang == french").check(list(ROW))
 
 
 @given(st.text(max_size=60))

@@ -130,6 +130,11 @@ def tune_for_one_command() -> None:
     atexit.register(gc.freeze)  # the first to be registered is the last to be called
 
 
+def collect_at_exit() -> None:
+    """Let everything be looked at once more at the end: some libraries report what is not freed."""
+    atexit.unregister(gc.freeze)
+
+
 @contextmanager
 def rare_collections() -> Iterator[None]:
     """Collect cycles fifteen times less often within the block, and skip what is there already."""

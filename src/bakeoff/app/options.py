@@ -187,7 +187,8 @@ class RunOptions:
         """What is said of the columns of a data set."""
         expected = {} if self.expected is None else {"expected": self.expected}
         texts = [not isinstance(p, PromptSpec) or p.text is not None for p in self.prompts]
-        return DataOptions.for_prompts(texts, {**self.columns, **expected})
+        options = DataOptions.for_prompts(texts, {**self.columns, **expected})
+        return replace(options, scored=bool(self.scorers))
 
     @property
     def recording(self) -> RecordingFolders:

@@ -218,8 +218,7 @@ def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
     refuse_empty(spec, options.source)
     own, folders = own_parts(options), options.source_folders
     tasks = selected = select(spec.tasks, replace(_selection(options), columns=spec.columns))
-    if options.scorers:
-        scorers = tuple(map(_scorer_spec, options.scorers))
+    if scorers := scorers_of(options):
         tasks = mapped(lambda t: t if t.trouble else replace(t, scorers=scorers), tasks)
     models = tuple(map(_model_spec, options.models)) or spec.models
     agents = tuple(map(_agent_spec, options.agents)) or spec.agents
@@ -285,12 +284,20 @@ def _selection(options: RunOptions) -> Selection:
         before, after = (load_run(name, output=options.output) for name in options.changed_in)
         changed = changed_tasks(before, after)
         if not changed:
-            raise UsageError(
-                f"--changed-in {','.join(options.changed_in)}: no score of a candidate that is in both "
-                "runs has changed"
-            )
+            names = ",".join(options.changed_in)
+            raise UsageError(f"--changed-in {names}: {_why_unchanged(before, after)}")
         within = changed if within is None else within & changed
     return replace(options.selection, within=within)
+
+
+def _why_unchanged(before: Run, after: Run) -> str:
+    first, second = ([candidate.id for candidate in run.plan.candidates] for run in (before, after))
+    if set(first).isdisjoint(second):
+        return (
+            f"no candidate is in both: {', '.join(first)} in {before.id}, {', '.join(second)} in "
+            f"{after.id}; to set different ones side by side: bakeoff compare {before.id} {after.id}"
+        )
+    return "no score of a candidate that is in both runs has changed"
 
 
 def resolve_models(
@@ -575,6 +582,11 @@ def _scorer_spec(given: str | ScorerSpec | Scorer | OwnFunction) -> ScorerSpec:
     if isinstance(given, ScorerSpec):
         return given
     return ScorerSpec(name=given if isinstance(given, str) else _own_name(given))
+
+
+def scorers_of(options: RunOptions) -> tuple[ScorerSpec, ...]:
+    """Return the scorers that take the place of those of every task."""
+    return tuple(map(_scorer_spec, options.scorers))
 
 
 def own_parts(options: RunOptions) -> dict[str, object]:

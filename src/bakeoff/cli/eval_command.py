@@ -1,9 +1,17 @@
 """`bakeoff eval`."""
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
-from bakeoff.cli.options import add_json, add_output, add_run, add_trust, new_parser
+from bakeoff.cli.options import (
+    add_columns,
+    add_json,
+    add_output,
+    add_run,
+    add_scorer,
+    add_trust,
+    new_parser,
+    source_path,
+)
 
 
 def parser() -> ArgumentParser:
@@ -14,9 +22,11 @@ def parser() -> ArgumentParser:
         "The new scores are saved together at the end; if you stop it before, nothing changes.",
     )
     add_run(p)
-    p.add_argument("--source", type=Path, metavar="FILE",
-                   help="take targets and scorers from this suite or run file "
+    p.add_argument("--source", type=source_path, metavar="FILE",
+                   help="take targets and scorers from this suite, data set or run file "
                    "(default: those of the run)")  # fmt: skip
+    add_columns(p)
+    add_scorer(p)
     add_trust(p)
     p.add_argument("--sandbox", metavar="NAME",
                    help="where workspace tasks are graded (default: where they were run)")  # fmt: skip
@@ -33,6 +43,9 @@ def main(args: Namespace) -> int:
     options = RunOptions(
         args.source,
         output=args.output,
+        expected=args.expected,
+        columns=dict(args.columns),
+        scorers=args.scorers,
         sandbox=args.sandbox,
         trust=args.trust,
         allow_env=args.allow_env,

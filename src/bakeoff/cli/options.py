@@ -7,8 +7,12 @@ from argparse import (
     _ArgumentGroup,
 )
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bakeoff._lib.argument_parser import ReadableParser
+
+if TYPE_CHECKING:
+    from bakeoff.core.task import ScorerSpec
 
 ArgumentGroup = _ArgumentGroup  # argparse has no public name for what `add_argument_group` returns
 
@@ -116,12 +120,47 @@ def source_path(text: str) -> Path | str:
     return text if text.startswith("hf://") else Path(text)
 
 
+def add_columns(parser: ArgumentParser | ArgumentGroup) -> None:
+    """Let the command say what the columns of a data set are."""
+    parser.add_argument("--expected", metavar="COLUMN",
+                   help="of a data set: the column with the expected answers")  # fmt: skip
+    parser.add_argument("--map", action="append", default=[], type=column, dest="columns",
+                   metavar="ROLE=COLUMN",
+                   help="of a data set: the column that is the id, prompt, category, group, tags or file, or a "
+                   "variable of that name; may be repeated")  # fmt: skip
+
+
+def add_scorer(parser: ArgumentParser | ArgumentGroup) -> None:
+    """Let the command say how answers are checked."""
+    parser.add_argument(
+        "--scorer", action="append", default=[], type=scorer, dest="scorers", metavar="NAME",
+        help="how answers are checked, instead of what the files say: exact, or with settings "
+        "'numeric{tolerance=0.01}'; may be repeated (bakeoff list scorers)",
+    )  # fmt: skip
+
+
 def column(text: str) -> tuple[str, str]:
     """Read ROLE=COLUMN; the column may be empty: there is none."""
     role, sign, name = (part.strip() for part in text.partition("="))
     if not sign or not role:
         raise ArgumentTypeError(f"{text!r}: write ROLE=COLUMN, such as prompt=question")
     return role, name
+
+
+def scorer(text: str) -> "ScorerSpec":
+    """Read NAME, or NAME{SETTING=VALUE, ...} with values as in TOML."""
+    import tomllib
+
+    from bakeoff.core.task import ScorerSpec
+
+    name, brace, settings = text.strip().partition("{")
+    try:
+        table = tomllib.loads(f"settings = {{{settings}") if brace else {"settings": {}}
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentTypeError(
+            f"{text!r}: write NAME, or NAME{{SETTING=VALUE}}, such as 'numeric{{tolerance=0.01}}': {error}"
+        ) from error
+    return ScorerSpec(name=name.strip(), settings=table["settings"])
 
 
 def shard(text: str) -> str:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from bakeoff._lib.argument_parser import add_executor, add_patience, count
 from bakeoff.cli.options import (
     ArgumentGroup,
+    add_columns,
     add_json,
     add_output,
+    add_scorer,
     add_trust,
-    column,
     difference,
     dollars,
     new_parser,
@@ -38,6 +39,7 @@ _CHANGE_THE_PLAN = {
     "overrides": "--set",
     "expected": "--expected",
     "columns": "--map",
+    "scorers": "--scorer",
 }
 _SELECT_A_PART = {  # of a run that is resumed, with --only
     "models": "--model",
@@ -117,12 +119,8 @@ def _add_what(p: ArgumentGroup) -> None:
         "--seed", type=int, default=0, metavar="S", help="draw another sample (default: 0)"
     )
     p.add_argument("--limit", type=count, metavar="N", help="run at most N tests")
-    p.add_argument("--expected", metavar="COLUMN",
-                   help="of a data set: the column with the expected answers")  # fmt: skip
-    p.add_argument("--map", action="append", default=[], type=column, dest="columns",
-                   metavar="ROLE=COLUMN",
-                   help="of a data set: the column that is the id, prompt, category, group, tags or file, or a "
-                   "variable of that name; may be repeated")  # fmt: skip
+    add_columns(p)
+    add_scorer(p)
     add_trust(p)
     p.add_argument("--set", action="append", default=[], type=setting, dest="overrides",
                    metavar="KEY=VALUE",

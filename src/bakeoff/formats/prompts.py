@@ -26,6 +26,7 @@ from bakeoff.formats.text.template import Template, Variable
 
 _LONGEST_NAME = 40
 _FILE_NAME = re.compile(r"[^\s{}]*[^\s{}.]\.[A-Za-z]\w{0,7}")  # one word that ends as files do
+_SINGLE_BRACES = re.compile(r"\{\s*(\w+)\s*\}")
 _RENDERED_FIRST = 1_000  # tasks that a prompt is tried on before the first request
 _OWN_PROMPT, _OWN_SYSTEM = "prompt", "system"
 _SYSTEM, _USER = "system", "user"
@@ -301,10 +302,18 @@ def _problems(prompt: Prompt, overview: _Overview) -> Iterator[UsageError]:
     if asks_alike and not overview.with_files and overview.tasks > 1:
         yield _located(
             spec,
-            f"it has no variable, so all {overview.tasks:,} tasks would be asked the same; insert "
-            f"one ({did_you_mean('', overview.names)}), or write `literal = true` into [[prompts]] of "
-            "a run file",
+            f"it has no variable, so all {overview.tasks:,} tasks would be asked the same; "
+            f"{_what_to_insert(spec.text or '', overview.names)}, or write `literal = true` into "
+            "[[prompts]] of a run file",
         )
+
+
+def _what_to_insert(text: str, names: set[str]) -> str:
+    """Say which of *names* to insert: the one in single braces, as in Python, or any."""
+    for name in _SINGLE_BRACES.findall(text):
+        if name in names:
+            return f"a variable has two braces: {{{{{name}}}}}"
+    return f"insert one ({did_you_mean('', names)})"
 
 
 def _why_missing(variable: Variable, overview: _Overview) -> str | None:

@@ -135,11 +135,24 @@ def _with_endpoint_place(run_spec: RunSpec, file: Path) -> RunSpec:
     return replace(run_spec, models=tuple(replace(spec, origin=origin) for spec in run_spec.models))
 
 
+def _refuse_rows(data: Mapping[str, Json], path: Path) -> None:
+    """Raise where *data* is no suite but holds the rows of a data set."""
+    if near("tests", data):
+        return
+    for key, rows in data.items():
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+            raise UsageError(
+                f"{path}: `tests` is missing. If {key!r} holds the rows of a data set, save that list as "
+                "a file of its own"
+            )
+
+
 def read_suite_files(
     path: Path, *, companions: bool = True, scoring: Scoring = _BY_TARGET
 ) -> SuiteFiles:
     """Return the suite at *path* and its companion files, unmerged."""
     data, source = read_object(path)
+    _refuse_rows(data, path)
     suite = _suite(data, path)
     metadata: Metadata = suite
     sources, endpoint_file = [source], path

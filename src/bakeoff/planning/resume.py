@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
+from bakeoff._lib.digest import digest
 from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Block, Plan, Trial
 from bakeoff.core.ports import Job
-from bakeoff.core.task import Task
+from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.core.values import Json
 
 _CHUNK = 500  # trials looked up at once: few queries, and memory that does not grow
@@ -82,8 +83,8 @@ def merged(before: Plan, part: Plan) -> Plan:
     tasks = {task.digest: task for plan in (before, part) for task in plan.tasks}
     candidates = {one.digest: one for plan in (part, before) for one in plan.candidates}
     profiles: dict[tuple[tuple[str, int], ...], list[Task]] = {}
-    for digest, profile in _by_task(rollouts).items():
-        profiles.setdefault(tuple(profile), []).append(tasks[digest])
+    for task, profile in _by_task(rollouts).items():
+        profiles.setdefault(tuple(profile), []).append(tasks[task])
     blocks = [
         Block(
             tasks=tuple(alike),
@@ -175,22 +176,40 @@ def fields_apart(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str =
 _SCORING = frozenset({"target", "turn_targets", "scorers", "pass_threshold"})
 
 
-def rescored(plan: Plan, tasks: Iterable[Task]) -> Plan:
-    """Return *plan* with the scoring of *tasks*, by id; what is asked must be the same."""
-    today = {task.id: task for task in tasks}
+class Rescored(NamedTuple):
+    """A plan with new scoring, and how many of its tasks have it from elsewhere."""
+
+    plan: Plan
+    found: int
+
+
+def rescored(plan: Plan, tasks: Iterable[Task], scorers: Sequence[ScorerSpec] = ()) -> Rescored:
+    """Return *plan* with the scoring of *tasks*, by id; what is asked must be the same.
+
+    A row without an id is named by its content, the expected answer with it: where no id fits, what
+    is asked does. *scorers* take the place of those of every task.
+    """
+    by_id = {task.id: task for task in tasks}
+    by_question = {digest(_asked(task)): task for task in by_id.values()}
+    found = 0
 
     def scored_anew(task: Task) -> Task:
-        new = today.get(task.id)
-        if new is None:
-            return task
-        _refuse_another_question(task, new)
-        return replace(
-            task,
-            target=new.target,
-            turns=new.turns,
-            scorers=new.scorers,
-            pass_threshold=new.pass_threshold,
-        )
+        nonlocal found
+        new = by_id.get(task.id)
+        if new is not None:
+            _refuse_another_question(task, new)
+        elif by_question:
+            new = by_question.get(digest(_asked(task)))
+        if new is not None:
+            found += 1
+            task = replace(
+                task,
+                target=new.target,
+                turns=new.turns,
+                scorers=new.scorers,
+                pass_threshold=new.pass_threshold,
+            )
+        return replace(task, scorers=tuple(scorers)) if scorers else task
 
     blocks = [
         Block(
@@ -200,7 +219,13 @@ def rescored(plan: Plan, tasks: Iterable[Task]) -> Plan:
         )
         for block in plan.blocks
     ]
-    return Plan(blocks=tuple(blocks), conditions=plan.conditions)
+    return Rescored(Plan(blocks=tuple(blocks), conditions=plan.conditions), found)
+
+
+def _asked(task: Task) -> dict[str, Json]:
+    """Return what *task* asks, whatever it is called."""
+    identity = task.identity()
+    return {key: identity[key] for key in identity if key not in _SCORING and key != "id"}
 
 
 def _refuse_another_question(before: Task, after: Task) -> None:
@@ -210,4 +235,9 @@ def _refuse_another_question(before: Task, after: Task) -> None:
         raise UsageError(
             f"task {before.id!r} asks something else now ({', '.join(changed)} differ): "
             "its stored answers cannot be scored again; start a new run"
+            + (
+                "; columns must be named as they were: --expected, --map"
+                if "vars" in changed
+                else ""
+            )
         )

@@ -8,6 +8,7 @@ from itertools import islice
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.lazy_tasks import StreamedTasks, first_of, streamed
@@ -15,6 +16,7 @@ from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.planning.where import Where, parse_where
 
+_MOST_SHOWN, _LONGEST_SHOWN = 6, 30
 _OWN_COLUMNS = ("id", "prompt", "category", "group", "tags", "expected")
 
 
@@ -81,8 +83,23 @@ def select(tasks: Sequence[Task], selection: Selection) -> Sequence[Task]:
 
     part = streamed(chosen) if isinstance(tasks, StreamedTasks) else tuple(chosen())
     if not part:
-        raise UsageError(f"no test matches all of {_given(selection)}; change one of them")
+        raise UsageError(_why_nothing(tasks, selection, where))
     return part
+
+
+def _why_nothing(tasks: Sequence[Task], selection: Selection, where: Where | None) -> str:
+    """Say what matches none of *tasks*, and what the columns of an expression hold."""
+    given = _given(selection)
+    why = f"no test matches {f'all of {given}; change one of them' if ' and ' in given else given}"
+    held: dict[str, dict[str, None]] = {name: {} for name in where.columns} if where else {}
+    for task in first_of(tasks):
+        columns = columns_of(task, selection.columns)
+        for name, values in held.items():
+            values[one_line(str(columns.get(name, "")), width=_LONGEST_SHOWN)] = None
+    for name, values in held.items():
+        shown = ", ".join(repr(value) for value in list(values)[:_MOST_SHOWN])
+        why += f"\n    {name} is {shown}{', ...' if len(values) > _MOST_SHOWN else ''}"
+    return why
 
 
 def columns_of(task: Task, names: Mapping[str, str]) -> dict[str, Json]:
@@ -141,7 +158,7 @@ def _given(selection: Selection) -> str:
         "--test": selection.tests,
         "--tag": selection.tags,
         "--where": selection.where,
-        "--failed-in and --changed-in": selection.within is not None,
+        "--failed-in or --changed-in": selection.within is not None,
     }
     given = [option for option, value in options.items() if value]
     return f"{', '.join(given[:-1])} and {given[-1]}" if len(given) > 1 else "".join(given)

@@ -29,6 +29,8 @@ _TOKEN = re.compile(
 )
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in", "contains", "startswith", "endswith")  # fmt: skip
 _WORDS = frozenset({"and", "or", "not", "in", "contains", "startswith", "endswith", "true", "false", "null"})  # fmt: skip
+_OTHERWISE: Mapping[str, str] = {"&&": "and", "||": "or", "!(": "not"}  # in other languages
+_MEANT: Mapping[str, str] = {"is": "==", "AND": "and", "OR": "or", "IN": "in", "NOT": "not", "LIKE": "contains", "like": "contains"}  # fmt: skip
 _LONGEST, _DEEPEST = 10_000, 50
 _ORDER: Mapping[str, Callable[[int], bool]] = {
     "==": lambda order: order == 0,
@@ -63,8 +65,10 @@ class Where:
         """Raise where the expression names a column that none of the tasks has."""
         for name, at in self.columns.items():
             if name not in known:
-                hint = did_you_mean(name, known)
-                raise _wrong(self.label, self.text, at, f"no column {name!r}; {hint}")
+                why = f"no column {name!r}; {did_you_mean(name, known)}"
+                if name not in self.text[:at] and self.text[:at].rstrip()[-1:] in {*"=<>(,["}:
+                    why += f"; a text stands in quotes: '{name}'"
+                raise _wrong(self.label, self.text, at, why)
 
 
 def parse_where(text: str, label: str = "--where") -> Where:
@@ -98,7 +102,10 @@ class _Parser:
             raise self._error("there is no expression; write one such as lang == 'de'")
         test = self._either()
         if self._token.kind != "end":
-            raise self._error("`and` or `or` is expected here")
+            meant = _MEANT.get(self._token.text)
+            raise self._error(
+                f"write `{meant}` instead" if meant else "`and` or `or` is expected here"
+            )
         return Where(text=self._text, label=self._label, columns=self._columns, matches=test)
 
     @property
@@ -210,6 +217,8 @@ def _tokens(text: str, label: str) -> Iterator[_Token]:
             start = at + len(text[at:]) - len(text[at:].lstrip())
             quote = text[start] in "'\"`"
             why = "this quote is never closed" if quote else f"unexpected {text[start]!r}"
+            if meant := _OTHERWISE.get(text[start : start + 2]):
+                why += f"; write `{meant}`"
             raise _wrong(label, text, start, why)
         yield _Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
         at = match.end()

@@ -1,5 +1,6 @@
 """What the columns of a data set mean: as a person maps them, else by their usual names."""
 
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -38,6 +39,16 @@ _USUAL: Mapping[str, Sequence[str]] = {  # the first that is there is taken
 }  # fmt: skip
 
 
+_OTHER_SEPARATORS: Mapping[str, str] = {
+    ",": "let its name end in .csv",
+    ";": "let its name end in .csv",
+    "\t": "let its name end in .tsv",
+    ":": "write sep=: above its first line",
+    "~": "write sep=~ above its first line",
+}
+_OTHER_SEPARATOR = re.compile(r"(?<=\w)[,;\t:~](?=\w)")
+
+
 @value_object
 class ColumnMap:
     """The column of each role, an empty name for none, and variables that are named otherwise.
@@ -62,11 +73,13 @@ class DataOptions:
     """What the caller says of a data set: columns by role, and what prompts need of each row.
 
     With `variables`, tasks carry their columns; without `own_prompt`, no column is what is asked.
+    `scored` is whether the caller names the scorers.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     variables: bool = False
     own_prompt: bool = True
+    scored: bool = False
 
     @classmethod
     def for_prompts(cls, texts: Sequence[bool], columns: Mapping[str, str]) -> "DataOptions":
@@ -139,6 +152,11 @@ def _which_prompt(
     """Ask which column is the prompt, in words that fit what is there."""
     if meant := near("prompt", given.variables):
         return f"{where}: `{meant}` is no role of a column; did you mean `prompt`?"
+    if len(names) == 1 and (mark := _OTHER_SEPARATOR.search(names[0])):
+        return (
+            f"{where}: it has one column, {names[0]!r}; if {mark[0]!r} separates its cells, "
+            f"{_OTHER_SEPARATORS[mark[0]]}"
+        )
     free = [name for name in names if name.isidentifier() and name not in taken]
     if not any(name.isidentifier() for name in names):
         return (

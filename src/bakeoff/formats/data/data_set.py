@@ -26,6 +26,7 @@ from bakeoff.core.source_location import SourceLocation
 from bakeoff.core.task import Message, ScorerSpec, Task
 from bakeoff.core.values import Json
 from bakeoff.formats.attachments import attachment, attachments
+from bakeoff.formats.data.checking import Checks, guessed_scorers
 from bakeoff.formats.data.columns import (
     OUR_SCORERS,
     PROMPTFOO_EXPECTED,
@@ -37,7 +38,6 @@ from bakeoff.formats.data.columns import (
 )
 from bakeoff.formats.data.rows import DataFile, Row
 from bakeoff.formats.suite import Scoring
-from bakeoff.formats.text.entries import default_scorers
 from bakeoff.formats.text.template import Template, is_template
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(\.[0-9]{1,300})?([eE][-+]?[0-9]{1,2})?")
@@ -99,7 +99,7 @@ def read_data_set(file: DataFile, reading: Reading) -> RunSpec:
             first=first_of(first.tasks(file.rows())),
             shapes=tuple((_like(s.first, shapes[0].first, reader()), s.rows) for s in shapes),
         )
-    notices = (*file.notices, *first.notices())
+    notices = (*file.notices, *first.notices(whole=not isinstance(tasks, StreamedTasks)))
     name = PurePosixPath(file.name).stem or file.name
     return RunSpec(
         name=name,
@@ -129,6 +129,7 @@ class RowReader:
         self._at = SourceLocation(file=source)
         self._seen = HashSet()  # of ids
         self.columns: Columns | None = None
+        self.checks = Checks()
         self.repeated: list[int] = []
 
     def tasks(self, rows: Iterable[Row]) -> Iterator[Task]:
@@ -151,16 +152,24 @@ class RowReader:
         for row in chain((first,), iterator):
             task = self._task(row, columns)
             if self._is_new(task.id, row, columns):
+                self.checks.add(task)
                 yield task
 
-    def notices(self) -> Iterator[str]:
-        """Yield what a person should know of how the rows were read."""
+    def notices(self, *, whole: bool) -> Iterator[str]:
+        """Yield what a person should know of how the rows were read; *whole* is whether all were."""
         if self.columns is not None and (guessed := self.columns.described()):
             yield f"{self._source}: columns guessed by their names: {guessed}"
+        if whole and not self._is_scored:
+            yield from (f"{self._source}: {line}" for line in self.checks.described())
         if self.repeated:
             many = len(self.repeated)
             rows = "this row is" if many == 1 else f"{many} rows, this one first, are"
             yield f"{self._source}:{self.repeated[0]}: {rows} equal to an earlier one and run once"
+
+    @property
+    def _is_scored(self) -> bool:
+        """Whether somebody says how answers are checked."""
+        return self._reading.options.scored or self._reading.scoring.scorers is not None
 
     def _refuse_misspelt(self, columns: Columns) -> None:
         """Raise where what is mapped is a role, misspelt: nothing inserts such a variable."""
@@ -203,7 +212,7 @@ class RowReader:
             if prompt or files
             else (),
             target=target,
-            scorers=self._scorers(target),
+            scorers=self._scorers(target, row),
             pass_threshold=self._reading.scoring.pass_threshold,
             category=_label(row, columns.column("category")),
             group=_label(row, columns.column("group")),
@@ -311,10 +320,10 @@ class RowReader:
             f'check it with the scorer {scorer!r}: scorers = ["{scorer}"] in a run file with [[data]]',
         )
 
-    def _scorers(self, target: Json) -> tuple[ScorerSpec, ...]:
+    def _scorers(self, target: Json, row: Row) -> tuple[ScorerSpec, ...]:
         if self._reading.scoring.scorers is not None:
             return self._reading.scoring.scorers
-        return default_scorers(target, at=self._at)
+        return guessed_scorers(target, row.values, self._at)
 
     def _wrong(self, row: Row, why: str) -> NoReturn:
         raise UsageError(f"{self._source}:{row.line}: {why}")

@@ -11,7 +11,7 @@ from bakeoff.core.errors import UsageError
 from bakeoff.formats.data.rows import Row, Shape, open_text, refuse_nul, shapes_of
 
 _LARGEST_CELL = 1 << 30  # characters; the csv module stops at 131 072 otherwise
-_SEPARATORS = (",", ";", "\t")  # of a .csv file: what spreadsheets write
+_SEPARATORS = (",", ";", "\t", "|")  # of a .csv file: what spreadsheets and databases write
 _QUOTED = re.compile(r'"[^"]*"')
 _SEPARATOR_LINE = re.compile(r"sep=(.)[\r\n]*")  # before the header: for Excel
 
@@ -120,9 +120,9 @@ def _columns(path: Path, line: int, header: Sequence[str]) -> list[str]:
 def _ragged(
     path: Path, line: int, cells: Sequence[str], columns: Sequence[str], separator: str
 ) -> UsageError:
-    mark = {"\t": "tab", ",": "comma"}.get(separator, "semicolon")
+    mark = {"\t": "tab", ",": "comma", "|": "bar"}.get(separator, "semicolon")
     many = f"{len(cells)} cell" + ("" if len(cells) == 1 else "s")
-    return UsageError(
-        f"{path}:{line}: {many}, and the header names {len(columns)} columns; put a cell with a {mark} "
-        "or a line break into double quotes"
-    )
+    hint = f"put a cell with a {mark} or a line break into double quotes"
+    if len(cells) < len(columns):
+        hint = f"write {separator!r} for each cell that is missing, or {hint}"
+    return UsageError(f"{path}:{line}: {many}, and the header names {len(columns)} columns; {hint}")

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bakeoff._lib.process_setup import collect_at_exit
 from bakeoff.core.errors import UsageError
 from bakeoff.core.values import Json
 from bakeoff.formats.data.rows import DataFile, Row, Shape, plain_value, shapes_of
@@ -24,17 +25,25 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 NEEDS_EXTRA = 'needs the extra `data`: pip install "bakeoff[data]"'
 
 
-def read_parquet(path: Path) -> Iterator[Row]:
-    """Yield the rows of the Parquet file at *path*; the line of a row is its number in the file."""
+def _open_duckdb(what: str, *, external_access: bool = True) -> "DuckDBPyConnection":
+    """Return a database in memory that uses one core; an error begins with *what* it is for."""
     try:
         import duckdb
     except ImportError as error:
-        raise UsageError(f"{path}: Parquet {NEEDS_EXTRA}") from error
+        raise UsageError(f"{what} {NEEDS_EXTRA}") from error
+    collect_at_exit()  # it lists what is left of it on the standard error stream
+    # the models need the cores, and one reads fast enough
+    return duckdb.connect(config={"threads": 1, "enable_external_access": external_access})
+
+
+def read_parquet(path: Path) -> Iterator[Row]:
+    """Yield the rows of the Parquet file at *path*; the line of a row is its number in the file."""
     if not path.is_file() or not path.stat().st_size:
         raise UsageError(f"{path} is empty or not a file; it must be a Parquet file")
-    with duckdb.connect() as db:
+    with _open_duckdb(f"{path}: Parquet") as db:
+        import duckdb
+
         try:
-            db.execute("SET threads = 1")  # the models need the cores, and one reads fast enough
             names, columns = _columns(db, path)
             rows = db.execute(f"SELECT {columns} FROM read_parquet(?)", [_escaped(path)])  # noqa: S608 -- column names, quoted
             number = 0
@@ -54,9 +63,7 @@ def scan_parquet(path: Path) -> Sequence[Shape]:
     first = next(read_parquet(path), None)
     if first is None:
         return []
-    import duckdb
-
-    with duckdb.connect() as db:
+    with _open_duckdb(f"{path}: Parquet") as db:
         counted = db.execute("SELECT count(*) FROM read_parquet(?)", [_escaped(path)]).fetchone()
         return [Shape(first, counted[0] if counted else 0)]
 
@@ -107,15 +114,13 @@ def sql_filtered(file: DataFile, condition: str, label: str) -> DataFile:
 
 
 def _matching(rows: Iterator[Row], condition: str, label: str) -> Iterator[Row]:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise UsageError(f"{label}: a condition in SQL {NEEDS_EXTRA}") from error
     batch = list(islice(rows, _BATCH))
     columns = _column_types(batch)
     query = _query(columns, condition)
     matched = 0
-    with duckdb.connect(config={"enable_external_access": False, "threads": 1}) as db:
+    with _open_duckdb(f"{label}: a condition in SQL", external_access=False) as db:
+        import duckdb
+
         db.execute("SET lock_configuration = true")
         while batch:
             values = [range(len(batch)), *(_values(batch, name) for name in columns)]

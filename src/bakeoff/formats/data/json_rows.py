@@ -93,6 +93,8 @@ def _row(path: Path, text: str, line: int) -> Row:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         data = text.encode("utf-8", "surrogatepass")
         why = explain_json_error(path, data, error, first_line=line)
+        if text.strip() in {"{", "["}:
+            why += "; a row of JSON Lines is one line; a list of objects is for a file that ends in .json"
         raise UsageError(why) from error
     if not isinstance(value, dict):
         kind = "a list" if isinstance(value, list) else "a single value"

@@ -19,6 +19,7 @@ from bakeoff.core.run_spec import Source
 from bakeoff.core.values import Json
 
 _ENCODINGS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_BEGINNING = 1_000  # bytes
 _UTF_32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 
 
@@ -135,6 +136,9 @@ def _wrong_byte(path: Path, error: UnicodeDecodeError) -> str:
         return f"{path}: not valid UTF-16 text ({error.reason}); save it as UTF-8"
     before = 0
     with path.open("rb") as file:
+        if b"\0" in file.read(_BEGINNING):
+            return f"{path}: this is UTF-16 text without a byte order mark, or no text; save it as UTF-8"
+        file.seek(0)
         for number, line in enumerate(file, start=1):
             try:
                 line.decode("utf-8")
