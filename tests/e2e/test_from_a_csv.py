@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import bakeoff
 from bakeoff import Request, UsageError
 from support.cli import bakeoff as command
+from support.doc_blocks import blocks
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "examples" / "data"
@@ -108,3 +111,41 @@ def test_a_subset_names_its_parent_and_failures_are_run_again(folder: Path) -> N
     third = bakeoff.run("questions.csv", models=[_model("fair")], failed_in=first.id)
     with pytest.raises(UsageError, match="has changed"):
         bakeoff.run("questions.csv", models=[_model("fair")], changed_in=(first.id, third.id))
+
+
+GUIDE = ROOT / "docs" / "guides" / "from-a-csv.md"
+_MOMENT = re.compile(r"\d{8}-\d{6}-")
+
+
+def _said(text: str) -> str:
+    """Return *text* as it can be compared: no times of runs, and lines wrapped anywhere."""
+    return " ".join(_MOMENT.sub("RUN-", text).split())
+
+
+def test_the_guide_is_a_session_that_runs_and_says_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = 0
+    for block in blocks(GUIDE):
+        for step in re.split(
+            r"^\$ ", block.text if block.language == "console" else "", flags=re.MULTILINE
+        ):
+            line, _, shown = step.partition("\n")
+            words = shlex.split(line)
+            if words[:1] == ["cd"]:
+                monkeypatch.chdir(words[1])
+                continue
+            if words[:1] == ["bakeoff"]:
+                ended = command(*words[1:])
+                assert ended.code == 0, ended.err
+                printed, commands = _said(ended.err + ended.out), commands + 1
+            elif words:
+                printed = _said(
+                    subprocess.run(words, capture_output=True, text=True, check=True).stdout
+                )
+            for expected in filter(None, map(_said, shown.split("\n"))):
+                if expected != "...":
+                    before, found, printed = printed.partition(expected)
+                    assert found, f"{line}: {expected!r} is not in what follows: {before}"
+    assert commands >= 10

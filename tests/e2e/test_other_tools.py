@@ -16,7 +16,10 @@ from support.cli import bakeoff as command
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guides" / "coming-from-other-tools.md").read_text(encoding="utf-8")
 THEIRS = re.findall(r"^```(?:yaml|text)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-OURS = re.findall(r"^```console\n\$ (.*?)\n```", PAGE, re.MULTILINE | re.DOTALL)
+OURS = re.findall(r"^```console\n\$ (.*)\n```", PAGE, re.MULTILINE)
+SAID = re.findall(
+    r"^```console\n\$ bakeoff run (\S+)\n(bakeoff: error: .*)\n```", PAGE, re.MULTILINE
+)
 RUN_FILES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 NAMES = ("promptfooconfig.yaml", "task.py", "questions.yaml")
 
@@ -34,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (0, "bakeoff run questions.csv --prompt short.txt --prompt 'Think step by step. {{question}}' "
             "--model openai/gpt-4.1-mini --model ollama/qwen3:8b"),
-        (1, "bakeoff run questions.csv --map prompt=input --expected target"),
+        (1, "bakeoff run questions.csv --map prompt=input --expected target --scorer includes --model"),
         (2, r"bakeoff run hf://me/questions:test --prompt $'Question: {{question}}\nAnswer:' --expected answer"),
     ],
 )  # fmt: skip
@@ -66,10 +69,10 @@ _HANDED_OVER = [
     ("a.yaml", _PROMPTFOO.replace("TESTS", "file://q.csv"), [
         "bakeoff run q.csv --prompt FILE --prompt named.txt --prompt 'Say {{x}}' "
         "--model openai/gpt-4.1-mini --model openai-responses/gpt-5 "
-        "--model anthropic/claude-sonnet-4-5 --model ollama/qwen3:8b;",
+        "--model anthropic/claude-sonnet-4-5 --model ollama/qwen3:8b ",
         "one --prompt for each of prompts/*.txt", "chat.json makes messages",
         "for file://own.py, bedrock:anthropic.claude-3 see docs/guides/models.md",
-        "contains-all is 'contains-all', llm-rubric is 'judge' in `scorers`",
+        """--scorer 'contains-all{values=["a"]}' --scorer 'judge{rubric="polite"}';""",
     ]),
     ("a.yaml", _PROMPTFOO.replace("TESTS", "[{vars: {x: 1}}]"), [
         "put the `vars` of the tests into tests.csv", "bakeoff run tests.csv",
@@ -83,6 +86,26 @@ _HANDED_OVER = [
     ("a.yaml", _PROMPTFOO.replace("TESTS", "https://docs.google.com/spreadsheets/d/x"), [
         "save https://docs.google.com/spreadsheets/d/x as tests.csv",
     ]),
+    ("a.yaml", """
+prompts: ["{{q}}"]
+providers: [openai:gpt-5]
+tests: q.csv
+defaultTest:
+  assert:
+    - {type: icontains, value: "{{answer}}"}
+    - {type: regex, value: "[0-9]{4}"}
+    - {type: contains, value: x}
+    - {type: latency, threshold: 1500}
+    - {type: cost, threshold: 0.01}
+    - {type: python, value: "1"}
+""", [
+        """--scorer includes --scorer 'pattern{pattern="[0-9]{4}"}' """,
+        """--scorer 'contains-any{values=["x"]}' --scorer 'latency{max_s=1.5}' --scorer 'cost{max_usd=0.01}';""",
+        "a check in Python is a scorer of your own",
+    ]),
+    ("a.yaml", _PROMPTFOO.replace("TESTS", "[{vars: {x: 1}, assert: [{type: equals, value: b}]}]"), [
+        "of the checks of single tests, equals is exact: a --scorer, or `scorers` of a test",
+    ]),
     ("a.json", '{"prompts": ["{{x}}"], "providers": ["openai:gpt-5"], "tests": "t.csv"}', [
         "bakeoff run t.csv --prompt '{{x}}' --model openai/gpt-5",
     ]),
@@ -91,7 +114,7 @@ _HANDED_OVER = [
 from inspect_ai import Task
 from inspect_ai.dataset import FieldSpec, csv_dataset
 Task(dataset=csv_dataset("q.csv", FieldSpec(input="question", target="letter", id="n")))
-""", ["bakeoff run q.csv --map prompt=question --expected letter --map id=n"]),
+""", ["bakeoff run q.csv --map prompt=question --expected letter --map id=n --model"]),
     ("a.py", """
 from inspect_ai.dataset import hf_dataset
 hf_dataset(path="me/rows", name="de", split="validation", sample_fields=to_sample)
@@ -124,7 +147,9 @@ dataset_kwargs: {data_files: {test: [rows.jsonl]}}
 test_split: test
 doc_to_text: question
 doc_to_target: answer
-""", ["bakeoff run rows.jsonl --prompt '{{question}}' --expected answer"]),
+metric_list: [{metric: exact_match, ignore_case: true, ignore_punctuation: true}]
+""", ["bakeoff run rows.jsonl --prompt '{{question}}' --expected answer "
+      "--scorer 'exact{ignore_case=true, ignore_punctuation=true}' --model"]),
 ]  # fmt: skip
 
 
@@ -157,6 +182,14 @@ def test_any_other_file_is_unknown_as_before(folder: Path, text: str) -> None:
         (folder / name).write_text(text)
         with pytest.raises(UsageError, match="unknown kind of file"):
             read_path(folder / name)
+
+
+def test_the_page_shows_what_is_said_of_each_of_their_files(folder: Path) -> None:
+    assert [name for name, _ in SAID] == list(NAMES)
+    for (name, said), text in zip(SAID, THEIRS, strict=True):
+        Path(name).write_text(text)
+        ended = command("run", name)
+        assert (ended.code, ended.err.strip()) == (1, said)
 
 
 @pytest.mark.parametrize("line", OURS)

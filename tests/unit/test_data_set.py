@@ -155,7 +155,11 @@ def test_equal_rows_are_asked_once_and_that_is_said(tmp_path: Path) -> None:
         ("question\nx\n", {"expected": "answr"}, r"no column 'answr' for `expected`"),
         ("question,answer\nx,y\n", {"expected": "answr"}, r"did you mean 'answer'"),
         ("question\n", {}, r"there are no rows in it"),
-        ("question,__expected\nx,contains:y\n", {}, r"promptfoo's check 'contains'.*'includes'"),
+        (
+            "question,__expected\nx,contains:y\n",
+            {},
+            r"promptfoo's check 'contains'.*--scorer includes",
+        ),
         ("question\nx\n", {"prompt": "Q: {{questin}}"}, r"rows\.csv:2: .*did you mean 'question'"),
     ],
 )

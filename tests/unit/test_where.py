@@ -82,7 +82,9 @@ def test_a_mistake_is_shown_where_it_is(text: str, message: str) -> None:
 def test_a_column_that_is_not_there_is_named_with_the_one_that_was_meant() -> None:
     with pytest.raises(UsageError, match=r"character 15: no column 'lnag'; did you mean 'lang'"):
         parse_where("level > 2 and lnag == 'de'").check(list(ROW))
-    with pytest.raises(UsageError, match=r"no column 'french'.*; a text stands in quotes: 'french'"):
+    with pytest.raises(
+        UsageError, match=r"no column 'french'.*; a text stands in quotes: 'french'"
+    ):
         parse_where("lang == french").check(list(ROW))
 
 

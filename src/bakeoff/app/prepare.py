@@ -167,6 +167,7 @@ def _trusted_tools(
     )
 
 
+_CHOSEN_BY_RESULTS = "these tasks are chosen by their results in an earlier run: their scores say nothing about the others"
 _SHAPE_THE_PLAN = (
     "models", "agents", "prompts", "scorers", "base_url", "rollouts", "categories", "tests", "tags", "where",
     "failed_in", "changed_in", "sample", "limit", "columns", "expected", "overrides",
@@ -222,6 +223,8 @@ def choose_tasks_and_candidates(spec: RunSpec, options: RunOptions) -> RunSpec:
         tasks = mapped(lambda t: t if t.trouble else replace(t, scorers=scorers), tasks)
     models = tuple(map(_model_spec, options.models)) or spec.models
     agents = tuple(map(_agent_spec, options.agents)) or spec.agents
+    if options.failed_in or options.changed_in:
+        spec = _with_notices(spec, _CHOSEN_BY_RESULTS)
     spec = replace(
         spec,
         tasks=tasks,

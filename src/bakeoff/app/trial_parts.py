@@ -255,7 +255,7 @@ def check_scorer(scorer: Scorer, task: Task, roles: Collection[str]) -> None:
     for role in sorted(needed_roles(scorer, task) - {*roles}):
         raise UsageError(
             f"it is scored by {_article(role)} {role}: say which model with [roles.{role}] in the "
-            "run file"
+            f"run file, or --set roles.{role}=PROVIDER/NAME"
             f"{_misnamed(role, roles)}"
         )
 

@@ -81,6 +81,7 @@ def _promptfoo(data: Mapping[str, Json]) -> str:
     options += [f"--model {model}" for model in models.values() if model] or [
         "--model PROVIDER/NAME"
     ]
+    options += _default_scorers(data)
     if other := [name for name, model in models.items() if model is None]:
         left.append(f"for {', '.join(other)} see docs/guides/models.md")
     left += _checks(data)
@@ -138,20 +139,51 @@ def _model(name: str) -> str | None:
     return f"{_OUR_PROVIDERS[provider]}/{rest if kind in _KINDS and rest else model}"
 
 
+def _default_scorers(data: Mapping[str, Json]) -> list[str]:
+    """Return `--scorer` for each check that a config makes of every test."""
+    table = data.get("defaultTest")
+    return [f"--scorer {_quoted(name)}" for name in filter(None, map(_scorer, _asserted(table)))]
+
+
+def _asserted(table: Json) -> list[Mapping[str, Json]]:
+    checks = table.get("assert") if isinstance(table, Mapping) else None
+    listed = checks if isinstance(checks, list) else []
+    return [check for check in listed if isinstance(check, Mapping)]
+
+
+def _scorer(check: Mapping[str, Json]) -> str | None:
+    """Return the scorer that does the same as *check*, as `--scorer` takes it; None where none does."""
+    name, value, bound = OUR_SCORERS.get(str(check.get("type"))), check.get("value"), check.get("threshold")  # fmt: skip
+    if isinstance(value, str) and "{{" in value:
+        return name  # from the row: its expected answer
+    settings: dict[str, Json] = {}
+    match name:
+        case "judge" if isinstance(value, str):
+            settings = {"rubric": value}
+        case "pattern" if isinstance(value, str):
+            settings = {"pattern": value}
+        case "includes" | "contains-any" | "contains-all" | "starts-with" if value:
+            name = "contains-any" if name == "includes" else name
+            settings = {"values": value if isinstance(value, list) else [value]}
+        case "latency" if isinstance(bound, int | float):
+            settings = {"max_s": bound / 1000}
+        case "cost" if isinstance(bound, int | float):
+            settings = {"max_usd": bound}
+    written = ", ".join(f"{key}={json.dumps(v)}" for key, v in settings.items())
+    return f"{name}{{{written}}}" if name and written else name
+
+
 def _checks(data: Mapping[str, Json]) -> Iterator[str]:
-    """Yield which of our scorers are the checks of a config, as far as there are such."""
+    """Yield what becomes of the checks of single tests, and of those that are programs."""
     tests = data.get("tests")
-    tables = [data.get("defaultTest"), *(tests if isinstance(tests, list) else [])]
-    kinds: dict[str, None] = {}
-    for table in tables:
-        checks = table.get("assert") if isinstance(table, Mapping) else None
-        for check in checks if isinstance(checks, list) else []:
-            if isinstance(check, Mapping) and isinstance(kind := check.get("type"), str):
-                kinds[kind] = None
-    ours = [f"{kind} is {OUR_SCORERS[kind]!r}" for kind in kinds if kind in OUR_SCORERS]
-    if ours:
-        yield f"of its checks, {', '.join(ours)} in `scorers` of a run file"
-    if kinds.keys() & {"javascript", "python"}:
+    single = [
+        check for test in (tests if isinstance(tests, list) else []) for check in _asserted(test)
+    ]
+    kinds = dict.fromkeys(str(check.get("type")) for check in single)
+    if ours := [f"{kind} is {OUR_SCORERS[kind]}" for kind in kinds if kind in OUR_SCORERS]:
+        yield f"of the checks of single tests, {', '.join(ours)}: a --scorer, or `scorers` of a test"
+    every = kinds.keys() | {check.get("type") for check in _asserted(data.get("defaultTest"))}
+    if every & {"javascript", "python"}:
         yield "a check in Python is a scorer of your own"
 
 
@@ -167,6 +199,11 @@ _LOCAL_NAME = re.compile(r"(?:csv|json)_dataset\(\s*(?:\w+\s*=\s*)?[\"']([\w./-]
 _FIELDS = re.compile(r"FieldSpec\(([^()]*)\)")
 _KEYWORD = re.compile(r"(\w+)\s*=\s*[\"']([^\"']+)[\"']")
 _IN_THE_CODE = re.compile(r"\bSample\s*\(")
+_SCORER = re.compile(r"\bscorer\s*=\s*\[?\s*(\w+)\(")
+_INSPECT_SCORERS: Mapping[str, str] = {
+    "includes": "includes", "match": "ends-with", "exact": "exact", "f1": "token-f1", "choice": "choice",
+    "model_graded_qa": "judge", "model_graded_fact": "judge",
+}  # fmt: skip
 _CHOICES = re.compile(r"\bmultiple_choice\s*\(")
 
 
@@ -178,6 +215,8 @@ def _inspect(text: str) -> str:
     options = f"--map prompt={fields['input']} --expected {fields['target']}"
     if fields.get("id"):
         options += f" --map id={fields['id']}"
+    if (scorer := _SCORER.search(text)) and scorer[1] in _INSPECT_SCORERS:
+        options += f" --scorer {_INSPECT_SCORERS[scorer[1]]}"
     said = "this is a task of Inspect, in Python, which is not run here; "
     if hub:
         keywords = dict(_KEYWORD.findall(hub[2]))
@@ -228,6 +267,7 @@ def _lm_eval(data: Mapping[str, Json]) -> str:
         left.append(
             "its target is computed: write it into a column of its own, and name that with --expected"
         )
+    options += _metric(data.get("metric_list"))
     if data.get("output_type") == "multiple_choice" or "doc_to_choice" in data:
         left.append("ask for the letter of the choice, and score it with 'choice'")
     if isinstance(data.get("include"), str):
@@ -235,6 +275,16 @@ def _lm_eval(data: Mapping[str, Json]) -> str:
     notes = f"; {'; '.join(left)}" if left else ""
     run = f"bakeoff run {_lm_eval_rows(data, split)}{options} --model PROVIDER/NAME"
     return f"this is a task of lm-evaluation-harness; run: {run}{notes}"
+
+
+def _metric(metrics: Json) -> str:
+    """Return the scorer that does the same as the metric `exact_match`, where that is used."""
+    for metric in metrics if isinstance(metrics, list) else []:
+        if isinstance(metric, Mapping) and metric.get("metric") == "exact_match":
+            kept = [key for key in ("ignore_case", "ignore_punctuation") if metric.get(key)]
+            settings = ", ".join(f"{key}=true" for key in kept)
+            return f" --scorer {_quoted(f'exact{{{settings}}}' if settings else 'exact')}"
+    return ""
 
 
 def _lm_eval_rows(data: Mapping[str, Json], split: Json) -> str:

@@ -317,7 +317,7 @@ class RowReader:
             row,
             f"column {PROMPTFOO_EXPECTED!r} holds promptfoo's check {assertion[1]!r}, which is not read "
             f"here: keep the text after the colon in a column of its own, name it with --expected, and "
-            f'check it with the scorer {scorer!r}: scorers = ["{scorer}"] in a run file with [[data]]',
+            f"check it with --scorer {scorer}",
         )
 
     def _scorers(self, target: Json, row: Row) -> tuple[ScorerSpec, ...]:
