@@ -90,6 +90,8 @@ def test_an_answer_that_is_a_number_is_compared_as_one(
         ("question,answer\nIs it?,no", "includes", {"whole_words": True}),
         ("question,answer\nWhere?,Rome", "includes", {}),
         ("question,answer\nWhich mark?,!", "includes", {}),
+        ("question,answer\n首都は?,東京", "includes", {}),
+        ("question,answer\nЭто?,да", "includes", {"whole_words": True}),
     ],
 )  # fmt: skip
 def test_a_short_answer_is_not_looked_for_within_words(

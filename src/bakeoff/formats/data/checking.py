@@ -13,6 +13,7 @@ from bakeoff.core.values import Json
 from bakeoff.formats.text.entries import default_scorers
 
 _SHORT = 3  # characters; `no` is also in `know`
+_WITHOUT_SPACES = "\u0590"  # from here on there are scripts that set no spaces between words
 _FIRST_OPTIONS = "ABCD"
 _OPTION_COLUMN = re.compile(r"(?:(?:option|choice|answer)[ _-]?)?([ab])", re.IGNORECASE)
 _LISTS = frozenset({"choices", "options"})
@@ -27,7 +28,7 @@ def guessed_scorers(
 
     A letter is a choice where the row has options; any other short text must stand alone as a word.
     """
-    if not isinstance(target, str) or len(text := target.strip()) > _SHORT or not text.isalnum():
+    if not isinstance(target, str) or not _is_short_word(text := target.strip()):
         return default_scorers(target, at=at)
     if re.fullmatch("[A-Z]", text) and _has_options(values):
         last = max(text, _FIRST_OPTIONS[-1])
@@ -37,6 +38,10 @@ def guessed_scorers(
     if len(text) == 1:
         settings["ignore_case"] = False  # `a` is a word
     return (ScorerSpec(name="includes", settings=settings, origin=at),)
+
+
+def _is_short_word(text: str) -> bool:
+    return text.isalnum() and len(text) <= _SHORT and max(text) < _WITHOUT_SPACES
 
 
 def _has_options(values: Mapping[str, Json]) -> bool:
