@@ -4,6 +4,7 @@ import html
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from bakeoff.core.candidate import PromptSpec
 from bakeoff.core.plan import Trial
-from bakeoff.core.record import Attempt, Score
+from bakeoff.core.record import Attempt, Score, Status
 from bakeoff.stores.writing import FolderLock
 from support.browser import Page, opened
 from support.cli import BAKEOFF, bakeoff, started, until
@@ -81,6 +82,8 @@ def test_two_candidates_are_explained_from_the_page_of_their_run(served: Served)
         assert "good is ahead of bad by " in text
         assert "Part of the gap".casefold() in text.casefold()
         assert "the queue is full" in text
+        page.click("tr:has-text('the queue is full') small a", until="location.pathname == '/run/r1/trial'")
+        assert "the queue is full" in words(page), "an example of a failure leads to its trial"
         quiet(page, served)
 
 
@@ -201,6 +204,52 @@ def test_trials_are_found_by_tag_score_and_the_scorer_that_marked_them_down(tmp_
         assert rows_of(viewer, "/run/r1/trials?scorer=polite") == 3
         assert rows_of(viewer, "/run/r1/trials?scorer=polite&tag=easy&text=ask+t004") == 1
         assert rows_of(viewer, "/run/r1/trials?least=nonsense") == 12
+
+
+def test_the_list_of_trials_has_what_was_answered_and_why_it_failed(tmp_path: Path) -> None:
+    def explained(trial: Trial) -> Attempt:
+        if trial.rollout:
+            return attempt(status=Status.FAULTED, message="the queue is full")
+        score = Score(scorer="exact", value=0.0, explanation=f"expected 42 {HOSTILE}")
+        given = attempt(score=0.0, answer="forty-one\n\nor so " + "x" * 5_000_000)
+        return replace(given, scores=(score,))
+
+    given = plan(task("t1", scorers=scored_by("exact")), candidates=[candidate("m")], rollouts=2)
+    write_run(tmp_path / "r1", given, explained)
+    with viewing(tmp_path) as viewer:
+        text = viewer.get("/run/r1/trials")[2]
+        assert "1 fault<" in viewer.get("/")[2]
+    assert "forty-one or so xxx" in text
+    assert "expected 42 &lt;script&gt;" in text
+    assert "the queue is full" in text
+    assert len(text) < 30_000
+
+
+def test_the_keyboard_leads_through_lists_and_trials(served: Served) -> None:
+    focused = "document.activeElement.closest('tr')?.rowIndex"
+    with opened(served.at("/run/r1/trials")) as page:
+        page.settled()
+        for key, row in (("j", 1), ("j", 2), ("j", 3), ("k", 2)):
+            page.press(key, until=f"{focused} == {row}")
+        page.press("/", until="document.activeElement.name == 'text'")
+        page.press("j", until="document.activeElement.value == 'j'")
+        page.visit(f"{served.origin}/run/r1/trials")
+        page.press("j", until=f"{focused} == 1")
+        page.press("Enter", until="location.pathname == '/run/r1/trial'")
+        page.press("j", until="location.search.includes('by=bad')")
+        page.press("k", until="location.search.includes('by=good')")
+        page.press("u", until="location.pathname == '/run/r1/trials'")
+        quiet(page, served)
+
+
+def test_a_page_says_that_its_viewer_was_stopped(tmp_path: Path) -> None:
+    write_run(tmp_path / "r1", squares(), mostly)
+    with ExitStack() as windows:
+        with viewing(tmp_path) as viewer:
+            page = windows.enter_context(opened(viewer.at("/run/r1/trials")))
+            page.settled()
+        page.browser.do(lambda: page.page.fill("input[name=task]", "t001"))
+        page.wait("document.getElementById('lost').innerText.includes('does not answer')")
 
 
 def test_the_keyboard_leads_from_trial_to_trial_within_what_was_filtered(served: Served) -> None:

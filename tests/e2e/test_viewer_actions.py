@@ -61,12 +61,12 @@ def test_a_chart_explains_its_marks_and_leads_to_their_trials(served: Served) ->
 
 
 def test_a_name_in_a_legend_leaves_only_its_line(served: Served) -> None:
-    lines = "[...document.querySelectorAll('#distributions .mark-line path')].map(e => +(e.getAttribute('opacity') ?? 1))"
+    lines = "[...document.querySelectorAll('#results .chart:has(.role-legend) .mark-line path')].map(e => +(e.getAttribute('opacity') ?? 1))"
     with opened(served.at("/run/r1")) as page:
         page.settled()
         page.wait(f"{lines}.length > 1")
         assert set(page.evaluate(lines)) == {1}
-        legend = "#distributions .drawn .role-legend-label text"
+        legend = "#results .drawn .role-legend-label text"
         page.browser.do(lambda: page.page.locator(legend).first.click(force=True))
         page.wait(f"new Set({lines}).size == 2")
         assert page.said == []
@@ -84,7 +84,7 @@ def test_the_specification_of_the_viewer_is_the_one_that_a_report_draws(served: 
 
 def served_folder(served: Served) -> Path:
     _, _, text = served.get("/")
-    found = re.search(r"<span>Runs</span> · ([^<]*)</div>", text)
+    found = re.search(r'<p class="quiet">\d+ runs? in ([^<]*)</p>', text)
     assert found is not None
     return Path(found[1])
 
@@ -124,8 +124,8 @@ def test_candidates_of_one_run_are_compared_task_by_task_as_the_run_did(served: 
     summary = bakeoff.load_run(served_folder(served) / "r1").summary()
     assert summary.pairwise is not None
     assert "good against bad" in text
-    assert "Worse on 10 tasks" in text
-    assert "Better on 1 task" in text
+    assert "good is better on 10 tasks" in text
+    assert "bad is better on 1 task" in text
     assert "0.818" in text.replace("−", "-")
 
 

@@ -106,7 +106,7 @@ class Scanned:
     """Trials that were found by what is in their records; `after` is where to go on, None at the end."""
 
     entries: Sequence[TrialEntry]
-    texts: Sequence[str]
+    said: Sequence["SearchedText"]
     looked_at: int
     after: int | None
 
@@ -114,6 +114,7 @@ class Scanned:
 class _Scored(msgspec.Struct):
     scorer: str
     value: float = 0.0
+    explanation: str | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -137,6 +138,11 @@ class SearchedText(msgspec.Struct):
         if self.fault is not None:
             return self.fault.message
         return self.outcome.answer if self.outcome else ""
+
+    @property
+    def why(self) -> str:
+        """Why it did not get full marks, as the first scorer that says so explains it."""
+        return next((s.explanation for s in self.scores if s.value < 1 and s.explanation), "")
 
     def is_marked_down_by(self, scorer: str) -> bool:
         """Whether this scorer gave less than full marks."""
@@ -246,6 +252,25 @@ class LedgerQueries:
         with self._reading() as db:
             return [_entry(row) for row in db.execute(query, (*values, limit))]
 
+    def trials_said(
+        self, which: TrialQuery, *, limit: int, within_s: float, after: int | None = None
+    ) -> list[tuple[TrialEntry, SearchedText]]:
+        """Return the same page of trials with what was said in each, as far as that is read in so long."""
+        where, values = _where(which, after)
+        query = f"SELECT {_LINE}, blob, rest FROM {_COUNTED} {where} ORDER BY trial LIMIT ?"  # noqa: S608 -- values are bound
+        until = monotonic() + within_s
+        with self._reading() as db:
+            rows = db.execute(query, (*values, limit)).fetchall()
+        return [
+            self._said(row) if monotonic() < until else (_entry(row[:-2]), SearchedText()) for row in rows
+        ]
+
+    def _said(self, row: Sequence[Any]) -> tuple[TrialEntry, SearchedText]:
+        *columns, blob, rest = row
+        entry = _entry(columns)
+        said = self._ledger._decoded((*_names(entry), blob, rest), SearchedText)  # noqa: SLF001 -- the reader's own records
+        return entry, said if said is not None else SearchedText()
+
     def scan(
         self,
         which: TrialQuery,
@@ -264,21 +289,20 @@ class LedgerQueries:
         order = "trial" if before is None else "trial DESC"
         query = f"SELECT {_LINE}, blob, rest FROM {_COUNTED} {where} ORDER BY {order}"  # noqa: S608 -- values are bound
         entries: list[TrialEntry] = []
-        texts: list[str] = []
+        found: list[SearchedText] = []
         looked_at, until = 0, monotonic() + within_s
         with self._reading() as db:
-            for *row, blob, rest in db.execute(query, values):
+            for row in db.execute(query, values):
                 looked_at += 1
-                entry = _entry(row)
-                said = self._ledger._decoded((*_names(entry), blob, rest), SearchedText)  # noqa: SLF001
-                if said is not None and is_wanted(entry, said):
+                entry, said = self._said(row)
+                if is_wanted(entry, said):
                     entries.append(entry)
-                    texts.append(said.text)
+                    found.append(said)
                 if len(entries) == limit or monotonic() > until:
                     return Scanned(
-                        entries=entries, texts=texts, looked_at=looked_at, after=entry.key
+                        entries=entries, said=found, looked_at=looked_at, after=entry.key
                     )
-        return Scanned(entries=entries, texts=texts, looked_at=looked_at, after=None)
+        return Scanned(entries=entries, said=found, looked_at=looked_at, after=None)
 
     def trials_of(self, task_id: str) -> list[TrialEntry]:
         """Return the trials of one task, candidate by candidate."""

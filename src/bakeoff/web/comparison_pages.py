@@ -9,11 +9,11 @@ from bakeoff.app.comparing import compare
 from bakeoff.app.history import CandidateHistory, SuiteHistory, history
 from bakeoff.app.reporting import compared_steps
 from bakeoff.core.errors import UsageError
-from bakeoff.reports.explanation import headline, on_qualities, on_tasks, part_in_words
+from bakeoff.reports.explanation import headline, on_qualities, on_tasks
 from bakeoff.reports.history import change_in_words
 from bakeoff.reports.html.charts import Chart, TimePoint, over_time, shade
 from bakeoff.reports.html.compared import MOST_MOVED, ComparedRun, Step, settings_apart
-from bakeoff.reports.wording.phrases import moment, score
+from bakeoff.reports.wording.phrases import moment, score, sentence
 from bakeoff.stats.between_runs import Contrast
 from bakeoff.stores.queries import MatrixCell
 from bakeoff.web.rendering import Query, address, message, render, whole
@@ -99,13 +99,13 @@ def compare_page(runs: Runs, query: MultiMapping[str]) -> str:
 
 
 def _candidate_steps(run: ViewedRun, candidates: Sequence[str]) -> list[Step]:
-    """Compare the *candidates* of a run, each with each."""
-    result = compare(run.run, candidates=candidates)
+    """Compare the *candidates* of a run, each with each that was named after it."""
+    result = compare(run.run, candidates=candidates[::-1])
     return [
         Step(
             before=run.id,
             after=run.id,
-            contrasts=result.contrasts,
+            contrasts=result.contrasts[::-1],
             tasks=result.tasks,
             notes=result.notes,
         )
@@ -179,13 +179,22 @@ def explain_page(run: ViewedRun, query: MultiMapping[str]) -> str:
         run=run,
         found=found,
         headline=headline(found),
-        remarks=(*on_tasks(found), *on_qualities(found)),
+        remarks=(*on_tasks(found), *map(sentence, on_qualities(found))),
         tasks=carrying[:_MOST_TASKS],
         more_tasks=max(len(carrying) - _MOST_TASKS, 0),
         failures=found.failures[:_MOST_FAILURES],
         more_failures=max(len(found.failures) - _MOST_FAILURES, 0),
-        part_in_words=part_in_words,
+        trial_address=lambda name: _trial_address(run, name),
     )
+
+
+def _trial_address(run: ViewedRun, name: str) -> str:
+    """Return the address of the trial that is called `task@candidate#rollout`; nothing where that is not clear."""
+    for candidate in run.plan.candidates:
+        task, at, rollout = name.rpartition(f"@{candidate.id}#")
+        if at and rollout.isdecimal():
+            return address("run", run.id, "trial", of=task, by=candidate.id, rollout=rollout)
+    return ""
 
 
 # --- a suite over time ----------------------------------------------------------------------------
@@ -212,16 +221,20 @@ def history_page(runs: Runs, query: Query) -> str:
 
 def _chart(candidate: CandidateHistory) -> Chart:
     starts = {change.run for change in candidate.changes}
+    times = [moment(point.created_at) for point in candidate.points]
+    shown = slice(11, 16) if len({time[:10] for time in times}) == 1 else slice(10)
     points = [
         TimePoint(
             name=point.run,
             value=point.score.mean,
             low=point.score.interval.low if point.score.interval else None,
             high=point.score.interval.high if point.score.interval else None,
-            tip=f"{point.run}, {moment(point.created_at)}: {score(point.score.mean)}",
+            tip=f"{point.run}, {time}: {score(point.score.mean)}",
+            when=time[shown],
+            link=address("run", point.run),
             starts=point.run in starts,
         )
-        for point in candidate.points
+        for point, time in zip(candidate.points, times, strict=True)
     ]
     return over_time(
         "Score", "from run to run, with 95 % intervals; a dashed line: changed", points

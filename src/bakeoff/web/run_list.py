@@ -43,6 +43,7 @@ class RunRow:
     created_at: str = ""
     done: int = 0
     planned: int = 0
+    faults: int = 0
     candidates: Sequence[str] = ()
     verdict: str = ""
     decided: bool = False
@@ -121,6 +122,7 @@ def _row(run: ViewedRun, manifest: Manifest) -> RunRow:
         state=state_of(run, manifest, head.done),
         done=head.done,
         planned=manifest.planned,
+        faults=head.faults,
         candidates=tuple(candidate.id for candidate in manifest.candidates),
         verdict=head.verdict,
         decided=head.decided,

@@ -10,7 +10,7 @@ from bakeoff.core.candidate import EndpointState
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Manifest
 from bakeoff.reports.html import charts
-from bakeoff.reports.html.run import described, shared_settings, tables, tiles
+from bakeoff.reports.html.run import described, shared_settings, tables
 from bakeoff.reports.wording import decision
 from bakeoff.stores.live_status import read_live_status
 from bakeoff.stores.queries import CandidateProgress
@@ -30,7 +30,7 @@ def run_page(run: ViewedRun) -> str:
     return render(
         "run_page.html",
         run=run,
-        name=manifest.run_name or manifest.name or run.id,
+        name=_name(run, manifest),
         manifest=manifest,
         live=_live(run, manifest),
         notes=read_notes(run.folder),
@@ -48,7 +48,13 @@ def notes_part(run: ViewedRun, trouble: str = "") -> str:
 
 def live_part(run: ViewedRun, trouble: str = "") -> str:
     """Return how far the run has come, and the buttons for what can be done about it."""
-    return render("run_live.html", run=run, live=_live(run, run.manifest, trouble), is_part=True)
+    manifest = run.manifest
+    live = _live(run, manifest, trouble)
+    return render("run_live.html", run=run, name=_name(run, manifest), live=live, is_part=True)
+
+
+def _name(run: ViewedRun, manifest: Manifest) -> str:
+    return manifest.run_name or manifest.name or run.id
 
 
 @value_object
@@ -120,7 +126,6 @@ def results_part(run: ViewedRun) -> str:
         is_partial=bool(summary.buckets.not_run + summary.buckets.cancelled),
         summary=summary,
         headline=decision.answer(summary),
-        tiles=tuple(tiles(summary)),
         tables=tables(summary),
         charts=shown,
     )
@@ -131,14 +136,14 @@ def distributions_part(run: ViewedRun) -> str:
     order = [candidate.id for candidate in run.plan.candidates]
     measures = (
         ("Latency", "seconds that a trial waited for its model", "model_s"),
-        ("First token", "seconds", "first_token_s"),
-        ("Output tokens", "of a trial", "output_tokens"),
+        ("First token", "seconds until the first token", "first_token_s"),
+        ("Output tokens", "output tokens of a trial", "output_tokens"),
     )
     drawn = []
-    for title, note, measure in measures:
+    for title, unit, measure in measures:
         width, counts = run.distribution(measure)
         if counts:
-            drawn.append(charts.distribution(title, note, width, counts, order))
+            drawn.append(charts.distribution(title, unit, width, counts, order))
     return render("run_distributions.html", run=run, charts=drawn)
 
 

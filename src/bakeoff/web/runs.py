@@ -64,6 +64,7 @@ class RunHead:
     """A run in a line of the list: what came of it, and what it took."""
 
     done: int
+    faults: int
     verdict: str
     decided: bool
     cost_usd: float | None
@@ -216,15 +217,18 @@ class ViewedRun:
         if written := self._written(_SummaryHead):
             return RunHead(
                 done=written.buckets.ran,
+                faults=written.buckets.faults,
                 verdict=written.headline.text,
                 decided=written.headline.decided,
                 cost_usd=written.billed.cost_usd,
                 time_s=time_s,
             )
-        means = [(p.mean_score, p.candidate) for p in self.progress() if p.mean_score is not None]
+        progress = self.progress()
+        means = [(p.mean_score, p.candidate) for p in progress if p.mean_score is not None]
         best = max(means, default=None)
         return RunHead(
             done=self.queries.ended(),
+            faults=sum(p.statuses.get("faulted", 0) for p in progress),
             verdict="" if best is None else f"So far: {best[1]} {phrases.score(best[0])}",
             decided=False,
             cost_usd=self.billed().cost_usd,

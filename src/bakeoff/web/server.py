@@ -149,7 +149,8 @@ async def _made(make: Callable[[web.Request], str | None], request: web.Request)
         text = message("Not readable", str(error))
         return web.Response(text=text, content_type="text/html", status=409)
     if text is None:
-        raise web.HTTPNotFound(text="There is no such page or run here.")
+        text = message("Not found", "There is no such run, trial or page here.")
+        raise web.HTTPNotFound(text=text, content_type="text/html")
     return web.Response(text=text, content_type="text/html", headers=_link(request))
 
 

@@ -3,19 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.task import Task
 from bakeoff.reports.wording.findings import evidence_of
 from bakeoff.stats.head_to_head import figures
-from bakeoff.stores.queries import Scanned, SearchedText, TrialEntry, TrialQuery
+from bakeoff.stores.queries import SearchedText, TrialEntry, TrialQuery
 from bakeoff.web.rendering import Query, address, entry_address, render, whole
 from bakeoff.web.runs import ViewedRun
 
 PAGE = 100
 _LOOK_S = 0.12  # into records for one page, which then goes on where it was
+_READ_S = 0.08  # the records of a page of trials, for the beginning of what was said in each
 _MOST_SIDES = 4
 _AROUND = 80  # characters before what was found
+_BEGINNING = 240  # characters of an answer
+_MOST_WHY = 160
 _RESULTS = ("passed", "failed", "partial", "unscored")
 _STATUSES = ("completed", "limited", "faulted", "cancelled")
 _BOUNDARIES = ("provider", "agent", "sandbox", "scorer")
@@ -80,9 +84,13 @@ def _score(text: str) -> float | None:
 
 @value_object
 class TrialListRow:
-    """A trial in the list; of one that was searched for, what stands around the text."""
+    """A trial in the list with the beginning of its answer or fault, or what stands around the text that was searched for.
+
+    `why` is what a scorer said against the answer.
+    """
 
     entry: TrialEntry
+    why: str = ""
     before: str = ""
     found: str = ""
     after: str = ""
@@ -131,11 +139,13 @@ def trials_page(run: ViewedRun, query: Query) -> str:
 def _found(run: ViewedRun, view: TrialView, after: int | None) -> Rows:
     which = view.columns(run)
     if not view.looks_inside:
-        entries = run.queries.trials(which, limit=PAGE + 1, after=after)
-        place = entries[PAGE - 1].key if len(entries) > PAGE else None
-        return Rows(rows=[TrialListRow(entry=entry) for entry in entries[:PAGE]], after=place)
-    found = run.queries.scan(which, _wanted(run, view), limit=PAGE, within_s=_LOOK_S, after=after)
-    return Rows(rows=_excerpts(run, view, found), after=found.after, looked_at=found.looked_at)
+        found = run.queries.trials_said(which, limit=PAGE + 1, within_s=_READ_S, after=after)
+        place = found[PAGE - 1][0].key if len(found) > PAGE else None
+        return Rows(rows=[_row(run, entry, said) for entry, said in found[:PAGE]], after=place)
+    looked = run.queries.scan(which, _wanted(run, view), limit=PAGE, within_s=_LOOK_S, after=after)
+    pairs = zip(looked.entries, looked.said, strict=True)
+    rows = [_row(run, entry, said, view.text) for entry, said in pairs]
+    return Rows(rows=rows, after=looked.after, looked_at=looked.looked_at)
 
 
 def _wanted(run: ViewedRun, view: TrialView) -> Callable[[TrialEntry, SearchedText], bool]:
@@ -151,19 +161,20 @@ def _wanted(run: ViewedRun, view: TrialView) -> Callable[[TrialEntry, SearchedTe
     return is_wanted
 
 
-def _excerpts(run: ViewedRun, view: TrialView, found: Scanned) -> list[TrialListRow]:
-    texts = map(run.redactor.text, found.texts)
-    return [_row(entry, text, view.text) for entry, text in zip(found.entries, texts, strict=True)]
-
-
-def _row(entry: TrialEntry, said: str, text: str) -> TrialListRow:
-    at = said.casefold().find(text.casefold()) if text else -1
-    start, end = (at, at + len(text)) if at >= 0 else (0, 0)
+def _row(run: ViewedRun, entry: TrialEntry, said: SearchedText, text: str = "") -> TrialListRow:
+    """Return a line of the list; secrets are taken out before it is cut."""
+    why = one_line(run.redactor.text(said.why[: 8 * _MOST_WHY]), width=_MOST_WHY)
+    shown = run.redactor.text(said.text if text else said.text[: 8 * _BEGINNING])
+    start = shown.casefold().find(text.casefold()) if text else -1
+    if start < 0:
+        return TrialListRow(entry=entry, why=why, after=one_line(shown, width=_BEGINNING))
+    end = start + len(text)
     return TrialListRow(
         entry=entry,
-        before=said[max(start - _AROUND, 0) : start],
-        found=said[start:end],
-        after=said[end : end + 2 * _AROUND],
+        why=why,
+        before=shown[max(start - _AROUND, 0) : start],
+        found=shown[start:end],
+        after=shown[end : end + 2 * _AROUND],
     )
 
 

@@ -30,7 +30,7 @@ class FunctionModel:
         if inspect.isawaitable(reply):
             reply = await reply
         if isinstance(reply, Completion):
-            return with_readable_usage(reply)
+            return _timed(with_readable_usage(reply), began)
         if isinstance(reply, str):
             return Completion(text=reply, elapsed_s=monotonic() - began)
         raise ProviderError(f"it returned {type(reply).__name__}; return a str or a Completion")
@@ -50,11 +50,19 @@ class OwnModel:
         """Let the model answer."""
         if self._parameters:
             request = replace(request, parameters=parameters_of(request, self._parameters))
-        return with_readable_usage(await self._model.complete(request))
+        began = monotonic()
+        return _timed(with_readable_usage(await self._model.complete(request)), began)
 
     async def close(self) -> None:
         """Close the model, if it can be closed."""
         await close_model(self._model)
+
+
+def _timed(completion: Completion, began: float) -> Completion:
+    """Return *completion* with how long it took, where it does not say that itself."""
+    if completion.elapsed_s:
+        return completion
+    return replace(completion, elapsed_s=monotonic() - began)
 
 
 def with_readable_usage(completion: Completion) -> Completion:

@@ -30,6 +30,9 @@ WIDTH = 340
 _ROW = 44
 _MOST_ROWS = 40
 _MOST_LINES = 8  # in one chart, each with a colour of its own
+_MOST_HISTOGRAMS = 24
+_HISTOGRAM_TOP = 21  # of a row, for its label
+_MOST_TICKS = 6  # moments that are named below a chart
 _MOST_LABELS = 16
 _MOST_CELLS = 600
 _MOST_MOMENTS = 120
@@ -500,6 +503,8 @@ class TimePoint:
     low: float | None
     high: float | None
     tip: str
+    when: str = ""
+    link: str | None = None
     starts: bool = False
 
 
@@ -507,10 +512,14 @@ def over_time(title: str, note: str, points: Sequence[TimePoint]) -> Chart:
     """Return a score from run to run with its intervals; a line stands where scores changed."""
     shown = points[-_MOST_MOMENTS:]
     rows = [
-        {"n": n, "value": p.value, "low": p.low, "high": p.high, "tip": p.tip, "starts": p.starts}
+        {"n": n, "value": p.value, "low": p.low, "high": p.high, "tip": p.tip, "starts": p.starts, "link": p.link}
         for n, p in enumerate(shown)
-    ]
-    x: Spec = {"field": "n", "type": "quantitative", "axis": None,
+    ]  # fmt: skip
+    step = max(math.ceil(len(shown) / _MOST_TICKS), 1)
+    named = {n: shown[n].when for n in range(len(shown) - 1, -1, -step)}
+    x: Spec = {"field": "n", "type": "quantitative", "title": None,
+               "axis": {"values": sorted(named), "grid": False,
+                        "labelExpr": f"{json.dumps({str(n): when for n, when in named.items()})}[datum.value]"},
                "scale": {"domain": [-0.5, max(len(rows) - 0.5, 0.5)], "nice": False}}  # fmt: skip
     y: Spec = {"field": "value", "type": "quantitative", "title": None, "scale": {"domain": [0, 1]}}
     spec = {
@@ -589,36 +598,55 @@ def categories(candidates: Sequence[CandidateSummary]) -> Chart | None:
 
 
 def distribution(
-    title: str, note: str, width: float, counts: Mapping[str, Sequence[int]], order: Sequence[str]
+    title: str, unit: str, width: float, counts: Mapping[str, Sequence[int]], order: Sequence[str]
 ) -> Chart:
-    """Return how many trials of each candidate are in each bin of this *width*; the last bin is open."""
-    shown = [name for name in order if name in counts][:_MOST_LINES]
+    """Return how many trials of each candidate are in each bin of this *width*, a row for each; the last bin is open."""
+    every = [name for name in order if name in counts]
+    shown = every[:_MOST_HISTOGRAMS]
     short = short_names(shown)
+    height = (_ROW - _HISTOGRAM_TOP) / _ROW
     rows = [
-        {"name": short[name], "at": place * width, "share": many / sum(counts[name]),
-         "tip": f"{name}: {phrases.counted(many, 'trial')} from {place * width:.3g} on", "candidate": name}
-        for name in shown
+        {"y": n + 1, "y2": n + 1 - height * many / max(counts[name]),
+         "x": place * width, "x2": (place + 1) * width,
+         "tip": f"{name}: {phrases.counted(many, 'trial')} {_bin_in_words(place, width, len(counts[name]))}",
+         "candidate": name}
+        for n, name in enumerate(shown)
         for place, many in enumerate(counts[name])
+        if many
     ]  # fmt: skip
+    names = [{"n": n, "name": short[name]} for n, name in enumerate(shown)]
+    y: Spec = {"type": "quantitative", "axis": None,
+               "scale": {"domain": [0, len(shown)], "reverse": True, "nice": False}}  # fmt: skip
+    end = width * max(len(row) for row in counts.values())
+    x: Spec = {"field": "x", "type": "quantitative", "title": unit, "axis": {"tickCount": 6},
+               "scale": {"domain": [0, end], "nice": False}}  # fmt: skip
     spec = {
-        **_frame(WIDTH - 40, 160),
-        "data": {"values": rows},
-        "params": [_CHOSEN],
-        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
-        "encoding": {
-            **_by_name(str(row["name"]) for row in rows), "tooltip": _TIP,
-            "x": {"field": "at", "type": "quantitative", "title": None, "axis": {"grid": False, "tickCount": 6}},
-            "y": {"field": "share", "type": "quantitative", "title": None,
-                  "axis": {"format": ".0%", "tickCount": 4}},
-        },
+        **_frame(WIDTH - 10, _ROW * len(shown)),
+        "layer": [
+            {"name": "base", "data": {"values": names}, "mark": {"type": "rule", "color": "var(--line)"},
+             "encoding": {"y": {**y, "field": "base"}}, "transform": [{"calculate": "datum.n + 1", "as": "base"}]},
+            {"name": "bin", "data": {"values": rows},
+             "mark": {"type": "rect", "color": "var(--bar)", "stroke": "var(--card)", "strokeWidth": 0.5},
+             "encoding": {"x": x, "x2": {"field": "x2"}, "y": {**y, "field": "y"}, "y2": {"field": "y2"},
+                          "tooltip": _TIP}},
+            {"name": "label", "data": {"values": names},
+             "mark": {"type": "text", "align": "left", "baseline": "top", "dy": 7, "fontSize": 12,
+                      "color": "var(--text)", "limit": WIDTH - 20},
+             "encoding": {"text": {"field": "name"}, "x": {"value": 0}, "y": {**y, "field": "n"}}},
+        ],
     }  # fmt: skip
     return Chart(
         title=title,
-        note=note,
+        note="how many trials, each row on a scale of its own",
         spec=spec,
-        description="share of trials in each bin; the table above has medians",
-        legend=_more(list(counts), shown),
+        description="trials of each candidate in each bin; the table above has medians",
+        legend=_more(every, shown),
     )
+
+
+def _bin_in_words(place: int, width: float, bins: int) -> str:
+    start = f"{place * width:.3g}"
+    return f"from {start} on" if place == bins - 1 else f"from {start} to {(place + 1) * width:.3g}"
 
 
 def _shades(shades: Mapping[str, tuple[str, str]], which: int) -> Spec:

@@ -1,7 +1,7 @@
 """A run as one HTML file: headline, figures, tasks, trials, settings."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -27,6 +27,7 @@ _MOST_GROUPS = 300
 _MOST_KS = 6
 _MOST_REMARKS = 8
 _LONGEST = 2_000
+_NO_RATE = "A dash: some task has fewer than k rollouts with a score."
 _METHOD = """\
 The unit is the task: a score is the mean of task means, and its interval comes from the spread between \
 tasks, for other tasks like these. Candidates are compared on the tasks they share; *by chance* is how often two \
@@ -83,6 +84,8 @@ class Tables:
     remarks: tuple[str, ...]
     planned: bool
     ks: tuple[int, ...]
+    ks_missing: str
+    priced: bool
     several_categories: bool
     groups: tuple[tuple[CandidateSummary, Group], ...]
     groups_left: int
@@ -113,11 +116,21 @@ def tables(summary: Summary) -> Tables:
         planned=any(pair.detectable is not None for pair in pairs),
         # the first ones and the last; the others are in the JSON report
         ks=tuple(ks if len(ks) <= _MOST_KS else [*ks[: _MOST_KS - 1], ks[-1]]),
+        ks_missing=_NO_RATE if any(_lacks_rates(c.total, ks) for c in candidates) else "",
+        priced=any(
+            (each := c.total.cost_per_success) is not None and each.value is not None
+            for c in candidates
+        ),
         several_categories=any(len(candidate.categories) > 1 for candidate in candidates),
         groups=tuple(groups[:_MOST_GROUPS]),
         groups_left=max(len(groups) - _MOST_GROUPS, 0),
         averages=tuple(islice(phrases.averages(summary), _MOST_REMARKS)),
     )
+
+
+def _lacks_rates(group: Group, ks: Sequence[int]) -> bool:
+    known = {rate.k for rate in group.passes if rate.pass_at is not None}
+    return not known.issuperset(ks)
 
 
 def _reasons(summary: Summary) -> Iterator[str]:

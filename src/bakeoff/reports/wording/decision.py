@@ -88,9 +88,9 @@ def chance_in_words(tested: Sequence[Pair]) -> str:
         "by chance: how often two equals differ this much; under 0.05 decides",
     )
     if pairs > 1:
-        text += f". it allows for all {pairs} pairs, and so do the intervals"
+        text += f". It allows for all {pairs} pairs, and so do the intervals"
     if any(pair.detectable is not None for pair in tested):
-        text += ". smallest gap: what so many tasks show four times in five"
+        text += ". Smallest gap: what so many tasks show four times in five"
     return text
 
 
@@ -311,7 +311,8 @@ def answer(summary: Summary) -> Headline:
                 if len(pairwise.pairs) == 1
                 else _many_evidence(pairwise),
                 what_more_takes(summary),
-                per_success(summary),
+                # of more than two, the table of costs says it
+                per_success(summary) if len(summary.candidates) == 2 else "",
             )
             if part
         ),

@@ -1,15 +1,37 @@
 // What the pages of the viewer do by themselves; all else is htmx, and links.
 
-// Keys that follow a link of the page, or go to a field: `data-key` names the key.
+// Keys that follow a link of the page, or go to a field: `data-key` names them. In a list, j and k go to the next row and back.
 document.addEventListener("keydown", (event) => {
   if (event.altKey || event.ctrlKey || event.metaKey) return;
-  if (event.target.closest("input, select, textarea, [tabindex], pre")) return;
-  const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  if (event.target.closest("input:not([type=checkbox]), select, textarea")) return;
+  if (event.key.startsWith("Arrow") && event.target.closest("[tabindex], pre")) return;  // it scrolls
+  const target = document.querySelector(`[data-key~="${CSS.escape(event.key)}"]`) || rowBeside(event.key);
   if (!target) return;
   event.preventDefault();
-  if (target.matches("a, button")) target.click();
+  if (target.matches("[data-key]:is(a, button)")) target.click();
   else target.focus();
 });
+
+function rowBeside(key) {
+  if (key !== "j" && key !== "k") return null;
+  const rows = [...document.querySelectorAll("table.listed tbody td:first-child a:first-of-type")];
+  const at = rows.findIndex((row) => row.closest("tr").contains(document.activeElement));
+  return rows[key === "j" ? at + 1 : Math.max(at - 1, 0)];
+}
+
+// A viewer that was stopped, or started again with another token, is said to be so: what is shown is old.
+document.addEventListener("htmx:sendError", () => lost("The viewer does not answer: what is shown here may be old."));
+document.addEventListener("htmx:responseError", (event) => {
+  const status = event.detail.xhr.status;
+  lost(status === 403 ? "The viewer was started anew: open the address that it printed." : `The viewer could not answer (${status}).`);
+});
+document.addEventListener("htmx:afterOnLoad", () => lost(""));
+
+function lost(words) {
+  const place = document.getElementById("lost");
+  place.textContent = words;
+  place.hidden = !words;
+}
 
 // Charts: each is drawn from its specification, by an interpreter that needs no `eval`.
 const views = new WeakMap();
@@ -37,11 +59,15 @@ async function draw(figure) {
   });
   views.set(figure, view);
   const place = figure.closest("[data-trials]")?.dataset.trials;
-  const rowOf = (item) => (place && item?.datum?.candidate ? item.datum : null);
+  const leadsTo = (item) => {
+    const row = item?.datum;
+    if (row?.link?.startsWith("/run/")) return row.link;
+    return place && row?.candidate ? trialsOf(place, row) : "";
+  };
   view.addEventListener("click", (event, item) => {
-    if (rowOf(item)) location.assign(trialsOf(place, rowOf(item)));
+    if (leadsTo(item)) location.assign(leadsTo(item));
   });
-  view.addEventListener("mousemove", (event, item) => figure.classList.toggle("leads", Boolean(rowOf(item))));
+  view.addEventListener("mousemove", (event, item) => figure.classList.toggle("leads", Boolean(leadsTo(item))));
   await view.runAsync();
   figure.classList.add("ready");
 }
