@@ -99,6 +99,8 @@ def test_a_run_without_trials_is_an_empty_frame_with_its_types(tmp_path: Path) -
 
 
 def test_each_file_has_what_the_frame_has(run: Run, tmp_path: Path) -> None:
+    named = bakeoff("export", run.folder, "--to", tmp_path, folder=tmp_path / "to")
+    assert (named.code, Path(named.out.strip())) == (0, tmp_path / "trials.csv")
     paths = {}
     for form in ("csv", "jsonl", "parquet"):
         ended = bakeoff("export", run.folder, "--format", form, folder=tmp_path / form)

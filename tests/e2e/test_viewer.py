@@ -82,7 +82,9 @@ def test_two_candidates_are_explained_from_the_page_of_their_run(served: Served)
         assert "good is ahead of bad by " in text
         assert "Part of the gap".casefold() in text.casefold()
         assert "the queue is full" in text
-        page.click("tr:has-text('the queue is full') small a", until="location.pathname == '/run/r1/trial'")
+        page.click(
+            "tr:has-text('the queue is full') small a", until="location.pathname == '/run/r1/trial'"
+        )
         assert "the queue is full" in words(page), "an example of a failure leads to its trial"
         quiet(page, served)
 
@@ -95,6 +97,9 @@ def test_every_page_is_whole_and_quiet(served: Served, width: int, dark: bool) -
             page.open_everything()
             fits(page, width)
             assert page.evaluate("document.querySelectorAll('h1').length") == 1, path
+        page.browser.do(lambda: page.page.emulate_media(media="print"))
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(246, 247, 249)", "what is printed is light"
         quiet(page, served)
 
 

@@ -123,7 +123,7 @@ def test_candidates_of_one_run_are_compared_task_by_task_as_the_run_did(served: 
         page.click(".moved a", until="location.pathname == '/run/r1/trial'")
     summary = bakeoff.load_run(served_folder(served) / "r1").summary()
     assert summary.pairwise is not None
-    assert "good against bad" in text
+    assert "bad against good" in text
     assert "good is better on 10 tasks" in text
     assert "bad is better on 1 task" in text
     assert "0.818" in text.replace("−", "-")

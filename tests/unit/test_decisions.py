@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bakeoff.reports.wording.decision import answer
-from bakeoff.reports.wording.phrases import dollars, seconds
+from bakeoff.reports.wording.decision import answer, short_answer
+from bakeoff.reports.wording.phrases import dollars, seconds, shared_tail
 from bakeoff.stats.estimate import MissingBounds
 from bakeoff.stats.pace import Pace
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
@@ -209,6 +209,37 @@ def test_the_headline_says_how_many_tasks_more_at_what_price() -> None:
     assert found.text.endswith("), at 4 times the cost.")
     prices = "dear $0.0444 ($0.0399 to $0.0495), cheap $0.0200 ($0.0145 to $0.0276)."
     assert found.why.endswith(f"Cost per solved task: {prices}")
+
+
+def test_on_a_page_the_headline_says_once_what_all_names_end_with() -> None:
+    names = ("terse · shell · m/one", "polite · shell · m/one")
+    given = plan(
+        *tasks(40, scorers=scored_by("exact")), candidates=[candidate(name) for name in names]
+    )
+    rows = [
+        row(f"t{n:04}", float(n < right), candidate_id=name)
+        for name, right in zip(names, (36, 20), strict=True)
+        for n in range(40)
+    ]
+    found = short_answer(summarize(given, rows))
+    assert found.text.startswith("terse solves 40 of 100 tasks more than polite (")
+    assert found.why.endswith("All with shell · m/one.")
+    assert found.decided
+
+
+@pytest.mark.parametrize(
+    ("names", "tail"),
+    [
+        (["a · m", "b · m"], " · m"),
+        (["a · x · m", "b · x · m"], " · x · m"),
+        (["a · m", "m"], ""),
+        (["a · m", "a · n"], ""),
+        (["m"], ""),
+        ([], ""),
+    ],
+)
+def test_what_names_share_at_their_end_leaves_each_a_name(names: list[str], tail: str) -> None:
+    assert shared_tail(names) == tail
 
 
 def test_the_headline_says_what_more_tasks_would_take_in_money_and_time() -> None:

@@ -99,7 +99,7 @@ def run_as_html(run: "Run") -> str:
         .render(
             called=run.id,
             colours=trusted(colours(_SCOPE)),
-            headline=decision.answer(summary),
+            headline=decision.short_answer(summary),
             summary=summary,
             tables=tables(summary),
             charts=[*drawn["scores"], *drawn["trade_offs"], *drawn["differences"]],

@@ -244,12 +244,14 @@ def export(
     to: str | Path | None = None,
     text: bool = True,
 ) -> Path:
-    """Write the trials of *run* into the file *to*, or `trials.FORM` in its folder; return the path.
+    """Write the trials of *run* into the file *to*, or `trials.FORM` in that folder or its own; return the path.
 
     Without *text*, it does not hold what was asked, expected and answered.
     """
     writer = _WRITERS[check_format(form)]
-    path = run.folder / f"trials.{form}" if to is None else Path(to)
+    path = Path(to or run.folder)
+    if path.is_dir():
+        path /= f"trials.{form}"
     with _written(path) as file:
         writer(TrialTable(run), file, text=text)
     return path

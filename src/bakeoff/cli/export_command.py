@@ -22,8 +22,8 @@ def parser() -> ArgumentParser:
     p.add_argument("--format", default="csv", metavar="NAME",
                    help="csv, jsonl, or parquet (needs pyarrow; default: csv)")  # fmt: skip
     p.add_argument("--to", metavar="FILE",
-                   help="where to write, `-` for standard output (default: trials.FORMAT in the "
-                   "folder of the run)")  # fmt: skip
+                   help="the file to write, or a folder for trials.FORMAT; `-` for standard output "
+                   "(default: the folder of the run)")  # fmt: skip
     p.add_argument("--no-text", action="store_false", dest="text",
                    help="leave out what was asked, expected and answered")  # fmt: skip
     add_output(p)

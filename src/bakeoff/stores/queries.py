@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from time import thread_time
 from typing import Any
 
 import msgspec
@@ -254,15 +255,15 @@ class LedgerQueries:
 
     def trials_said(
         self, which: TrialQuery, *, limit: int, within_s: float, after: int | None = None
-    ) -> list[tuple[TrialEntry, SearchedText]]:
-        """Return the same page of trials with what was said in each, as far as that is read in so long."""
+    ) -> list[tuple[TrialEntry, SearchedText | None]]:
+        """Return the same page of trials with what was said in each; None for what takes more CPU than that."""
         where, values = _where(which, after)
         query = f"SELECT {_LINE}, blob, rest FROM {_COUNTED} {where} ORDER BY trial LIMIT ?"  # noqa: S608 -- values are bound
-        until = monotonic() + within_s
         with self._reading() as db:
             rows = db.execute(query, (*values, limit)).fetchall()
+        until = thread_time() + within_s
         return [
-            self._said(row) if monotonic() < until else (_entry(row[:-2]), SearchedText()) for row in rows
+            self._said(row) if thread_time() < until else (_entry(row[:-2]), None) for row in rows
         ]
 
     def _said(self, row: Sequence[Any]) -> tuple[TrialEntry, SearchedText]:

@@ -60,6 +60,8 @@ def compare_page(runs: Runs, query: MultiMapping[str]) -> str:
     try:
         if len(found) == 1 and len(candidates) > 1:
             steps = _candidate_steps(found[0], candidates)
+            if len(candidates) == 2:  # in the order in which the difference is taken
+                candidates = [steps[0].contrasts[0].after, steps[0].contrasts[0].before]
         elif len(found) > 1:
             steps = compared_steps([run.run for run in found])
         else:
@@ -99,13 +101,13 @@ def compare_page(runs: Runs, query: MultiMapping[str]) -> str:
 
 
 def _candidate_steps(run: ViewedRun, candidates: Sequence[str]) -> list[Step]:
-    """Compare the *candidates* of a run, each with each that was named after it."""
-    result = compare(run.run, candidates=candidates[::-1])
+    """Compare the *candidates* of a run, each with each."""
+    result = compare(run.run, candidates=candidates)
     return [
         Step(
             before=run.id,
             after=run.id,
-            contrasts=result.contrasts[::-1],
+            contrasts=result.contrasts,
             tasks=result.tasks,
             notes=result.notes,
         )

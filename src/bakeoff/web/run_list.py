@@ -114,6 +114,7 @@ def _run_row(runs: Runs, entry: RunEntry) -> RunRow:
 
 def _row(run: ViewedRun, manifest: Manifest) -> RunRow:
     head = run.head()
+    tail = phrases.shared_tail(candidate.id for candidate in manifest.candidates)
     return RunRow(
         id=run.id,
         name=_called(run, manifest),
@@ -124,7 +125,7 @@ def _row(run: ViewedRun, manifest: Manifest) -> RunRow:
         planned=manifest.planned,
         faults=head.faults,
         candidates=tuple(candidate.id for candidate in manifest.candidates),
-        verdict=head.verdict,
+        verdict=head.verdict.replace(tail, "") if tail else head.verdict,
         decided=head.decided,
         cost=head.cost_usd,
         time_s=head.time_s,

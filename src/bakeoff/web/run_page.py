@@ -22,6 +22,7 @@ from bakeoff.web.runs import ViewedRun
 _MATRIX_PAGE = 50
 _MOST_PAIRS = 45
 _MOST_LOG = 4_000
+_LONGEST_HEAD = 60  # the name of a candidate above its column
 
 
 def run_page(run: ViewedRun) -> str:
@@ -125,7 +126,7 @@ def results_part(run: ViewedRun) -> str:
         is_running=run.is_running,
         is_partial=bool(summary.buckets.not_run + summary.buckets.cancelled),
         summary=summary,
-        headline=decision.answer(summary),
+        headline=decision.short_answer(summary),
         tables=tables(summary),
         charts=shown,
     )
@@ -151,6 +152,7 @@ def matrix_part(run: ViewedRun, query: Query) -> str:
     """Return a page of tasks × candidates, the tasks that tell candidates apart first."""
     skip, differing = whole(query.get("skip")), bool(query.get("differing"))
     rows, many = run.queries.matrix(limit=_MATRIX_PAGE, skip=skip, only_differing=differing)
+    candidates = [candidate.id for candidate in run.plan.candidates]
     return render(
         "run_matrix.html",
         run=run,
@@ -159,7 +161,8 @@ def matrix_part(run: ViewedRun, query: Query) -> str:
         skip=skip,
         step=_MATRIX_PAGE,
         differing=differing,
-        candidates=[candidate.id for candidate in run.plan.candidates],
+        candidates=candidates,
+        short=charts.short_names(candidates, width=_LONGEST_HEAD),
         shade=charts.shade,
         here=lambda **more: address("run", run.id, "matrix", **more),
     )

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -18,6 +19,9 @@ from bakeoff.web.access import Access, guarded
 from bakeoff.web.comparison_pages import compare_page, explain_page, history_page
 from bakeoff.web.rendering import message
 from bakeoff.web.runs import Runs, ViewedRun
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
 
 _SHUTDOWN_S = 1.0  # a page that is being made has nobody to go to
 _STATIC = Path(__file__).parent / "static"
@@ -75,7 +79,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 def application(runs: Runs, access: Access) -> web.Application:
     """Return the application; every page is made in a thread."""
-    app = web.Application(middlewares=[guarded(access)], client_max_size=1 << 16)
+    app = web.Application(middlewares=[guarded(access), _not_found], client_max_size=1 << 16)
     add = partial(_add_page, app.router)
     of_run = partial(_add_page_of_run, app.router, runs)
 
@@ -99,6 +103,16 @@ def application(runs: Runs, access: Access) -> web.Application:
         _add_action(app.router, runs, name, action)
     app.router.add_get("/static/{name}", _static)
     return app
+
+
+@web.middleware
+async def _not_found(request: web.Request, handler: "Handler") -> web.StreamResponse:
+    """Answer with a page, from which a link leads back, where there is none."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        text = message("Not found", "There is no such run, trial or page here.")
+        return web.Response(text=text, content_type="text/html", status=404)
 
 
 def _add_page(
@@ -149,8 +163,7 @@ async def _made(make: Callable[[web.Request], str | None], request: web.Request)
         text = message("Not readable", str(error))
         return web.Response(text=text, content_type="text/html", status=409)
     if text is None:
-        text = message("Not found", "There is no such run, trial or page here.")
-        raise web.HTTPNotFound(text=text, content_type="text/html")
+        raise web.HTTPNotFound
     return web.Response(text=text, content_type="text/html", headers=_link(request))
 
 
@@ -167,6 +180,6 @@ async def _static(request: web.Request) -> web.Response:
     if name == "style.css":
         return web.Response(text=style_sheet(), content_type="text/css")
     if name not in _STATIC_FILES:
-        raise web.HTTPNotFound(text="There is no such file.")
+        raise web.HTTPNotFound
     text = await asyncio.to_thread((_STATIC / name).read_text, encoding="utf-8")
     return web.Response(text=text, content_type=_STATIC_FILES[name])

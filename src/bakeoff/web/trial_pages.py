@@ -7,6 +7,7 @@ from bakeoff._lib.sanitize import one_line
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.task import Task
+from bakeoff.reports.html.charts import short_names
 from bakeoff.reports.wording.findings import evidence_of
 from bakeoff.stats.head_to_head import figures
 from bakeoff.stores.queries import SearchedText, TrialEntry, TrialQuery
@@ -20,6 +21,7 @@ _MOST_SIDES = 4
 _AROUND = 80  # characters before what was found
 _BEGINNING = 240  # characters of an answer
 _MOST_WHY = 160
+_LONGEST_NAME = 60  # of another candidate
 _RESULTS = ("passed", "failed", "partial", "unscored")
 _STATUSES = ("completed", "limited", "faulted", "cancelled")
 _BOUNDARIES = ("provider", "agent", "sandbox", "scorer")
@@ -161,8 +163,10 @@ def _wanted(run: ViewedRun, view: TrialView) -> Callable[[TrialEntry, SearchedTe
     return is_wanted
 
 
-def _row(run: ViewedRun, entry: TrialEntry, said: SearchedText, text: str = "") -> TrialListRow:
+def _row(run: ViewedRun, entry: TrialEntry, said: SearchedText | None, text: str = "") -> TrialListRow:
     """Return a line of the list; secrets are taken out before it is cut."""
+    if said is None:
+        return TrialListRow(entry=entry, after="…")
     why = one_line(run.redactor.text(said.why[: 8 * _MOST_WHY]), width=_MOST_WHY)
     shown = run.redactor.text(said.text if text else said.text[: 8 * _BEGINNING])
     start = shown.casefold().find(text.casefold()) if text else -1
@@ -230,6 +234,7 @@ def trial_page(run: ViewedRun, query: Query) -> str | None:
         after=entry_address(run.id, after, going) if after else "",
         back=address("run", run.id, "trials", **view.as_query),
         beside=beside,
+        short=short_names((c.id for c in run.plan.candidates), width=_LONGEST_NAME),
         here=lambda **changed: address("run", run.id, "trial", **{**here, **changed}),
         view=view,
         evidence_of=evidence_of,

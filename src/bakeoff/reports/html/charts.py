@@ -178,7 +178,7 @@ def _rows_spec(rows: Sequence[Spec], domain: Sequence[float], layers: Sequence[S
     """Return a chart of rows: each with its label and its figure above what the layers draw."""
     words = [
         _mark("label", "text", {"text": {"field": "label"}, "x": {"value": 0}},
-              align="left", dy=-11, color="var(--text)", limit=WIDTH - 84),
+              align="left", dy=-11, color="var(--text)", limit=WIDTH - 112),
         _mark("figure", "text", {"text": {"field": "text"}, "x": {"value": WIDTH}},
               align="right", dy=-11, color="var(--quiet)", limit=80),
     ]  # fmt: skip
@@ -229,14 +229,15 @@ def _whisker() -> Iterable[Spec]:
 
 def scores(candidates: Sequence[CandidateSummary]) -> Chart:
     """Return the mean score of each candidate with its interval."""
-    bars = [_score_bar(candidate.candidate, candidate.total) for candidate in candidates]
+    short = short_names((c.candidate for c in candidates), width=_LONGEST_NAME)
+    bars = [_score_bar(c.candidate, short[c.candidate], c.total) for c in candidates]
     return bar_chart("Score", "mean of tasks, 95 % interval", bars, most=1.0)
 
 
-def _score_bar(name: str, group: Group) -> Bar:
+def _score_bar(name: str, label: str, group: Group) -> Bar:
     interval = group.score.interval
     return Bar(
-        label=name,
+        label=label,
         value=group.score.mean,
         text=phrases.score(group.score.mean),
         low=interval.low if interval else None,
@@ -257,7 +258,8 @@ def _score_in_words(name: str, group: Group) -> str:
 def differences(pairs: Sequence[Pair], *, names: Sequence[str] | None = None) -> Chart:
     """Return the difference of each pair with its interval, around zero."""
     shown = pairs[:_MOST_ROWS]
-    labels = [f"{pair.first} − {pair.second}" for pair in shown] if names is None else names
+    short = short_names((n for p in shown for n in (p.first, p.second)), width=_LONGEST_NAME)
+    labels = [f"{short[p.first]} − {short[p.second]}" for p in shown] if names is None else names
     rows = [
         _pair_row(number, pair, label)
         for number, (pair, label) in enumerate(zip(shown, labels, strict=False))
@@ -313,20 +315,11 @@ def _couple(contrast: Contrast) -> str:
     return contrast.after if same else f"{contrast.after} − {contrast.before}"
 
 
-_PARTS = " · "  # of the name of a candidate: its prompt, its agent, its model
-
-
-def short_names(names: Iterable[str]) -> dict[str, str]:
+def short_names(names: Iterable[str], *, width: int = _LONGEST_SHORT_NAME) -> dict[str, str]:
     """Return names for where there is little room: without the last parts that all of them share, and cut."""
-    parts = {name: name.split(_PARTS) for name in names}
-    while len(parts) > 1 and all(len(words) > 1 for words in parts.values()):
-        if len({words[-1] for words in parts.values()}) > 1:
-            break
-        parts = {name: words[:-1] for name, words in parts.items()}
-    return {
-        name: one_line(_PARTS.join(words), width=_LONGEST_SHORT_NAME)
-        for name, words in parts.items()
-    }
+    given = list(names)
+    tail = phrases.shared_tail(given)
+    return {name: one_line(name.removesuffix(tail), width=width) for name in given}
 
 
 # --- what it costs ----------------------------------------------------------------------------
@@ -453,7 +446,7 @@ def _by_name(names: Iterable[str]) -> Spec:
     return {
         "color": {"field": "name", "type": "nominal", "sort": None,
                   "scale": {"domain": shown, "range": _COLOURS[: len(shown)]},
-                  "legend": {"orient": "bottom", "columns": 2, "title": None}},
+                  "legend": {"orient": "bottom", "columns": 2, "columnPadding": 28, "title": None}},
         "opacity": {"condition": {"param": "chosen", "value": 1}, "value": 0.1},
     }  # fmt: skip
 

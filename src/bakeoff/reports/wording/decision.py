@@ -17,6 +17,7 @@ from bakeoff.reports.wording.phrases import (
     rank_range,
     score,
     sentence,
+    shared_tail,
 )
 from bakeoff.stats.estimate import Interval, could_turn
 from bakeoff.stats.one_task import ROLLOUT
@@ -292,6 +293,17 @@ class Headline:
     text: str
     why: str
     decided: bool = False
+
+
+def short_answer(summary: Summary) -> Headline:
+    """Return the headline of *summary* for a page; what the names of all candidates end with is said once."""
+    found = answer(summary)
+    tail = one_line(shared_tail(c.candidate for c in summary.candidates)).strip()
+    if not tail:
+        return found
+    with_what = f"All with {tail.removeprefix('· ')}."
+    text, why = (part.replace(f" {tail}", "") for part in (found.text, found.why))
+    return Headline(text=text, why=f"{why} {with_what}".strip(), decided=found.decided)
 
 
 def answer(summary: Summary) -> Headline:

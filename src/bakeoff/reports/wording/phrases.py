@@ -172,6 +172,21 @@ def sentence(text: str | None) -> str:
     return f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
+_PARTS = " · "  # of the name of a candidate: its prompt, its agent, its model
+
+
+def shared_tail(names: Iterable[str]) -> str:
+    """Return the last parts that the names of all candidates share, of which each has others before; mostly the model."""
+    split = [name.split(_PARTS) for name in dict.fromkeys(names)]
+    shared: list[str] = []
+    while len(split) > 1 and all(len(parts) > 1 for parts in split):
+        last = {parts.pop() for parts in split}
+        if len(last) > 1:
+            break
+        shared.insert(0, last.pop())
+    return "".join(_PARTS + part for part in shared)
+
+
 def shortened(text: str, most: int) -> str:
     """Return the first line of *text*, cut where it is longer than *most* characters."""
     line = text.splitlines()[0] if text else ""
