@@ -24,7 +24,6 @@ from bakeoff.stats.censored import Observation, time_to_solve
 from bakeoff.stats.change_points import changes
 from bakeoff.stats.estimate import TaskScores, estimate, quantile_interval
 from bakeoff.stats.gate import GateState
-from bakeoff.stats.paired import compare, decide
 from bakeoff.stats.power import to_decide
 from support.simulated_runs import (
     FAULT_RULES,
@@ -211,6 +210,11 @@ def errors_table(repetitions: int) -> Iterator[str]:
             f"ranking of 2 on 100 tasks, 30 % of {of_whom} lost to faults",
             lambda rule=of_whom: _told_apart(rng, rule),  # type: ignore[misc]
         )
+    for of_whom in FAULT_RULES:
+        add(
+            f"adaptive run of 2 on 80 tasks, 30 % of {of_whom} lost to faults",
+            lambda rule=of_whom: _adaptive_apart(rng, rule),  # type: ignore[misc]
+        )
     for what, rule, candidates, rollouts in (
         ("adaptive run of 2", Adaptive(), 2, 1),
         ("adaptive run of 2", Adaptive(), 2, 3),
@@ -239,13 +243,23 @@ def errors_table(repetitions: int) -> Iterator[str]:
                 wanted, loss=loss, margin=0.05, rollouts=rollouts, repetitions=repetitions
             )
             gates.append([f"{what}, {_rollouts(rollouts)}", _per_cent(share)])
+        for faults in FAULT_RULES:
+            share = gate_share(
+                wanted, loss=loss, margin=0.05, rollouts=1, repetitions=repetitions, faults=faults
+            )
+            gates.append([f"{what}, 30 % of {faults} lost to faults", _per_cent(share)])
     yield f"Gates over 200 tasks that were wrong, {repetitions:,} for each row:\n"
     yield _table(["gate", "wrong, %"], gates)
 
 
 def _told_apart(rng: np.random.Generator, of_whom: str) -> bool:
-    columns = with_faults(rng, drawn_scores(rng, (0.0, 0.0), count=100), of_whom=of_whom)
-    return decide([compare(*columns)])[0].better is not None
+    scores = with_faults(rng, drawn_scores(rng, (0.0, 0.0), count=100), of_whom=of_whom)
+    return ranking(scores)[0].better is not None
+
+
+def _adaptive_apart(rng: np.random.Generator, of_whom: str) -> bool:
+    scores = with_faults(rng, drawn_scores(rng, (0.0, 0.0), count=80), of_whom=of_whom)
+    return adaptive_run(scores, Adaptive()).found.pairs[0].better is not None
 
 
 def power_table(repetitions: int) -> Iterator[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         set_baseline,
         summarize,
     )
+    from bakeoff.app.agreeing import agreement
     from bakeoff.app.history import history
     from bakeoff.app.run import run, run_async
     from bakeoff.core.attachment import Attachment
@@ -176,6 +177,7 @@ __all__ = [
     "Waiting",
     "Workspace",
     "Workspaces",
+    "agreement",
     "compare",
     "gate",
     "get_task_score",
@@ -195,6 +197,7 @@ __all__ = [
 _HOMES = {
     "bakeoff.app": "Gate Run compare gate load_run merge power report rescore set_baseline summarize",
     "bakeoff.app.run": "run run_async",
+    "bakeoff.app.agreeing": "agreement",
     "bakeoff.app.history": "history",
     "bakeoff.frontends.rollouts.folders": "get_task_score load_benchmark",
     "bakeoff.frontends.test_runner.runner": "APIConfiguration ExecutionProgress TestResult TestRunner",

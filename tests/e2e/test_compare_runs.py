@@ -72,7 +72,10 @@ def test_what_became_worse_is_told_with_its_tasks_and_can_fail_a_pipeline(
     assert ended.code == 0, ended.err
     assert "old → new: 24 shared tasks" in ended.out
     assert "m: worse on 6 tasks: t03 1.00 → 0.00, t07 1.00 → 0.00" in ended.out
-    assert "verdict: m: worse than before, by 0.250" in ended.out
+    worse = "m: worse than before: solves 25 of 100 tasks fewer (6 to 44.9)"
+    assert f"verdict: {worse}\n" in ended.out
+    assert json.loads(compare(tmp_path, "--json").out)["verdicts"] == [worse]
+    assert package.compare(tmp_path / "old", tmp_path / "new").verdicts == (worse,)
     assert "1.000" in ended.out
     assert "0.750" in ended.out
     assert compare(tmp_path, "--fail-if-worse").code == 5
@@ -80,7 +83,7 @@ def test_what_became_worse_is_told_with_its_tasks_and_can_fail_a_pipeline(
         "compare", tmp_path / "new", tmp_path / "old", "--fail-if-worse", folder=tmp_path
     )
     assert back.code == 0
-    assert "better than before, by 0.250" in back.out
+    assert "better than before: solves 25 of 100 tasks more (6 to 44.9)" in back.out
 
 
 def test_luck_is_no_verdict(suite: Path, tmp_path: Path) -> None:
@@ -188,8 +191,8 @@ def test_any_number_of_runs_are_compared_two_by_two_with_p_for_all_of_them(
     ended = compare(tmp_path, str(tmp_path / "third"))
     assert ended.code == 0, ended.err
     assert "old, new, third: 24 shared tasks" in ended.out
-    assert "verdict: m, old → new: worse than before, by 0.500" in ended.out
-    assert "verdict: m, old → third: worse than before, by 0.750" in ended.out
+    assert "verdict: m, old → new: worse than before: solves 50 of 100 tasks fewer (" in ended.out
+    assert "verdict: m, old → third: worse than before: solves 75 of 100 tasks fewer (" in ended.out
     assert "verdict: m, new → third: no decision" in ended.out or "new → third: worse" in ended.out
     found = package.compare(tmp_path / "old", tmp_path / "new", tmp_path / "third")
     assert found.runs == ("old", "new", "third")
@@ -265,5 +268,5 @@ def test_there_is_no_verdict_on_what_was_not_asked_alike_unless_it_is_forced(
     assert "after - before" in ended.out, "the figures are shown"
     forced = compare(tmp_path, "--fail-if-worse", "--force")
     assert forced.code == 5
-    assert "worse than before, by 0.750" in forced.out
+    assert "worse than before: solves 75 of 100 tasks fewer (" in forced.out
     assert "forced, although conditions differ: limits.time_s is not set and 77" in forced.out

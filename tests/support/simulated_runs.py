@@ -1,9 +1,11 @@
 """Simulated runs of candidates whose true scores are known: rankings, gates and adaptive runs.
 
 A task has a chance to be solved, drawn evenly from 0 to 1 - *gap*; a candidate that is better by a
-gap solves every task with so much more. Everything is drawn with the generator that is given.
+gap solves every task with so much more. A score that is NaN is a trial that faulted. Everything is
+drawn with the generator that is given.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,13 +20,13 @@ from bakeoff.core.run_spec import Adaptive
 from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.planning.expand import ordered
 from bakeoff.stats.between_runs import contrasts, run_scores
-from bakeoff.stats.estimate import MissingBounds
+from bakeoff.stats.estimate import MissingBounds, bounds
 from bakeoff.stats.gate import GateState, against_baseline
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.pairwise import CandidateScores, Pairwise, pairwise
 from bakeoff.stats.stopping_rule import TaskOrder
 from support.plans import candidate, plan, scored_by, tasks
-from support.rows import row
+from support.rows import fault, row
 
 Scores = NDArray[np.float64]
 NAMES = "abcdefghij"
@@ -64,26 +66,31 @@ def adaptive_run(scores: Scores, rule: Adaptive) -> Ended:
     given, jobs = _given(candidates, count, rollouts, rule)
     selection = AdaptiveSelection(given, rule)
     seen: dict[str, dict[str, _Tally]] = {NAMES[number]: {} for number in range(candidates)}
+    ended: dict[str, set[str]] = {name: set() for name in seen}
+    faults: dict[str, dict[str, int]] = {name: {} for name in seen}
     trials = 0
     for job in selection.wanted_jobs(jobs):
         name, task, rollout = job.trial.candidate.id, job.trial.task.id, job.trial.rollout
         score = float(scores[NAMES.index(name), int(task[1:]), rollout])
-        tally = seen[name].setdefault(task, _Tally())
-        tally.n, tally.total, tally.passed = (
-            tally.n + 1,
-            tally.total + score,
-            tally.passed + int(score),
-        )
-        selection.record(name, task, score)
         trials += 1
+        ended[name].add(task)
+        if math.isnan(score):
+            faults[name][task] = faults[name].get(task, 0) + 1
+            selection.record(name, task, None, faulted=True)
+        else:
+            seen[name].setdefault(task, _Tally()).add(score)
+            selection.record(name, task, score)
     drawn = TaskOrder(
         order=[task.id for task in given.drawn_tasks(rule.seed)],
         precision=rule.precision,
-        complete=frozenset(name for name, known in seen.items() if len(known) == count),
+        complete=frozenset(name for name, tasks_of in ended.items() if len(tasks_of) == count),
         best=rule.goal == "best",
         looks=rule.looks,
     )
-    columns = [CandidateScores(candidate=name, tasks={"": known}) for name, known in seen.items()]
+    columns = [
+        CandidateScores(candidate=name, tasks={"": known}, faults=faults[name])
+        for name, known in seen.items()
+    ]
     found = pairwise(columns, drawn=drawn)
     assert found is not None
     return Ended(found=found, trials=trials)
@@ -95,6 +102,12 @@ class _Tally:
     total: float = 0.0
     passed: int = 0
 
+    def add(self, score: float) -> None:
+        """Add the score of a trial."""
+        self.n += 1
+        self.total += score
+        self.passed += int(score)
+
 
 # Rankings
 
@@ -103,9 +116,31 @@ def task_means(scores: Scores) -> list[TaskMeans]:
     """Return the task means of each candidate."""
     once = scores.shape[2] == 1
     return [
-        TaskMeans(candidate=NAMES[number], means=means.tolist(), binary=once, solved=True)
-        for number, means in enumerate(scores.mean(axis=2))
+        TaskMeans(
+            candidate=NAMES[number],
+            means=_means(marks).tolist(),
+            binary=once,
+            bounds=_bounds(marks),
+            solved=True,
+        )
+        for number, marks in enumerate(scores)
     ]
+
+
+def _means(marks: Scores) -> Scores:
+    known = (~np.isnan(marks)).sum(axis=1)
+    return np.where(known > 0, np.nansum(marks, axis=1) / np.maximum(known, 1), np.nan)
+
+
+def _bounds(marks: Scores) -> dict[int, MissingBounds]:
+    """Return the bounds of the tasks of which a trial faulted."""
+    lost = np.isnan(marks).sum(axis=1)
+    rollouts = marks.shape[1]
+    totals = np.nansum(marks, axis=1)
+    return {
+        int(n): bounds(scored=rollouts - int(lost[n]), total=float(totals[n]), faults=int(lost[n]))
+        for n in np.flatnonzero(lost)
+    }
 
 
 def ranking(scores: Scores) -> tuple[Pair, ...]:
@@ -117,18 +152,14 @@ def ranking(scores: Scores) -> tuple[Pair, ...]:
 FAULT_RULES = ("failures", "successes", "everybody's failures", "by chance")
 
 
-def with_faults(rng: np.random.Generator, scores: Scores, *, of_whom: str) -> list[TaskMeans]:
-    """Return two candidates of which 30 % of the trials ended as faults, by a rule."""
-    columns = []
-    for number, marks in enumerate(scores[:, :, 0]):
-        hit = rng.random(len(marks)) < 0.3
-        if of_whom != "by chance":
-            hit &= marks == (1.0 if of_whom == "successes" else 0.0)
-            hit &= (number == 0) | (of_whom == "everybody's failures")
-        lost = {int(n): MissingBounds(low=0.0, high=1.0, faults=1) for n in np.flatnonzero(hit)}
-        means = np.where(hit, np.nan, marks).tolist()
-        columns.append(TaskMeans(candidate=NAMES[number], means=means, binary=True, bounds=lost))
-    return columns
+def with_faults(rng: np.random.Generator, scores: Scores, *, of_whom: str) -> Scores:
+    """Return *scores* of which 30 % are lost to faults, by a rule; those of the first unless it says everybody's."""
+    hit = rng.random(scores.shape) < 0.3
+    if of_whom != "by chance":
+        hit &= scores == (1.0 if of_whom == "successes" else 0.0)
+    if of_whom in ("failures", "successes"):
+        hit[1:] = False
+    return np.where(hit, np.nan, scores)
 
 
 # Gates
@@ -143,20 +174,33 @@ def gate_state(before: Scores, after: Scores, margin: float) -> GateState:
 
 def _rows(marks: Scores) -> list[TrialRow]:
     return [
-        row(f"t{task:04}", float(score), candidate_id="m", rollout=k)
+        fault(f"t{task:04}", rollout=k)
+        if math.isnan(score)
+        else row(f"t{task:04}", float(score), rollout=k)
         for task, scores in enumerate(marks)
         for k, score in enumerate(scores)
     ]
 
 
 def gate_share(
-    wanted: GateState, *, loss: float, margin: float, rollouts: int, repetitions: int
+    wanted: GateState,
+    *,
+    loss: float,
+    margin: float,
+    rollouts: int,
+    repetitions: int,
+    faults: str | None = None,
 ) -> float:
-    """Return the share of gates over 200 tasks that come to *wanted*, where *loss* was lost."""
+    """Return the share of gates over 200 tasks that come to *wanted*, where *loss* was lost.
+
+    With *faults*, 30 % of the trials after are lost to faults, by this rule.
+    """
     rng, found = np.random.default_rng([rollouts, int(loss * 1000)]), 0
     for _ in range(repetitions):
         hard = 0.1 + 0.8 * rng.beta(2, 1, 200)
         before = rng.random((200, rollouts)) < hard[:, None]
-        after = rng.random((200, rollouts)) < hard[:, None] - loss
-        found += gate_state(before.astype(float), after.astype(float), margin) is wanted
+        after = (rng.random((200, rollouts)) < hard[:, None] - loss).astype(float)
+        if faults is not None:
+            after = with_faults(rng, after[None], of_whom=faults)[0]
+        found += gate_state(before.astype(float), after, margin) is wanted
     return found / repetitions

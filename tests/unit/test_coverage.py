@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulations import Cell, coverage, score_cells
+from simulations import PAGE, TABLES, Cell, coverage, score_cells
 
 LEAST = 0.93
 # the cells where intervals of other kinds failed: few tasks, or few that are not solved
@@ -37,6 +37,13 @@ def test_a_score_interval_covers_the_truth_where_others_fail(cell: Cell) -> None
 @pytest.mark.parametrize("cell", GROUPED, ids=str)
 def test_an_interval_over_groups_covers_the_truth(cell: Cell) -> None:
     assert coverage(cell, 500) >= LEAST - noise(500)
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_the_page_of_statistics_has_the_table_that_is_simulated(name: str) -> None:
+    _, _, after = PAGE.read_text(encoding="utf-8").partition(f"<!-- simulated: {name} -->")
+    table, _, _ = after.partition("<!-- end -->")
+    assert table.count("\n|") > 3, f"empty; fill it: python tests/simulations.py --write --only {name}"
 
 
 @pytest.mark.soak

@@ -25,6 +25,7 @@ from bakeoff.stats.estimate import (
     quantile_interval,
     quantile_ranks,
     ratio_of_totals,
+    spread_of,
     student_interval,
     weighted_average,
     wilson,
@@ -85,6 +86,15 @@ def test_tasks_in_groups_have_the_clustered_error_and_a_t_interval_over_groups()
     assert result.interval.method == "clustered t (CR1)"
     spread = Spread(se=result.se, units=4, grouped=True)
     assert bounds(student_interval(0.675, spread)) == six(0.317535, 1.032465)
+
+
+def test_clustered_by_task_the_error_is_that_of_task_means() -> None:
+    means = [task.mean for task in graded(A) for _ in range(4)]
+    by_task = [str(number) for number in range(10) for _ in range(4)]
+    se = spread_of(means, 0.675, groups=by_task).se
+    assert se == six(0.112114)
+    assert se is not None
+    assert se * (9 / 10) ** 0.5 == six(0.106360)  # CR0, without the correction for few groups
 
 
 def test_a_group_for_each_task_is_no_group() -> None:

@@ -100,6 +100,7 @@ DOCUMENTED = [
     "Wait",
     "Waiting",
     "Workspace",
+    "agreement",
     "compare",
     "gate",
     "get_task_score",

@@ -11,7 +11,13 @@ from bakeoff.core.run_spec import Adaptive
 from bakeoff.stats.paired import TaskMeans, compare, mcnemar, sign_flip
 from bakeoff.stats.sequential import Looks, SignWalk, spent_by
 from bakeoff.stats.stopping_rule import Race, StoppingRule, TaskOrder, compare_drawn, decide_drawn
-from support.simulated_runs import adaptive_run, drawn_scores, task_means
+from support.simulated_runs import (
+    FAULT_RULES,
+    adaptive_run,
+    drawn_scores,
+    task_means,
+    with_faults,
+)
 
 PAIRS, BEST, TEN_LOOKS = Adaptive(), Adaptive(goal="best"), Adaptive(looks=10)
 
@@ -186,6 +192,16 @@ def test_one_best_of_five_by_twenty_points_is_found_with_two_fifths_of_the_trial
         trials += ended.trials
     assert found >= 0.99 * runs
     assert trials / runs <= 0.4 * 2_500
+
+
+@pytest.mark.parametrize("faults", FAULT_RULES)
+@pytest.mark.parametrize("runs", [25, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_faults_of_any_rule_rarely_make_equals_differ(faults: str, runs: int) -> None:
+    rng, wrong = np.random.default_rng(26), 0
+    for _ in range(runs):
+        scores = with_faults(rng, drawn_scores(rng, (0.0, 0.0), count=80), of_whom=faults)
+        wrong += adaptive_run(scores, PAIRS).found.pairs[0].better is not None
+    assert wrong / runs <= at_most(0.05, runs)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import Manifest
 from bakeoff.planning.alignment import Names, aligned
 from bakeoff.planning.resume import fields_apart
+from bakeoff.reports.comparison import verdicts
 from bakeoff.stats.between_runs import (
     Contrast,
     RunScores,
@@ -58,6 +59,11 @@ class RunComparison:
     def worse(self) -> bool:
         """Whether it is sure of any candidate that it was better before."""
         return any(contrast.worse for contrast in self.contrasts)
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """Who is compared, and in words which of them is better; a line for each two."""
+        return verdicts(self.contrasts, with_runs=len(self.runs) > 2)
 
     @property
     def unequal(self) -> bool:

@@ -18,6 +18,7 @@ COMMANDS = {
     "summarize": "print the statistics of a run",
     "compare": "compare runs, or the candidates of one: what became better, what worse",
     "explain": "say why two candidates differ: tasks, categories, failures",
+    "agreement": "say how far two scorers agree, such as a judge and people",
     "history": "show the runs of a suite over time, and where scores changed",
     "baseline": "give a run the name that gates compare with",
     "gate": "say whether a run is worse than its baseline, for pipelines",

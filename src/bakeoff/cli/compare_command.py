@@ -11,7 +11,7 @@ from bakeoff.app.comparing import RunComparison
 from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, names, new_parser, two
 from bakeoff.cli.views.tables import console, cost, figures, named_table, print_table, seconds
-from bakeoff.reports.comparison import comparison_notes, moved, verdict, who
+from bakeoff.reports.comparison import comparison_notes, moved
 from bakeoff.reports.wording.phrases import UNKNOWN, counted
 from bakeoff.stats.between_runs import Contrast
 from bakeoff.stats.summary import CandidateSummary
@@ -47,9 +47,8 @@ def print_comparison(comparison: RunComparison) -> None:
     for note in comparison.notes:
         out.print(Text(f"note: {one_line(note, width=500)}", style="yellow"))
     out.print()
-    for contrast in comparison.contrasts:
-        name = who(contrast, with_runs=several)
-        out.print(Text(f"verdict: {name}: {verdict(contrast)}", style="bold"))
+    for contrast, line in zip(comparison.contrasts, comparison.verdicts, strict=True):
+        out.print(Text(f"verdict: {line}", style="bold"))
         if contrast.unequal and contrast.pair.better is not None:
             out.print(Text(f"  forced, although conditions differ: {', '.join(contrast.unequal)}"))
     if any(contrast.unequal and contrast.pair.better is None for contrast in comparison.contrasts):

@@ -181,6 +181,7 @@ class TaskTotals(NamedTuple):
     """The trials of one task and candidate, added up: what comparing runs needs.
 
     `n` of them have a score, of which `passed` are a pass; `low` and `high` are None where none has.
+    `cost_usd` is None where that of a trial is unknown.
     """
 
     task_id: str
@@ -193,6 +194,7 @@ class TaskTotals(NamedTuple):
     binary: bool
     passed: int
     faults: int
+    cost_usd: float | None = None
 
 
 @value_object

@@ -1,7 +1,8 @@
 """A batch comparison of models on one task, and its JSON and CSV forms; a comparison of two runs in words."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 
@@ -9,7 +10,13 @@ from bakeoff._lib.sanitize import one_line
 from bakeoff.core.values import Json
 from bakeoff.reports import data_files
 from bakeoff.reports.wording import phrases
-from bakeoff.reports.wording.decision import chance_in_words, methods
+from bakeoff.reports.wording.decision import (
+    by_how_much,
+    chance_in_words,
+    methods,
+    pair_verdict,
+    price,
+)
 from bakeoff.reports.wording.findings import Evidence
 from bakeoff.reports.wording.phrases import amount, counted
 from bakeoff.stats.between_runs import AFTER, BEFORE, ChangedTask, Contrast
@@ -26,6 +33,14 @@ _MORE_COLUMNS = (
     "rollouts_timed_out", "error",
 )  # fmt: skip
 _MOST_TASKS = 8
+
+
+class ComparedRuns(Protocol):
+    """What the JSON form needs to know of a comparison of runs, besides its fields."""
+
+    @property
+    def verdicts(self) -> Sequence[str]:
+        """The verdict on each two that were compared, in a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,10 +241,10 @@ def _rows(comparison: Comparison) -> Iterator[Sequence[Json]]:
         yield [data[name] for name in (*COLUMNS, *_MORE_COLUMNS)]
 
 
-def run_comparison_json(comparison: object) -> Json:
-    """Return a comparison of two runs as plain data; unknown values are null."""
-    data: Json = msgspec.to_builtins(comparison)
-    return data
+def run_comparison_json(comparison: ComparedRuns) -> Json:
+    """Return a comparison of runs with its verdicts as plain data; unknown values are null."""
+    data: dict[str, Json] = msgspec.to_builtins(comparison)
+    return {**data, "verdicts": list(comparison.verdicts)}
 
 
 def comparison_notes(
@@ -297,9 +312,18 @@ def verdict(contrast: Contrast) -> str:
         side = AFTER if ahead == contrast.after else BEFORE
         named = f"({one_line(ahead)} is better unless" if in_one_run else ""
         return pair.verdict.replace(f"({side} is better unless", named) if named else pair.verdict
-    by = amount(pair.difference or 0.0)
-    where = " on this task" if pair.unit == ROLLOUT else ""
     if in_one_run:
-        name = contrast.after if pair.better == AFTER else contrast.before
-        return f"{one_line(name)} is better{where}, by {by}"
-    return f"{'worse' if contrast.worse else 'better'} than before{where}, by {by}"
+        better = contrast.after if pair.better == AFTER else contrast.before
+        return pair_verdict(
+            replace(pair, first=contrast.after, second=contrast.before, better=better)
+        )
+    word = "worse" if contrast.worse else "better"
+    if pair.unit == ROLLOUT:
+        return f"{word} than before on this task, by {amount(pair.difference or 0.0)}"
+    sign = -1 if contrast.worse else 1
+    return f"{word} than before: {by_how_much(pair, sign, fewer=contrast.worse)}{price(pair)}"
+
+
+def verdicts(contrasts: Sequence[Contrast], *, with_runs: bool) -> tuple[str, ...]:
+    """Return who is compared and the verdict on them, each in a line."""
+    return tuple(f"{who(c, with_runs=with_runs)}: {verdict(c)}" for c in contrasts)

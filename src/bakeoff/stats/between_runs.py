@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.record import Status, TaskTotals, TrialRow
-from bakeoff.stats.estimate import bounds
+from bakeoff.stats.estimate import Ratio, bounds, ratio_of_totals
 from bakeoff.stats.fairness import not_alike
 from bakeoff.stats.one_task import Rollouts, compare_rollouts
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
@@ -25,15 +25,28 @@ class _Cell:
     n: int = 0
     total: float = 0.0
     faults: int = 0
+    solved: bool = True
+    cost_usd: float | None = 0.0
     rollouts: list[float] | None = None
 
     @property
     def mean(self) -> float:
         return self.total / self.n if self.n else math.nan
 
+    def add_cost(self, row: TrialRow) -> None:
+        """Add what a trial cost; a trial that asked nobody cost nothing."""
+        unknown = row.cost_usd is None and row.requests
+        if unknown or self.cost_usd is None:
+            self.cost_usd = None
+        else:
+            self.cost_usd += row.cost_usd or 0.0
+
 
 RunScores = Mapping[str, Mapping[str, _Cell]]
-"""By candidate and task: how many scores, their sum, and how many trials faulted."""
+"""By candidate and task: how many scores, their sum, how many trials faulted, and what they cost.
+
+`solved` says that every score is 0 or 1; a cost is None where that of a trial is unknown.
+"""
 
 
 def run_scores(
@@ -45,17 +58,20 @@ def run_scores(
     """
     scores: dict[str, dict[str, _Cell]] = {}
     for row in rows:
-        cells = scores.setdefault(row.candidate_id, {})
-        faulted = row.status == Status.FAULTED and row.task_id not in unchecked
-        if row.score is not None or faulted:
-            cell = cells.setdefault(row.task_id, _Cell())
-            cell.faults += faulted
-            cell.n += row.score is not None
-            cell.total += row.score or 0.0
-            if row.task_id == rollouts_of:
-                cell.rollouts = cell.rollouts or []
-                cell.rollouts += [] if row.score is None else [row.score]
-    return scores
+        cell = scores.setdefault(row.candidate_id, {}).setdefault(row.task_id, _Cell())
+        cell.faults += row.status == Status.FAULTED and row.task_id not in unchecked
+        cell.add_cost(row)
+        if row.task_id == rollouts_of:
+            cell.rollouts = cell.rollouts or []
+            cell.rollouts += [] if row.score is None else [row.score]
+        if row.score is not None:
+            cell.n += 1
+            cell.total += row.score
+            cell.solved = cell.solved and row.score in (0, 1)
+    return {
+        candidate: {task: cell for task, cell in cells.items() if cell.n or cell.faults}
+        for candidate, cells in scores.items()
+    }
 
 
 def scores_of_totals(totals: Iterable[TaskTotals], *, unchecked: Collection[str] = ()) -> RunScores:
@@ -64,7 +80,13 @@ def scores_of_totals(totals: Iterable[TaskTotals], *, unchecked: Collection[str]
     for task in totals:
         faults = 0 if task.task_id in unchecked else task.faults
         if task.n or faults:
-            cell = _Cell(n=task.n, total=task.total, faults=faults)
+            cell = _Cell(
+                n=task.n,
+                total=task.total,
+                faults=faults,
+                solved=task.binary,
+                cost_usd=task.cost_usd,
+            )
             scores.setdefault(task.candidate_id, {})[task.task_id] = cell
     return scores
 
@@ -154,7 +176,26 @@ def compare_sides(
         if alone and None not in alone
         else _over_tasks(columns, groups or {}, level=level)
     )
-    return tuple(_contrast(*couple, pair) for couple, pair in zip(couples, pairs, strict=True))
+    return tuple(
+        _contrast(*couple, replace(pair, cost_ratio=_cost_ratio(*both, groups or {})))
+        for couple, both, pair in zip(couples, columns, pairs, strict=True)
+    )
+
+
+def _cost_ratio(
+    old: Mapping[str, _Cell], new: Mapping[str, _Cell], groups: Mapping[str, str]
+) -> Ratio | None:
+    """Return how many times the cost a scored trial has after; None where a cost is unknown."""
+    shared = sorted(task for task in old.keys() & new.keys() if old[task].n and new[task].n)
+    costs = []
+    for task in shared:
+        before, after = old[task], new[task]
+        if before.cost_usd is None or after.cost_usd is None:
+            return None
+        costs.append((after.cost_usd / after.n, before.cost_usd / before.n))
+    if not costs or not all(sum(side) for side in zip(*costs, strict=True)):
+        return None
+    return ratio_of_totals(costs, groups=[groups.get(t) for t in shared] if groups else None)
 
 
 def unless_unequal(contrast: Contrast, unequal: Sequence[str], *, force: bool) -> Contrast:
@@ -237,6 +278,7 @@ def _means(
             if (cell := cells.get(task)) is not None and cell.faults
         },
         groups=[groups.get(task) for task in tasks] if groups else (),
+        solved=all(cell.solved for cell in cells.values() if cell.n),
     )
 
 

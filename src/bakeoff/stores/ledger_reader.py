@@ -104,7 +104,8 @@ _ROW = (
 )
 _TOTALS = f"""
 SELECT t.id, t.category, c.id, count(a.score), total(a.score), min(a.score), max(a.score),
-  coalesce(min(a.score IN (0, 1)), 1), coalesce(sum(a.passed), 0), sum(a.status = {CODES[Status.FAULTED]})
+  coalesce(min(a.score IN (0, 1)), 1), coalesce(sum(a.passed), 0), sum(a.status = {CODES[Status.FAULTED]}),
+  CASE WHEN max(a.requests > 0 AND a.cost_usd IS NULL) = 0 THEN total(a.cost_usd) END
 {COUNTED_ATTEMPTS} GROUP BY a.candidate, a.task
 """
 # every attempt ever made here, whatever counts today: what was billed stays billed
@@ -428,9 +429,8 @@ class SqliteLedger:
             for task, category, candidate, n, total, low, high, binary, *counts in db.execute(
                 _TOTALS
             ):
-                passed, faults = counts
                 yield TaskTotals(
-                    task, category, candidate, n, total, low, high, bool(binary), passed, faults
+                    task, category, candidate, n, total, low, high, bool(binary), *counts
                 )
 
     def failures(self, candidates: Collection[str]) -> Iterator[TrialFailure]:

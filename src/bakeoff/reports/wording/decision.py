@@ -27,6 +27,8 @@ from bakeoff.stats.summary import Group, Summary
 
 _MOST_RANKS = 10
 _SAME_PRICE = 0.02
+_MANY = 10  # times the cost: more are not known to a tenth
+_HARDLY = 1e-6  # what 0 is left out by in an interval is not shown
 _UNCHECKED = "There are answers, but nothing checks them: add expected answers or a scorer."
 
 
@@ -183,7 +185,7 @@ def is_decided(pairwise: Pairwise) -> bool:
 def verdict(pairwise: Pairwise) -> str:
     """Return which candidate is better, or that there is no decision."""
     if len(pairwise.pairs) == 1:
-        return _pair_verdict(pairwise.pairs[0])
+        return pair_verdict(pairwise.pairs[0])
     first, many = pairwise.ranks[0], len(pairwise.ranks)
     if is_decided(pairwise):
         text = f"{one_line(first.candidate)} is the best of {many}{_scope(pairwise.pairs)}"
@@ -202,14 +204,16 @@ def _ahead_of_next(pairwise: Pairwise) -> str:
         return ""
     sign = 1 if pair.first == best else -1
     worse = f"{one_line(pair.second if sign > 0 else pair.first)}, the next"
-    return f": it {_by_how_much(pair, sign, worse)}{_price(pair, sign)}"
+    return f": it {by_how_much(pair, sign, than=worse)}{price(pair, sign)}"
 
 
-def _pair_verdict(pair: Pair) -> str:
+def pair_verdict(pair: Pair) -> str:
+    """Return which of two candidates is better, by how much and at what price, or that it is open."""
     names = one_line(pair.first), one_line(pair.second)
     if pair.equivalent and pair.better is None:
-        price = _price(pair)
-        return f"{names[0]} and {names[1]} are equivalent within {pair.margin:g}{price}"
+        return (
+            f"{names[0]} and {names[1]} are equivalent within {pair.margin:g}{price(pair)}"
+        )
     if pair.better is None:
         return f"{NO_DECISION} between {names[0]} and {names[1]} ({pair.undecided})"
     sign = 1 if pair.better == pair.first else -1
@@ -219,31 +223,33 @@ def _pair_verdict(pair: Pair) -> str:
             f"{better} is better than {worse}{_scope([pair])}, by {amount(pair.difference or 0.0)}"
         )
     less = f", which is less than {pair.margin:g}" if pair.equivalent else ""
-    return f"{better} {_by_how_much(pair, sign, worse)}{less}{_price(pair, sign)}"
+    return f"{better} {by_how_much(pair, sign, than=worse)}{less}{price(pair, sign)}"
 
 
-def _by_how_much(pair: Pair, sign: int, worse: str) -> str:
-    """Return how much better the one is than the one that is *worse*, with its interval."""
-    by = abs(pair.difference or 0.0)
+def by_how_much(pair: Pair, sign: int, *, than: str = "", fewer: bool = False) -> str:
+    """Return how much more or *fewer* one of the two solves *than* the other, with the interval.
+
+    The difference is first - second where *sign* is 1, and second - first where it is -1.
+    """
     low, high = (0.0, 0.0)
     if pair.interval is not None:
         low, high = sorted((sign * pair.interval.low, sign * pair.interval.high))
-    if pair.early and pair.interval:  # what it saw when it ended is too large on average
-        if pair.solved:
-            return f"solves {_of_100(low)} to {_of_100(high)} of 100 tasks more than {worse}"
-        return f"scores {score(low)} to {score(high)} more than {worse}"
-    if pair.solved:
-        between = f" ({_of_100(low)} to {_of_100(high)})" if pair.interval else ""
-        return f"solves {_of_100(by)} of 100 tasks more than {worse}{between}"
-    between = f" ({score(low)} to {score(high)})" if pair.interval else ""
-    return f"scores {amount(by)} more than {worse}{between}"
+    number = _of_100 if pair.solved else amount
+    bounds = f"{number(low)} to {number(high)}" if pair.interval else ""
+    early = pair.early and bounds  # what it saw when it ended is too large on average
+    by = bounds if early else number(pair.difference or 0.0)
+    more = ("fewer" if pair.solved else "less") if fewer else "more"
+    text = f"solves {by} of 100 tasks {more}" if pair.solved else f"scores {by} {more}"
+    text += f" than {than}" if than else ""
+    return f"{text} ({bounds})" if bounds and not early else text
 
 
 def _of_100(share: float) -> str:
-    return f"{100 * share:.1f}".removesuffix(".0")
+    written = f"{100 * abs(share):.1f}".removesuffix(".0")
+    return f"{100 * abs(share):.1g}" if written == "0" and abs(share) > _HARDLY else written
 
 
-def _price(pair: Pair, sign: int = 1) -> str:
+def price(pair: Pair, sign: int = 1) -> str:
     """Return at how many times the cost, of the first where *sign* is 1; nothing where it is unknown."""
     ratio = pair.cost_ratio
     if ratio is None or not ratio.value:
@@ -251,7 +257,7 @@ def _price(pair: Pair, sign: int = 1) -> str:
     times = ratio.value if sign > 0 else 1 / ratio.value
     if abs(times - 1) < _SAME_PRICE:
         return ", at the same cost"
-    return f", at {times:.2g} times the cost"
+    return f", at {times:,.0f} times the cost" if times >= _MANY else f", at {times:.2g} times the cost"
 
 
 def per_success(summary: Summary) -> str:
