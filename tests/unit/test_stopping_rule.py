@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from bakeoff.core.run_spec import Adaptive
+from bakeoff.stats.estimate import MissingBounds
 from bakeoff.stats.paired import TaskMeans, compare, mcnemar, sign_flip
 from bakeoff.stats.sequential import Looks, SignWalk, spent_by
 from bakeoff.stats.stopping_rule import Race, StoppingRule, TaskOrder, compare_drawn, decide_drawn
@@ -128,6 +130,29 @@ def test_what_is_decided_does_not_change_by_trials_that_were_under_way() -> None
     for difference in (-1.0, -1.0, 0.5, -1.0):
         rule.see(difference)
     assert (rule.decided, rule.p, rule.test) == (True, p, "sign test after every task, exact")
+
+
+def test_what_is_sure_whatever_the_faults_hide_is_sure_although_fewer_tasks_are_seen() -> None:
+    # on every second task one of them faulted: with these counted against the leader, more of the
+    # suite was seen, and more of the error may be spent
+    count = 60
+    lost = {n: MissingBounds(low=0.0, high=1.0, faults=1) for n in range(0, count, 2)}
+    columns = (
+        TaskMeans(candidate="a", means=[1.0] * count, binary=True, solved=True),
+        TaskMeans(
+            candidate="b", means=[math.nan, 0.0] * (count // 2), binary=True, bounds=lost, solved=True
+        ),
+    )
+    drawn = TaskOrder(order=[str(n) for n in range(count)])
+    for seen in range(1, count + 1):
+        some = [
+            replace(c, means=c.means[:seen], bounds={n: b for n, b in c.bounds.items() if n < seen})
+            for c in columns
+        ]
+        pair = compare_drawn(some[0], some[1], pairs=1, drawn=drawn, level=0.95)
+        (found,) = decide_drawn([pair], precision=None, level=0.95)
+        assert (found.better == "a") == pair.settled, seen
+    assert found.better == "a"
 
 
 # A race for the best

@@ -260,8 +260,12 @@ class StoppingRule:
 
     @property
     def p(self) -> float:
-        """The p-value of "there is no difference", that holds although one looked before."""
-        return self._seen.p
+        """The p-value of "there is no difference", that holds although one looked before.
+
+        Tasks without a score are not seen, so that less of the error may be spent than with every
+        fault counted against the leader: what is sure then is sure.
+        """
+        return min(self._seen.p, self.worst_p)
 
     @property
     def worst_p(self) -> float:
