@@ -189,6 +189,14 @@ def times_table(repetitions: int) -> Iterator[str]:
     yield _table(["interval of", "trials", "covered, %"], rows)
 
 
+_LOST = {
+    "failures": "30 % of the failures of one",
+    "successes": "30 % of the successes of one",
+    "everybody's failures": "30 % of all failures",
+    "by chance": "30 % of all trials",
+}
+
+
 def errors_table(repetitions: int) -> Iterator[str]:
     """Yield how often candidates that are equal are told apart, and a loss of the margin passes."""
     rng, rows = np.random.default_rng(41), []
@@ -207,12 +215,12 @@ def errors_table(repetitions: int) -> Iterator[str]:
         )
     for of_whom in FAULT_RULES:
         add(
-            f"ranking of 2 on 100 tasks, 30 % of {of_whom} lost to faults",
+            f"ranking of 2 on 100 tasks, {_LOST[of_whom]} lost to faults",
             lambda rule=of_whom: _told_apart(rng, rule),  # type: ignore[misc]
         )
     for of_whom in FAULT_RULES:
         add(
-            f"adaptive run of 2 on 80 tasks, 30 % of {of_whom} lost to faults",
+            f"adaptive run of 2 on 80 tasks, {_LOST[of_whom]} lost to faults",
             lambda rule=of_whom: _adaptive_apart(rng, rule),  # type: ignore[misc]
         )
     for what, rule, candidates, rollouts in (
@@ -243,11 +251,11 @@ def errors_table(repetitions: int) -> Iterator[str]:
                 wanted, loss=loss, margin=0.05, rollouts=rollouts, repetitions=repetitions
             )
             gates.append([f"{what}, {_rollouts(rollouts)}", _per_cent(share)])
-        for faults in FAULT_RULES:
+        for faults in ("failures", "successes", "by chance"):
             share = gate_share(
                 wanted, loss=loss, margin=0.05, rollouts=1, repetitions=repetitions, faults=faults
             )
-            gates.append([f"{what}, 30 % of {faults} lost to faults", _per_cent(share)])
+            gates.append([f"{what}, {_LOST[faults]} lost to faults", _per_cent(share)])
     yield f"Gates over 200 tasks that were wrong, {repetitions:,} for each row:\n"
     yield _table(["gate", "wrong, %"], gates)
 

@@ -83,6 +83,9 @@ def test_a_pull_request_that_makes_it_worse_fails_with_a_comment_that_says_so(
     assert f"failed: m: {found}" in ended.out
     assert "note: 60 of the tasks differ in messages" in ended.out
     assert re.search(r"^::error title=m%3A baseline::surely worse", ended.out, re.MULTILINE)
+    assert re.search(r"^gate failed: \S+ against main$", ended.out, re.MULTILINE)
+    compared = bakeoff("compare", "main", cwd=tmp_path)  # a baseline is a name of a run
+    assert "verdict: m: worse than before: solves 30 of 100 tasks fewer (" in compared.out
     comment = (tmp_path / "gate.md").read_text()
     assert comment.startswith("<!-- bakeoff gate -->\n### gate failed: ")
     assert f"| ❌ | m | baseline | {found}" in comment
@@ -161,6 +164,7 @@ def test_mistakes_are_said_with_what_to_do(suite: Path, tmp_path: Path) -> None:
     assert "nothing to check: name a baseline" in gate(tmp_path).err
     assert "'mian' is neither a baseline nor a run" in gate(tmp_path, "--baseline", "mian").err
     bakeoff("baseline", "set", "main", cwd=tmp_path)
+    assert "is the run of the baseline 'main' itself" in gate(tmp_path, "--baseline", "main").err
     assert "no baseline 'x'" in bakeoff("baseline", "remove", "x", cwd=tmp_path).err
     assert bakeoff("baseline", "list", cwd=tmp_path).out.startswith("main: ")
     assert bakeoff("baseline", "remove", "main", cwd=tmp_path).code == 0

@@ -43,7 +43,9 @@ def test_an_interval_over_groups_covers_the_truth(cell: Cell) -> None:
 def test_the_page_of_statistics_has_the_table_that_is_simulated(name: str) -> None:
     _, _, after = PAGE.read_text(encoding="utf-8").partition(f"<!-- simulated: {name} -->")
     table, _, _ = after.partition("<!-- end -->")
-    assert table.count("\n|") > 3, f"empty; fill it: python tests/simulations.py --write --only {name}"
+    assert table.count("\n|") > 3, (
+        f"empty; fill it: python tests/simulations.py --write --only {name}"
+    )
 
 
 @pytest.mark.soak

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from bakeoff.stats.gate import GateState
 from support.simulated_runs import FAULT_RULES, gate_share, gate_state
 

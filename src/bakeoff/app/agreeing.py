@@ -53,7 +53,9 @@ def agreement(
             answer = RatedAnswer(trial=record.name, unit=unit, first=one, second=other)
             rated.setdefault(names, []).append(answer)
     if labels is not None and not labelled:
-        raise UsageError(f"{labels}: no row is a trial of {found.id}; export its trials, and fill in")
+        raise UsageError(
+            f"{labels}: no row is a trial of {found.id}; export its trials, and fill in"
+        )
     wanted = _wanted([name for name in (first, second) if name is not None], seen, rated)
     return tuple(agreement_of(*names, rated[names]) for names in wanted)
 

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from bakeoff._lib.files import write_atomic
 from bakeoff._lib.phrasing import did_you_mean
 from bakeoff.app.comparing import compare
 from bakeoff.app.options import DEFAULT_OUTPUT
@@ -19,9 +16,8 @@ from bakeoff.stats.gate import (
     against_baseline,
     within_bounds,
 )
+from bakeoff.stores.baselines import read_baselines, write_baselines
 from bakeoff.stores.folders import check_run_name
-
-BASELINES = "baselines.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +42,7 @@ class Gate:
 
 def baselines(output: str | Path = DEFAULT_OUTPUT) -> dict[str, str]:
     """Return the run of every baseline in *output*, by name."""
-    path = Path(output) / BASELINES
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-    except FileNotFoundError:
-        return {}
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise UsageError(
-            f"{path} cannot be read as baselines ({error}); remove it and set them again with: "
-            "bakeoff baseline set NAME RUN"
-        ) from error
+    return read_baselines(Path(output))
 
 
 def set_baseline(
@@ -67,7 +54,7 @@ def set_baseline(
     home = Path(output).resolve()
     inside = found.folder.resolve().parent == home
     reference = found.folder.name if inside else str(found.folder.resolve())
-    _write({**baselines(output), name: reference}, Path(output))
+    write_baselines({**baselines(output), name: reference}, Path(output))
     return found
 
 
@@ -76,15 +63,8 @@ def remove_baseline(name: str, *, output: str | Path = DEFAULT_OUTPUT) -> None:
     known = baselines(output)
     if name not in known:
         raise UsageError(f"no baseline {name!r} in {output}; {did_you_mean(name, known)}")
-    _write({key: run for key, run in known.items() if key != name}, Path(output))
-
-
-def _write(known: dict[str, str], output: Path) -> None:
-    path = output / BASELINES
-    try:
-        write_atomic(path, msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    left = {key: run for key, run in known.items() if key != name}
+    write_baselines(left, Path(output))
 
 
 def baseline_run(name: str, *, output: str | Path = DEFAULT_OUTPUT) -> Run:
@@ -125,7 +105,13 @@ def gate(
     checks: list[GateCheck] = []
     notes: tuple[str, ...] = ()
     if baseline is not None:
-        compared = compare(baseline_run(baseline, output=output), found, force=force)
+        before = baseline_run(baseline, output=output)
+        if before.folder.resolve() == found.folder.resolve():
+            raise UsageError(
+                f"{found.id} is the run of the baseline {baseline!r} itself: run the suite again, and "
+                "check that run"
+            )
+        compared = compare(before, found, force=force)
         checks += [against_baseline(each, margin=margin) for each in compared.contrasts]
         notes = compared.notes
     if bounds.any:

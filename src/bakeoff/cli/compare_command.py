@@ -24,7 +24,8 @@ def print_comparison(comparison: RunComparison) -> None:
     out = console()
     several = len(comparison.runs) > 2
     out.print(Text(one_line(_title(comparison), width=500), style="bold"))
-    print_table(_scores(comparison.contrasts, with_runs=several), out)
+    alone = len(comparison.runs) == 1
+    print_table(_scores(comparison.contrasts, with_runs=several, alone=alone), out)
     for line in comparison_notes(
         comparison.contrasts,
         only_before=comparison.only_before,
@@ -33,14 +34,14 @@ def print_comparison(comparison: RunComparison) -> None:
     ):
         out.print(Text(line, style="dim"))
     out.print()
-    if several:
-        print_table(_speed_by_run(comparison), out)
+    if several or alone:
+        print_table(_speed_by_run(comparison, alone=alone), out)
     else:
         print_table(_speed(comparison), out)
     for contrast in comparison.contrasts:
         for line in moved(
             contrast,
-            with_runs=several or len(comparison.runs) == 1,
+            with_runs=several,
             with_tasks=len(comparison.contrasts) <= _MOST_TOLD,
         ):
             out.print(Text(line))
@@ -64,11 +65,12 @@ def _title(comparison: RunComparison) -> str:
     return f"{comparison.before} → {comparison.after}: {tasks}"
 
 
-def _scores(contrasts: Sequence[Contrast], *, with_runs: bool) -> Table:
+def _scores(contrasts: Sequence[Contrast], *, with_runs: bool, alone: bool) -> Table:
     planned = any(contrast.pair.detectable is not None for contrast in contrasts)
+    before, after = ("first", "second") if alone else ("before", "after")
     heads = [
-        "before\nafter",
-        "after - before\n95 % interval",
+        f"{before}\n{after}",
+        f"{after} - {before}\n95 % interval",
         "by chance\nsmallest gap" if planned else "by chance",
     ]
     table = named_table("scores on these tasks", ["candidate"], heads)
@@ -107,10 +109,10 @@ def _speed(comparison: RunComparison) -> Table:
     return table
 
 
-def _speed_by_run(comparison: RunComparison) -> Table:
+def _speed_by_run(comparison: RunComparison, *, alone: bool) -> Table:
     """Return what answers took in each run."""
     heads = ["tokens out", "latency p50", "cost"]
-    table = named_table("speed and cost", ["candidate", "run"], heads)
+    table = named_table("speed and cost", ["candidate", *([] if alone else ["run"])], heads)
     compared = dict.fromkeys(
         place
         for c in comparison.contrasts
@@ -120,7 +122,8 @@ def _speed_by_run(comparison: RunComparison) -> Table:
         for summary in candidates:
             if (run, summary.candidate) in compared:
                 name = one_line(summary.candidate)
-                table.add_row(Text(name), Text(one_line(run)), *_speed_figures(summary))
+                where = [] if alone else [Text(one_line(run))]
+                table.add_row(Text(name), *where, *_speed_figures(summary))
     return table
 
 

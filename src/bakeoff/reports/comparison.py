@@ -22,6 +22,7 @@ from bakeoff.reports.wording.phrases import amount, counted
 from bakeoff.stats.between_runs import AFTER, BEFORE, ChangedTask, Contrast
 from bakeoff.stats.head_to_head import Contender, HeadToHead, Mean, RolloutFigures
 from bakeoff.stats.one_task import ROLLOUT
+from bakeoff.stats.paired import Pair
 from bakeoff.stats.rankings import Ranking
 
 COLUMNS = (
@@ -285,16 +286,20 @@ def who(contrast: Contrast, *, with_runs: bool = False) -> str:
 def moved(contrast: Contrast, *, with_runs: bool = False, with_tasks: bool = True) -> Iterator[str]:
     """Yield the tasks on which a candidate did worse, then those on which it did better."""
     name = who(contrast, with_runs=True) if with_runs else one_line(contrast.after)
+    than = ""
+    if contrast.in_one_run:
+        name, than = one_line(contrast.after), f" than {one_line(contrast.before)}"
     worse = [task for task in contrast.moved if task.after < task.before]
     better = [task for task in reversed(contrast.moved) if task.after > task.before]
     if contrast.moved and not with_tasks:
-        yield f"{name}: worse on {counted(len(worse), 'task')}, better on {len(better)}"
+        yield f"{name}: worse{than} on {counted(len(worse), 'task')}, better on {len(better)}"
         return
     for word, tasks in (("worse", worse), ("better", better)):
         if tasks:
-            yield f"{name}: {word} on {counted(len(tasks), 'task')}: {_named(tasks)}"
+            yield f"{name}: {word}{than} on {counted(len(tasks), 'task')}: {_named(tasks)}"
     if not contrast.moved and contrast.pair.tasks:
-        yield f"{name}: the same score on each of {counted(contrast.pair.tasks, 'task')}"
+        same = f" as {one_line(contrast.before)}" if than else ""
+        yield f"{name}: the same score{same} on each of {counted(contrast.pair.tasks, 'task')}"
 
 
 def _named(tasks: Sequence[ChangedTask]) -> str:
@@ -306,17 +311,10 @@ def _named(tasks: Sequence[ChangedTask]) -> str:
 def verdict(contrast: Contrast) -> str:
     """Return whether a candidate became better or worse, or which of two in one run is better."""
     pair = contrast.pair
-    in_one_run = contrast.run_before == contrast.run_after != ""
+    if contrast.in_one_run:
+        return pair_verdict(_named_pair(contrast))
     if pair.better is None:
-        ahead = contrast.after if (pair.difference or 0.0) > 0 else contrast.before
-        side = AFTER if ahead == contrast.after else BEFORE
-        named = f"({one_line(ahead)} is better unless" if in_one_run else ""
-        return pair.verdict.replace(f"({side} is better unless", named) if named else pair.verdict
-    if in_one_run:
-        better = contrast.after if pair.better == AFTER else contrast.before
-        return pair_verdict(
-            replace(pair, first=contrast.after, second=contrast.before, better=better)
-        )
+        return pair.verdict
     word = "worse" if contrast.worse else "better"
     if pair.unit == ROLLOUT:
         return f"{word} than before on this task, by {amount(pair.difference or 0.0)}"
@@ -324,6 +322,20 @@ def verdict(contrast: Contrast) -> str:
     return f"{word} than before: {by_how_much(pair, sign, fewer=contrast.worse)}{price(pair)}"
 
 
+def _named_pair(contrast: Contrast) -> Pair:
+    """Return the pair of two candidates of one run under their names."""
+    names = {AFTER: contrast.after, BEFORE: contrast.before}
+    pair, ahead = contrast.pair, AFTER if (contrast.pair.difference or 0.0) > 0 else BEFORE
+    why = pair.undecided
+    if pair.withheld and why is not None:
+        why = why.replace(f"{ahead} is better unless", f"{names[ahead]} is better unless")
+    better = None if pair.better is None else names[pair.better]
+    return replace(pair, first=contrast.after, second=contrast.before, better=better, undecided=why)
+
+
 def verdicts(contrasts: Sequence[Contrast], *, with_runs: bool) -> tuple[str, ...]:
-    """Return who is compared and the verdict on them, each in a line."""
-    return tuple(f"{who(c, with_runs=with_runs)}: {verdict(c)}" for c in contrasts)
+    """Return the verdict on each two that were compared, with their names."""
+    return tuple(
+        verdict(c) if c.in_one_run else f"{who(c, with_runs=with_runs)}: {verdict(c)}"
+        for c in contrasts
+    )

@@ -46,8 +46,8 @@ class GateResult(Protocol):
 
 def headline(gate: GateResult) -> str:
     """Return the result in a line."""
-    against = f" against {gate.baseline}" if gate.baseline else ""
-    return f"gate {_HEADLINES[gate.state]}: {one_line(gate.run)}{one_line(against)}"
+    against = f" against {one_line(gate.baseline)}" if gate.baseline else ""
+    return f"gate {_HEADLINES[gate.state]}: {one_line(gate.run)}{against}"
 
 
 def lines(gate: GateResult) -> Iterator[str]:

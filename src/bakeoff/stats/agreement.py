@@ -54,7 +54,7 @@ def kappa(table: Table, *, weighting: Weighting = "none") -> Kappa:
     if math.isclose(chance, 1.0):
         return Kappa(observed=seen, kappa=None, se=None, ac1=_ac1(shares, rows, columns))
     value = (seen - chance) / (1 - chance)
-    # Fleiss, Cohen and Everitt (1969)
+    # the standard error is that of Fleiss, Cohen and Everitt, 1969
     of_row = [math.fsum(w * c for w, c in zip(weights[i], columns, strict=True)) for i in range(size)]  # fmt: skip
     of_column = [math.fsum(weights[i][j] * rows[i] for i in range(size)) for j in range(size)]
     squares = math.fsum(
@@ -194,7 +194,9 @@ def _reason(answers: int, value: float | None) -> str | None:
     if not answers:
         return "no answer has a score of both"
     if value is None:
-        return "both gave one and the same score to every answer: that does not show how they differ"
+        return (
+            "both gave one and the same score to every answer: that does not show how they differ"
+        )
     return None
 
 

@@ -134,6 +134,11 @@ class Contrast:
     unequal: tuple[str, ...] = ()
 
     @property
+    def in_one_run(self) -> bool:
+        """Whether it is two candidates of one run."""
+        return self.run_before == self.run_after != ""
+
+    @property
     def worse(self) -> bool:
         """Whether it was significantly better before."""
         return self.pair.better == BEFORE

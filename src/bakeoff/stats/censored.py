@@ -158,7 +158,9 @@ def _greenwood(curve: Sequence[SurvivalStep], horizon_s: float) -> float:
 
 
 def _interval(mean: float, se: float, rollouts: int, horizon_s: float, *, level: float) -> Interval:
-    half = student_quantile(0.5 + level / 2, rollouts - 1) * se
+    # Greenwood divides by the number of rollouts, as if their mean were known
+    unbiased = se * math.sqrt(rollouts / (rollouts - 1))
+    half = student_quantile(0.5 + level / 2, rollouts - 1) * unbiased
     return Interval(
         low=max(mean - half, 0.0),
         high=min(mean + half, horizon_s),

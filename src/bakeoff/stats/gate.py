@@ -83,8 +83,19 @@ def against_baseline(contrast: Contrast, *, margin: float) -> GateCheck:
     more = f"; about {needed:,} tasks would show it" if needed is not None else ""
     if pair.withheld:
         more = f"; {pair.undecided}"
-    text = f"not shown to be within {margin:g} of the baseline: {change}{more}"
+    hidden = _hidden(pair, low)
+    text = f"not shown to be within {margin:g} of the baseline: {change}{hidden}{more}"
     return found(GateState.NOT_SHOWN, text, needed)
+
+
+def _hidden(pair: Pair, low: float | None) -> str:
+    """Return why the loss may be larger than the interval of the change says; nothing if it is not."""
+    if low is None or (pair.interval is not None and low >= pair.interval.low):
+        return ""
+    if pair.faults:
+        many = "the faulted trial" if pair.faults == 1 else f"the {pair.faults:,} faulted trials"
+        return f"; {low:+.3f} if {many} went against it"
+    return f"; as hardly a task changed, {-low:.3f} may be lost on others like these"
 
 
 def _change(contrast: Contrast) -> str:
@@ -120,11 +131,16 @@ def _share_left(pair: Pair) -> float:
 
 def tasks_to_show(pair: Pair, *, margin: float) -> int | None:
     """Return about how many tasks would show, four times in five, that nothing became worse."""
-    if not pair.se or not margin:
+    if not 0 < margin < 1 or pair.difference is None or pair.unit != "task":
+        return None
+    if not pair.se and abs(pair.difference) > _ROUNDING:
         return None
     level = pair.interval.level if pair.interval is not None else 0.95
-    needed = power.tasks_needed(margin, variance=pair.se**2 * pair.tasks, level=level)
-    return two_digits(max(math.ceil(needed), pair.tasks + 1))
+    needed = power.tasks_needed(margin, variance=(pair.se or 0.0) ** 2 * pair.tasks, level=level)
+    # so many that did not change, at least, are needed to rule out that so large a share does
+    share = max(_share_left(pair), margin)
+    unseen = math.log((1 - level) / 2) / math.log1p(-min(margin / share, 1 - _ROUNDING))
+    return two_digits(max(math.ceil(needed), math.ceil(unseen), pair.tasks + 1))
 
 
 def within_bounds(

@@ -575,8 +575,15 @@ def _judged(pair: Pair, *, level: float, strictest: float, margin: float | None)
     if pair.equivalent:
         why = f"equivalent within {margin:g}"
         return replace(pair, undecided=why, verdict=why)
-    pair = replace(pair, to_show=_to_show(pair, level=strictest))
-    return undecided(pair, what_it_takes(pair, level=strictest))
+    return left_open(pair, level=strictest)
+
+
+def left_open(pair: Pair, *, level: float) -> Pair:
+    """Return *pair* without a decision, with what so many tasks can show at this *level*."""
+    if pair.se is not None and pair.detectable is None:
+        pair = replace(pair, detectable=_detectable(pair, level))
+    pair = replace(pair, to_show=_to_show(pair, level=level))
+    return undecided(pair, what_it_takes(pair, level=level))
 
 
 def _within(pair: Pair, margin: float, level: float) -> bool | None:

@@ -31,6 +31,7 @@ from bakeoff.stats.paired import (
     adjusted,
     compare,
     holds,
+    left_open,
     shared_faults,
     undecided,
     withheld,
@@ -489,8 +490,9 @@ def decide_drawn(
     pairs: Sequence[Pair], *, precision: float | None, level: float
 ) -> tuple[Pair, ...]:
     """Return all *pairs* of a run, each with its verdict, its p adjusted for being one of many."""
+    strictest = 1 - (1 - level) / max(len(pairs), 1)
     return tuple(
-        _agreeing(_judged(pair, precision=precision, level=level), level=level)
+        _agreeing(_judged(pair, precision=precision, level=level, strictest=strictest), level=level)
         for pair in adjusted(pairs)
     )
 
@@ -503,7 +505,7 @@ def _agreeing(pair: Pair, *, level: float) -> Pair:
     return replace(pair, interval=as_tested(pair.interval, pair.difference, refuted=refuted))
 
 
-def _judged(pair: Pair, *, precision: float | None, level: float) -> Pair:
+def _judged(pair: Pair, *, precision: float | None, level: float, strictest: float) -> Pair:
     if pair.p_holm is None or pair.difference is None:
         return undecided(pair, pair.reason)
     if pair.p_holm < 1 - level and pair.difference:
@@ -512,5 +514,7 @@ def _judged(pair: Pair, *, precision: float | None, level: float) -> Pair:
         better = pair.first if pair.difference > 0 else pair.second
         return replace(pair, better=better, verdict=f"{better} is better")
     if not pair.settled:
-        return undecided(pair, "needs more tasks")
+        # the whole suite was run, or no task told them apart
+        over = pair.se is not None or not (pair.won or pair.lost)
+        return left_open(pair, level=strictest) if over else undecided(pair, "needs more tasks")
     return undecided(pair, pair.reason or f"known to within {precision:g}")

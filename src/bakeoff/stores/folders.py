@@ -16,6 +16,7 @@ from bakeoff._lib.redact import Redactor
 from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.run_spec import Manifest
+from bakeoff.stores.baselines import read_baselines
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import LEDGER
 from bakeoff.stores.writing import writing_to
@@ -212,7 +213,7 @@ def _entry(folder: Path) -> RunEntry:
 
 
 def find_run(reference: str, output: Path) -> Path:
-    """Return the folder of a run: by id, by path, by name, by the start of its id, or `latest`.
+    """Return the folder of a run: by id, path, name, baseline, the start of its id, or `latest`.
 
     Of several runs with one name it is the newest.
     """
@@ -231,6 +232,9 @@ def find_run(reference: str, output: Path) -> Path:
     named = [entry for entry in runs if entry.run_name == reference]
     if reference and named:
         return named[-1].folder
+    baseline = read_baselines(output).get(reference)
+    if baseline is not None and baseline != reference:
+        return find_run(baseline, output)
     names = [entry.run_name for entry in runs if entry.run_name]
     folders = [entry.folder for entry in runs]
     return choose_folder(reference, folders, what="run", where=output, names=names)

@@ -211,9 +211,7 @@ def pair_verdict(pair: Pair) -> str:
     """Return which of two candidates is better, by how much and at what price, or that it is open."""
     names = one_line(pair.first), one_line(pair.second)
     if pair.equivalent and pair.better is None:
-        return (
-            f"{names[0]} and {names[1]} are equivalent within {pair.margin:g}{price(pair)}"
-        )
+        return f"{names[0]} and {names[1]} are equivalent within {pair.margin:g}{price(pair)}"
     if pair.better is None:
         return f"{NO_DECISION} between {names[0]} and {names[1]} ({pair.undecided})"
     sign = 1 if pair.better == pair.first else -1
@@ -257,7 +255,11 @@ def price(pair: Pair, sign: int = 1) -> str:
     times = ratio.value if sign > 0 else 1 / ratio.value
     if abs(times - 1) < _SAME_PRICE:
         return ", at the same cost"
-    return f", at {times:,.0f} times the cost" if times >= _MANY else f", at {times:.2g} times the cost"
+    return (
+        f", at {times:,.0f} times the cost"
+        if times >= _MANY
+        else f", at {times:.2g} times the cost"
+    )
 
 
 def per_success(summary: Summary) -> str:
