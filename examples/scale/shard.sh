@@ -9,7 +9,4 @@ index=${AWS_BATCH_JOB_ARRAY_INDEX:-${SLURM_ARRAY_TASK_ID:-${JOB_COMPLETION_INDEX
 count=${AWS_BATCH_JOB_ARRAY_SIZE:-${SLURM_ARRAY_TASK_COUNT:-${SHARDS:?set SHARDS, how many there are}}}
 folder=$1/shard-$index
 shift
-for manifest in "$folder"/*/manifest.json; do
-    [ ! -e "$manifest" ] || exec bakeoff run --resume latest --output "$folder"
-done
-exec bakeoff run "$@" --shard "$index/$count" --output "$folder"
+exec sh "$(dirname "$0")/run-or-resume.sh" "$folder" "$@" --shard "$index/$count"

@@ -2,19 +2,23 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
 import bakeoff
 from bakeoff.stores.folders import list_runs
 from support.loopback import Asked, Loopback, Reply, chat
+from support.parts import require
 
 SCALE = Path(__file__).parents[2] / "examples/scale"
 ANSWERS = {t["prompt"]: t["expected"] for t in json.loads((SCALE / "suite.json").read_text())["tests"]}  # fmt: skip
@@ -141,6 +145,58 @@ def test_github_actions_run_the_shards_of_a_matrix(folder: Path) -> None:
             shell(command, folder, server)
         assert_merged(folder / "merged", server)
     assert list(folder.glob("merged/*/report.html"))
+
+
+def ray_job() -> Any:
+    (job,) = documents("ray-kubernetes.yaml")
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    return job["spec"]
+
+
+def test_a_ray_cluster_on_kubernetes_runs_and_resumes_what_its_file_says(folder: Path) -> None:
+    job = ray_job()
+    on_cluster = "--executor ray --workers 32"
+    assert on_cluster in job["entrypoint"]  # the executor itself: test_ray.py
+    here = in_container(shlex.split(job["entrypoint"].replace(on_cluster, "")), folder)
+    with Loopback(answer) as server:
+        assert "40 planned = 40 scored" in shell(here, folder, server)
+        assert "40 already done" in shell(
+            here, folder, server
+        )  # a new head after one that was lost
+    assert len(list_runs(folder / "runs/nightly")) == 1
+
+
+def test_the_cluster_on_kubernetes_has_one_image_and_the_keys_on_every_node() -> None:
+    cluster = ray_job()["rayClusterSpec"]
+    head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
+    (driver,), (worker,) = (g["template"]["spec"]["containers"] for g in (head, workers))
+    dockerfile = (SCALE / "ray.Dockerfile").read_text()
+    assert f"ARG RAY={cluster['rayVersion']}-" in dockerfile
+    assert "COPY --chown=ray run-or-resume.sh suite.json /suite/" in dockerfile
+    assert driver["image"] == worker["image"]
+    assert f"docker build -f ray.Dockerfile -t {driver['image']} ." in dockerfile
+    assert driver["env"] == worker["env"]
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    (resources,) = shlex.split(workers["rayStartParams"]["resources"])  # as the shell of a pod does
+    assert json.loads(resources) == {"boxes": 8}
+
+
+def test_the_cluster_in_a_cloud_is_one_to_ray_and_its_driver_does_the_same() -> None:
+    ray = find_spec("ray")
+    require("ray", ray, "uv sync --all-extras")
+    assert ray is not None
+    assert ray.origin is not None
+    text, (cluster,) = (SCALE / "ray-aws.yaml").read_text(), documents("ray-aws.yaml")
+    schema = json.loads((Path(ray.origin).parent / "autoscaler/ray-schema.json").read_text())
+    jsonschema.validate(cluster, schema)
+    node_types = cluster["available_node_types"]
+    assert cluster["head_node_type"] in node_types
+    assert cluster["docker"]["image"] in (SCALE / "ray.Dockerfile").read_text()
+    (driver,) = re.findall(r"ray exec \S+ --tmux '(.*)'", text)
+    (keys,) = cluster["file_mounts"]
+    assert f"--env-file {keys}" in driver
+    in_job = set(shlex.split(ray_job()["entrypoint"]))
+    assert in_job - {*shlex.split(driver)} == {"/runs/nightly", "32"}
 
 
 def test_a_job_that_was_cut_off_is_resumed_and_one_that_had_not_begun_is_started(folder: Path) -> None:  # fmt: skip
