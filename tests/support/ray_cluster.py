@@ -19,7 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_health_check_failure_threshold": "100",  # a busy machine is no dead node; a killed one is seen at once
+    "RAY_memory_monitor_refresh_ms": "0",  # what else this machine does may fill its memory
+}
 _STORE = 78 << 20  # bytes; the least that Ray takes
 
 
@@ -58,9 +62,12 @@ class RayCluster:
     def _tell(self, what: str, value: object) -> Any:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps([what, value]) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps([what, value]) + "\n")
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        assert answer, f"the cluster ended when it was told to {what}; what it said is above"
+        return json.loads(answer)
 
 
 @contextmanager
@@ -73,7 +80,7 @@ def ray_cluster(hidden: Path, nodes: int = 3) -> Iterator[RayCluster]:
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         # where Ray writes the address of the newest cluster; it does not make that folder itself
         (Path(folder) / "ray").mkdir()
-        environment = os.environ | _QUIET | token | {"RAY_TMPDIR": folder}
+        environment = os.environ | _SETTINGS | token | {"RAY_TMPDIR": folder}
         environment.pop("RAY_ADDRESS", None)
         process = subprocess.Popen(
             [*_without(hidden), sys.executable, "-m", "support.ray_cluster", folder],
