@@ -51,7 +51,6 @@ from bakeoff.executors.wire import (
     Hold,
     Lease,
     Output,
-    Ready,
     RunSettings,
     Settled,
     SpentSoFar,
@@ -59,6 +58,7 @@ from bakeoff.executors.wire import (
     Stopping,
     TurnEvent,
     Waits,
+    WorkerReady,
     messages_from_worker,
 )
 from bakeoff.models.limits.settings import Limiters
@@ -94,7 +94,7 @@ class WorkerRules:
     most: int | None = None
 
 
-class Parts(Protocol):
+class RunParts(Protocol):
     """What the run knows of its endpoints."""
 
     limiters: Limiters
@@ -133,7 +133,7 @@ class Coordinator:
         self,
         launch: Launch,
         settings: RunSettings,
-        parts: Parts,
+        parts: RunParts,
         *,
         rules: WorkerRules,
         listener: Listener,
@@ -158,10 +158,12 @@ class Coordinator:
         self._failure: BaseException | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._jobs = 0
+        self._starting: set[asyncio.Task[object]] = set()
+        self._stopping = False
         self.closing = False
 
     async def start(self) -> None:
-        """Start all workers; a mistake that one of them finds is raised here."""
+        """Start all workers, unless the run stops; a mistake that one of them finds is raised here."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._rules.workers):
@@ -187,15 +189,21 @@ class Coordinator:
 
     async def add_worker(self) -> None:
         """Start one more worker, also while the run goes on; return when it takes work."""
-        worker = _Worker(self)
+        if self._stopping:
+            return
+        worker, task = _Worker(self), asyncio.current_task()
+        assert task is not None  # noqa: S101 -- this is a coroutine
         self._workers.append(worker)
+        self._starting.add(task)
         try:
             await worker.start(self._launch)
         except BaseException:
             if worker in self._workers:
                 self._workers.remove(worker)
-            await worker.end(0.0)
+            await run_to_completion(worker.end(0.0))
             raise
+        finally:
+            self._starting.discard(task)
         await self._tell_free()
 
     def grow(self) -> None:
@@ -247,6 +255,8 @@ class Coordinator:
                     if worker is None or not worker.ready:
                         worker = await self._free_worker()
                     return await worker.run(leased), worker
+            except NotRun as error:
+                return _not_run(leased, error), None
             except WorkerLost as error:
                 leased.waits(None)
                 leased.losses += 1
@@ -258,10 +268,12 @@ class Coordinator:
                     return _faulted(leased, why), None
 
     async def _free_worker(self) -> "_Worker":
-        """Return the worker with the fewest attempts, as soon as there is one."""
+        """Return the worker with the fewest attempts, as soon as there is one; NotRun where the run stops."""
         while True:
             if self._failure is not None:
                 raise self._failure
+            if self._stopping:
+                raise NotRun("the run stops, and no worker is at it")
             free = [worker for worker in self._workers if self._is_free(worker)]
             if free:
                 return min(free, key=lambda worker: len(worker.leased))
@@ -269,7 +281,8 @@ class Coordinator:
                 await self._free.wait_for(self._may_lease)
 
     def _may_lease(self) -> bool:
-        return self._failure is not None or any(map(self._is_free, self._workers))
+        over = self._stopping or self._failure is not None
+        return over or any(map(self._is_free, self._workers))
 
     def _is_free(self, worker: "_Worker") -> bool:
         most = self._rules.most
@@ -306,23 +319,37 @@ class Coordinator:
 
     def on_gone(self, worker: "_Worker") -> None:
         """Replace *worker*, which ended by itself."""
-        if worker in self._workers and not self.closing:
-            self._background(self._replace(worker, "ended"))
+        if not self.closing:
+            self._replace(worker, "ended")
 
     def _background(self, work: Coroutine[object, object, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _replace(self, worker: "_Worker", why: str) -> None:
-        """Kill *worker*, give back what it had, and start another."""
+    def _replace(self, worker: "_Worker", why: str) -> None:
+        """Have *worker* killed, what it had given back, and another one started; once."""
+        if worker not in self._workers:
+            return
+        worker.ready = False
         self._workers.remove(worker)
         self._lost.append(worker)
+        self._background(self._replaced(worker, why))
+
+    async def _replaced(self, worker: "_Worker", why: str) -> None:
         open_attempts = len(worker.leased)
-        how = await worker.end(0.0)
-        if self._on_killed is not None:
-            await self._on_killed()
-        again = f"; {open_attempts} trials are run again" if open_attempts else ""
+        try:
+            await run_to_completion(worker.end(0.0))
+            if self._on_killed is not None:
+                await self._on_killed()
+        except Exception as error:  # noqa: BLE001 -- whoever waits for a worker must hear it
+            await self._fail(error)
+            return
+        how, again = worker.how_it_ended, ""
+        if open_attempts and not self._stopping:
+            again = (
+                f"; {open_attempts} {'trial is' if open_attempts == 1 else 'trials are'} run again"
+            )
         self._listener(Notice(f"worker {worker.name} {why} ({how}){again}"))
         self._futile += 1
         if self._futile >= _FUTILE + 2 * self._rules.workers:
@@ -353,31 +380,34 @@ class Coordinator:
             before = now
             for worker in [w for w in self._workers if w.ready]:
                 if now - worker.heard_at > lease_s:
-                    worker.ready = False
-                    self._background(
-                        self._replace(worker, f"was silent for {lease_s:g} s and is killed")
-                    )
+                    self._replace(worker, f"was silent for {lease_s:g} s and is killed")
 
     def on_stop(self) -> None:
-        """Tell all workers that nothing new is started; from any thread."""
-        self._loop.call_soon_threadsafe(self._tell_stopping)
+        """Start nothing new, neither trials nor workers, and tell those that are there; from any thread."""
+        self._loop.call_soon_threadsafe(self._stop)
 
-    def _tell_stopping(self) -> None:
+    def _stop(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        for task in self._starting:
+            task.cancel()
         for worker in self._workers:
             worker.post(Stopping())
+        self._background(self._tell_free())
 
 
 @asynccontextmanager
 async def coordinating(coordinator: Coordinator, stop: Stop) -> AsyncIterator[Coordinator]:
     """Start the workers of *coordinator*, and end them with the block."""
     try:
-        await coordinator.start()
-        watching = asyncio.create_task(coordinator.watch_leases())
-        try:
-            with stop.calling(coordinator.on_stop):
+        with stop.calling(coordinator.on_stop):
+            await coordinator.start()
+            watching = asyncio.create_task(coordinator.watch_leases())
+            try:
                 yield coordinator
-        finally:
-            watching.cancel()
+            finally:
+                watching.cancel()
     finally:
         await run_to_completion(coordinator.close())
 
@@ -394,6 +424,8 @@ class _Worker:
         self._sent: RecentTasks[None] = RecentTasks()
         self.leased: dict[int, _Leased] = {}
         self.ready = False
+        self._over = False
+        self.how_it_ended = ""
         self.heard_at = self._loop.time()
         self._link = Link(messages_from_worker, {})
         self.post = self._link.post
@@ -402,7 +434,7 @@ class _Worker:
         self._link.handlers |= self.turns.handlers
         self._link.handlers |= {
             Hello: self._on_hello,
-            Ready: self._on_ready,
+            WorkerReady: self._on_ready,
             Broken: self._on_broken,
             Alive: lambda _: None,
             Dropped: self._on_dropped,
@@ -439,7 +471,8 @@ class _Worker:
         except TimeoutError as error:
             raise BakeoffError(f"worker {self.name} was not ready within {_START_S:g} s") from error
         except WorkerLost as error:
-            how = await self._carrier.end(0.0)
+            await self.end(0.0)
+            how = self.how_it_ended
             raise BakeoffError(f"worker {self.name} ended before it was ready ({how})") from error
         self.heard_at = self._loop.time()
         self.ready = True
@@ -471,13 +504,16 @@ class _Worker:
         if leased.ended.done():
             leased.ended.exception()  # seen
 
-    async def end(self, grace_s: float) -> str:
+    async def end(self, grace_s: float) -> None:
         """Wait so long for it to end by itself, then kill it; then give back what it had."""
-        self.ready = False
+        if self._over:
+            return
+        self.ready, self._over = False, True
         if grace_s and not self._link.closed:
             self.post(End())
             await asyncio.wait([self._said_all], timeout=grace_s)
-        how = "" if self._carrier is None else await self._carrier.end(grace_s and _EXIT_S)
+        if self._carrier is not None:
+            self.how_it_ended = await self._carrier.end(grace_s and _EXIT_S)
         self._link.close()
         if self._files is not None:
             self._files.close()
@@ -491,8 +527,7 @@ class _Worker:
                 jobs[job].attempt_bill.add(bill)
         for leased in jobs.values():
             if not leased.ended.done():
-                leased.ended.set_exception(WorkerLost(f"worker {self.name}: {how}"))
-        return how
+                leased.ended.set_exception(WorkerLost(f"worker {self.name}: {self.how_it_ended}"))
 
     def _receive(self, frame: bytes) -> None:
         self.heard_at = self._loop.time()
@@ -514,15 +549,18 @@ class _Worker:
         ours = __version__
         if (hello.version, hello.bakeoff) != (VERSION, ours):
             why = f"a worker has bakeoff {hello.bakeoff}, and the run {ours}: install the same"
-            self._started.set_exception(UsageError(why))
+            self._not_started(UsageError(why))
             return
         self.post(Start(self._coordinator.settings))
 
-    def _on_ready(self, _: Ready) -> None:
-        self._started.set_result(None)
+    def _on_ready(self, _: WorkerReady) -> None:
+        if not self._started.done():
+            self._started.set_result(None)
 
     def _on_broken(self, broken: Broken) -> None:
-        error = (UsageError if broken.usage else BakeoffError)(broken.why)
+        self._not_started((UsageError if broken.usage else BakeoffError)(broken.why))
+
+    def _not_started(self, error: BakeoffError) -> None:
         if not self._started.done():
             self._started.set_exception(error)
 
@@ -598,6 +636,14 @@ def _attempt_of(ended: Ended, leased: _Leased) -> Attempt:
     return replace(attempt, bill=leased.billed_before + attempt.bill)
 
 
+def _not_run(leased: _Leased, why: NotRun) -> Attempt:
+    """Return an attempt that was not begun, or was lost and is not run again; what it cost is kept."""
+    bill = leased.attempt_bill
+    bill.refused = why
+    bill.begun = bill.begun or bill.total != NO_BILL
+    return _ended(leased, Status.CANCELLED)
+
+
 def _less(bill: Bill, part: Bill) -> Bill:
     return Bill(
         cost_usd=None if bill.cost_usd is None else bill.cost_usd - (part.cost_usd or 0.0),
@@ -609,11 +655,14 @@ def _less(bill: Bill, part: Bill) -> Bill:
 
 
 def _faulted(leased: _Leased, why: str) -> Attempt:
+    return replace(_ended(leased, Status.FAULTED), fault=Fault.of(TrialError(why)))
+
+
+def _ended(leased: _Leased, status: Status) -> Attempt:
     return Attempt(
         number=leased.number,
-        status=Status.FAULTED,
+        status=status,
         started_at=leased.started_at,
         elapsed_s=timestamp() - leased.started_at,
-        fault=Fault.of(TrialError(why)),
         bill=leased.attempt_bill.total,
     )

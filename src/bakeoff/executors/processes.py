@@ -81,7 +81,7 @@ async def connect(
     return protocol
 
 
-class WorkerProcess:
+class ProcessCarrier:
     """A worker in a process of its own."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", on_gone: Callable[[], None]) -> None:
@@ -136,8 +136,13 @@ def launcher(module: str) -> Launch:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # Ctrl-C is for the run, which tells its workers
             )
-        worker = WorkerProcess(process, on_gone)
-        await worker.connect(ours, receive)
+        worker = ProcessCarrier(process, on_gone)
+        try:
+            await worker.connect(ours, receive)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
         return worker
 
     return launch

@@ -92,7 +92,7 @@ class WorkerActor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class WorkerPlace:
     """What one worker takes of a node: a core, and so many of its `boxes` and bytes of memory."""
 
     boxes: int = 0
@@ -185,7 +185,7 @@ class RayCarrier:
                 frames, gone = await self._actor.pull.remote()
                 for frame in frames:
                     self._receive(frame)
-        except self._cluster.errors as error:
+        except Exception as error:  # noqa: BLE001 -- whatever ends this, the worker is lost
             self._lost(error)
         self._on_gone()
 
@@ -201,7 +201,7 @@ class RayCluster:
         self.errors: tuple[type[Exception], ...] = (ray.exceptions.RayError,)
         self._actor_class = ray.remote(WorkerActor)
 
-    def launcher(self, module: str, place: Place, listener: Listener) -> Launch:
+    def launcher(self, module: str, place: WorkerPlace, listener: Listener) -> Launch:
         """Return what starts workers that run the Python *module*, wherever there is a *place*."""
 
         async def launch(receive: Callable[[bytes], None], on_gone: Callable[[], None]) -> Carrier:
@@ -226,12 +226,12 @@ class RayCluster:
         with suppress(*self.errors, ValueError):
             await run_in_thread(lambda: self._ray.kill(actor, no_restart=True))
 
-    async def place(self, *, with_boxes: bool) -> Place:
+    async def place(self, *, with_boxes: bool) -> WorkerPlace:
         """Return what a worker of a run takes of a node; boxes only where nodes say how many they have."""
         nodes = [node for node in await self.nodes() if node.get("CPU")]
         per_core = [node[BOXES] / node["CPU"] for node in nodes if node.get(BOXES)]
         boxes = max(1, int(min(per_core))) if with_boxes and per_core else 0
-        return Place(boxes=boxes, memory=_MEMORY)
+        return WorkerPlace(boxes=boxes, memory=_MEMORY)
 
     async def nodes(self) -> list[Mapping[str, float]]:
         """Return the resources of every node that is there now."""
@@ -240,7 +240,7 @@ class RayCluster:
 
     @asynccontextmanager
     async def filling(
-        self, place: Place, add_worker: Callable[[], None], *, workers: int | None
+        self, place: WorkerPlace, add_worker: Callable[[], None], *, workers: int | None
     ) -> AsyncIterator[None]:
         """Add workers to the one that was started: *workers* in all, else one for each place there is.
 
@@ -254,7 +254,7 @@ class RayCluster:
             await asyncio.wait([task])
 
     async def _fill(
-        self, place: Place, add_worker: Callable[[], None], workers: int | None
+        self, place: WorkerPlace, add_worker: Callable[[], None], workers: int | None
     ) -> None:
         begun, wanted = 1, workers or 1
         while True:
@@ -323,7 +323,7 @@ def _check_address(address: str) -> None:
         ) from error
 
 
-def _said(place: Place) -> str:
+def _said(place: WorkerPlace) -> str:
     parts = ["a core"]
     if place.boxes:
         parts.append(f"{place.boxes} {BOXES}")

@@ -52,13 +52,13 @@ from bakeoff.executors.wire import (
     Hello,
     Lease,
     Output,
-    Ready,
     RunSettings,
     SpentSoFar,
     Start,
     Stopping,
     TurnEvent,
     Waits,
+    WorkerReady,
     messages_to_worker,
 )
 from bakeoff.stores.packing import plain_json
@@ -138,11 +138,13 @@ class TrialWorker:
                 settings, RemoteLimiters(self._calls), self._stop
             ) as self._parts:
                 self._run = settings
-                self._post(Ready())
+                self._post(WorkerReady())
                 await self._serve()
                 words = self._parts.closing_words()
         except BakeoffError as error:
             self._post(Broken(str(error), isinstance(error, UsageError)))
+        except Exception:  # noqa: BLE001 -- the run is told, and raises it
+            self._post(Broken(traceback.format_exc(), usage=False))
         else:
             self._post(words)
         self._link.close()

@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from bakeoff._lib.digest import digest
 from bakeoff._lib.sanitize import well_formed
@@ -18,10 +18,10 @@ from bakeoff.core.budget import NO_BILL, Bill, Bound
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import BakeoffError, BudgetReached, NotRun, ProviderError, UsageError
 from bakeoff.core.outcome import Completion, Request, Usage, Wait
+from bakeoff.engine.budget import BudgetAccount
 from bakeoff.executors.link import Post
 from bakeoff.executors.wire import (
     Answered,
-    Ask,
     BackOff,
     Booked,
     Dropped,
@@ -35,6 +35,7 @@ from bakeoff.executors.wire import (
     Queued,
     Refused,
     Settled,
+    TurnRequest,
     Unkept,
 )
 from bakeoff.models.client.retry import Overload, RetryableError, UnreachableError
@@ -61,7 +62,7 @@ class _RemoteRequest:
 
     on_wait = None
 
-    def __init__(self, ask: Ask, post: Post) -> None:
+    def __init__(self, ask: TurnRequest, post: Post) -> None:
         self.begun = ask.begun
         self.prompt_tokens = ask.prompt_tokens
         self.answer_limit = ask.answer_limit
@@ -130,7 +131,7 @@ class TurnGiver:
     def handlers(self) -> dict[type, Callable[..., None]]:
         """What to call with each message."""
         return {
-            Ask: self.ask,
+            TurnRequest: self.ask,
             Answered: self.answered,
             Failed: self.failed,
             Dropped: self.dropped,
@@ -138,7 +139,7 @@ class TurnGiver:
             Headers: self.on_headers,
         }
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: TurnRequest) -> None:
         """Wait for the turn of a request."""
         self._start(ask.call, self._give(ask))
 
@@ -193,7 +194,7 @@ class TurnGiver:
         self._tasks[call] = task
         task.add_done_callback(lambda _: self._tasks.pop(call, None))
 
-    async def _give(self, ask: Ask) -> None:
+    async def _give(self, ask: TurnRequest) -> None:
         call, limiter = ask.call, self._limiters.find(ask.limiter)
         if limiter is None:
             self._post(Refused(call, "the run has no limiter for this endpoint", "usage"))
@@ -261,19 +262,6 @@ def _error_of(message: Failed) -> ProviderError | TimeoutError:
     )
 
 
-class RunBudget(Protocol):
-    """The budget of the run."""
-
-    async def hold(self, bound: Bound) -> None:
-        """Reserve *bound*, as soon as it fits."""
-
-    async def hold_now(self, bound: Bound) -> None:
-        """Reserve *bound*, or refuse."""
-
-    def settle(self, bound: Bound, bill: Bill) -> None:
-        """Release a reservation and book what the request cost."""
-
-
 class Reservations:
     """What the requests of one worker have reserved of the run's budget.
 
@@ -282,16 +270,16 @@ class Reservations:
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self._held: dict[int, tuple[int, Bound, RunBudget]] = {}
+        self._held: dict[int, tuple[int, Bound, BudgetAccount]] = {}
         self._waiting: dict[int, asyncio.Task[None]] = {}
 
-    def hold(self, message: Hold, budget: RunBudget) -> None:
+    def hold(self, message: Hold, budget: BudgetAccount) -> None:
         """Reserve for a request, as soon as that is possible."""
         task = asyncio.get_running_loop().create_task(self._hold(message, budget))
         self._waiting[message.call] = task
         task.add_done_callback(lambda _: self._waiting.pop(message.call, None))
 
-    async def _hold(self, message: Hold, budget: RunBudget) -> None:
+    async def _hold(self, message: Hold, budget: BudgetAccount) -> None:
         bound = Bound(usd=message.usd, tokens=message.tokens)
         try:
             await (budget.hold_now(bound) if message.now else budget.hold(bound))
@@ -381,7 +369,9 @@ class Calls:
         while True:
             call = self._begin(request)
             self.post(
-                Ask(call, limiter, request.begun, request.prompt_tokens, request.answer_limit)
+                TurnRequest(
+                    call, limiter, request.begun, request.prompt_tokens, request.answer_limit
+                )
             )
             in_time = await self._answer(call)
             if in_time:

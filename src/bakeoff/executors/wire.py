@@ -154,7 +154,7 @@ class Hello(_Message, tag=20):
     bakeoff: str
 
 
-class Ready(_Message, tag=21):
+class WorkerReady(_Message, tag=21):
     """Everything is built."""
 
 
@@ -169,7 +169,7 @@ class Alive(_Message, tag=23):
     """The event loop of the worker goes round."""
 
 
-class Ask(_Message, tag=24):
+class TurnRequest(_Message, tag=24):
     """A request wants its turn at a limiter."""
 
     call: int
@@ -378,10 +378,10 @@ ToWorker = (
 )
 FromWorker = (
     Hello
-    | Ready
+    | WorkerReady
     | Broken
     | Alive
-    | Ask
+    | TurnRequest
     | Answered
     | Failed
     | Dropped
