@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from support.ports import free_port
 from support.ray_cluster import RayCluster, ray_cluster
 
 pytestmark = pytest.mark.xdist_group("ray")
+TASKS = Path(__file__).parents[2] / "examples/tasks"
 _OF_THIS_RUN = re.compile(r'"(run|seconds)": [^,\n]*')
 
 
@@ -74,8 +76,10 @@ def test_prompts_have_the_same_summary_to_the_byte_as_in_one_process(
 def test_coding_tasks_in_boxes_have_the_same_summary_to_the_byte(
     cluster: RayCluster, folder: Path
 ) -> None:
-    for number in range(2):
-        write_fix_add(folder / "tasks", name=f"fix-add-{number}")
+    write_fix_add(folder / "tasks")
+    shutil.copytree(
+        TASKS / "split-module", folder / "tasks/split-module"
+    )  # a script, and files for it
     words: list[str | Path] = [
         *(folder / "tasks", "--agent", "oracle", "--agent", "nop", "--model", "scripted"),
         *("--sandbox", "bubblewrap"),

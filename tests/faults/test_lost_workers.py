@@ -25,17 +25,19 @@ AT_ONCE, PARALLEL, WORKERS = 6, 12, 2
 LEASE_S = 1.5
 _TOKENS = 10  # of an answer, as `chat` says
 
-# Says which trials are acknowledged, as they are; what is printed last is whether the budget was reached.
+# Says which trials are acknowledged with a result, as they are.
 _RUN = """
 import sys
 import bakeoff
-from bakeoff.core.events import RunEnded, TrialEnded
+from bakeoff.core.events import Notice, TrialEnded
 
 source, output, resume = sys.argv[1:]
 
 def listen(event):
-    if isinstance(event, TrialEnded) and event.last:
+    if isinstance(event, TrialEnded) and event.attempt.status.final:
         print(event.trial.name, flush=True)
+    if isinstance(event, Notice):
+        print(event.text, file=sys.stderr, flush=True)
 
 bakeoff.run(source, output=output, resume=resume or None, listener=listen, worker_lease=LEASE_S)
 """.replace("LEASE_S", str(LEASE_S))
@@ -196,9 +198,7 @@ def test_a_budget_holds_as_the_server_sees_it_although_workers_die(scene: Scene)
     run = load_run(output=scene.output)
     assert 0 < len(scene.server.requests) * _TOKENS <= cap
     assert run.billed().most_tokens <= cap
-    assert (
-        run.summary().buckets.scored == len({*scene.acknowledged}) - run.summary().buckets.cancelled
-    )
+    assert run.summary().buckets.scored == len({*scene.acknowledged})
 
 
 def test_requests_keep_to_their_rate_although_a_worker_is_stopped_with_its_turns(
@@ -236,9 +236,9 @@ def test_whatever_is_killed_and_stopped_at_random_every_trial_counts_once(
             code = running.wait(300).code
             until(running_alone(running))
         resume = "latest"
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL, running.err
+        if code == 0 and not load_run(output=scene.output).summary().buckets.faults:
+            break  # a trial that by chance was at five lost workers is a fault, and resumed
+        assert code in {0, -signal.SIGKILL}, running.err
     assert left <= kills // 2  # enough had happened before all was done
     scene.check()
 
@@ -261,7 +261,8 @@ def do_something(chance: random.Random, running: Running) -> bool:
             time.sleep(0.3)
             send(worker, signal.SIGCONT)
         elif what == "stop for good":
-            until(lambda: worker not in workers_of(running.pid))
+            enough = time.monotonic() + 4 * LEASE_S  # one that was still starting has no lease yet
+            until(lambda: worker not in workers_of(running.pid) or time.monotonic() > enough)
             send(worker, signal.SIGCONT)
     return True
 
@@ -298,16 +299,16 @@ def test_a_trial_that_ends_every_worker_is_a_fault_and_takes_no_others_with_it(
     assert (buckets.scored, buckets.faults) == (11, 1)
     (fault,) = [record.attempt.fault for record in run.trials() if record.attempt.fault]
     assert fault.boundary == "engine"
-    assert "each of the 3 workers that ran it was lost" in fault.message
+    assert "each of the 5 workers that ran it was lost" in fault.message
     assert "SIGKILL" in fault.message
-    assert sum("ended (ended by SIGKILL)" in notice for notice in poison.notices) == 3
+    assert sum("ended (ended by SIGKILL)" in notice for notice in poison.notices) == 5
 
 
 def test_a_worker_whose_event_loop_hangs_is_killed_after_its_lease(tmp_path: Path) -> None:
     poison = Poison()
-    run = poison.run(tmp_path, "time.sleep(60)", lease_s=1.0)
+    run = poison.run(tmp_path, "time.sleep(60)", lease_s=0.8)
     assert run.summary().buckets.scored == 11
-    assert sum("was silent for 1 s and is killed" in notice for notice in poison.notices) == 3
+    assert sum("was silent for 0.8 s and is killed" in notice for notice in poison.notices) >= 5
 
 
 def test_a_worker_that_cannot_start_ends_the_run_with_its_reason(tmp_path: Path) -> None:

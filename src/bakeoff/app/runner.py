@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LOCAL, PROCESSES, RAY = "local", "processes", "ray"
 EXECUTORS = (LOCAL, PROCESSES, RAY)
 _WORKER = "bakeoff.app.run_worker"
+_HEARTBEAT_S = 1.0
 PRICES, REPLAY = "prices.toml", "replay"
 
 _HERE = f"leave --executor out, or write --executor {LOCAL}"
@@ -181,6 +182,7 @@ def _settings(
         record=_text(recording.record),
         replay=_text(recording.replay),
         cache=_text(recording.cache),
+        heartbeat_s=min(_HEARTBEAT_S, options.worker_lease / 4),
     )
 
 

@@ -71,7 +71,7 @@ _START_S = 300.0
 _GRACE_S = 20.0  # for a worker that closes its boxes and connections at the end
 _EXIT_S = 15.0  # for what it removes in the background
 _CANCEL_S = 10.0  # for a box that closes where its trial is cancelled
-_MOST_LOSSES = 3  # of one attempt: then it is what ends its workers
+_MOST_LOSSES = 5  # of one attempt: then it is what ends its workers
 _ALONE_AFTER = 2
 _FUTILE = 12  # workers in a row that were lost before anything of theirs ended
 
@@ -474,8 +474,6 @@ class _Worker:
             await self.end(0.0)
             how = self.how_it_ended
             raise BakeoffError(f"worker {self.name} ended before it was ready ({how})") from error
-        self.heard_at = self._loop.time()
-        self.ready = True
 
     async def run(self, leased: _Leased) -> Attempt:
         """Return how *leased* ended here; WorkerLost where this worker is gone before."""
@@ -538,9 +536,8 @@ class _Worker:
             self._said_all.set_result(None)
         if not self._started.done():
             self._started.set_exception(WorkerLost())
-            return
-        self.ready = False
-        self._coordinator.on_gone(self)
+        elif self.ready:
+            self._coordinator.on_gone(self)
 
     def _trial_of(self, job: int) -> Trial | None:
         return None if (leased := self.leased.get(job)) is None else leased.trial
@@ -556,9 +553,11 @@ class _Worker:
     def _on_ready(self, _: WorkerReady) -> None:
         if not self._started.done():
             self._started.set_result(None)
+            self.ready = True
 
     def _on_broken(self, broken: Broken) -> None:
-        self._not_started((UsageError if broken.usage else BakeoffError)(broken.why))
+        kind = UsageError if broken.usage else BakeoffError
+        self._not_started(kind(f"worker {self.name} cannot begin: {broken.why}"))
 
     def _not_started(self, error: BakeoffError) -> None:
         if not self._started.done():

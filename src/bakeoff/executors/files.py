@@ -35,7 +35,7 @@ from bakeoff.core.plan import Trial
 from bakeoff.core.ports import Checkpoint, Checkpoints, Entry
 from bakeoff.core.stop import Stop
 from bakeoff.core.task import Task
-from bakeoff.core.workspace import Tree, Workspace
+from bakeoff.core.workspace import Reference, Tree, Workspace
 from bakeoff.executors.link import Post
 from bakeoff.executors.turns import Calls
 from bakeoff.executors.wire import (
@@ -85,8 +85,7 @@ def inputs_of(task: Task) -> Iterator[TaskInput]:
     for tree in _trees(workspace):
         yield TaskInput(name=_tree_name(tree), path=tree.path, tree=tree)
     if workspace.reference is not None:
-        path = workspace.reference.path
-        yield TaskInput(name=_reference_name(path), path=path)
+        yield _reference_input(workspace.reference)
 
 
 def _trees(workspace: Workspace) -> Iterator[Tree]:
@@ -99,8 +98,10 @@ def _tree_name(tree: Tree) -> str:
     return digest([tree.path, tree.commit, tree.digest, list(tree.left_out)])[:32]
 
 
-def _reference_name(path: str) -> str:
-    return digest(["reference", path])[:32]
+def _reference_input(reference: Reference) -> TaskInput:
+    """Return what *reference* is made of: a script is run with the files beside it."""
+    path = reference.path if reference.kind != "script" else str(Path(reference.path).parent)
+    return TaskInput(name=digest(["reference", path])[:32], path=path)
 
 
 def _with_paths(task: Task, places: Mapping[str, str]) -> Task:
@@ -116,7 +117,9 @@ def _with_paths(task: Task, places: Mapping[str, str]) -> Task:
     if image is not None and image.context is not None:
         image = replace(image, context=moved(image.context))
     if reference is not None:
-        reference = replace(reference, path=places[_reference_name(reference.path)])
+        place = Path(places[_reference_input(reference).name])
+        place = place / Path(reference.path).name if reference.kind == "script" else place
+        reference = replace(reference, path=str(place))
     local = replace(
         task,
         workspace=replace(

@@ -294,6 +294,11 @@ def _connect(address: str) -> ModuleType:
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except ConnectionError as error:
+        raise UsageError(
+            f"--ray-address {address}: there is no Ray cluster here that can be reached; `ray start --head` starts "
+            "one, and --ray-address HOST:PORT names another"
+        ) from error
     except Exception as error:
         raise UsageError(
             f"--ray-address {address}: {one_line(str(error), width=300)}; is this machine a node of a "

@@ -63,7 +63,6 @@ from bakeoff.executors.wire import (
 )
 from bakeoff.stores.packing import plain_json
 
-HEARTBEAT_S = 1.0
 _MOST_KEPT = 256
 
 _attempt = msgspec.json.Decoder(Attempt)
@@ -163,7 +162,7 @@ class TrialWorker:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(HEARTBEAT_S)
+            await asyncio.sleep(self._run.heartbeat_s)
             self._post(Alive())
 
     def _on_lease(self, lease: Lease) -> None:

@@ -44,7 +44,7 @@ from bakeoff.models.limits.queued import QueuedRequest
 from bakeoff.models.limits.rate_limit_headers import parse_rate_limit_headers
 from bakeoff.models.limits.settings import Limiters, limiter_of
 
-_UNKNOWN_S, _LONGEST_S = 1.0, 60.0  # how long an endpoint may be at what nobody waits for
+_UNKNOWN_S, _LONGEST_S = 1.0, 600.0  # how long an endpoint may be at what nobody waits for
 _STALE_S = 0.5  # a turn that was heard of so much later than others is taken anew
 _FAULT, _TIMEOUT, _UNREACHABLE, _RETRYABLE = "fault", "timeout", "unreachable", "retryable"
 
@@ -99,8 +99,8 @@ class RunLimiters:
             self._longest_s[key] = took_s
 
     def longest_s(self, key: str) -> float:
-        """Return how long the endpoint may be at a request whose worker is gone."""
-        return min(self._longest_s.get(key, _UNKNOWN_S), _LONGEST_S)
+        """Return how long the endpoint may be at a request whose worker is gone: twice what was seen."""
+        return min(max(2 * self._longest_s.get(key, 0.0), _UNKNOWN_S), _LONGEST_S)
 
 
 class _SentRequest:

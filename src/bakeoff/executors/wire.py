@@ -27,7 +27,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `folder` is that of the run, `path` and `folders` where Python is found, `sandbox` the one that was
     chosen, None where no task has files. `fetched` names the files of the run for a worker on another
-    machine, which asks for them; None is that it has the folder of the run itself.
+    machine, which asks for them; None is that it has the folder of the run itself. `heartbeat_s` is how often a
+    worker says that it is there.
     """
 
     run: str
@@ -45,6 +46,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     replay: str | None
     cache: str | None
     fetched: tuple[str, ...] | None = None
+    heartbeat_s: float = 1.0
 
 
 class _Message(msgspec.Struct, array_like=True, gc=False):
