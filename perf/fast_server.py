@@ -27,6 +27,8 @@ REPLY = (
 ) + _BODY
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
+_BACKLOG = 4096
+
 
 class Connection(asyncio.Protocol):
     """Counts out whole requests and answers each."""
@@ -54,7 +56,8 @@ class Connection(asyncio.Protocol):
 async def serve(connection: type[Connection]) -> None:
     """Listen on a free port, print it, and serve until the process ends."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(connection, "127.0.0.1", 0)
+    # with the usual 100, a burst of connections waits a second for its next try
+    server = await loop.create_server(connection, "127.0.0.1", 0, backlog=_BACKLOG)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 
@@ -16,6 +17,7 @@ import bakeoff
 from support.cli import BAKEOFF, Running, run, started
 from support.coding_tasks import write_fix_add
 from support.loopback import Asked, Loopback, Reply, chat
+from support.parts import require
 from support.plans import write_suite
 from support.ports import free_port
 from support.ray_cluster import RayCluster, ray_cluster
@@ -33,6 +35,7 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(hidden: Path) -> Iterator[RayCluster]:
+    require("ray", find_spec("ray"), "uv sync --all-extras")
     with ray_cluster(hidden) as running:
         yield running
     assert running.processes() == []

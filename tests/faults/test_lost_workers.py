@@ -135,7 +135,10 @@ def at_work(running: Running) -> list[int]:
             len(running.out.splitlines()) > begun + 3 and len(workers_of(running.pid)) == WORKERS
         )
 
-    until(ready)
+    try:
+        until(ready, timeout_s=60)
+    except AssertionError:
+        pytest.fail(f"{workers_of(running.pid)} do nothing:\n{running.err}")
     assert running.process.poll() in {None, 0}, running.err
     return workers_of(running.pid)
 
