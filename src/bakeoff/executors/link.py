@@ -45,13 +45,17 @@ class Launch(Protocol):
 class Link(Generic[M]):
     """Gathers what is said in one turn of the event loop into one frame, and takes frames apart.
 
-    `handlers` has what to call with each kind of message.
+    `handlers` has what to call with each kind of message; *shorten* leaves out what need not be said.
     """
 
     def __init__(
-        self, decode: Callable[[bytes], list[M]], handlers: dict[type, Callable[[Any], None]]
+        self,
+        decode: Callable[[bytes], list[M]],
+        handlers: dict[type, Callable[[Any], None]],
+        shorten: Callable[[list[object]], list[object]] | None = None,
     ) -> None:
         self._decode = decode
+        self._shorten = shorten
         self.handlers = handlers
         self._loop = asyncio.get_running_loop()
         self._outgoing: list[object] = []
@@ -88,6 +92,8 @@ class Link(Generic[M]):
     def _flush(self) -> None:
         if self._outgoing and self._send is not None and not self.closed:
             messages, self._outgoing = self._outgoing, []
+            if self._shorten is not None:
+                messages = self._shorten(messages)
             frame = encode_frame(messages)
             if len(frame) <= LARGEST_FRAME:
                 self._send(frame)

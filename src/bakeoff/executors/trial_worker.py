@@ -64,6 +64,7 @@ from bakeoff.executors.wire import (
 from bakeoff.stores.packing import plain_json
 
 _MOST_KEPT = 256
+_OF_OPEN_ATTEMPTS = (Billed, SpentSoFar)
 
 _attempt = msgspec.json.Decoder(Attempt)
 _task = msgspec.json.Decoder(Task)
@@ -107,6 +108,7 @@ class TrialWorker:
                 Stopping: lambda _: self._stop.request(),
                 End: lambda _: self._over.set(),
             },
+            shorten=_without_overtaken,
         )
         self._post = self._link.post
         self._calls = Calls(self._post)
@@ -246,6 +248,14 @@ class TrialWorker:
         self._kept_parts[trial.name] = parts
         if len(self._kept_parts) > _MOST_KEPT:
             self._kept_parts.popitem(last=False)
+
+
+def _without_overtaken(messages: list[object]) -> list[object]:
+    """Return *messages* without what their attempts had spent so far, where they end among them."""
+    ended = {message.job for message in messages if type(message) is Ended}
+    if not ended:
+        return messages
+    return [m for m in messages if not (type(m) in _OF_OPEN_ATTEMPTS and m.job in ended)]
 
 
 class _Bill(AttemptBill):
