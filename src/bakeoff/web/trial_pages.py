@@ -163,7 +163,9 @@ def _wanted(run: ViewedRun, view: TrialView) -> Callable[[TrialEntry, SearchedTe
     return is_wanted
 
 
-def _row(run: ViewedRun, entry: TrialEntry, said: SearchedText | None, text: str = "") -> TrialListRow:
+def _row(
+    run: ViewedRun, entry: TrialEntry, said: SearchedText | None, text: str = ""
+) -> TrialListRow:
     """Return a line of the list; secrets are taken out before it is cut."""
     if said is None:
         return TrialListRow(entry=entry, after="…")
