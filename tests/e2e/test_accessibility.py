@@ -60,7 +60,7 @@ def faults(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (1440, True), (390, False)])
+@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
 def test_no_page_of_the_viewer_has_a_serious_fault(pages: Pages, width: int, dark: bool) -> None:
     with opened(pages.served.at("/"), width=width, dark=dark) as page:
         found = []
