@@ -252,10 +252,10 @@ class TrialWorker:
 
 def _without_overtaken(messages: list[object]) -> list[object]:
     """Return *messages* without what their attempts had spent so far, where they end among them."""
-    ended = {message.job for message in messages if type(message) is Ended}
+    ended = {message.job for message in messages if isinstance(message, Ended)}
     if not ended:
         return messages
-    return [m for m in messages if not (type(m) in _OF_OPEN_ATTEMPTS and m.job in ended)]
+    return [m for m in messages if not (isinstance(m, _OF_OPEN_ATTEMPTS) and m.job in ended)]
 
 
 class _Bill(AttemptBill):
