@@ -1,6 +1,5 @@
 """A run in a notebook: its progress while it runs, then its verdict, scores and charts."""
 
-import html
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -80,6 +79,8 @@ class NotebookProgress:
             parts.append(f"${self.cost_usd:.4f}")
         if self.ended and done < self.planned:
             parts.append(f"about {format_duration((self.planned - done) / rate)} left")
+        import html
+
         text = html.escape(for_terminal(" · ".join(parts)))
         self.show(f'<progress max="{max(self.planned, 1)}" value="{done}"></progress> {text}')
 

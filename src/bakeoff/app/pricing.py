@@ -9,13 +9,13 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from bakeoff import models
 from bakeoff.core.budget import Cap, Price, Tariff
 from bakeoff.core.candidate import ModelSpec
 from bakeoff.core.errors import UsageError
@@ -92,7 +92,7 @@ class Prices:
 @cache
 def packaged() -> PriceTable:
     """Return the table that comes with this package."""
-    text = files("bakeoff.models").joinpath(_PACKAGED).read_text(encoding="utf-8")
+    text = Path(models.__file__).with_name(_PACKAGED).read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), PriceTable)
 
 

@@ -45,7 +45,6 @@ from bakeoff.app.workspaces import open_workspace_services
 from bakeoff.core.events import Notice, RunEnded, RunStarted
 from bakeoff.core.plan import Plan
 from bakeoff.core.run_spec import Adaptive
-from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.engine.budget import Budget
 from bakeoff.engine.run import StopConditions, run_plan
 from bakeoff.executors.local import LocalExecutor
@@ -57,6 +56,7 @@ from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.live_status import LivePublisher
 
 if TYPE_CHECKING:
+    from bakeoff.engine.adaptive import AdaptiveSelection
     from bakeoff.executors.ray import RayCluster
 
 
@@ -302,10 +302,12 @@ def ends_when(rule: Adaptive, trials: int) -> str:
     return f"it ends when {what}{known}{looks}; {trials:,} trials at most"
 
 
-def _adaptive_selection(prepared: PreparedRun, folder: RunFolder) -> AdaptiveSelection | None:
+def _adaptive_selection(prepared: PreparedRun, folder: RunFolder) -> "AdaptiveSelection | None":
     """Return what decides when an adaptive run may end, knowing the trials of before."""
     if prepared.spec.adaptive is None:
         return None
+    from bakeoff.engine.adaptive import AdaptiveSelection
+
     selection = AdaptiveSelection(prepared.plan, prepared.spec.adaptive)
     selection.restore(SqliteLedger(folder.path).rows())
     return selection

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bakeoff import registry
 from bakeoff._lib.digest import digest, tree_digest
@@ -14,7 +14,6 @@ from bakeoff._lib.redact import Redactor
 from bakeoff._lib.value_object import value_object
 from bakeoff.agents.direct import Direct
 from bakeoff.agents.function import BlockingAgent, FunctionAgent, is_blocking
-from bakeoff.agents.tools.mcp_server import require_mcp
 from bakeoff.app.endpoints import check_roles, served, warm_up
 from bakeoff.app.known_secrets import learn_agent, learn_literals, refuse_redacted_agent
 from bakeoff.app.model_names import OWN, with_secrets
@@ -41,8 +40,6 @@ from bakeoff.core.task import ScorerSpec, Task, scored_task
 from bakeoff.core.tools import ToolSpec
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import SandboxSpec
-from bakeoff.executors.files import WorkerFiles
-from bakeoff.executors.wire import Closed
 from bakeoff.formats.prompts import asked_by
 from bakeoff.formats.text.entries import check_call
 from bakeoff.formats.text.locate import about, about_scorer, about_task
@@ -57,6 +54,10 @@ from bakeoff.scorers.function import FunctionScorer, ScorerInProcess
 from bakeoff.stores.attachments import AttachmentStore
 from bakeoff.workers.process import WorkerPool
 from bakeoff.workers.wire import Begin
+
+if TYPE_CHECKING:
+    from bakeoff.executors.files import WorkerFiles
+    from bakeoff.executors.wire import Closed
 
 _WORKER = (sys.executable, "-u", "-m", "bakeoff.worker")  # -u: what it prints is heard in time
 _PATIENCE_S = 0.5  # a scorer that takes longer gets company
@@ -303,8 +304,8 @@ class SharedTrialParts:
     """Builds every part that a plan names before the plan runs, so that mistakes come first."""
 
     _asked_by_scorers: frozenset[str] = frozenset()
-    attachments: AttachmentStore | WorkerFiles | None = None
-    files: WorkerFiles | None = None
+    attachments: "AttachmentStore | WorkerFiles | None" = None
+    files: "WorkerFiles | None" = None
     has_attachments = False
     _words: tuple[str, ...] = ()
 
@@ -488,11 +489,13 @@ class SharedTrialParts:
     def _notes(self) -> list[str]:
         return [note for model in self._models.values() for note in getattr(model, "notes", ())]
 
-    def closing_words(self) -> Closed:
+    def closing_words(self) -> "Closed":
         """Return what `closing_notes` says in a worker, for the run to put together."""
+        from bakeoff.executors.wire import Closed
+
         return Closed(tuple(self._notes()), self._parts.recording.tallies())
 
-    def add_closing_words(self, words: Closed) -> None:
+    def add_closing_words(self, words: "Closed") -> None:
         """Add what a worker says at its end."""
         self._words += words.notes
         self._parts.recording.add(words.tallies)
@@ -539,6 +542,8 @@ class SharedTrialParts:
         if any(task.attachments):
             self.has_attachments = True
         if task.tools is not None and task.tools.servers:
+            from bakeoff.agents.tools.mcp_server import require_mcp
+
             require_mcp()
         for tool in task.tools.tools if task.tools else ():
             with about_scorer(tool, task):

@@ -9,7 +9,6 @@ from bakeoff.app.options import DEFAULT_OUTPUT, RunOptions
 from bakeoff.app.run import prepare_run
 from bakeoff.app.run_results import Run
 from bakeoff.cli import print_json
-from bakeoff.cli.views import plan
 from bakeoff.cli.views.progress import RunProgress
 from bakeoff.cli.views.tables import print_summary, print_verdict
 from bakeoff.cli.views.terminal import LiveView, PlainLines
@@ -36,6 +35,8 @@ def print_plan(options: RunOptions, *, as_json: bool) -> int:
 
     prepared = prepare_run(options)
     check_scorers(prepared.plan)
+    from bakeoff.cli.views import plan
+
     return plan.print_plan(prepared, as_json=as_json)
 
 

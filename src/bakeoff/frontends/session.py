@@ -25,7 +25,6 @@ from bakeoff._lib.redact import public_word
 from bakeoff._lib.sanitize import for_terminal, well_formed
 from bakeoff._lib.value_object import value_object
 from bakeoff.app.options import RunOptions
-from bakeoff.app.rescoring import score_again
 from bakeoff.app.run import execute_run, new_event_loop
 from bakeoff.app.run_results import Run
 from bakeoff.core.errors import BakeoffError
@@ -163,6 +162,8 @@ def rescore_session(run: str, options: RunOptions, view: View) -> SessionResult:
     """Score the stored answers of *run* again and show it in *view*; stopped, it changes nothing."""
 
     def work(listener: Listener, stop: Stop) -> Coroutine[object, object, Run]:
+        from bakeoff.app.rescoring import score_again
+
         return score_again(run, replace(options, listener=listener, stop=stop))
 
     return _session(work, view, ignore, is_complete=lambda _: False)

@@ -7,8 +7,9 @@ tasks, no two shards share one, and their sizes differ by one task at most.
 import re
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import UsageError
 from bakeoff.core.lazy_tasks import digests_of
 from bakeoff.core.plan import Block, Plan
@@ -20,7 +21,7 @@ Places = Sequence[tuple[int, Sequence[int]]]
 """For each block of a shard: its number in the whole plan, and the places of its tasks in that block."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class PlanPart:
     """A shard of a plan; with `places` and the other shards, the whole plan can be put together."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,8 +12,10 @@ from bakeoff.core.record import TrialRecord, TrialRow
 from bakeoff.core.task import Task
 from bakeoff.core.values import Json
 from bakeoff.reports.wording.decision import answer
-from bakeoff.reports.wording.findings import Findings
 from bakeoff.stats.summary import Summary
+
+if TYPE_CHECKING:
+    from bakeoff.reports.wording.findings import Findings
 
 SUMMARY = "summary.json"
 
@@ -51,7 +54,7 @@ def expected(task: Task) -> str | None:
     return msgspec.json.encode(task.target).decode()
 
 
-def rows_with_answers(findings: Findings) -> Iterator[tuple[TrialRow, str | None]]:
+def rows_with_answers(findings: "Findings") -> Iterator[tuple[TrialRow, str | None]]:
     """Yield each recorded trial with its answer; None if it has none or the report has no texts."""
     if not findings.with_text:
         yield from ((row, None) for row in findings.trials.rows())

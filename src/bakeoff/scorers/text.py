@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from unicodedata import category, normalize
 
 from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.value_object import value_object
 from bakeoff.core.errors import ScorerError, UsageError
 from bakeoff.core.outcome import Outcome
 from bakeoff.core.ports import Context
@@ -107,7 +108,7 @@ def _parts(text: str) -> Iterator[str]:
 _RUNAWAY = 200_000
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Exact:
     """1 where the answer is the target, or one of a list of targets.
 
@@ -144,7 +145,7 @@ class Exact:
         return text
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class Includes:
     """1 where the answer contains the target, or any (`all`: every one) of a list of targets.
 
@@ -212,7 +213,7 @@ def _contains(target: str | float, answer: str, *, ignore_case: bool, whole_word
     return text in answer
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class ContainsAll:
     """1 where the answer contains every one of `values`, or of the task's targets.
 
@@ -241,7 +242,7 @@ class ContainsAll:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class ContainsAny:
     """1 where the answer contains one at least of `values`, or of the task's targets."""
 
@@ -266,7 +267,7 @@ class ContainsAny:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class StartsWith:
     """1 where the answer begins with `values`, or with the task's target, or one of a list."""
 
@@ -286,7 +287,7 @@ class StartsWith:
         return Score(scorer="starts-with", value=float(right), explanation=None if right else why)
 
 
-@dataclass(frozen=True, kw_only=True)
+@value_object
 class EndsWith:
     """1 where the answer ends with `values`, or with the task's target, or one of a list."""
 

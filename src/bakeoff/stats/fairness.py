@@ -66,7 +66,8 @@ def candidate_settings(plan: Plan) -> dict[str, dict[str, str]]:
     of_tasks: dict[str, set[str]] = {setting: set() for setting in _SETTINGS}
     for task in plan.tasks:
         for setting, names in _SETTINGS.items():
-            of_tasks[setting].add(_as_text(_first(task.parameters, names)))
+            value = _first(task.parameters, names) if task.parameters else None
+            of_tasks[setting].add(_as_text(value))
     return {
         candidate.id: {
             **{
@@ -141,8 +142,14 @@ def asked_in(plan: Plan) -> dict[str, Asked]:
 
 def fairness_check(plan: Plan) -> "FairnessCheck":
     """Return the check of whether two candidates of *plan* ran under the same conditions."""
-    asked = asked_in(plan)
-    return lambda first, second: unequal(asked[first], asked[second])
+    asked: dict[str, Asked] = {}
+
+    def check(first: str, second: str) -> tuple[str, ...]:
+        if not asked:  # it reads all tasks: not where nothing is compared
+            asked.update(asked_in(plan))
+        return unequal(asked[first], asked[second])
+
+    return check
 
 
 def unequal(first: Asked, second: Asked) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """The summary of a run, of a candidate and of a category."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import NO_BILL, Bill
@@ -15,7 +14,7 @@ from bakeoff.stats.pairwise import Pairwise
 from bakeoff.stats.variance import VarianceSplit
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value_object
 class Buckets:
     """Every planned trial is in exactly one of them."""
 

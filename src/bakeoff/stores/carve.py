@@ -8,9 +8,9 @@ whether a row is right is for its checksum to say.
 import mmap
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from bakeoff._lib.value_object import positional_value_object
 from bakeoff.stores.schema import PAGE, Row, Value
 
 _HEADER = 100  # of the file, at the start of its first page
@@ -21,7 +21,7 @@ _INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 _MOST_COLUMNS = 64
 
 
-@dataclass(frozen=True)
+@positional_value_object
 class Carved:
     """A row, and its number where it is one of a table."""
 
@@ -68,7 +68,7 @@ def log_is_whole(path: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@positional_value_object
 class _Frame:
     """A page in the log. `salted`: of this round of the log; `ours`: so, but for some damage."""
 

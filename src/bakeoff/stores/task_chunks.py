@@ -6,12 +6,12 @@ little of a small suite, and a large one costs little.
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
 
 from bakeoff._lib.redact import Redactor
+from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.lazy_tasks import mark_stored
 from bakeoff.core.task import Task
 from bakeoff.stores.packing import deflated, inflated, plain_json
@@ -31,7 +31,7 @@ _bodies = msgspec.json.Decoder(list[msgspec.Raw])
 _task = msgspec.json.Decoder(Task)
 
 
-@dataclass(frozen=True)
+@positional_value_object
 class TaskRow:
     """A task as it is kept; `body` is its JSON, None where it is lost."""
 
@@ -119,7 +119,7 @@ def names_in(
     return iter(db.execute(query, (first, first + tasks - 1)))
 
 
-@dataclass(frozen=True)
+@positional_value_object
 class Chunk:
     """A chunk that was read."""
 
