@@ -54,6 +54,13 @@ ROWS = {
     ),
     "queues": Row(name="queues above 8", rule=Rule(workers=8), tests=1500, ideal=160, bar=1 / 0.9),
     "places": Row(name="refuses above 16 under way", rule=Rule(places=16), ideal=320, bar=1 / 0.85),
+    "places_wait": Row(
+        name="refuses above 16 under way, Retry-After 1",
+        rule=Rule(places=16, retry_after_s=1),
+        tests=4000,
+        ideal=320,
+        bar=1 / 0.85,
+    ),
     "clean_64": Row(name="clean, 64 at once", rule=Rule(), ideal=1280, bar=1 / 0.9),
     "clean_256": Row(
         name="clean, 256 at once",

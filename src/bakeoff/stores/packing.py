@@ -119,13 +119,18 @@ def _clean(value: object) -> object:
 
 def encode(value: object) -> bytes:
     """Return *value* as JSON; where it is a dataclass, without what its class knows anyway."""
-    kind: type = type(value)
-    if not is_dataclass(kind):
+    mirror = _mirror_if_any(type(value))
+    if mirror is None:
         return _encoder.encode(value)
     try:
-        return _encoder.encode(msgspec.convert(value, _mirror(kind), from_attributes=True))
+        return _encoder.encode(msgspec.convert(value, mirror, from_attributes=True))
     except msgspec.ValidationError:  # a part is not what its type says: it is written as it is
         return _encoder.encode(value)
+
+
+@cache
+def _mirror_if_any(kind: type) -> type[msgspec.Struct] | None:
+    return _mirror(kind) if is_dataclass(kind) else None
 
 
 @cache

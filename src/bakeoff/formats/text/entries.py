@@ -234,7 +234,7 @@ def filled_in(task: Task, at: SourceLocation) -> Task:
 
 def misnamed_variables(data: Mapping[str, Json]) -> set[str]:
     """Return the names that a test or a suite gives values to under the key of other tools."""
-    table = data.get(_NOT_VARS)
+    table = data.get(_NOT_VARS) if data else None
     return set(map(str, table)) if isinstance(table, Mapping) else set()
 
 

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -66,16 +65,15 @@ def _distinct(pairs: list[tuple[str, object]]) -> None:
 
 def is_deep(value: Json) -> bool:
     """Whether *value* is nested more deeply than code that walks it may go."""
-    level = [value]
-    for _ in range(_DEEPEST + 1):
-        level = [inner for outer in level for inner in _inside(outer)]
-    return bool(level)
-
-
-def _inside(value: Json) -> Iterable[Json]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+    return any(level)
 
 
 def explain_json_error(path: Path, data: bytes, error: Exception, *, first_line: int = 1) -> str:

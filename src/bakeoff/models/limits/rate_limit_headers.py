@@ -11,6 +11,10 @@ from bakeoff._lib.value_object import value_object
 Unit = Literal["requests", "tokens"]
 
 _UNITS: tuple[Unit, ...] = ("requests", "tokens")
+_REMAINING = tuple(
+    (unit, f"x-ratelimit-remaining-{unit}", f"anthropic-ratelimit-{unit}-remaining")
+    for unit in _UNITS
+)
 _LOW = 0.2
 _PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -42,10 +46,10 @@ class RateLimitHeaders:
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> Iterator[RateLimitHeaders]:
     """Yield the limits in the headers of OpenAI (and compatible servers) and of Anthropic."""
-    for unit in _UNITS:
-        if (left := headers.get(f"x-ratelimit-remaining-{unit}")) is not None:
+    for unit, usual, anthropic in _REMAINING:
+        if (left := headers.get(usual)) is not None:
             form = f"x-ratelimit-{{}}-{unit}"
-        elif (left := headers.get(f"anthropic-ratelimit-{unit}-remaining")) is not None:
+        elif (left := headers.get(anthropic)) is not None:
             form = f"anthropic-ratelimit-{unit}-{{}}"
         else:
             continue
