@@ -28,7 +28,9 @@ _NEEDED, _NEEDED_PER_SHARE = 3, 30  # refusals that shut an endpoint: more where
 _ROUND = 200  # answers and refusals
 _MANY = 0.1
 _PLAINLY, _PLAINLY_MANY = 16, 0.3  # so many refusals, of such a share, end a round early
-_FALLS = 0.5  # a lower rate helps if the share falls below this part of what it was
+_FALLS = (
+    0.35  # a lower rate helps if the share falls below this part of what it was; half may be chance
+)
 _LONGEST_REST = 64  # in rounds
 _FEWER_ATTEMPTS = 3  # in close succession: then refusals are not about concurrency
 _CLOSE = 20  # times the limit
@@ -105,7 +107,10 @@ class ScatteredRefusals:
             if share > _FALLS * self._before:
                 self._rate_limit.forget()
                 self.rest()
-            self._before = None
+            elif not self.doubtful:
+                self._before = (
+                    None  # an experiment is watched on: its share may have fallen by chance
+                )
         elif self._rest:
             self._rest -= 1
         elif share > _MANY:
