@@ -21,7 +21,7 @@ from bakeoff.engine.adaptive import AdaptiveSelection
 from bakeoff.planning.expand import ordered
 from bakeoff.stats.between_runs import contrasts, run_scores
 from bakeoff.stats.estimate import MissingBounds, bounds
-from bakeoff.stats.gate import GateState, against_baseline
+from bakeoff.stats.gate import GateCheck, GateState, against_baseline
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.pairwise import CandidateScores, Pairwise, pairwise
 from bakeoff.stats.stopping_rule import TaskOrder
@@ -165,11 +165,11 @@ def with_faults(rng: np.random.Generator, scores: Scores, *, of_whom: str) -> Sc
 # Gates
 
 
-def gate_state(before: Scores, after: Scores, margin: float) -> GateState:
-    """Return the state of a gate between two runs of one candidate, of tasks by rollouts."""
+def gate_check(before: Scores, after: Scores, margin: float) -> GateCheck:
+    """Return what a gate finds between two runs of one candidate, of tasks by rollouts."""
     runs = [run_scores(_rows(marks)) for marks in (before, after)]
     (contrast,) = contrasts(runs[0], runs[1], [("m", "m")])
-    return against_baseline(contrast, margin=margin).state
+    return against_baseline(contrast, margin=margin)
 
 
 def _rows(marks: Scores) -> list[TrialRow]:
@@ -202,5 +202,5 @@ def gate_share(
         after = (rng.random((200, rollouts)) < hard[:, None] - loss).astype(float)
         if faults is not None:
             after = with_faults(rng, after[None], of_whom=faults)[0]
-        found += gate_state(before.astype(float), after, margin) is wanted
+        found += gate_check(before.astype(float), after, margin).state is wanted
     return found / repetitions

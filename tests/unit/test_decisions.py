@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bakeoff.reports.wording.decision import answer, short_answer
+from bakeoff.reports.wording.decision import answer, price, short_answer
 from bakeoff.reports.wording.phrases import dollars, seconds, shared_tail
-from bakeoff.stats.estimate import MissingBounds
+from bakeoff.stats.estimate import MissingBounds, Ratio
 from bakeoff.stats.pace import Pace
 from bakeoff.stats.paired import Pair, TaskMeans, compare, decide
 from bakeoff.stats.paired_interval import newcombe
@@ -240,6 +240,16 @@ def test_on_a_page_the_headline_says_once_what_all_names_end_with() -> None:
 )
 def test_what_names_share_at_their_end_leaves_each_a_name(names: list[str], tail: str) -> None:
     assert shared_tail(names) == tail
+
+
+@pytest.mark.parametrize(
+    ("times", "text"),
+    [(1.01, ", at the same cost"), (4.67, ", at 4.7 times the cost"), (0.2, ", at 0.2 times the cost"),
+     (79.4, ", at 79 times the cost"), (1234.5, ", at 1,234 times the cost")],
+)  # fmt: skip
+def test_how_many_times_the_cost_is_a_plain_number(times: float, text: str) -> None:
+    pair = Pair(first="a", second="b", tasks=9, left_out=0, cost_ratio=Ratio(value=times))
+    assert price(pair) == text
 
 
 def test_the_headline_says_what_more_tasks_would_take_in_money_and_time() -> None:
