@@ -161,6 +161,7 @@ def test_a_run_under_other_limits_is_not_shown_either_way_unless_it_is_forced(
 
 def test_mistakes_are_said_with_what_to_do(suite: Path, tmp_path: Path) -> None:
     run(suite, knowing(0))
+    assert "'-3' is not a duration" in gate(tmp_path, "--max-latency=-3").err
     assert "nothing to check: name a baseline" in gate(tmp_path).err
     assert "'mian' is neither a baseline nor a run" in gate(tmp_path, "--baseline", "mian").err
     bakeoff("baseline", "set", "main", cwd=tmp_path)

@@ -5,6 +5,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
 
+from bakeoff._lib.argument_parser import duration
 from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, add_run, difference, dollars, new_parser
 
@@ -40,8 +41,8 @@ def parser() -> ArgumentParser:
                    help="the least share of rollouts that pass, of every task")  # fmt: skip
     p.add_argument("--max-cost", type=dollars, metavar="USD",
                    help="the most that a candidate may cost, in dollars")  # fmt: skip
-    p.add_argument("--max-latency", type=float, metavar="S",
-                   help="the most seconds for 95 of 100 requests")  # fmt: skip
+    p.add_argument("--max-latency", type=duration, metavar="TIME",
+                   help="the most that 95 of 100 requests may take, such as 20 or 500ms")  # fmt: skip
     p.add_argument("--junit", type=Path, metavar="FILE", help="also write a JUnit file")
     p.add_argument("--comment", type=Path, metavar="FILE",
                    help="also write a comment for a pull request, in Markdown")  # fmt: skip
