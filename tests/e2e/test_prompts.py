@@ -89,6 +89,7 @@ def test_prompts_are_compared_across_models_and_models_across_prompts(folder: Pa
     assert "prompt 'long' is better than 'short' across 3 models: +0.200 [" in text
     assert "model 'scripted/good' is better than 'scripted/poor' across 2 prompts: +0.200 [" in text
     assert "verdict: long · scripted/good is the best of 6" in text
+    assert "\nprompts: 'long' is better than 'short' across 3 models\n" in text
     (summary,) = folder.glob("runs/*/summary.json")
     prompts, models = json.loads(summary.read_text())["main_effects"]
     assert (prompts["factor"], prompts["other"], prompts["across"]) == ("prompt", "model", 3)

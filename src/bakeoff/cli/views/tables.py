@@ -15,6 +15,7 @@ from bakeoff.reports.wording.decision import (
     effects_in_words,
     in_short,
     per_success,
+    prompts_in_short,
     remarks,
     what_more_takes,
     worth_showing,
@@ -272,7 +273,7 @@ def print_verdict(summary: Summary, *, out: Console | None = None) -> None:
         text = f"{text[0].lower()}{text[1:]}"
     kind = "result" if pairwise is None else "verdict"
     out.print(Text(f"\n{kind}{so_far}: {text}", style="bold"))
-    for line in (what_more_takes(summary), per_success(summary)):
+    for line in (prompts_in_short(summary), what_more_takes(summary), per_success(summary)):
         if line:
             out.print(Text(line))
 

@@ -148,6 +148,23 @@ def effects_in_words(summary: Summary) -> Iterator[str]:
             )
 
 
+def prompts_in_short(summary: Summary) -> str | None:
+    """Return which prompt is better across all models, in a line; None where none were compared."""
+    for effect in summary.main_effects:
+        pairs = effect.comparison.pairs
+        if effect.factor != "prompt" or not pairs:
+            continue
+        across = f"across {counted(effect.across, effect.other)}"
+        names = {name for pair in pairs for name in (pair.first, pair.second)}
+        won = Counter(pair.better for pair in pairs if pair.better is not None)
+        best, wins = won.most_common(1)[0] if won else ("", 0)
+        if wins < len(names) - 1:
+            return f"prompts: no decision which is the best {across}"
+        others = f"'{one_line((names - {best}).pop())}'" if len(names) == 2 else "all others"
+        return f"prompts: '{one_line(best)}' is better than {others} {across}"
+    return None
+
+
 def _apart_interval(pair: Pair, sign: int) -> str:
     if pair.interval is None:
         return ""
