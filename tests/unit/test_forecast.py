@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bakeoff.core.budget import Tariff
-from bakeoff.core.candidate import AgentSpec, ModelSpec
+from bakeoff.core.candidate import AgentSpec, ModelSpec, PromptSpec
 from bakeoff.core.dialogue import Dialogue
 from bakeoff.planning.forecast import forecast
 from support.plans import candidate, plan, task
@@ -31,3 +31,10 @@ def test_an_agent_asks_as_often_as_it_needs_and_nobody_asks_for_one_without_a_mo
     nop = replace(candidate("n"), agent=AgentSpec(name="nop", needs_model=False))
     may = forecast(plan(task(), candidates=(candidate("m"), shell, nop)), _free)
     assert may.more == ("agent 'shell' asks as often as it needs",)
+
+
+def test_what_is_unknown_of_a_model_is_said_once_for_all_prompts() -> None:
+    prompts = [PromptSpec(name=name, text=f"{name} {{{{prompt}}}}") for name in "ab"]
+    asked = [replace(candidate(f"{p.name} · m"), prompt=p) for p in prompts]
+    (unknown,) = forecast(plan(task(), candidates=asked), _free).unknown
+    assert unknown == f"{asked[0].solver} has no max_tokens"

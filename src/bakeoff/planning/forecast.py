@@ -106,10 +106,11 @@ def _add(
     judge = plan.conditions.roles.get(_JUDGE)
     for candidate in block.candidates:
         tariff = tariff_of(candidate.model)
+        name = candidate.id if candidate.prompt is None else candidate.solver  # for all prompts
         for task in block.tasks:
             read = _about(asked(candidate.prompt, task))
             written = tariff.most_output(task.parameters)
-            total.add(candidate.id, tariff, read, written, block.rollouts)
+            total.add(name, tariff, read, written, block.rollouts)
             verdicts = sum(1 for scorer in task.scorers if scorer.asks_judge)
             if judge is not None and verdicts:
                 its = tariff_of(judge)
