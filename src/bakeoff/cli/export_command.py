@@ -14,8 +14,8 @@ def parser() -> ArgumentParser:
     """Return what the command takes."""
     p = new_parser(
         "export",
-        "Write the recorded trials of a run as a table: a row for each, with its score, time, tokens\n"
-        "and cost, what was asked and what was answered. It prints the path of the file.",
+        "Write the recorded trials of a run as a table: a row for each, with its score, time, tokens,\n"
+        "cost, question and answer. It prints the path of the file.",
         examples=_EXAMPLES,
     )
     add_run(p)
@@ -25,7 +25,7 @@ def parser() -> ArgumentParser:
                    help="the file to write, or a folder for trials.FORMAT; `-` for standard output "
                    "(default: the folder of the run)")  # fmt: skip
     p.add_argument("--no-text", action="store_false", dest="text",
-                   help="leave out what was asked, expected and answered")  # fmt: skip
+                   help="leave out questions, expected answers and answers")  # fmt: skip
     add_output(p)
     return p
 

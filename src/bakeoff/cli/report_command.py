@@ -29,7 +29,7 @@ def parser() -> ArgumentParser:
     p.add_argument("--to", type=Path, metavar="FOLDER",
                    help="where to write (default: the folder of the run)")  # fmt: skip
     p.add_argument("--no-text", action="store_false", dest="text",
-                   help="leave out what was asked, expected and answered")  # fmt: skip
+                   help="leave out questions, expected answers and answers")  # fmt: skip
     add_output(p)
     return p
 

@@ -61,7 +61,8 @@ def parser() -> ArgumentParser:
     p = new_parser(
         "run",
         "Run SOURCE: a JSON suite, a data set (CSV, TSV, JSONL, JSON, Parquet, hf://owner/name), a run\n"
-        "file in TOML, a task in Markdown, a task folder, or a folder of those. With --resume only the missing trials are run, and SOURCE can be omitted.",
+        "file in TOML, a task in Markdown, a task folder, or a folder of those. With --resume only the\n"
+        "missing trials are run, and SOURCE can be omitted.",
         examples=_EXAMPLES,
     )
     p.usage = "bakeoff run [SOURCE] [OPTION ...]"
@@ -84,8 +85,8 @@ def _add_who(p: ArgumentGroup) -> None:
                    help="the agent that solves the tasks with the model (default: none, the bare model; "
                    "shell for tasks with files); may be repeated")  # fmt: skip
     p.add_argument("-p", "--prompt", action="append", default=[], dest="prompts", metavar="FILE|TEXT",
-                   help="how the tasks are asked, with {{variables}} of theirs: a file, or the text "
-                   "itself; several are compared, with each model; may be repeated")  # fmt: skip
+                   help="a prompt for the tasks, with their {{variables}}: a file, or the text itself; "
+                   "may be repeated, to compare prompts with each model")  # fmt: skip
     p.add_argument("--agents", type=Path, metavar="PATH", dest="agent_config",
                    help="for an agent benchmark: an agent's TOML file, or a folder of them")  # fmt: skip
     p.add_argument("--env-file", type=Path, metavar="FILE",
@@ -168,7 +169,7 @@ def _add_tapes(p: ArgumentGroup) -> None:
     p.add_argument("--record", type=Path, metavar="DIR",
                    help="save every exchange with a model in DIR")  # fmt: skip
     p.add_argument("--replay", type=Path, metavar="DIR",
-                   help="take every answer from a recording; no model is asked")  # fmt: skip
+                   help="take every answer from a recording; no request is sent")  # fmt: skip
     p.add_argument("--cache", type=Path, metavar="DIR",
                    help="reuse answers saved in DIR, and save new ones there")  # fmt: skip
 
