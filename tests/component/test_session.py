@@ -196,6 +196,8 @@ def test_a_folder_is_found_by_path_by_name_and_by_the_start_of_its_name(tmp_path
         choose("run_")
     with pytest.raises(UsageError, match=r"no run 'rum_1' in runs: did you mean 'run_1'\?"):
         choose("rum_1")
+    with pytest.raises(UsageError, match=r"no run 'latst' in runs: did you mean 'latest'\?"):
+        choose("latst")
 
 
 def test_json_files_are_private_and_take_any_text(tmp_path: Path) -> None:

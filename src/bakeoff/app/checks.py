@@ -129,9 +129,11 @@ def _check_scorers(
 def _lines(source: Path, run_spec: RunSpec, *, trials: int, without_models: bool) -> list[str]:
     unchecked = sum(1 for task in run_spec.tasks if not any(s.weight for s in task.scorers))
     categories = sorted({task.category for task in run_spec.tasks if task.category})
+    many = len(categories)
+    within = f" in {'1 category' if many == 1 else f'{many} categories'}" if many else ""
     lines = [
         f"{source}: valid",
-        f"{counted(len(run_spec.tasks), 'task')} in {len(categories)} categories",
+        f"{counted(len(run_spec.tasks), 'task')}{within}",
         *run_spec.notices,
     ]
     if unchecked:

@@ -19,6 +19,7 @@ from bakeoff.core.record import Fault, Score, TrialFilter, TrialRecord
 from bakeoff.core.task import Message, Task
 from bakeoff.core.values import Json
 from bakeoff.core.workspace import Change
+from bakeoff.reports.wording.phrases import counted
 
 _COLOURS = {"completed": "32", "limited": "33", "faulted": "31", "cancelled": "2"}
 _ROLES = {"user": "bold yellow", "assistant": "bold blue", "tool": "bold magenta"}
@@ -42,7 +43,8 @@ def print_run(run: Run, which: TrialFilter, search: str | None) -> None:
     """Print a line for each recorded trial that is asked for."""
     out = console()
     manifest = run.manifest
-    out.print(Text(f"{run.id}: {manifest.planned} trials planned, {manifest.tasks} tasks", "bold"))
+    trials, tasks = counted(manifest.planned, "trial"), counted(manifest.tasks, "task")
+    out.print(Text(f"{run.id}: {trials} planned, {tasks}", "bold"))
     for candidate in manifest.candidates:
         out.print(Text(f"candidate {one_line(candidate.id)}"))
     lines = list(run.lines(which, search=search))

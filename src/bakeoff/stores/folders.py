@@ -11,7 +11,7 @@ import msgspec
 from bakeoff._lib import files
 from bakeoff._lib.clock import stamp
 from bakeoff._lib.files import remove_partial_files, write_atomic
-from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.phrasing import did_you_mean, near
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.value_object import positional_value_object
 from bakeoff.core.errors import UsageError
@@ -263,17 +263,17 @@ def choose_folder(
         raise UsageError(f"there is no {what} in {where}")
     if reference == LATEST:
         return folders[-1]
-    near = [folder for folder in folders if folder.name == reference] or [
+    matches = [folder for folder in folders if folder.name == reference] or [
         folder for folder in folders if reference and folder.name.startswith(reference)
     ]
-    if len(near) == 1:
-        return near[0]
-    if near:
-        several = ", ".join(folder.name for folder in near[-10:])
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        several = ", ".join(folder.name for folder in matches[-10:])
         raise UsageError(
             f"{reference!r} is short for several names in {where}: {several}; write more of it"
         )
     known = [*names, *(folder.name for folder in folders)][-20:]
-    raise UsageError(
-        f"there is no {what} {reference!r} in {where}: {did_you_mean(reference, known)}"
-    )
+    meant = near(reference, [*known, LATEST])
+    hint = f"did you mean {meant!r}?" if meant else did_you_mean(reference, known)
+    raise UsageError(f"there is no {what} {reference!r} in {where}: {hint}")

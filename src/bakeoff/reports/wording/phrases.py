@@ -194,9 +194,9 @@ def shortened(text: str, most: int) -> str:
     return line if whole else f"{line[: most - 1].rstrip()}…"
 
 
-def counted(value: int, value_object: str) -> str:
+def counted(value: int, noun: str) -> str:
     """Return a number with its noun: `1 model`, `3 models`."""
-    return f"{value:,} {value_object}" if value == 1 else f"{value:,} {value_object}s"
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
 
 
 def status(rollouts: Sequence[RolloutFigures], *, planned: int) -> str:
