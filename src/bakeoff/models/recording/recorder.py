@@ -154,12 +154,12 @@ def encoded(value: object, *, sort_keys: bool = False) -> bytes:
     return well_formed(text).encode()
 
 
-def without_defaults(value_object: object) -> dict[str, Json]:
+def without_defaults(record: object) -> dict[str, Json]:
     """Return a dataclass as data, without the fields that say nothing beyond their default."""
     return {
-        each.name: getattr(value_object, each.name)
-        for each in fields(value_object)  # type: ignore[arg-type]  # callers pass dataclasses only
-        if each.compare and getattr(value_object, each.name) != _default(each)
+        each.name: getattr(record, each.name)
+        for each in fields(record)  # type: ignore[arg-type]  # callers pass dataclasses only
+        if each.compare and getattr(record, each.name) != _default(each)
     }
 
 
