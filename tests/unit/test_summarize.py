@@ -15,11 +15,9 @@ from bakeoff.core.record import TrialRow
 from bakeoff.core.task import ScorerSpec, Task
 from bakeoff.reports.files import as_json
 from bakeoff.stats.summarize import summarize
-from bakeoff.stats.summary import Buckets, Group
+from bakeoff.stats.summary import BUCKET_NAMES, Buckets, Group
 from support.plans import candidate, plan, task
 from support.rows import fault, row
-
-_BUCKETS = tuple(Buckets.__slots__)
 
 
 def _total(given_plan: Plan, rows: Iterable[TrialRow]) -> Group:
@@ -119,7 +117,7 @@ def test_whatever_happens_every_planned_trial_is_in_exactly_one_bucket(
         mine = [r for r in rows if r.candidate_id == seat.candidate]
         assert total.buckets.planned == count * rollouts
         assert total.buckets.planned - total.buckets.not_run == len(mine)
-        for name in _BUCKETS:
+        for name in BUCKET_NAMES:
             assert getattr(total.buckets, name) >= 0
         assert sum(g.buckets.planned for g in seat.categories) == rollouts * sum(
             c is not None for c in categories

@@ -35,6 +35,7 @@ from bakeoff.stats.pairwise import CandidateScores, pairwise
 from bakeoff.stats.sequential import estimate_drawn
 from bakeoff.stats.stopping_rule import TaskOrder
 from bakeoff.stats.summary import (
+    BUCKET_NAMES,
     Buckets,
     CandidateSummary,
     Group,
@@ -397,7 +398,7 @@ def _buckets(tallies: list[_Tally]) -> Buckets:
 
 
 def _merged(all_buckets: Iterable[Buckets]) -> Buckets:
-    total = dict.fromkeys(Buckets.__slots__, 0)
+    total = dict.fromkeys(BUCKET_NAMES, 0)
     for buckets in all_buckets:
         for name in total:
             total[name] += getattr(buckets, name)

@@ -52,6 +52,9 @@ class Buckets:
         return self.model_error + self.infrastructure_fault
 
 
+BUCKET_NAMES = tuple(Buckets.__annotations__)
+
+
 @value_object
 class PassRates:
     """pass@k and pass^k for one k with their standard errors; None where some task has fewer rollouts."""

@@ -119,7 +119,8 @@ def _clean(value: object) -> object:
 
 def encode(value: object) -> bytes:
     """Return *value* as JSON; where it is a dataclass, without what its class knows anyway."""
-    mirror = _mirror_if_any(type(value))
+    kind: Any = type(value)  # mypy takes no class for hashable
+    mirror = _mirror_if_any(kind)
     if mirror is None:
         return _encoder.encode(value)
     try:

@@ -10,7 +10,7 @@ from bakeoff.stats.estimate import Estimate, Interval
 from bakeoff.stats.head_to_head import RolloutFigures, RolloutVerdict
 from bakeoff.stats.pace import NO_EFFORT, Effort, Pace
 from bakeoff.stats.pairwise import BY_SCORE
-from bakeoff.stats.summary import Buckets, CandidateSummary, PassRates, Summary
+from bakeoff.stats.summary import BUCKET_NAMES, Buckets, CandidateSummary, PassRates, Summary
 from bakeoff.stats.variance import VarianceSplit
 
 Formatter = Callable[[float | None], str]  # formats one kind of figure
@@ -274,7 +274,7 @@ def conservation(buckets: Buckets) -> str:
 
 def in_buckets(buckets: Buckets) -> list[tuple[str, int]]:
     """Return the display name and the number of trials of each bucket."""
-    return [(name.replace("_", " "), getattr(buckets, name)) for name in Buckets.__slots__]
+    return [(name.replace("_", " "), getattr(buckets, name)) for name in BUCKET_NAMES]
 
 
 def billed(bill: Bill) -> str | None:
