@@ -108,8 +108,8 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
         flags=("truncated",),
         raw={"any": ["thing", None, 1.5]},
     )
-    bare = Completion(text="")
-    odd = Completion(text="x", raw={"not": float("inf")})
+    bare = Completion(text="", elapsed_s=0.25)
+    odd = Completion(text="x", elapsed_s=0.25, raw={"not": float("inf")})
     answers = iter([whole, bare, odd])
     asked = [(ASKER, ask(text)) for text in "abc"]
     assert recorded(tmp_path, asked, lambda _: next(answers)) == [whole, bare, odd]

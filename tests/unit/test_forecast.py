@@ -35,6 +35,6 @@ def test_an_agent_asks_as_often_as_it_needs_and_nobody_asks_for_one_without_a_mo
 
 def test_what_is_unknown_of_a_model_is_said_once_for_all_prompts() -> None:
     prompts = [PromptSpec(name=name, text=f"{name} {{{{prompt}}}}") for name in "ab"]
-    asked = [replace(candidate(f"{p.name} · m"), prompt=p) for p in prompts]
+    asked = [replace(candidate("m"), id=f"{p.name} · m", prompt=p) for p in prompts]
     (unknown,) = forecast(plan(task(), candidates=asked), _free).unknown
     assert unknown == f"{asked[0].solver} has no max_tokens"

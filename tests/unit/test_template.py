@@ -74,7 +74,10 @@ def test_variables_have_their_lines_and_those_that_may_be_missing_are_known() ->
         ("Q:\n{{qestion}}", r"p\.txt:2: no value for {{qestion}}; did you mean 'question'\?"),
         ("{% if true %}\n{{qestion}}{% endif %}", r"p\.txt:2: no value for {{qestion}}; did"),
         ("{{ question | uper }}", r"p\.txt:1: no filter 'uper'; did you mean 'upper'\?"),
-        ("a\n{{ question", r"p\.txt:2: unexpected end of template, .*; braces that are meant lit"),
+        (
+            "a\n{{ question",
+            r"p\.txt:2: unexpected end of template, .*; write literal braces between",
+        ),
         ("{{ question | first | int // 0 }}", r"p\.txt:1: ZeroDivisionError"),
     ],
 )

@@ -288,6 +288,8 @@ async def connected(address: str) -> AsyncIterator[RayCluster]:
 
 
 def _connect(address: str) -> ModuleType:
+    # under `uv run`, Ray would upload this folder and start every worker with `uv run` in it
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     # in a thread: Ray takes the signal handlers of whoever calls it in the main thread
     import ray
 
