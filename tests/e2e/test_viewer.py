@@ -240,10 +240,14 @@ def test_the_keyboard_leads_through_lists_and_trials(served: Served) -> None:
         page.press("j", until="document.activeElement.value == 'j'")
         page.visit(f"{served.origin}/run/r1/trials")
         page.press("j", until=f"{focused} == 1")
-        page.press("Enter", until="location.pathname == '/run/r1/trial'")
-        page.press("j", until="location.search.includes('by=bad')")
-        page.press("k", until="location.search.includes('by=good')")
-        page.press("u", until="location.pathname == '/run/r1/trials'")
+        for key, there in (
+            ("Enter", "location.pathname == '/run/r1/trial'"),
+            ("j", "location.search.includes('by=bad')"),
+            ("k", "location.search.includes('by=good')"),
+            ("u", "location.pathname == '/run/r1/trials'"),
+        ):
+            page.press(key, until=there)
+            page.settled()  # its script, too, is there
         quiet(page, served)
 
 
