@@ -12,12 +12,15 @@ import pytest
 from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Limits
 from bakeoff.core.errors import BakeoffError
-from bakeoff.core.lazy_tasks import mapped
+from bakeoff.core.lazy_tasks import LazyTasks, mapped, outlines_of
 from bakeoff.core.plan import Plan, Trial
 from bakeoff.core.ports import Ledger, Store
-from bakeoff.core.record import Attempt, Status
-from bakeoff.core.task import Message
+from bakeoff.core.record import Attempt, Status, rule_of
+from bakeoff.core.source_location import SourceLocation
+from bakeoff.core.task import Message, ScorerSpec
+from bakeoff.core.workspace import Workspace
 from bakeoff.stats.by_task import by_task
+from bakeoff.stats.estimate import is_checked
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.ledger_writer import SqliteStore
 from bakeoff.stores.memory import MemoryStore
@@ -402,6 +405,37 @@ def test_every_attempt_ever_made_is_on_the_bill_also_those_that_count_no_more(
         cost_usd=0.25, tokens=10, unsure_usd=0.5, unsure_tokens=7, unpriced=1
     )
     assert shelf.ledger().attempts("b")[0].attempt.bill == Bill()
+
+
+def test_an_outline_says_of_a_task_what_statistics_need(shelf: Shelf) -> None:
+    judged = ScorerSpec(name="rubrics", settings={"test_scripts": ["a.sh"]}, weight=0.5)
+    known = [
+        task("plain"),
+        *(replace(t, scorers=(_includes(number),)) for number, t in enumerate(tasks(2))),
+        task("lenient", scorers=(_includes(9),), pass_threshold=0.5, category="c", group="g"),
+        task("judged", scorers=(judged, ScorerSpec(name="label", weight=0.0))),
+        task("unweighted", scorers=(ScorerSpec(name="label", weight=0.0),)),
+        task("broken", trouble="no such file"),
+        task("coding", scorers=(judged,), workspace=Workspace(root="/src")),
+    ]
+    keep(shelf, plan(*known))
+    (block,) = shelf.ledger().planned().blocks
+    found = list(outlines_of(block.tasks))
+    assert [(o.id, o.category, o.group) for o in found] == [
+        (t.id, t.category, t.group) for t in known
+    ]
+    for outline, whole in zip(found, known, strict=True):
+        sample = outline.sample
+        assert is_checked(sample) == is_checked(whole)
+        assert rule_of(sample) == rule_of(whole)
+        assert sample.scorers == whole.scorers
+        assert sample.workspace == whole.workspace
+    if isinstance(block.tasks, LazyTasks):  # where they were written makes no difference
+        assert found[1].sample is found[2].sample is not found[3].sample
+
+
+def _includes(number: int) -> ScorerSpec:
+    return ScorerSpec(name="includes", origin=SourceLocation(file="s.json", key=("tests", number)))
 
 
 def test_tasks_that_are_read_as_needed_can_be_changed_as_they_are_read(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from bakeoff._lib import files
 from bakeoff._lib.clock import now
 from bakeoff._lib.files import replacing
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.process_setup import rare_collections
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.sanitize import well_formed
 from bakeoff.app.comparing import compare
@@ -68,7 +69,7 @@ def report(
     loaded = run if isinstance(run, Run) else load_run(run, output=output)
     folder = loaded.folder if to is None else Path(to)
     ledger = SqliteLedger(loaded.folder)
-    with ledger.at_one_moment():
+    with ledger.at_one_moment(), rare_collections():
         findings = replace(_findings(loaded.folder, ledger), with_text=text)
         return write_report(findings, folder, chosen)
 
@@ -185,7 +186,9 @@ def clean(value: T, redactor: Redactor) -> T:
 
 def _clean_plan(plan: Plan, redactor: Redactor, attachments: AttachmentStore) -> Plan:
     safe = partial(_clean_task, redactor=redactor, attachments=attachments)
-    blocks = tuple(replace(block, tasks=mapped(safe, block.tasks)) for block in plan.blocks)
+    blocks = tuple(
+        replace(block, tasks=mapped(safe, block.tasks, keeps_outline=True)) for block in plan.blocks
+    )
     return replace(plan, blocks=blocks)
 
 

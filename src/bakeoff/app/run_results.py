@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff._lib.process_setup import rare_collections
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.core.budget import Bill
 from bakeoff.core.dialogue import INSTRUCTOR
@@ -265,7 +266,8 @@ def summarize(
     on candidates whose conditions differ, too.
     """
     found = run if isinstance(run, Run) else load_run(run, output=output)
-    return found.summary(interval=interval, margin=margin, force=force)
+    with rare_collections():
+        return found.summary(interval=interval, margin=margin, force=force)
 
 
 def earlier_manifest(folder: Path) -> Manifest | None:

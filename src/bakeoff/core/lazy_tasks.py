@@ -29,11 +29,25 @@ def stored_row(task: Task, ledger: str) -> int | None:
     return stored.row if stored is not None and stored.ledger == ledger else None
 
 
+class TaskOutline(NamedTuple):
+    """What statistics need of a task; `sample` is a task that is scored as it is, and works in a box as it does."""
+
+    id: str
+    category: str | None
+    group: str | None
+    sample: Task
+
+
+def outline(task: Task) -> TaskOutline:
+    """Return the outline of *task*, which is its own sample."""
+    return TaskOutline(task.id, task.category, task.group, task)
+
+
 class LazyTasks(Sequence[Task]):
     """A sequence of tasks that keeps eight bytes of each at most; whoever iterates reads them again.
 
-    *read* returns the tasks in the given rows of *ledger*, *read_digests* just their digests. Without
-    a ledger they are not as they are stored. Rows that follow each other are a range.
+    *read* returns the tasks in the given rows of *ledger*, *read_digests* and *read_outlines* less of them.
+    Without a ledger they are not as they are stored. Rows that follow each other are a range.
     """
 
     def __init__(
@@ -43,11 +57,13 @@ class LazyTasks(Sequence[Task]):
         ledger: Path | None,
         read: Callable[[Sequence[int]], Sequence[Task]],
         read_digests: Callable[[Sequence[int]], Sequence[str]],
+        read_outlines: Callable[[Sequence[int]], Sequence[TaskOutline]] | None = None,
     ) -> None:
         self.rows = rows
         self.ledger = ledger
         self._read = read
         self._read_digests = read_digests
+        self._read_outlines = read_outlines
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -64,7 +80,11 @@ class LazyTasks(Sequence[Task]):
         if isinstance(index, slice):
             rows = self.rows[index]
             return LazyTasks(
-                rows, ledger=self.ledger, read=self._read, read_digests=self._read_digests
+                rows,
+                ledger=self.ledger,
+                read=self._read,
+                read_digests=self._read_digests,
+                read_outlines=self._read_outlines,
             )
         return self._read([self.rows[index]])[0]
 
@@ -83,18 +103,39 @@ class LazyTasks(Sequence[Task]):
         """Whether no task is there twice."""
         return isinstance(self.rows, range) or len(set(self.rows)) == len(self.rows)
 
-    def changed(self, change: Callable[[Task], Task]) -> "LazyTasks":
+    def changed(
+        self, change: Callable[[Task], Task], *, keeps_outline: bool = False
+    ) -> "LazyTasks":
         """Return these tasks, each changed when it is read."""
 
         def read(rows: Sequence[int]) -> Sequence[Task]:
             return [change(task) for task in self._read(rows)]
 
-        return LazyTasks(self.rows, ledger=None, read=read, read_digests=self._read_digests)
+        return LazyTasks(
+            self.rows,
+            ledger=None,
+            read=read,
+            read_digests=self._read_digests,
+            read_outlines=self._read_outlines if keeps_outline else None,
+        )
 
     def digests(self) -> Iterator[str]:
         """Yield the digest of each task, without reading the tasks."""
         for start in range(0, len(self.rows), _CHUNK):
             yield from self._read_digests(self.rows[start : start + _CHUNK])
+
+    def outlines(self) -> Iterator[TaskOutline]:
+        """Yield the outline of each task; the tasks are not read, where that can be helped."""
+        if self._read_outlines is None:
+            yield from map(outline, self)
+            return
+        for start in range(0, len(self.rows), _CHUNK):
+            yield from self._read_outlines(self.rows[start : start + _CHUNK])
+
+
+def outlines_of(tasks: Sequence[Task]) -> Iterator[TaskOutline]:
+    """Yield the outline of each of *tasks*."""
+    return tasks.outlines() if isinstance(tasks, LazyTasks) else map(outline, tasks)
 
 
 def digests_of(tasks: Sequence[Task]) -> Iterator[str]:
@@ -104,11 +145,18 @@ def digests_of(tasks: Sequence[Task]) -> Iterator[str]:
     return (task.digest for task in tasks)
 
 
-def mapped(change: Callable[[Task], Task], tasks: Sequence[Task]) -> Sequence[Task]:
-    """Return *tasks* changed one by one; those that are read as needed are changed as they are read."""
-    if not isinstance(tasks, LazyTasks | StreamedTasks):
-        return tuple(map(change, tasks))
-    return tasks.changed(change)
+def mapped(
+    change: Callable[[Task], Task], tasks: Sequence[Task], *, keeps_outline: bool = False
+) -> Sequence[Task]:
+    """Return *tasks* changed one by one; those that are read as needed are changed as they are read.
+
+    With *keeps_outline*, their outlines are read as they were: the change does not concern them.
+    """
+    if isinstance(tasks, LazyTasks):
+        return tasks.changed(change, keeps_outline=keeps_outline)
+    if isinstance(tasks, StreamedTasks):
+        return tasks.changed(change)
+    return tuple(map(change, tasks))
 
 
 # --- tasks that are read while they run -------------------------------------------------------------

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from bakeoff._lib.value_object import value_object
+from bakeoff.core.lazy_tasks import outlines_of
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRow
 from bakeoff.stats.estimate import Interval, TaskScores, estimate, spread_of
@@ -130,7 +131,7 @@ def by_task(plan: Plan, rows: Iterable[TrialRow]) -> tuple[TaskSummary, ...]:
     """Return a summary for every task and candidate that *plan* pairs, in its order."""
     cells: dict[tuple[str, str], _Cell] = {}
     for block in plan.blocks:
-        for task in block.tasks:
+        for task in outlines_of(block.tasks):
             for candidate in block.candidates:
                 cell = cells.setdefault((task.id, candidate.id), _Cell(group=task.group))
                 cell.planned += block.rollouts

@@ -5,11 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeAlias
+from operator import attrgetter
+from typing import TypeAlias, TypeVar
 
+from bakeoff.core.lazy_tasks import outlines_of
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Status, TrialRecord, TrialRow, joined_rules, rule_of
 from bakeoff.core.run_spec import Adaptive
+from bakeoff.core.task import Task
 from bakeoff.stats.by_task import mean_pass, pass_at_k, pass_hat_k
 from bakeoff.stats.classification import (
     LABEL_SCORERS,
@@ -47,6 +50,7 @@ from bakeoff.stats.summary import (
 )
 from bakeoff.stats.variance import split_variance
 
+T = TypeVar("T")
 _SHORTEST_S = 1e-9  # less than a clock can tell: not a measured time
 
 
@@ -286,13 +290,20 @@ def _planned(plan: Plan) -> tuple[dict[str, dict[str, _Tally]], set[str], bool]:
     groups: dict[str, str] = {}
     gives_labels = False
     for block in plan.blocks:
-        for task in block.tasks:
-            category, checked = task.category or "", is_checked(task)
+        seen: Task | None = None
+        checked = False
+        for task in outlines_of(block.tasks):
+            category = task.category or ""
             if task.group is not None:
                 groups[task.id] = task.group
-            if task.scorers:
-                rules.add(rule_of(task))
-                gives_labels = gives_labels or any(s.name in LABEL_SCORERS for s in task.scorers)
+            if task.sample is not seen:
+                seen = task.sample
+                checked = is_checked(seen)
+                if seen.scorers:
+                    rules.add(rule_of(seen))
+                    gives_labels = gives_labels or any(
+                        s.name in LABEL_SCORERS for s in seen.scorers
+                    )
             for candidate in block.candidates:
                 by_category = tallies[candidate.id]
                 tally = by_category.get(category)
@@ -356,10 +367,10 @@ def _candidate(
 def _group(category: str | None, tallies: list[_Tally], estimator: _Estimator) -> Group:
     buckets = _buckets(tallies)
     tasks = [task for tally in tallies for task in tally.tasks.values()]
-    scored = sum(task.n for task in tasks)
+    scored = sum(map(attrgetter("n"), tasks))
     checkable = sum(tally.checkable for tally in tallies)
     bounds = fault_bounds(
-        sum(task.total for task in tasks), scored=scored, faulted=max(checkable - scored, 0)
+        sum(map(attrgetter("total"), tasks)), scored=scored, faulted=max(checkable - scored, 0)
     )
     return Group(
         category=category,
@@ -367,7 +378,7 @@ def _group(category: str | None, tallies: list[_Tally], estimator: _Estimator) -
         score=estimator(tallies),
         score_bounds=bounds,
         coverage=scored / checkable if checkable else 0.0,
-        passed=sum(task.passed for task in tasks),
+        passed=sum(map(attrgetter("passed"), tasks)),
         passes=_pass_rates(tallies),
         cost_per_success=_cost_per_success(tallies),
         tokens=_tokens(tallies),
@@ -378,13 +389,18 @@ def _group(category: str | None, tallies: list[_Tally], estimator: _Estimator) -
 
 
 def _scores_of(tally: _Tally) -> Iterator[TaskScores]:
-    """Yield the scores of each task; those of a shared tally are made once."""
-    made: dict[int, TaskScores] = {}
-    for name, task in tally.tasks.items():
-        if (scores := made.get(id(task))) is None:
-            scores = made[id(task)] = task.scores()
-        group = tally.groups.get(name)
-        yield scores if group is None else replace(scores, group=group)
+    """Yield the scores of each task."""
+    scores = _of_each(tally, _TaskTally.scores)
+    if not tally.groups:
+        return scores
+    groups = map(tally.groups.get, tally.tasks)
+    return (s if g is None else replace(s, group=g) for s, g in zip(scores, groups, strict=True))
+
+
+def _of_each(tally: _Tally, make: Callable[[_TaskTally], T]) -> Iterator[T]:
+    """Yield what *make* makes of each task; of a tally that many tasks share it is made once."""
+    made = {key: make(task) for key, task in {id(t): t for t in tally.tasks.values()}.items()}
+    return map(made.__getitem__, map(id, tally.tasks.values()))
 
 
 def _buckets(tallies: list[_Tally]) -> Buckets:
@@ -406,11 +422,8 @@ def _merged(all_buckets: Iterable[Buckets]) -> Buckets:
 
 
 def _pass_rates(tallies: list[_Tally]) -> tuple[PassRates, ...]:
-    made: dict[int, tuple[int, int]] = {}  # a pair for each tally, which many tasks may share
     counts = [
-        made.setdefault(id(task), (task.n, task.passed))
-        for tally in tallies
-        for task in tally.tasks.values()
+        pair for tally in tallies for pair in _of_each(tally, lambda task: (task.n, task.passed))
     ]
     groups = _groups_of(tallies, (name for tally in tallies for name in tally.tasks))
     rates = []

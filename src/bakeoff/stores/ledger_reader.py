@@ -21,7 +21,7 @@ from bakeoff._lib.value_object import value_object
 from bakeoff.core.budget import Bill
 from bakeoff.core.candidate import Candidate, Conditions
 from bakeoff.core.errors import UsageError
-from bakeoff.core.lazy_tasks import LazyTasks
+from bakeoff.core.lazy_tasks import LazyTasks, TaskOutline, outline
 from bakeoff.core.plan import Block, Plan, trial_name
 from bakeoff.core.record import (
     Status,
@@ -285,8 +285,9 @@ class SqliteLedger:
             for begun, elapsed_s in db.execute(_WHEN):
                 if begun is None:
                     return None
-                worked += max(begun + elapsed_s - max(begun, until), 0.0)
-                until = max(until, begun + elapsed_s)
+                if (end := begun + elapsed_s) > until:
+                    worked += end - max(begun, until)
+                    until = end
         return worked or None
 
     def planned(self) -> Plan:
@@ -322,6 +323,7 @@ class SqliteLedger:
                 ledger=self._resolved,
                 read=self._read_tasks,
                 read_digests=self._read_digests,
+                read_outlines=self._read_outlines,
             )
         different = list(dict.fromkeys(chain.from_iterable(rows.values())))
         tasks = dict(zip(different, self._read_tasks(different), strict=True))
@@ -343,6 +345,12 @@ class SqliteLedger:
         with self._reading() as db:
             read = version_1.read_digests if _is_old(db) else task_chunks.digests_in
             return read(db, rows)
+
+    def _read_outlines(self, rows: Sequence[int]) -> list[TaskOutline]:
+        with self._reading() as db, self._decoding():
+            if _is_old(db):
+                return list(map(outline, version_1.read_tasks(db, rows, str(self._resolved))))
+            return task_chunks.read_outlines(db, rows)
 
     def task_digests(self) -> dict[str, str]:
         """Return the digest of each task by its id; the tasks themselves are not read."""

@@ -6,14 +6,17 @@ little of a small suite, and a large one costs little.
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
+from typing import TypeAlias
 
 import msgspec
 
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.value_object import positional_value_object
-from bakeoff.core.lazy_tasks import mark_stored
-from bakeoff.core.task import Task
+from bakeoff.core.lazy_tasks import TaskOutline, mark_stored
+from bakeoff.core.task import ScorerSpec, Task
+from bakeoff.core.workspace import Workspace
 from bakeoff.stores.packing import deflated, inflated, plain_json
 from bakeoff.stores.schema import refuse_too_many, row_crc
 
@@ -142,11 +145,17 @@ class Chunk:
 
 def chunk_of(db: sqlite3.Connection, row: int) -> Chunk:
     """Return the chunk that holds the task in *row*."""
+    first, digests, bodies = _packed_chunk(db, row)
+    return Chunk(first, digests, split_bodies(bodies))
+
+
+def _packed_chunk(db: sqlite3.Connection, row: int) -> tuple[int, bytes, bytes]:
+    """Return its first row, its digests and its bodies as they are stored."""
     found = db.execute(_CHUNK_OF, (row,)).fetchone()
     if found is None or row >= found[0] + found[1]:
         raise ValueError(f"there is no task {row}")
     first, _, digests, bodies = found
-    return Chunk(first, digests, split_bodies(bodies))
+    return first, digests, bodies
 
 
 def split_bodies(packed: bytes) -> Sequence[bytes]:
@@ -176,6 +185,60 @@ def read_tasks(db: sqlite3.Connection, rows: Iterable[int], ledger: str) -> list
         )
         for row, chunk in chunks_of(db, rows)
     ]
+
+
+class _Scorer(msgspec.Struct):
+    name: str
+    settings: msgspec.Raw = msgspec.Raw(b"{}")
+    weight: float = 1.0
+
+
+class _Outline(msgspec.Struct):
+    """What is read of a task's JSON for its outline: the rest is skipped."""
+
+    id: str
+    category: str | None = None
+    group: str | None = None
+    scorers: list[_Scorer] = []
+    pass_threshold: float = 1.0
+    trouble: str | None = None
+    workspace: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_outlines = msgspec.json.Decoder(list[_Outline | None])
+_Scorers: TypeAlias = tuple[tuple[str, bytes, float], ...]
+
+
+@lru_cache(maxsize=1024)
+def _sample(scorers: _Scorers, pass_threshold: float, trouble: str | None, box: bytes) -> Task:
+    """Return one task for all that are scored like this."""
+    return Task(
+        id="",
+        messages=(),
+        scorers=tuple(
+            ScorerSpec(name=name, settings=msgspec.json.decode(settings), weight=weight)
+            for name, settings, weight in scorers
+        ),
+        pass_threshold=pass_threshold,
+        trouble=trouble,
+        workspace=msgspec.json.decode(box, type=Workspace | None),
+    )
+
+
+def read_outlines(db: sqlite3.Connection, rows: Iterable[int]) -> list[TaskOutline]:
+    """Return the outlines of the tasks in *rows*."""
+    first, stored, found = 0, list[_Outline | None](), []
+    for row in rows:
+        if not 0 <= row - first < len(stored):
+            first, _, bodies = _packed_chunk(db, row)
+            stored = _outlines.decode(inflated(bodies))
+        it = stored[row - first]
+        if it is None:
+            raise ValueError(f"task {row} is lost")
+        scorers = tuple([(s.name, bytes(s.settings), s.weight) for s in it.scorers])
+        sample = _sample(scorers, it.pass_threshold, it.trouble, bytes(it.workspace))
+        found.append(TaskOutline(it.id, it.category, it.group, sample))
+    return found
 
 
 def digests_in(db: sqlite3.Connection, rows: Iterable[int]) -> list[str]:

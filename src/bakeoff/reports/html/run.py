@@ -9,6 +9,7 @@ import msgspec
 
 from bakeoff._lib.value_object import positional_value_object, value_object
 from bakeoff.core.candidate import Candidate, Limits, ModelSpec
+from bakeoff.core.lazy_tasks import outlines_of
 from bakeoff.core.run_spec import Manifest
 from bakeoff.core.values import Json
 from bakeoff.reports.html import charts
@@ -244,7 +245,7 @@ def _facts(findings: Findings) -> Iterator[str]:
     agents = dict.fromkeys(c.agent.label or c.agent.name for c in manifest.candidates)
     if len(agents) == 1:
         yield f"agent {next(iter(agents))}"
-    if any(task.workspace is not None for task in findings.tasks):
+    if any(task.sample.workspace is not None for task in outlines_of(findings.tasks)):
         yield f"sandbox {manifest.sandbox.name}" if manifest.sandbox.name else "no sandbox"
     for role, model in manifest.conditions.roles.items():
         yield f"{role} {model.full_name}"

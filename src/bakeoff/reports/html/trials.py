@@ -1,11 +1,12 @@
 """The task grid, and the trials of the most informative tasks in full."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from bakeoff.core.lazy_tasks import outlines_of
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.task import Task
 from bakeoff.reports.html.charts import shade
@@ -55,23 +56,25 @@ def select(findings: Findings) -> ReportSelection:
     planned = max(findings.plan.rollouts, 1)
     rollouts = min(planned, max(MOST_TRIALS_OF_A_TASK // candidates, 1))
     rows = max(min(MOST_ROWS, MOST_CELLS // candidates), 1)
+    detailed = max(MOST_TRIALS // (candidates * rollouts), 1)
+    numbers = _most_informative(findings, max(rows, detailed))
+    tasks = {number: findings.tasks[number] for number in numbers}
     return ReportSelection(
-        rows=_most_informative(findings, rows),
-        detailed=_most_informative(findings, max(MOST_TRIALS // (candidates * rollouts), 1)),
+        rows=tuple(tasks[number] for number in sorted(numbers[:rows])),
+        detailed=tuple(tasks[number] for number in sorted(numbers[:detailed])),
         rollouts=rollouts,
     )
 
 
-def _most_informative(findings: Findings, most: int) -> tuple[Task, ...]:
-    if len(findings.tasks) <= most:
-        return tuple(findings.tasks)
+def _most_informative(findings: Findings, most: int) -> Sequence[int]:
+    """Return the numbers of the tasks that tell most, those first."""
     cells = findings.cells
     by_worth = nsmallest(
         most,
-        enumerate(findings.tasks),
-        key=lambda numbered: informativeness(cells.get(numbered[1].id, {}).values()),
+        ((number, task.id) for number, task in enumerate(outlines_of(findings.tasks))),
+        key=lambda numbered: informativeness(cells.get(numbered[1], {}).values()),
     )
-    return tuple(task for _, task in sorted(by_worth, key=lambda numbered: numbered[0]))
+    return [number for number, _ in by_worth]
 
 
 _MOST_EVIDENCE = 10_000_000
