@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bakeoff.cli.views.tables import print_summary, print_verdict
+from bakeoff.cli.views.tables import console, print_summary, print_verdict
 from bakeoff.core.record import TrialRow
 from bakeoff.stats.summarize import summarize
 from bakeoff.stats.summary import Summary
@@ -101,3 +101,11 @@ def test_where_nobody_can_be_compared_the_last_line_says_why() -> None:
     given = plan(*(task(f"t{n}") for n in range(3)), candidates=[candidate("a"), candidate("b")])
     text = shown(summarize(given, [], run="r"), 120)
     assert text.rstrip().splitlines()[-1] == "verdict so far: no candidates can be compared"
+
+
+def test_what_rich_has_a_picture_for_is_printed_as_it_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = console()
+    out.print("model :thumbs_up:")
+    assert capsys.readouterr().out.strip() == "model :thumbs_up:"

@@ -65,7 +65,9 @@ def _provided(spec: ModelSpec, url: str | None, folders: Iterable[Path]) -> Mode
             base_url=url,
             label=spec.label or name,
         )
-    known = {*PROVIDERS, *registry.names("models")}  # plug-ins are looked for on the disk
+    known = set(PROVIDERS)
+    if provider not in known:
+        known |= {*registry.names("models")}  # plug-ins are looked for on the disk
     if provider in known and (slash or provider in _DEFAULT_NAMES):
         return _with_defaults(replace(spec, provider=provider, name=name, base_url=url))
     if registry.is_own(text, folders=folders):

@@ -174,8 +174,8 @@ _LONGEST_NOTE = 500
 
 def console() -> Console:
     """Return the console for results: as wide as the terminal, or wide enough for a pipe."""
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=_PIPE_WIDTH)
+    plain = Console(emoji=False)  # `:on:` in a name is no picture
+    return plain if plain.is_terminal else Console(width=_PIPE_WIDTH, emoji=False)
 
 
 def print_summary(

@@ -114,7 +114,7 @@ class LiveView(View):
 
         self._progress = progress
         self._debug = debug
-        self._console = Console(stderr=True)
+        self._console = Console(stderr=True, emoji=False)
         self._live = Live(
             console=self._console, get_renderable=self._draw, refresh_per_second=8, transient=True
         )
