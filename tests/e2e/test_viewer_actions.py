@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import bakeoff
+from bakeoff.app.labels import read_labels
 from bakeoff.core.record import Attempt
 from bakeoff.stores.ledger_reader import SqliteLedger
 from bakeoff.stores.run_notes import RunNotes, read_notes
@@ -191,6 +192,58 @@ def test_what_a_person_cannot_have_as_tags_is_told(tmp_path: Path) -> None:
     assert read_notes(tmp_path / "r1") == RunNotes()
 
 
+# --- labels
+
+
+def test_a_person_labels_trials_by_key_and_finds_those_that_were_scored_otherwise(
+    tmp_path: Path,
+) -> None:
+    write_run(tmp_path / "r1", squares(), mostly)
+    chosen = "document.querySelector('.label-form .chosen')?.innerText"
+    rows = "document.querySelectorAll('tbody tr').length"
+    with viewing(tmp_path) as viewer, opened(viewer.at("/run/r1/trials")) as page:
+        assert page.evaluate("document.querySelector('select[name=label]')") is None
+        page.visit(f"{viewer.origin}/run/r1/trial?of=t000&by=good&rollout=0")
+        page.press("y", until=f"{chosen} == 'right'")
+        page.press("n", until=f"{chosen} == 'wrong'")
+        page.browser.do(lambda: page.page.fill("input[name=note]", f"why {HOSTILE}"))
+        page.browser.do(lambda: page.page.keyboard.press("Enter"))
+        until(lambda: read_labels(tmp_path / "r1")["t000", "good", 0].note.startswith("why"))
+        page.settled()
+        page.press("j", until="location.search.includes('by=bad')")
+        page.settled()
+        page.press("n", until=f"{chosen} == 'wrong'")
+        page.visit(f"{viewer.origin}/run/r1/trials?label=not+as+scored")
+        assert page.evaluate(rows) == 1
+        assert "you: wrong" in words(page)
+        assert "why <script>" in words(page)
+        page.visit(f"{viewer.origin}/run/r1/trials?label=wrong")
+        assert page.evaluate(rows) == 2
+        page.visit(f"{viewer.origin}/run/r1/trials?label=none")
+        assert "46 trials" in words(page)
+        assert page.said == []
+    kept = read_labels(tmp_path / "r1")
+    assert {key: label.text for key, label in kept.items()} == {
+        ("t000", "good", 0): "fail", ("t000", "bad", 0): "fail",
+    }  # fmt: skip
+    assert "\x1b" not in kept["t000", "good", 0].note
+    (found,) = bakeoff.agreement(tmp_path / "r1", labels=tmp_path / "r1/labels.csv")
+    assert found.answers == 2
+
+
+def test_what_is_no_trial_or_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    write_run(tmp_path / "r1", squares(), mostly)
+    with viewing(tmp_path) as viewer:
+        own = {"Origin": viewer.origin}
+        form = {"of": "t000", "by": "good", "rollout": "0", "label": "pass"}
+        told = viewer.post("/run/r1/label", {**form, "by": "nobody"}, own)[2]
+        assert "There is no such trial" in told
+        assert not (tmp_path / "r1/labels.csv").exists()
+        (tmp_path / "r1/labels.csv").write_text("task\n")
+        assert "no column" in viewer.post("/run/r1/label", form, own)[2]
+        assert viewer.get("/run/r1/trials?label=right")[0] == 200
+
+
 # --- stop and resume
 
 SLOW = """
@@ -273,7 +326,7 @@ def test_what_runs_nowhere_is_not_stopped_and_a_replay_is_resumed_by_hand(tmp_pa
 # --- who may
 
 
-@pytest.mark.parametrize("action", ["notes", "stop", "resume"])
+@pytest.mark.parametrize("action", ["label", "notes", "stop", "resume"])
 def test_an_action_needs_the_token_and_the_origin_of_the_viewer(
     served: Served, action: str
 ) -> None:

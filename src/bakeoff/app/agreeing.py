@@ -1,22 +1,17 @@
 """How far the scorers of a run agree: a judge with a check, or with what people said of the answers."""
 
-import csv
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
 from bakeoff._lib.phrasing import did_you_mean
+from bakeoff.app.labels import LABEL, label_values
 from bakeoff.app.options import DEFAULT_OUTPUT
 from bakeoff.app.run_results import Run, load_run
 from bakeoff.core.errors import UsageError
 from bakeoff.core.record import TrialRecord
 from bakeoff.stats.agreement import Agreement, RatedAnswer
 from bakeoff.stats.agreement import agreement as agreement_of
-
-LABEL = "label"
-_WORDS = {"pass": 1.0, "yes": 1.0, "true": 1.0, "fail": 0.0, "no": 0.0, "false": 0.0}
-
-_Trial = tuple[str, str, int]  # task, candidate, rollout
 
 
 def agreement(
@@ -34,7 +29,7 @@ def agreement(
     one that was filled in, from 0 to 1 or with pass and fail: it is compared with each scorer.
     """
     found = run if isinstance(run, Run) else load_run(run, output=output)
-    given = {} if labels is None else _labels(Path(labels), column)
+    given = {} if labels is None else label_values(Path(labels), column)
     groups = {task.id: task.group for task in found.plan.tasks if task.group}
     rated: dict[tuple[str, str], list[RatedAnswer]] = {}
     seen: set[str] = set()
@@ -85,44 +80,3 @@ def _wanted(
     if not found:
         raise UsageError(f"{' and '.join(named)} never scored the same answer")
     yield from sorted(found)
-
-
-def _labels(path: Path, column: str) -> dict[_Trial, float]:
-    """Return the labels of people by trial; a cell left empty is none."""
-    labels: dict[_Trial, float] = {}
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            there = list(rows.fieldnames or ())
-            for name in ("task", "candidate", "rollout", column):
-                if name not in there:
-                    raise UsageError(f"{path}: no column {name!r}; {did_you_mean(name, there)}")
-            for row in rows:
-                text = (row[column] or "").strip()
-                if text:
-                    where = f"{path}:{rows.line_num}"
-                    trial = row["task"], row["candidate"], _whole(row["rollout"], where)
-                    labels[trial] = _label(text, where, column)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    if not labels:
-        raise UsageError(f"{path}: the column {column!r} is empty; write 0 to 1, or pass and fail")
-    return labels
-
-
-def _whole(text: str, where: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise UsageError(f"{where}: rollout is {text!r}; it is a whole number from 0 on") from error
-
-
-def _label(text: str, where: str, column: str) -> float:
-    try:
-        value = _WORDS.get(text.lower())
-        value = float(text) if value is None else value
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise UsageError(f"{where}: {column} is {text!r}; write 0 to 1, or pass and fail")
-    return value

@@ -57,6 +57,11 @@ def csv_cell(value: Json, *, longest: int = _LONGEST_CELL) -> str:
     return f"'{text}" if _is_formula(text) else text
 
 
+def unescaped_cell(text: str) -> str:
+    """Return the text that `csv_cell` made *text* of."""
+    return text[1:] if text.startswith("'") and _is_formula(text[1:]) else text
+
+
 def _is_formula(text: str) -> bool:
     """Whether a spreadsheet might read *text* as a formula, judged by its first visible character.
 

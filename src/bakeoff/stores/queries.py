@@ -100,6 +100,8 @@ class TrialQuery:
     least: float | None = None  # score
     most: float | None = None  # score
     tasks: Sequence[str] | None = None  # only those with these ids
+    keys: Sequence[int] | None = None  # only these
+    without: Sequence[int] = ()
 
 
 @value_object
@@ -305,11 +307,11 @@ class LedgerQueries:
                     )
         return Scanned(entries=entries, said=found, looked_at=looked_at, after=None)
 
-    def trials_of(self, task_id: str) -> list[TrialEntry]:
-        """Return the trials of one task, candidate by candidate."""
+    def trials_of(self, *task_ids: str) -> list[TrialEntry]:
+        """Return the trials of tasks, candidate by candidate."""
         query = f"SELECT {_LINE} FROM {_COUNTED_OF_TASKS} ORDER BY candidate, rollout"  # noqa: S608 -- values are bound
         with self._reading() as db:
-            rows = list(rows_named(db, [task_id]))
+            rows = list(rows_named(db, task_ids))
             found = db.execute(query, {"tasks": json.dumps(rows)})
             return [_entry(row) for row in found]
 
@@ -443,6 +445,8 @@ def _where(
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the condition for *which*, of trials *after* or *before* one, and the values that it binds."""
     tasks = None if which.tasks is None else json.dumps(list(which.tasks))
+    keys = None if which.keys is None else json.dumps(list(which.keys))
+    without = json.dumps(list(which.without)) if which.without else None
     parts: list[str] = []
     values: list[Any] = []
     for column, value in (
@@ -451,6 +455,8 @@ def _where(
         ("fault = ?", which.fault or None), ("score >= ?", which.least), ("score <= ?", which.most),
         ("instr(lower(task_id), lower(?)) > 0", which.task or None),
         ("task_id IN (SELECT value FROM json_each(?))", tasks),
+        ("trial IN (SELECT value FROM json_each(?))", keys),
+        ("trial NOT IN (SELECT value FROM json_each(?))", without),
     ):  # fmt: skip
         if value is not None:
             parts.append(column)

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +15,11 @@ from bakeoff._lib.clock import monotonic, timestamp
 from bakeoff._lib.redact import Redactor
 from bakeoff._lib.value_object import value_object
 from bakeoff._lib.version import __version__
+from bakeoff.app.labels import TrialKey, TrialLabel, read_labels
 from bakeoff.app.reporting import clean, redactor_of
 from bakeoff.app.run_results import Run, question
 from bakeoff.core.budget import Bill
+from bakeoff.core.errors import UsageError
 from bakeoff.core.plan import Plan
 from bakeoff.core.record import Attempt, TrialRecord
 from bakeoff.core.run_spec import Manifest
@@ -168,6 +171,13 @@ class ViewedRun:
     def manifest(self) -> Manifest:
         """What the run promised, without secrets."""
         return clean(read_manifest(self.folder), self.redactor)
+
+    @property
+    def labels(self) -> Mapping[TrialKey, TrialLabel]:
+        """What people said of its trials; nothing where that cannot be read."""
+        with suppress(UsageError):
+            return read_labels(self.folder)
+        return {}
 
     @property
     def is_running(self) -> bool:

@@ -97,6 +97,7 @@ def application(runs: Runs, access: Access) -> web.Application:
     of_run("/explain", lambda run, request: explain_page(run, request.query))
     for name, action in (
         ("notes", run_page.keep_notes),
+        ("label", trial_pages.label_trial),
         ("stop", run_page.stop),
         ("resume", run_page.resume),
     ):

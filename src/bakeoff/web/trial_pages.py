@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bakeoff._lib.sanitize import one_line
+from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff._lib.value_object import value_object
+from bakeoff.app.labels import MOST_NOTE, RIGHT, WRONG, TrialLabel, keep_label
+from bakeoff.core.errors import UsageError
 from bakeoff.core.record import TrialRecord
 from bakeoff.core.task import Task
 from bakeoff.reports.html.charts import short_names
@@ -24,6 +26,8 @@ _MOST_WHY = 160
 _LONGEST_NAME = 60  # of another candidate
 _RESULTS = ("passed", "failed", "partial", "unscored")
 _STATUSES = ("completed", "limited", "faulted", "cancelled")
+_UNLABELLED, _DISPUTED = "none", "not as scored"
+_LABELLED = ("right", "wrong", _DISPUTED, _UNLABELLED)
 _BOUNDARIES = ("provider", "agent", "sandbox", "scorer")
 
 
@@ -42,6 +46,7 @@ class TrialView:
     most: str = ""
     task: str = ""
     text: str = ""
+    label: str = ""
 
     @classmethod
     def of(cls, query: Query) -> "TrialView":
@@ -60,7 +65,10 @@ class TrialView:
 
     def columns(self, run: ViewedRun) -> TrialQuery:
         """Return the part of it that the columns of the ledger answer."""
+        labelled = _labelled(run, self.label) if self.label in _LABELLED else None
         return TrialQuery(
+            keys=labelled if self.label != _UNLABELLED else None,
+            without=labelled or () if self.label == _UNLABELLED else (),
             candidate=self.candidate,
             category=self.category,
             status=self.status,
@@ -74,6 +82,25 @@ class TrialView:
 
 
 _NAMES = tuple(TrialView.__dataclass_fields__)
+
+
+def _labelled(run: ViewedRun, which: str) -> list[int]:
+    """Return the keys of the trials whose label is *which*, of all that have one for those without."""
+    labels = {key: label for key, label in run.labels.items() if label.text}
+    found = []
+    for entry in run.queries.trials_of(*{task for task, _, _ in labels}):
+        label = labels.get((entry.task_id, entry.candidate_id, entry.rollout))
+        if label is not None and _fits(which, label.value, passed=entry.passed):
+            found.append(entry.key)
+    return found
+
+
+def _fits(which: str, value: float | None, *, passed: bool | None) -> bool:
+    if which == _UNLABELLED:
+        return True
+    if which == _DISPUTED:
+        return value in (0, 1) and passed is not None and bool(value) != bool(passed)
+    return value == (1 if which == "right" else 0)
 
 
 def _score(text: str) -> float | None:
@@ -116,6 +143,8 @@ def trials_page(run: ViewedRun, query: Query) -> str:
         "run": run,
         "view": view,
         "rows": found.rows,
+        "labels": run.labels,
+        "short": short_names((c.id for c in run.plan.candidates), width=_LONGEST_NAME),
         "looked_at": found.looked_at,
         "more": more if found.after is not None else "",
     }
@@ -132,6 +161,7 @@ def trials_page(run: ViewedRun, query: Query) -> str:
         categories=run.queries.categories(),
         tags=sorted(run.tags),
         scorers=run.scorers,
+        labelled=_LABELLED,
         results=_RESULTS,
         statuses=_STATUSES,
         boundaries=_BOUNDARIES,
@@ -230,6 +260,8 @@ def trial_page(run: ViewedRun, query: Query) -> str | None:
         task_id=task_id,
         task=task,
         sides=whole_sides,
+        labels=run.labels,
+        no_label=TrialLabel(),
         others=others,
         same=[entry for entry in entries if entry.candidate_id == candidate],
         before=entry_address(run.id, before, going) if before else "",
@@ -271,3 +303,24 @@ def _side(run: ViewedRun, task_id: str, candidate: str, rollout: int) -> Side | 
         return None
     task = run.asked(task_id, candidate)
     return Side(candidate=candidate, rollout=rollout, attempts=records, task=task)
+
+
+def label_trial(run: ViewedRun, form: Mapping[str, str]) -> str:
+    """Keep what a person says of a trial, and return it as the page shows it."""
+    key = form.get("of", ""), form.get("by", ""), whole(form.get("rollout"))
+    label = run.labels.get(key, TrialLabel())
+    trouble = ""
+    if not any((e.candidate_id, e.rollout) == key[1:] for e in run.queries.trials_of(key[0])):
+        trouble = "There is no such trial."
+    else:
+        said = form.get("label", label.text)
+        note = one_line(for_terminal(form.get("note", label.note)), width=MOST_NOTE)
+        label = TrialLabel(
+            text=said if said in {RIGHT, WRONG, label.text} else "", note=note.strip()
+        )
+        try:
+            keep_label(run.folder, key, label)
+        except UsageError as error:
+            trouble = str(error)
+    keys = form.get("keys") == "1"
+    return render("trial_label.html", run=run, key=key, label=label, trouble=trouble, keys=keys)

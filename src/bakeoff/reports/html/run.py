@@ -31,7 +31,7 @@ _LONGEST = 2_000
 _NO_RATE = "A dash: some task has fewer than k rollouts with a score."
 _METHOD = """\
 The unit is the task: a score is the mean of task means, and its interval comes from the spread between \
-tasks, for other tasks like these. Candidates are compared on the tasks they share; *by chance* is how often two \
+tasks, for other tasks like these. Candidates are compared on the tasks they share; "by chance" is how often two \
 that are equally good would differ as much, by the named test, and allows for the number of pairs. What broke is missing, not a zero: coverage says how much \
 of what could be scored was, and each planned trial is in exactly one bucket."""
 _ADAPTIVE = """\
