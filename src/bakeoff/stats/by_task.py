@@ -65,8 +65,8 @@ def mean_pass(
     tasks for each k: faults would choose the tasks, and pass@k could fall as k grows.
     """
     # Many tasks share few (n, c) pairs: each pair is computed once.
-    seen = list(tasks)
-    pairs = Counter(seen)
+    seen = list(tasks) if groups is not None else []
+    pairs = Counter(tasks if groups is None else seen)
     count = pairs.total()
     if not count:
         return PassEstimate(k=k, value=None, tasks=0, reason="no task has a score")

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
@@ -366,19 +367,17 @@ def _candidate(
 
 def _group(category: str | None, tallies: list[_Tally], estimator: _Estimator) -> Group:
     buckets = _buckets(tallies)
-    tasks = [task for tally in tallies for task in tally.tasks.values()]
-    scored = sum(map(attrgetter("n"), tasks))
+    scored = int(_sum_over_tasks(tallies, "n"))
     checkable = sum(tally.checkable for tally in tallies)
-    bounds = fault_bounds(
-        sum(map(attrgetter("total"), tasks)), scored=scored, faulted=max(checkable - scored, 0)
-    )
+    total = _sum_over_tasks(tallies, "total")
+    bounds = fault_bounds(total, scored=scored, faulted=max(checkable - scored, 0))
     return Group(
         category=category,
         buckets=buckets,
         score=estimator(tallies),
         score_bounds=bounds,
         coverage=scored / checkable if checkable else 0.0,
-        passed=sum(map(attrgetter("passed"), tasks)),
+        passed=int(_sum_over_tasks(tallies, "passed")),
         passes=_pass_rates(tallies),
         cost_per_success=_cost_per_success(tallies),
         tokens=_tokens(tallies),
@@ -386,6 +385,12 @@ def _group(category: str | None, tallies: list[_Tally], estimator: _Estimator) -
         extra_attempts=sum(t.extra_attempts for t in tallies),
         flags=dict(sum((t.flags for t in tallies), Counter())),
     )
+
+
+def _sum_over_tasks(tallies: list[_Tally], name: str) -> float:
+    tasks = chain.from_iterable(tally.tasks.values() for tally in tallies)
+    values: Iterator[float] = map(attrgetter(name), tasks)
+    return sum(values)
 
 
 def _scores_of(tally: _Tally) -> Iterator[TaskScores]:
@@ -422,14 +427,14 @@ def _merged(all_buckets: Iterable[Buckets]) -> Buckets:
 
 
 def _pass_rates(tallies: list[_Tally]) -> tuple[PassRates, ...]:
-    counts = [
-        pair for tally in tallies for pair in _of_each(tally, lambda task: (task.n, task.passed))
-    ]
+    def counts() -> Iterator[tuple[int, int]]:
+        return chain.from_iterable(_of_each(t, lambda task: (task.n, task.passed)) for t in tallies)
+
     groups = _groups_of(tallies, (name for tally in tallies for name in tally.tasks))
     rates = []
-    for k in _ks(min((n for n, _ in counts), default=0)):
-        at = mean_pass(counts, k, measure=pass_at_k, groups=groups)
-        hat = mean_pass(counts, k, measure=pass_hat_k, groups=groups)
+    for k in _ks(min((n for n, _ in counts()), default=0)):
+        at = mean_pass(counts(), k, measure=pass_at_k, groups=groups)
+        hat = mean_pass(counts(), k, measure=pass_hat_k, groups=groups)
         rates.append(
             PassRates(
                 k=k, pass_at=at.value, pass_hat=hat.value, pass_at_se=at.se, pass_hat_se=hat.se
