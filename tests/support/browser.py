@@ -112,7 +112,8 @@ class Page:
         self.browser.do(lambda: self.page.wait_for_load_state("networkidle"))
 
     def press(self, key: str, *, until: str) -> None:
-        """Press a key, and wait until the script *until* says true."""
+        """Press a key once the page and its scripts are there, and wait until the script *until* says true."""
+        self.wait("document.readyState == 'complete'")
         self.browser.do(lambda: self.page.keyboard.press(key))
         self.wait(until)
 
