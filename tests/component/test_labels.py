@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+import bakeoff
 from bakeoff.app.labels import LABELS, TrialLabel, keep_label, label_values, read_labels
+from bakeoff.cli.show_command import print_trial
 from bakeoff.core.errors import UsageError
+from support.reports import write_run
+from support.viewed_runs import mostly, squares
 
 RIGHT, WRONG = TrialLabel(text="pass"), TrialLabel(text="fail", note='says "maybe", twice')
 ODD = ("=HYPERLINK(1)", "-m, ünïcode", 3)
@@ -54,3 +58,15 @@ def test_people_who_label_at_once_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: keep_label(tmp_path, (f"t{n}", "m", 0), RIGHT), range(40)))
     assert len(read_labels(tmp_path)) == 40
+
+
+def test_show_tells_the_label_of_a_trial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "r1", squares(), mostly)
+    keep_label(tmp_path / "r1", ("t001", "good", 1), WRONG)
+    run = bakeoff.load_run(tmp_path / "r1")
+    print_trial(run, "t001@good#1")
+    assert 'labelled fail: says "maybe", twice' in capsys.readouterr().out
+    print_trial(run, "t001@good#0")
+    assert "labelled" not in capsys.readouterr().out

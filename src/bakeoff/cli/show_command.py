@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 
 import msgspec
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from bakeoff._lib.sanitize import for_terminal, one_line
 from bakeoff.app import Run
+from bakeoff.app.labels import read_labels
 from bakeoff.cli import print_json
 from bakeoff.cli.options import add_json, add_output, add_run, new_parser
 from bakeoff.cli.views.tables import console
@@ -67,16 +69,21 @@ def print_run(run: Run, which: TrialFilter, search: str | None) -> None:
 
 
 def print_trial(run: Run, name: str) -> None:
-    """Print every attempt at the trials called *name*, whole."""
+    """Print every attempt at the trials called *name*, whole, and what a person said of each trial."""
     out = console()
     records = _attempts(run, name)
+    labels = read_labels(run.folder)
     asked = None
-    for record in records:
+    for record, later in zip_longest(records, records[1:]):
         task = run.asked(record)
         if task != asked:
             _print_task(out, task)
             asked = task
         _print_attempt(out, record)
+        label = labels.get((record.task_id, record.candidate_id, record.rollout))
+        if label is not None and (later is None or later.name != record.name):
+            said = ": ".join(filter(None, (label.text, label.note)))
+            out.print(Text(f"labelled {one_line(said, width=1000)}", style="bold"))
 
 
 def _attempts(run: Run, name: str) -> Sequence[TrialRecord]:
