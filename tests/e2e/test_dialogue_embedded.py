@@ -78,7 +78,7 @@ def test_a_conversation_with_a_real_ollama_in_every_seat_runs_to_its_end(
     tmp_path: Path, cases: list[str]
 ) -> None:
     (tmp_path / "base.toml").write_text(
-        '[llm]\nmodel = "ollama/smollm2:135m"\nmax_tokens = 30\ntemperature = 0\n'
+        '[llm]\nmodel = "ollama/smollm2:135m"\nmax_tokens = 60\ntemperature = 0\n'
         f'[benchmark]\nbenchmark_dir = "{EXAMPLES}/cases"\nmax_turns = 2\n'
         f"test_cases = {json.dumps(cases)}\n"
     )
