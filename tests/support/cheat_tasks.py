@@ -1,5 +1,7 @@
 """One small task in each format, on which every trick of the cheater is tried."""
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +109,9 @@ def _harbor(folder: Path) -> Path:
     for name, text in HARBOR.items():
         (task / name).parent.mkdir(parents=True, exist_ok=True)
         (task / name).write_text(text)
+    # an engine does not see a change of the same size in the second in which the file was made
+    long_ago = time.time() - 3600
+    os.utime(task / "environment/calc.py", (long_ago, long_ago))
     return task
 
 
