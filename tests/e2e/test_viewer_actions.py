@@ -205,10 +205,13 @@ def test_a_person_labels_trials_by_key_and_finds_those_that_were_scored_otherwis
         assert page.evaluate("document.querySelector('select[name=label]')") is None
         page.visit(f"{viewer.origin}/run/r1/trial?of=t000&by=good&rollout=0")
         page.press("y", until=f"{chosen} == 'right'")
+        page.settled()  # the form that came in its place does what it is for
         page.press("n", until=f"{chosen} == 'wrong'")
+        page.settled()
         page.browser.do(lambda: page.page.fill("input[name=note]", f"why {HOSTILE}"))
         page.browser.do(lambda: page.page.keyboard.press("Enter"))
         until(lambda: read_labels(tmp_path / "r1")["t000", "good", 0].note.startswith("why"))
+        page.wait("document.activeElement.name != 'note'")  # keys are keys again
         page.settled()
         page.press("j", until="location.search.includes('by=bad')")
         page.settled()
