@@ -39,6 +39,9 @@ def test_what_a_person_wrote_into_the_file_stays(tmp_path: Path) -> None:
         "who,task,candidate,rollout,label,note\nann,a,m,0,0.5,\nbob,b,m,0,,\n,c,m,0,pass,\n"
     )
     assert read_labels(tmp_path)["a", "m", 0].value == 0.5
+    odd = TrialLabel(text="perhaps", note="a note beside what is no label")
+    keep_label(tmp_path, ("a", "m", 0), odd)
+    assert read_labels(tmp_path)["a", "m", 0] == odd
 
 
 def test_a_file_that_cannot_be_understood_is_not_replaced(tmp_path: Path) -> None:

@@ -74,8 +74,6 @@ def read_labels(folder: Path) -> dict[TrialKey, TrialLabel]:
 
 def keep_label(folder: Path, key: TrialKey, label: TrialLabel) -> None:
     """Write down what is said of one trial of the run in *folder*; columns of one's own stay as they are."""
-    if label.text:
-        _value(label.text)
     path = folder / LABELS
     with _writing:
         names, rows = _table(path) if path.is_file() else ([], [])

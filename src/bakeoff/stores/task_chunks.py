@@ -232,12 +232,12 @@ def read_outlines(db: sqlite3.Connection, rows: Iterable[int]) -> list[TaskOutli
         if not 0 <= row - first < len(stored):
             first, _, bodies = _packed_chunk(db, row)
             stored = _outlines.decode(inflated(bodies))
-        it = stored[row - first]
-        if it is None:
+        task = stored[row - first]
+        if task is None:
             raise ValueError(f"task {row} is lost")
-        scorers = tuple([(s.name, bytes(s.settings), s.weight) for s in it.scorers])
-        sample = _sample(scorers, it.pass_threshold, it.trouble, bytes(it.workspace))
-        found.append(TaskOutline(it.id, it.category, it.group, sample))
+        scorers = tuple([(s.name, bytes(s.settings), s.weight) for s in task.scorers])
+        sample = _sample(scorers, task.pass_threshold, task.trouble, bytes(task.workspace))
+        found.append(TaskOutline(task.id, task.category, task.group, sample))
     return found
 
 

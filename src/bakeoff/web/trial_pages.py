@@ -322,5 +322,5 @@ def label_trial(run: ViewedRun, form: Mapping[str, str]) -> str:
             keep_label(run.folder, key, label)
         except UsageError as error:
             trouble = str(error)
-    keys = form.get("keys") == "1"
-    return render("trial_label.html", run=run, key=key, label=label, trouble=trouble, keys=keys)
+    place = whole(form.get("place"))
+    return render("trial_label.html", run=run, key=key, label=label, trouble=trouble, place=place)
